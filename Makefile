@@ -1,0 +1,58 @@
+# make           set up .venv and install the package into it
+# make demo      train on handwritten digits, print a table, write a page with pictures
+# make test      everything that must hold: lint, types, import directions, tests, sdist -> wheel -> import
+# make develop   an editable install, for work on the Python side
+# make lint      the first part of make test
+# make clean     remove what the others made
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
+           $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
+
+.PHONY: build demo test lint types pytest dist develop clean
+
+build: $(STAMP)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "supquant needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+
+# Not editable: such an install would go stale silently after an edit of the C++ sources.
+$(STAMP): $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[test]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/supquant demo
+
+test: lint pytest dist
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Run beside the sources, never on them: what is tested is what was installed.
+pytest: $(STAMP)
+	SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python -m pytest --doctest-modules --pyargs supquant ./tests
+
+dist: $(STAMP)
+	rm -rf build/dist build/wheel-check
+	$(BIN)/python -m build --outdir build/dist .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/wheel-check build/dist/*.whl
+	cd / && PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/wheel-check SUPQUANT_REQUIRE_NATIVE=1 $(CURDIR)/$(BIN)/python -c \
+	  'import supquant, supquant.kernels as k; assert "wheel-check" in supquant.__file__, supquant.__file__; print("the wheel imports:", supquant.__file__, k.isa())'
+
+develop: $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'scikit-build-core>=0.10' 'nanobind>=2.4'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[test]'
+	@rm -f $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,74 @@
+#include "dispatch.h"
+
+#include <atomic>
+
+namespace supquant {
+
+extern const KernelTable kernels_portable;
+extern const KernelTable kernels_neon;
+extern const KernelTable kernels_avx2;
+extern const KernelTable kernels_avx512;
+
+namespace {
+
+struct Level {
+    const KernelTable* table;
+    bool (*runs_here)();
+};
+
+bool always() { return true; }
+
+#if defined(__x86_64__)
+// The compiler's run-time reads CPUID and asks XGETBV whether the operating system saves the wide registers.
+bool has_avx2() { return __builtin_cpu_supports("avx2"); }
+bool has_avx512() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi");
+}
+const Level kLevels[] = {
+    {&kernels_portable, always}, {&kernels_avx2, has_avx2}, {&kernels_avx512, has_avx512}};
+#elif defined(__aarch64__)
+const Level kLevels[] = {{&kernels_portable, always}, {&kernels_neon, always}};
+#else
+const Level kLevels[] = {{&kernels_portable, always}};
+#endif
+
+const KernelTable* fastest() {
+    const KernelTable* found = nullptr;
+    for (const Level& level : kLevels)
+        if (level.runs_here()) found = level.table;
+    return found;
+}
+
+std::atomic<const KernelTable*> chosen{nullptr};
+
+}  // namespace
+
+std::vector<std::string> compiled_levels() {
+    std::vector<std::string> names;
+    for (const Level& level : kLevels) names.emplace_back(level.table->name);
+    return names;
+}
+
+std::vector<std::string> available_levels() {
+    std::vector<std::string> names;
+    for (const Level& level : kLevels)
+        if (level.runs_here()) names.emplace_back(level.table->name);
+    return names;
+}
+
+const KernelTable& active_kernels() {
+    if (!chosen.load()) chosen.store(fastest());
+    return *chosen.load();
+}
+
+bool select(const std::string& name) {
+    for (const Level& level : kLevels)
+        if (name == level.table->name && level.runs_here()) {
+            chosen.store(level.table);
+            return true;
+        }
+    return false;
+}
+
+}  // namespace supquant

@@ -1,0 +1,148 @@
+#include "operations.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "dispatch.h"
+#include "thread_pool.h"
+
+namespace supquant {
+namespace {
+
+// Calls part(begin, end) for consecutive pieces of 0 .. count.
+template <class Part>
+void parallel_parts(size_t count, size_t piece, int n_threads, Part part) {
+    parallel_for((count + piece - 1) / piece, n_threads, [&](size_t task, int) {
+        part(task * piece, std::min(count, (task + 1) * piece));
+    });
+}
+
+// Rows summed by code at a time: a copy of kSumColumns of their columns is read once per codebook and stays cached.
+constexpr size_t kSumRows = 2048;
+
+// Lists the rows of each codeword of codebook m, in row order: those of k are rows[starts[k]] up to starts[k + 1].
+void sort_by_code(const Codes& codes, int m, uint32_t* rows, uint32_t* starts) {
+    std::fill_n(starts, codes.K + 1, 0u);
+    for (size_t i = 0; i < codes.n; ++i) ++starts[codes.data[i * codes.M + m] + 1];
+    std::partial_sum(starts, starts + codes.K + 1, starts);
+    uint32_t next[kMaxCodewords];
+    std::copy_n(starts, codes.K, next);
+    for (size_t i = 0; i < codes.n; ++i) rows[next[codes.data[i * codes.M + m]]++] = uint32_t(i);
+}
+
+// Fills the symmetric (M*K, M*K) sum of weights at all pairs of a row's codes, one pair of codebooks a task. A block
+// is summed in a compact (K, K) scratch: rows of the full matrix lie a power of two apart and would evict each other.
+void pair_sums(const Codes& codes, const double* weights, bool diagonal, double* sums, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    const size_t K = codes.K, width = codes.M * K;
+    std::vector<std::pair<int, int>> pairs;
+    for (int a = 0; a < codes.M; ++a)
+        for (int b = a; b < codes.M; ++b) pairs.emplace_back(a, b);
+    std::vector<double> scratch(K * K * n_threads);
+    parallel_for(pairs.size(), n_threads, [&](size_t task, int slot) {
+        const auto [a, b] = pairs[task];
+        double* block = scratch.data() + K * K * slot;
+        if (a == b && !diagonal)
+            std::fill_n(block, K * K, 0.0);
+        else
+            kernels.pair_block(codes.data, weights, codes.n, codes.M, codes.K, a, b, block);
+        for (size_t j = 0; j < K; ++j)
+            for (size_t k = 0; k < K; ++k) {
+                sums[(a * K + j) * width + b * K + k] = block[j * K + k];
+                sums[(b * K + k) * width + a * K + j] = block[j * K + k];
+            }
+    });
+}
+
+template <class Real, class Kernel>
+void decode_with(Kernel kernel, const Codes& codes, const Real* codebooks, size_t r, Real* out, int n_threads) {
+    parallel_parts(codes.n, 256, n_threads, [&](size_t begin, size_t end) {
+        kernel(codes.data, codebooks, codes.M, codes.K, r, begin, end, out);
+    });
+}
+
+}  // namespace
+
+void code_sums(const Codes& codes, const float* X, size_t d, double* sums, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    const size_t M = codes.M, K = codes.K;
+    std::vector<uint32_t> rows(M * std::min(codes.n, kSumRows)), starts(M * (K + 1));
+    std::vector<float> slices(kSumRows * kSumColumns * n_threads);
+    for (size_t first = 0; first < codes.n; first += kSumRows) {
+        const Codes block{codes.data + first * M, std::min(kSumRows, codes.n - first), codes.M, codes.K};
+        for (int m = 0; m < codes.M; ++m) sort_by_code(block, m, &rows[m * block.n], &starts[m * (K + 1)]);
+        parallel_for((d + kSumColumns - 1) / kSumColumns, n_threads, [&](size_t task, int slot) {
+            const size_t begin = task * kSumColumns;
+            const size_t columns = std::min(d - begin, size_t(kSumColumns));
+            float* slice = &slices[kSumRows * kSumColumns * slot];
+            for (size_t i = 0; i < block.n; ++i) {
+                const float* from = X + (first + i) * d + begin;
+                // Short pieces far apart: the hardware does not foresee them.
+                for (size_t j = 0; j < columns; j += 16) __builtin_prefetch(from + 16 * d + j);
+                for (size_t j = 0; j < columns; ++j) slice[i * kSumColumns + j] = from[j];
+            }
+            for (size_t m = 0; m < M; ++m)
+                kernels.code_sums(&rows[m * block.n], &starts[m * (K + 1)], slice, codes.K, d, int(columns),
+                                  sums + m * K * d + begin);
+        });
+    }
+}
+
+void pair_counts(const Codes& codes, const double* weights, double* counts, int n_threads) {
+    pair_sums(codes, weights, true, counts, n_threads);
+}
+
+InteractionSums interaction(const Codes& codes, const double* weights, const double* gram, double eps,
+                            double* derivative, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    std::vector<double> e(codes.n), slope(codes.n);
+    parallel_parts(codes.n, 1024, n_threads, [&](size_t begin, size_t end) {
+        kernels.interaction(codes.data, gram, codes.M, codes.K, begin, end, e.data());
+    });
+    InteractionSums sums{0, 0};
+    for (size_t i = 0; i < codes.n; ++i) {
+        const double off = e[i] - eps;
+        sums.sum_e += weights[i] * e[i];
+        sums.sum_sq += weights[i] * (off * off);
+        slope[i] = 2.0 * weights[i] * off;
+    }
+    pair_sums(codes, slope.data(), false, derivative, n_threads);
+    return sums;
+}
+
+void assign(AssignProblem problem, size_t n, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    std::vector<float> pair_table;
+    if (problem.n_codebooks == 2) {
+        pair_table.resize(size_t(problem.n_codewords) * padded(problem.n_codewords));
+        kernels.fold_pair_table(problem, pair_table.data());
+        problem.pair_table = pair_table.data();
+    }
+    parallel_parts(n, 64, n_threads, [&](size_t begin, size_t end) { kernels.assign(problem, begin, end); });
+}
+
+void greedy(const float* unary, const float* cross, size_t n, int M, int K, uint8_t* codes, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    parallel_parts(n, 64, n_threads,
+                   [&](size_t begin, size_t end) { kernels.greedy(unary, cross, M, K, begin, end, codes); });
+}
+
+void table_sums(const Codes& codes, const float* tables, size_t n_queries, float* sums, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    parallel_for(n_queries, n_threads, [&](size_t query, int) {
+        kernels.table_sums(codes.data, tables + query * codes.M * codes.K, codes.M, codes.K, 0, codes.n,
+                           sums + query * codes.n);
+    });
+}
+
+void decode(const Codes& codes, const float* codebooks, size_t r, float* out, int n_threads) {
+    decode_with(active_kernels().decode_float, codes, codebooks, r, out, n_threads);
+}
+
+void decode(const Codes& codes, const double* codebooks, size_t r, double* out, int n_threads) {
+    decode_with(active_kernels().decode_double, codes, codebooks, r, out, n_threads);
+}
+
+}  // namespace supquant

@@ -1,0 +1,77 @@
+// Sums over codes: statistics of training, decoding, and the scan with tables. Included only by level.cpp.
+#pragma once
+
+#include "kernels.h"
+
+namespace {
+
+void code_sums(const uint32_t* rows, const uint32_t* starts, const float* slice, int K, size_t stride, int columns,
+               double* sums) {
+    for (int k = 0; k < K; ++k) {
+        if (starts[k] == starts[k + 1]) continue;
+        double sum[supquant::kSumColumns] = {};
+        double* into = sums + size_t(k) * stride;
+        for (int j = 0; j < columns; ++j) sum[j] = into[j];
+        for (uint32_t i = starts[k]; i < starts[k + 1]; ++i) {
+            const float* row = slice + size_t(rows[i]) * supquant::kSumColumns;
+            for (int j = 0; j < supquant::kSumColumns; ++j) sum[j] += row[j];
+        }
+        for (int j = 0; j < columns; ++j) into[j] = sum[j];
+    }
+}
+
+void pair_block(const uint8_t* codes, const double* weights, size_t n, int M, int K, int a, int b, double* block) {
+    __builtin_memset(block, 0, size_t(K) * K * sizeof(double));
+    for (size_t i = 0; i < n; ++i) block[size_t(codes[i * M + a]) * K + codes[i * M + b]] += weights[i];
+}
+
+void interaction(const uint8_t* codes, const double* gram, int M, int K, size_t begin, size_t end, double* e) {
+    const size_t width = size_t(M) * K;
+    for (size_t i = begin; i < end; ++i) {
+        const uint8_t* code = codes + i * M;
+        double sum = 0;
+        for (int a = 0; a < M; ++a) {
+            const double* row = gram + (size_t(a) * K + code[a]) * width;
+            for (int b = a + 1; b < M; ++b) sum += row[size_t(b) * K + code[b]];
+        }
+        e[i] = 2.0 * sum;
+    }
+}
+
+// With the number of codebooks known to the compiler the loop over them unrolls.
+template <int kCodebooks>
+void table_sums_of(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums) {
+    const int count = kCodebooks ? kCodebooks : M;
+    for (size_t i = begin; i < end; ++i) {
+        const uint8_t* code = codes + i * count;
+        float sum = table[code[0]];
+        for (int m = 1; m < count; ++m) sum += table[m * K + code[m]];
+        sums[i] = sum;
+    }
+}
+
+void table_sums(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums) {
+    const auto kernel = M == 2    ? table_sums_of<2>
+                        : M == 4  ? table_sums_of<4>
+                        : M == 8  ? table_sums_of<8>
+                        : M == 16 ? table_sums_of<16>
+                                  : table_sums_of<0>;
+    kernel(codes, table, M, K, begin, end, sums);
+}
+
+template <class Real>
+void decode(const uint8_t* codes, const Real* codebooks, int M, int K, size_t r, size_t begin, size_t end,
+            Real* out) {
+    for (size_t i = begin; i < end; ++i) {
+        Real* __restrict sum = out + i * r;
+        for (int m = 0; m < M; ++m) {
+            const Real* __restrict codeword = codebooks + (size_t(m) * K + codes[i * M + m]) * r;
+            if (m == 0)
+                for (size_t column = 0; column < r; ++column) sum[column] = codeword[column];
+            else
+                for (size_t column = 0; column < r; ++column) sum[column] += codeword[column];
+        }
+    }
+}
+
+}  // namespace

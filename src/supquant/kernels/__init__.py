@@ -1,0 +1,67 @@
+"""The one door to compiled code: sums, searches and scans over codes.
+
+    callers -> kernels.active() -> native.py -> _native (C++, one object per instruction set)
+                                or reference.py (NumPy, where the extension is missing)
+
+Both sides answer to the protocol `Kernels`. ``SUPQUANT_ISA`` forces an instruction set,
+``SUPQUANT_REQUIRE_NATIVE=1`` makes a missing extension an `ImportError`.
+"""
+
+import os
+import warnings
+from typing import cast
+
+from supquant.kernels import reference
+from supquant.kernels.protocol import Kernels
+
+__all__ = ["Kernels", "active", "isa", "reference"]
+
+_compiled: Kernels | None
+try:
+    from supquant.kernels import native
+except ImportError as error:
+    if os.environ.get("SUPQUANT_REQUIRE_NATIVE") == "1" or os.environ.get("SUPQUANT_ISA"):
+        raise ImportError(
+            "the compiled kernels of supquant cannot be imported, and SUPQUANT_REQUIRE_NATIVE or "
+            f"SUPQUANT_ISA asks for them: install the package with a C++ compiler at hand ({error})"
+        ) from error
+    _compiled = None
+else:
+    native.force_level(os.environ.get("SUPQUANT_ISA"))
+    _compiled = cast("Kernels", native)
+
+
+def active() -> Kernels:
+    """Return the kernels in use: the compiled ones, or their NumPy twins with a warning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from supquant import kernels
+    >>> codes = np.array([[0, 1], [0, 0]], dtype=np.uint8)
+    >>> kernels.active().pair_counts(codes, 2)
+    array([[2., 0., 1., 1.],
+           [0., 0., 0., 0.],
+           [1., 0., 1., 0.],
+           [1., 0., 0., 1.]])
+    """
+    if _compiled is not None:
+        return _compiled
+    warnings.warn(
+        "the compiled kernels of supquant are not installed; slow NumPy twins are used",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return cast("Kernels", reference)
+
+
+def isa() -> str:
+    """Return the instruction set in use, or ``"numpy"`` without compiled kernels.
+
+    Examples
+    --------
+    >>> from supquant import kernels
+    >>> kernels.isa() in {"portable", "neon", "avx2", "avx512", "numpy"}
+    True
+    """
+    return native.level() if _compiled is not None else "numpy"

@@ -1,0 +1,90 @@
+"""Checks that every implementation of the kernels makes before it touches memory.
+
+They guard the door to compiled code against our own mistakes; what users hand in has passed
+`supquant.validation` long before.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.kernels.protocol import Bytes, Doubles
+
+__all__ = ["check_array", "check_codes", "check_sweeps", "check_tables", "check_threads", "check_weights", "codewords_of"]
+
+MAX_CODEBOOKS = 64
+MAX_CODEWORDS = 256
+
+
+def check_array(
+    array: Any, name: str, shape: tuple[int | None, ...], *dtypes: type[np.generic]
+) -> tuple[int, ...]:
+    """Refuse anything but a C-contiguous array of one of `dtypes` and of `shape`, None for any length."""
+    wanted = " or ".join(np.dtype(dtype).name for dtype in dtypes)
+    if not isinstance(array, np.ndarray) or array.dtype not in dtypes:
+        raise ValueError(f"{name} must be an array of {wanted}, got {_describe(array)}")
+    fits = array.ndim == len(shape) and all(
+        want is None or have == want for have, want in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        text = ", ".join("any" if want is None else str(want) for want in shape)
+        raise ValueError(f"{name} must have shape ({text}), got {array.shape}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name} must be C-contiguous")
+    return tuple(array.shape)
+
+
+def _describe(value: object) -> str:
+    return f"{value.dtype.name}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def check_codes(codes: Bytes, K: int, n_codebooks: int | None = None) -> tuple[int, int]:
+    """Refuse codes that are not (n, M) uint8 below K; return n and M."""
+    n, M = check_array(codes, "codes", (None, n_codebooks), np.uint8)
+    if not 1 <= M <= MAX_CODEBOOKS:
+        raise ValueError(f"codes must have 1 to {MAX_CODEBOOKS} columns, got {M}")
+    if not 1 <= K <= MAX_CODEWORDS:
+        raise ValueError(f"K must be between 1 and {MAX_CODEWORDS}, got {K}")
+    if n and K < MAX_CODEWORDS and (largest := int(codes.max())) >= K:
+        raise ValueError(f"codes must be below K = {K}, got {largest}")
+    return n, M
+
+
+def codewords_of(codes: Bytes, width: int, name: str) -> int:
+    """Return K given the width M*K of an array that belongs to the codes."""
+    M = check_array(codes, "codes", (None, None), np.uint8)[1]
+    if M == 0 or width % M:
+        raise ValueError(f"{name} must have a multiple of {M} columns, one part per codebook, got {width}")
+    return width // M
+
+
+def check_tables(unary: NDArray[Any], cross: NDArray[Any], K: int) -> tuple[int, int]:
+    """Refuse unary (n, M*K) and cross (M*K, M*K) that do not belong together; return n and M."""
+    if not 1 <= K <= MAX_CODEWORDS:
+        raise ValueError(f"K must be between 1 and {MAX_CODEWORDS}, got {K}")
+    n, width = check_array(unary, "unary", (None, None), np.float32)
+    check_array(cross, "cross", (width, width), np.float32)
+    if width == 0 or width % K or width // K > MAX_CODEBOOKS:
+        raise ValueError(f"unary must have 1 to {MAX_CODEBOOKS} times K = {K} columns, got {width}")
+    return n, width // K
+
+
+def check_weights(counts: NDArray[np.float64 | np.int64] | None, n: int) -> Doubles:
+    """Return one float64 weight per row, ones if none are given."""
+    if counts is None:
+        return np.ones(n)
+    check_array(counts, "counts", (n,), np.float64, np.int64)
+    return counts.astype(np.float64, copy=False)
+
+
+def check_sweeps(max_sweeps: int) -> None:
+    """Refuse a number of sweeps below one."""
+    if max_sweeps < 1:
+        raise ValueError(f"max_sweeps must be at least 1, got {max_sweeps}")
+
+
+def check_threads(n_threads: int) -> None:
+    """Refuse a number of threads below one."""
+    if n_threads < 1:
+        raise ValueError(f"n_threads must be at least 1, got {n_threads}")

@@ -1,0 +1,147 @@
+"""The compiled kernels: checks arguments, makes the results' arrays, calls `_native`.
+
+The module itself answers to `Kernels`; what the functions mean stands there.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Type checkers and import checkers, which see no compiled module, understand this form alone.
+import supquant.kernels._native as _native  # noqa: PLR0402
+from supquant.kernels.arguments import (
+    check_array,
+    check_codes,
+    check_sweeps,
+    check_tables,
+    check_threads,
+    check_weights,
+    codewords_of,
+)
+from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
+from supquant.kernels.reference import distinct
+
+__all__ = [
+    "assign",
+    "available_levels",
+    "code_sums",
+    "decode",
+    "distinct",
+    "force_level",
+    "greedy",
+    "interaction",
+    "level",
+    "pair_counts",
+    "table_sums",
+]
+
+
+def level() -> str:
+    """Return the name of the instruction set in use."""
+    return str(_native.active_level())
+
+
+def available_levels() -> list[str]:
+    """Return the instruction sets that were compiled in and run on this machine, slowest first."""
+    return list(_native.available_levels())
+
+
+def force_level(name: str | None) -> None:
+    """Use the instruction set `name`, the fastest one for None; one that does not run here is an error."""
+    name = name or available_levels()[-1]
+    if not _native.select(name):
+        known = name in _native.compiled_levels()
+        reason = "this machine lacks it" if known else "it is not one of the compiled levels"
+        raise RuntimeError(
+            f"SUPQUANT_ISA asks for the instruction set {name!r}, but {reason}; "
+            f"available here: {', '.join(available_levels())}"
+        )
+
+
+def code_sums(codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_threads: int = 1) -> Doubles:
+    """Sum the rows of X by codeword."""
+    n, M = check_codes(codes, K)
+    _, d = check_array(X, "X", (n, None), np.float32)
+    check_threads(n_threads)
+    if out is None:
+        out = np.zeros((M * K, d))
+    check_array(out, "out", (M * K, d), np.float64)
+    _native.code_sums(codes, X, K, out, n_threads)
+    return out
+
+
+def pair_counts(
+    codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
+) -> Doubles:
+    """Count how often two codewords meet in a row."""
+    n, M = check_codes(codes, K)
+    weights = check_weights(counts, n)
+    check_threads(n_threads)
+    met = np.empty((M * K, M * K))
+    _native.pair_counts(codes, K, weights, met, n_threads)
+    return met
+
+
+def interaction(
+    codes: Bytes, counts: Doubles, gram: Doubles, eps: float, n_threads: int = 1
+) -> tuple[float, float, Doubles]:
+    """Sum the inter-dictionary products of all rows."""
+    K = codewords_of(codes, len(gram), "gram")
+    u, M = check_codes(codes, K)
+    check_array(gram, "gram", (M * K, M * K), np.float64)
+    check_threads(n_threads)
+    derivative = np.empty((M * K, M * K))
+    sum_e, sum_sq = _native.interaction(codes, K, check_weights(counts, u), gram, eps, derivative, n_threads)
+    return sum_e, sum_sq, derivative
+
+
+def assign(
+    unary: Floats,
+    cross: Floats,
+    product: Floats,
+    mu: float,
+    eps: float,
+    codes: Bytes,
+    max_sweeps: int,
+    pairwise: bool = False,
+    n_threads: int = 1,
+) -> Bytes:
+    """Find codes of low cost for every row."""
+    K = codewords_of(codes, len(cross), "cross")
+    n, M = check_codes(codes, K)
+    check_array(unary, "unary", (n, M * K), np.float32)
+    check_array(cross, "cross", (M * K, M * K), np.float32)
+    check_array(product, "product", (M * K, M * K), np.float32)
+    check_sweeps(max_sweeps)
+    check_threads(n_threads)
+    found = np.empty_like(codes)
+    _native.assign(unary, cross, product, mu, eps, codes, K, max_sweeps, pairwise, found, n_threads)
+    return found
+
+
+def greedy(unary: Floats, cross: Floats, K: int, n_threads: int = 1) -> Bytes:
+    """Choose codes to start a search from."""
+    n, M = check_tables(unary, cross, K)
+    check_threads(n_threads)
+    codes = np.empty((n, M), dtype=np.uint8)
+    _native.greedy(unary, cross, K, codes, n_threads)
+    return codes
+
+
+def table_sums(codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
+    """Add up the tables at the codes."""
+    q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
+    n, _ = check_codes(codes, K, n_codebooks=M)
+    check_threads(n_threads)
+    sums = np.empty((q, n), dtype=np.float32)
+    _native.table_sums(codes, tables, sums, n_threads)
+    return sums
+
+
+def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
+    """Add up the codewords."""
+    M, K, r = check_array(codebooks, "codebooks", (None, None, None), np.float32, np.float64)
+    n, _ = check_codes(codes, K, n_codebooks=M)
+    check_threads(n_threads)
+    decoded = np.empty((n, r), dtype=codebooks.dtype)
+    _native.decode(codes, codebooks, decoded, n_threads)
+    return decoded

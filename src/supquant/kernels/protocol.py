@@ -1,0 +1,119 @@
+"""What kernels promise, whichever implementation runs them.
+
+Arrays are C-contiguous. Codes are (n, M) uint8, M <= 64 codebooks of K <= 256 codewords; codeword k of
+codebook m has the flat index ``m * K + k``. Results are the same bits for every ``n_threads``. A wrong dtype,
+shape or range is a `ValueError`.
+"""
+
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bytes", "Doubles", "Floats", "Kernels", "Real"]
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Real = TypeVar("Real", np.float32, np.float64)
+
+
+class Kernels(Protocol):
+    """Sums, searches and scans over codes."""
+
+    def code_sums(
+        self, codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_threads: int = 1
+    ) -> Doubles:
+        """Sum the rows of X (n, d) by codeword: B'X (M*K, d), added to `out` if that is given."""
+        ...
+
+    def pair_counts(
+        self, codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
+    ) -> Doubles:
+        """Count how often two codewords meet in a row: B'B (M*K, M*K), row i counting `counts[i]` times."""
+        ...
+
+    def interaction(
+        self, codes: Bytes, counts: Doubles, gram: Doubles, eps: float, n_threads: int = 1
+    ) -> tuple[float, float, Doubles]:
+        """Sum the inter-dictionary products ``e_i = sum_{a != b} gram[a c_ia, b c_ib]`` of all rows.
+
+        Parameters
+        ----------
+        codes : ndarray (u, M) uint8
+        counts : ndarray (u,) float64
+            How often each row stands in the data.
+        gram : ndarray (M*K, M*K) float64
+            Symmetric inner products of codewords; the blocks of one codebook with itself are ignored.
+        eps : float
+
+        Returns
+        -------
+        sum_e : float
+            ``sum_i counts_i e_i``
+        sum_sq : float
+            ``sum_i counts_i (e_i - eps)^2``
+        derivative : ndarray (M*K, M*K) float64
+            Of `sum_sq` by `gram`: symmetric, zero in the ignored blocks.
+        """
+        ...
+
+    def assign(
+        self,
+        unary: Floats,
+        cross: Floats,
+        product: Floats,
+        mu: float,
+        eps: float,
+        codes: Bytes,
+        max_sweeps: int,
+        pairwise: bool = False,
+        n_threads: int = 1,
+    ) -> Bytes:
+        """Find for every row codes b of low ``f(b)``, starting from `codes`.
+
+        ``f(b) = sum_m unary[m, b_m] + sum_{a != b} cross[a b_a, b b_b] + mu (e(b) - eps)^2`` with
+        ``e(b) = sum_{a != b} product[a b_a, b b_b]``.
+
+        One codebook: the lowest unary cost. Two: exact over all K*K pairs. More: every codeword of one
+        codebook at a time, sweep after sweep, until no codebook changes or `max_sweeps` are done. Of equal
+        costs the current codeword wins, then the smallest index. No row comes back with a higher cost.
+
+        Parameters
+        ----------
+        unary : ndarray (n, M*K) float32
+        cross, product : ndarray (M*K, M*K) float32
+            Symmetric; the blocks of one codebook with itself are ignored.
+        mu, eps : float
+        codes : ndarray (n, M) uint8
+            Where the search starts; not changed.
+        max_sweeps : int
+        pairwise : bool
+            With three codebooks or more, go on with exact moves over pairs of codebooks, in turn with sweeps,
+            for at most `max_sweeps` rounds.
+
+        Returns
+        -------
+        ndarray (n, M) uint8
+        """
+        ...
+
+    def greedy(self, unary: Floats, cross: Floats, K: int, n_threads: int = 1) -> Bytes:
+        """Choose codes (n, M) to start a search from, one codebook after the other.
+
+        Each codeword has the lowest ``unary[m, k] + 2 sum_{b < m} cross[b c_b, m k]`` given those already
+        chosen, the smallest index of equals.
+        """
+        ...
+
+    def table_sums(self, codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
+        """Add up the tables (q, M, K) at the codes, in float32 and in codebook order: (q, n)."""
+        ...
+
+    def decode(self, codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
+        """Add up the codewords of codebooks (M, K, r) in codebook order: (n, r) of the same dtype."""
+        ...
+
+    def distinct(self, codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
+        """Return the distinct rows (u, M) in lexicographic order and how often each occurs (u,)."""
+        ...

@@ -1,0 +1,311 @@
+"""The kernels in NumPy, to be read and to test the compiled ones against.
+
+The module itself answers to `Kernels`; what the functions mean stands there. Sums are made in the order the
+compiled kernels make them, so the two agree bit for bit. `n_threads` is accepted and ignored.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.kernels.arguments import (
+    check_array,
+    check_codes,
+    check_sweeps,
+    check_tables,
+    check_threads,
+    check_weights,
+    codewords_of,
+)
+from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
+
+Index = TypeVar("Index", bound=np.integer[Any])
+
+__all__ = ["assign", "code_sums", "decode", "distinct", "interaction", "pair_counts", "table_sums"]
+
+
+def code_sums(codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_threads: int = 1) -> Doubles:
+    """Sum the rows of X by codeword."""
+    n, M = check_codes(codes, K)
+    _, d = check_array(X, "X", (n, None), np.float32)
+    check_threads(n_threads)
+    if out is None:
+        out = np.zeros((M * K, d))
+    check_array(out, "out", (M * K, d), np.float64)
+    for m in range(M):
+        np.add.at(out, m * K + codes[:, m].astype(np.intp), X)
+    return out
+
+
+def pair_counts(
+    codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
+) -> Doubles:
+    """Count how often two codewords meet in a row."""
+    n, M = check_codes(codes, K)
+    weights = check_weights(counts, n)
+    check_threads(n_threads)
+    met = np.zeros((M * K, M * K))
+    flat = _flat(codes, K)  # (n, M)
+    for a in range(M):
+        for b in range(M):
+            np.add.at(met, (flat[:, a], flat[:, b]), weights)
+    return met
+
+
+def interaction(
+    codes: Bytes, counts: Doubles, gram: Doubles, eps: float, n_threads: int = 1
+) -> tuple[float, float, Doubles]:
+    """Sum the inter-dictionary products of all rows."""
+    K = codewords_of(codes, len(gram), "gram")
+    u, M = check_codes(codes, K)
+    check_array(gram, "gram", (M * K, M * K), np.float64)
+    weights = check_weights(counts, u)
+    check_threads(n_threads)
+    e = 2.0 * _sum_of_pairs(gram, codes, K)  # (u,)
+    off = e - eps
+    derivative = pair_counts(codes, K, 2.0 * weights * off)
+    for m in range(M):
+        derivative[m * K : (m + 1) * K, m * K : (m + 1) * K] = 0.0
+    return _sum_in_order(weights * e), _sum_in_order(weights * (off * off)), derivative
+
+
+def _sum_in_order(values: Doubles) -> float:
+    # np.sum adds in pairs; a running sum adds one after the other, as the compiled loop does.
+    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
+
+
+def assign(
+    unary: Floats,
+    cross: Floats,
+    product: Floats,
+    mu: float,
+    eps: float,
+    codes: Bytes,
+    max_sweeps: int,
+    pairwise: bool = False,
+    n_threads: int = 1,
+) -> Bytes:
+    """Find codes of low cost for every row."""
+    K = codewords_of(codes, len(cross), "cross")
+    n, M = check_codes(codes, K)
+    check_array(unary, "unary", (n, M * K), np.float32)
+    check_array(cross, "cross", (M * K, M * K), np.float32)
+    check_array(product, "product", (M * K, M * K), np.float32)
+    check_sweeps(max_sweeps)
+    check_threads(n_threads)
+    search = _Search(unary, cross, product, mu, eps, K)
+    if M == 1:
+        return search.best_codeword(codes)
+    if M == 2:
+        return search.best_pair(codes)
+    found = codes.copy()
+    rows = np.arange(n)
+    for _ in range(max_sweeps if pairwise else 1):
+        search.descend(found, rows, max_sweeps)
+        if not pairwise:
+            break
+        rows = rows[search.sweep_pairs(found, rows)]
+    # Rounding may have let a move through that gains nothing: compare the ends in float64.
+    lower = search.cost(found) < search.cost(codes)  # (n,)
+    return np.where(lower[:, None], found, codes)
+
+
+class _Search:
+    """The searches of `assign` over its tables, float32 throughout but for the tracked e."""
+
+    def __init__(self, unary: Floats, cross: Floats, product: Floats, mu: float, eps: float, K: int) -> None:
+        self.unary = unary  # (n, M*K)
+        self.cross = cross  # (M*K, M*K)
+        self.product = product  # (M*K, M*K)
+        self.mu = np.float32(mu)
+        self.eps = np.float32(eps)
+        self.K = K
+        self.M = len(cross) // K
+        # Descent keeps, for each codeword of a codebook, the sums of cross and of product over the others'
+        # codewords, and the codes they belong to, -1 before the first visit.
+        self.sums = np.zeros((2, self.M, len(unary), K), dtype=np.float32)
+        self.seen = np.full((self.M, len(unary), self.M), -1, dtype=np.intp)
+
+    def columns(self, m: int) -> slice:
+        return slice(m * self.K, (m + 1) * self.K)
+
+    def cost(self, codes: Bytes) -> Doubles:
+        """f(b) in float64, (n,)."""
+        flat = _flat(codes, self.K)
+        unary = np.zeros(len(codes))
+        for m in range(self.M):
+            unary += self.unary[np.arange(len(codes)), flat[:, m]]
+        off = 2.0 * _sum_of_pairs(self.product, codes, self.K) - float(self.eps)
+        return unary + 2.0 * _sum_of_pairs(self.cross, codes, self.K) + float(self.mu) * off * off
+
+    def best_codeword(self, codes: Bytes) -> Bytes:
+        return _lowest(self.unary, codes[:, 0])[:, None]
+
+    def best_pair(self, codes: Bytes) -> Bytes:
+        K = self.K
+        c, p = self.cross[:K, K:], self.product[:K, K:]  # (K, K)
+        q = (p + p) - self.eps
+        table = (c + c) + (self.mu * q) * q
+        found = codes.copy()
+        for i, unary in enumerate(self.unary):
+            costs = (unary[K:] + table) + unary[:K, None]  # (K, K)
+            current = int(codes[i, 0]) * K + int(codes[i, 1])
+            found[i] = divmod(int(_lowest(costs.reshape(1, -1), np.array([current]))[0]), K)
+        return found
+
+    def descend(self, codes: Bytes, rows: NDArray[np.intp], max_sweeps: int) -> None:
+        """Visit the codebooks in turn until, row by row, every one has been seen since the last change."""
+        e = 2.0 * _sum_of_pairs(self.product, codes, self.K)  # (n,)
+        quiet = np.zeros(len(codes), dtype=int)
+        for step in range(max_sweeps * self.M):
+            rows = rows[quiet[rows] < self.M]
+            changed = self.improve(step % self.M, codes, rows, e)
+            quiet[rows] = np.where(changed, 1, quiet[rows] + 1)
+
+    def improve(self, m: int, codes: Bytes, rows: NDArray[np.intp], e: Doubles) -> NDArray[np.bool_]:
+        """Take the best codeword of codebook m given the others; returns which rows changed."""
+        self.refresh(m, codes, rows)
+        s, p = self.sums[0, m, rows], self.sums[1, m, rows]  # (rows, K)
+        each, current = np.arange(len(rows)), codes[rows, m]
+        shift = (e[rows] - 2.0 * p[each, current].astype(np.float64) - float(self.eps)).astype(np.float32)
+        q = (p + p) + shift[:, None]
+        costs = (self.unary[rows, self.columns(m)] + (s + s)) + (self.mu * q) * q
+        best = _lowest(costs, current)
+        e[rows] += 2.0 * (p[each, best].astype(np.float64) - p[each, current].astype(np.float64))
+        codes[rows, m] = best
+        changed: NDArray[np.bool_] = best != current
+        return changed
+
+    def refresh(self, m: int, codes: Bytes, rows: NDArray[np.intp]) -> None:
+        """Bring the sums of codebook m up to date, by exchange of changed codewords if they are few."""
+        others = [b for b in range(self.M) if b != m]
+        before, after = self.seen[m, rows], codes[rows].astype(np.intp)  # (rows, M)
+        changed = before != after
+        anew = (before[:, 0] < 0) | (2 * changed[:, others].sum(axis=1) >= self.M - 1)
+        for sums, table in zip(self.sums, (self.cross, self.product), strict=True):
+            sums[m, rows[anew]] = self._rows_sum(table, codes[rows[anew]], others, m)
+            for b in others:
+                some = changed[:, b] & ~anew
+                old, new = (table[b * self.K + k[some, b], self.columns(m)] for k in (before, after))
+                sums[m, rows[some]] += new - old
+        self.seen[m, rows] = after
+
+    def _rows_sum(self, table: Floats, codes: Bytes, others: list[int], m: int) -> Floats:
+        """Sum the rows of the other codebooks' codewords, cut to the columns of m: (n, K)."""
+        flat = _flat(codes, self.K)
+        return _added(table[flat[:, b], self.columns(m)] for b in others)
+
+    def sweep_pairs(self, codes: Bytes, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Make one exact move over every pair of codebooks; returns which rows changed."""
+        e = 2.0 * _sum_of_pairs(self.product, codes, self.K)
+        changed = np.zeros(len(rows), dtype=bool)
+        for a in range(self.M):
+            for b in range(a + 1, self.M):
+                for position, i in enumerate(rows):
+                    changed[position] |= self.improve_pair(a, b, codes, i, e)
+        return changed
+
+    def improve_pair(self, a: int, b: int, codes: Bytes, i: np.intp, e: Doubles) -> bool:
+        """Take the best of all K*K codewords of codebooks a and b given the others of row i."""
+        others = [m for m in range(self.M) if m not in (a, b)]
+        unary, product = [], []  # of a and of b, (K,) each
+        for m in (a, b):
+            s = self._rows_sum(self.cross, codes[i : i + 1], others, m)[0]
+            p = self._rows_sum(self.product, codes[i : i + 1], others, m)[0]
+            unary.append(self.unary[i, self.columns(m)] + (s + s))
+            product.append(p + p)
+        c = self.cross[self.columns(a), self.columns(b)]  # (K, K)
+        p = self.product[self.columns(a), self.columns(b)]
+        e_pair = (
+            product[0].astype(float)[:, None] + product[1].astype(float) + 2.0 * p.astype(float)
+        )  # (K, K)
+        e_rest = e[i] - e_pair[codes[i, a], codes[i, b]]
+        shift = np.float32(e_rest - float(self.eps))
+        q = (product[1] + (p + p)) + (shift + product[0])[:, None]
+        costs = ((unary[1] + (c + c)) + (self.mu * q) * q) + unary[0][:, None]
+        current = int(codes[i, a]) * self.K + int(codes[i, b])
+        best = int(_lowest(costs.reshape(1, -1), np.array([current]))[0])
+        if best == current:
+            return False
+        codes[i, a], codes[i, b] = divmod(best, self.K)
+        e[i] = e_rest + e_pair[codes[i, a], codes[i, b]]
+        return True
+
+
+def _lowest(costs: Floats, current: NDArray[Index]) -> NDArray[Index]:
+    """Place of the lowest cost of each row (n, k): the current one if it is that low, else the first."""
+    each = np.arange(len(costs))
+    first = costs.argmin(axis=1)
+    keep = costs[each, current] == costs[each, first]
+    return np.where(keep, current, first).astype(current.dtype)
+
+
+def _flat(codes: Bytes, K: int) -> NDArray[np.intp]:
+    """Flat codeword indices m*K + k, (n, M)."""
+    return codes.astype(np.intp) + K * np.arange(codes.shape[1])
+
+
+def _sum_of_pairs(table: NDArray[Real], codes: Bytes, K: int) -> Doubles:
+    """Sum of table[a c_a, b c_b] over a < b in float64, (n,)."""
+    flat = _flat(codes, K)
+    total = np.zeros(len(codes))
+    for a in range(codes.shape[1]):
+        for b in range(a + 1, codes.shape[1]):
+            total += table[flat[:, a], flat[:, b]]
+    return total
+
+
+def _added(arrays: Iterable[NDArray[Real]]) -> NDArray[Real]:
+    """Sum in the order given, without a zero to start from."""
+    rest: Iterator[NDArray[Real]] = iter(arrays)
+    total = next(rest).copy()
+    for array in rest:
+        total += array
+    return total
+
+
+def greedy(unary: Floats, cross: Floats, K: int, n_threads: int = 1) -> Bytes:
+    """Choose codes to start a search from."""
+    n, M = check_tables(unary, cross, K)
+    check_threads(n_threads)
+    codes = np.empty((n, M), dtype=np.uint8)
+    for m in range(M):
+        columns = slice(m * K, (m + 1) * K)
+        sums = np.zeros((n, K), dtype=np.float32)
+        for b in range(m):
+            sums += cross[b * K + codes[:, b].astype(np.intp), columns]
+        codes[:, m] = (unary[:, columns] + (sums + sums)).argmin(axis=1)
+    return codes
+
+
+def table_sums(codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
+    """Add up the tables at the codes."""
+    _, M, K = check_array(tables, "tables", (None, None, None), np.float32)
+    check_codes(codes, K, n_codebooks=M)
+    check_threads(n_threads)
+    return _added(tables[:, m, codes[:, m]] for m in range(M))
+
+
+def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
+    """Add up the codewords."""
+    M, K, _ = check_array(codebooks, "codebooks", (None, None, None), np.float32, np.float64)
+    check_codes(codes, K, n_codebooks=M)
+    check_threads(n_threads)
+    return _added(codebooks[m, codes[:, m]] for m in range(M))
+
+
+def distinct(codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
+    """Return the distinct rows in lexicographic order and how often each occurs."""
+    n, M = check_codes(codes, 256)
+    # Eight bytes to a big-endian word compare like the bytes themselves, and sort far faster.
+    padded = np.zeros((n, -(-M // 8) * 8), dtype=np.uint8)
+    padded[:, :M] = codes
+    words = padded.view(">u8").astype(np.uint64)  # (n, ceil(M / 8))
+    order = np.lexsort(words.T[::-1])
+    words = words[order]
+    starts = np.ones(n, dtype=bool)
+    starts[1:] = (words[1:] != words[:-1]).any(axis=1)
+    first = np.flatnonzero(starts)
+    return codes[order[first]], np.diff(first, append=n)

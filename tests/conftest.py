@@ -1,0 +1,55 @@
+"""Fixtures shared by all tests: small, seeded, read-only."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# Shared and slow machines make a deadline on single examples a source of noise, not of findings.
+settings.register_profile("supquant", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("supquant")
+
+
+def _read_only(*arrays):
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+@pytest.fixture
+def rng():
+    """Return a generator that starts from the same state in every test."""
+    return np.random.default_rng(20160627)
+
+
+@pytest.fixture(scope="session")
+def clusters():
+    """Three hundred vectors of eight dimensions around six centres of three classes: X float32, y int64."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(scale=3.0, size=(6, 8))
+    which = rng.integers(0, 6, size=300)
+    X = (centres[which] + rng.normal(scale=0.7, size=(300, 8))).astype(np.float32)
+    return _read_only(X, which % 3)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """Return the handwritten digits of scikit-learn: X (1797, 64) float32 in 0..1, y (1797,) int64."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return _read_only((X / 16).astype(np.float32), y)
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """Return the folder of real data, or skip."""
+    folder = os.environ.get("SUPQUANT_DATA")
+    if not folder:
+        pytest.skip("SUPQUANT_DATA is not set: no real data to test on")
+    path = Path(folder)
+    if not path.is_dir():
+        pytest.skip(f"SUPQUANT_DATA names {folder}, which is no folder")
+    return path

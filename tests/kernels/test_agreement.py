@@ -1,0 +1,194 @@
+"""The compiled kernels give what their NumPy twins give, bit for bit, for every number of threads."""
+
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supquant import kernels
+from supquant.kernels import native, reference
+from supquant.kernels.protocol import Kernels
+
+ROWS = [0, 1, 15, 16, 17, 64, 65]
+CODEWORDS = [2, 16, 255, 256]
+CODEBOOKS = [1, 2, 3, 8, 16]
+
+rows = st.sampled_from(ROWS)
+codewords = st.sampled_from(CODEWORDS)
+codebooks = st.sampled_from(CODEBOOKS)
+few_codebooks = st.sampled_from([1, 2, 3, 8])
+seeds = st.integers(0, 2**16)
+
+
+def draw_codes(n, M, K, seed):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, K, size=(n, M), dtype=np.uint8), rng
+
+
+def assert_same_bits(got, want):
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    assert got.tobytes() == want.tobytes()
+
+
+def test_both_implementations_have_every_kernel_with_the_signature_of_the_protocol():
+    names = [name for name, value in vars(Kernels).items() if inspect.isfunction(value) and name[0] != "_"]
+    assert "assign" in names
+    for name in names:
+        want = list(inspect.signature(getattr(Kernels, name)).parameters.values())[1:]
+        for implementation in (native, reference):
+            have = inspect.signature(getattr(implementation, name)).parameters.values()
+            assert [(p.name, p.default) for p in have] == [(p.name, p.default) for p in want], name
+
+
+def test_the_door_opens_to_the_compiled_kernels():
+    assert kernels.active() is native
+    assert kernels.isa() in native.available_levels()
+
+
+@given(n=rows, M=few_codebooks, K=codewords, d=st.sampled_from([1, 31, 64, 65, 129]), seed=seeds)
+def test_code_sums(n, M, K, d, seed):
+    codes, rng = draw_codes(n, M, K, seed)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    want = reference.code_sums(codes, X, K)
+    for n_threads in (1, 2, 3):
+        assert_same_bits(native.code_sums(codes, X, K, n_threads=n_threads), want)
+
+
+def test_code_sums_of_more_rows_than_one_block(level):
+    codes, rng = draw_codes(5000, 3, 7, 1)
+    X = rng.normal(size=(5000, 70)).astype(np.float32)
+    assert_same_bits(native.code_sums(codes, X, 7, n_threads=3), reference.code_sums(codes, X, 7))
+
+
+def test_code_sums_in_two_parts_are_the_sums_in_one(level):
+    codes, rng = draw_codes(100, 4, 16, 2)
+    X = rng.normal(size=(100, 33)).astype(np.float32)
+    sums = native.code_sums(codes[:37], X[:37], 16)
+    assert native.code_sums(codes[37:], X[37:], 16, out=sums) is sums
+    assert_same_bits(sums, native.code_sums(codes, X, 16))
+
+
+def test_code_sums_are_the_product_with_the_indicator_matrix(level):
+    codes, rng = draw_codes(50, 3, 4, 3)
+    X = rng.integers(-9, 9, size=(50, 5)).astype(np.float32)
+    B = (codes[:, :, None] == np.arange(4)).reshape(50, 12).astype(float)
+    np.testing.assert_array_equal(native.code_sums(codes, X, 4), B.T @ X)
+    np.testing.assert_array_equal(native.pair_counts(codes, 4), B.T @ B)
+
+
+@given(n=rows, M=few_codebooks, K=st.sampled_from([2, 16, 255]), seed=seeds, weights=st.sampled_from("1nf"))
+def test_pair_counts(n, M, K, seed, weights):
+    codes, rng = draw_codes(n, M, K, seed)
+    counts = {"1": None, "n": rng.integers(1, 9, size=n), "f": rng.normal(size=n)}[weights]
+    want = reference.pair_counts(codes, K, counts)
+    for n_threads in (1, 2, 3):
+        assert_same_bits(native.pair_counts(codes, K, counts, n_threads=n_threads), want)
+    np.testing.assert_array_equal(want, want.T)
+
+
+@given(n=rows, M=few_codebooks, K=st.sampled_from([2, 16, 255]), seed=seeds)
+def test_interaction(n, M, K, seed):
+    codes, rng = draw_codes(n, M, K, seed)
+    codewords = rng.normal(size=(M * K, 4))
+    counts, gram = rng.integers(1, 9, size=n).astype(float), codewords @ codewords.T
+    want = reference.interaction(codes, counts, gram, 0.4)
+    for n_threads in (1, 2, 3):
+        got = native.interaction(codes, counts, gram, 0.4, n_threads=n_threads)
+        assert got[:2] == want[:2]
+        assert_same_bits(got[2], want[2])
+
+
+def test_interaction_means_what_its_formula_says(level):
+    M, K = 3, 5
+    codes, rng = draw_codes(20, M, K, 4)
+    codewords = rng.normal(size=(M * K, 4))
+    counts, gram, eps = rng.uniform(size=20), codewords @ codewords.T, 0.25
+
+    def terms(gram):
+        flat = codes + K * np.arange(M)
+        e = np.array([sum(gram[f[a], f[b]] for a in range(M) for b in range(M) if a != b) for f in flat])
+        return counts @ e, counts @ (e - eps) ** 2
+
+    sum_e, sum_sq, derivative = native.interaction(codes, counts, gram, eps)
+    np.testing.assert_allclose([sum_e, sum_sq], terms(gram), rtol=1e-12)
+    change = rng.normal(size=gram.shape)
+    change += change.T
+    slope = (terms(gram + 1e-6 * change)[1] - terms(gram - 1e-6 * change)[1]) / 2e-6
+    np.testing.assert_allclose((derivative * change).sum(), slope, rtol=1e-7)
+
+
+@given(n=rows, M=codebooks, K=codewords, q=st.sampled_from([0, 1, 5]), seed=seeds)
+def test_table_sums(n, M, K, q, seed):
+    codes, rng = draw_codes(n, M, K, seed)
+    tables = rng.normal(size=(q, M, K)).astype(np.float32)
+    want = reference.table_sums(codes, tables)
+    for n_threads in (1, 2, 3):
+        assert_same_bits(native.table_sums(codes, tables, n_threads=n_threads), want)
+
+
+def test_table_sums_are_those_of_float64_up_to_rounding(level):
+    codes, rng = draw_codes(65, 8, 16, 5)
+    tables = rng.normal(size=(3, 8, 16)).astype(np.float32)
+    each = tables[:, np.arange(8), codes].astype(float)  # (q, n, M)
+    bound = 7 * np.finfo(np.float32).eps * np.abs(each).sum(axis=2)  # M - 1 additions
+    assert (np.abs(native.table_sums(codes, tables) - each.sum(axis=2)) <= bound).all()
+
+
+@given(n=rows, M=codebooks, K=codewords, r=st.sampled_from([1, 3, 16, 17]), seed=seeds)
+def test_decode(n, M, K, r, seed):
+    codes, rng = draw_codes(n, M, K, seed)
+    for dtype in (np.float32, np.float64):
+        codebooks = rng.normal(size=(M, K, r)).astype(dtype)
+        want = reference.decode(codes, codebooks)
+        for n_threads in (1, 2, 3):
+            assert_same_bits(native.decode(codes, codebooks, n_threads=n_threads), want)
+
+
+@given(n=rows, M=codebooks, K=st.sampled_from([2, 3, 256]), seed=seeds)
+def test_distinct(n, M, K, seed):
+    codes, _ = draw_codes(n, M, K, seed)
+    rows, counts = native.distinct(codes)
+    want_rows, want_counts = np.unique(codes, axis=0, return_counts=True)
+    np.testing.assert_array_equal(rows, want_rows)
+    np.testing.assert_array_equal(counts, want_counts)
+    assert rows.dtype == np.uint8
+    assert counts.dtype == np.int64
+
+
+@pytest.mark.parametrize("implementation", [native, reference])
+def test_wrong_arguments_are_refused(implementation, draw_problem):
+    codes = np.zeros((4, 2), dtype=np.uint8)
+    X = np.zeros((4, 3), dtype=np.float32)
+    gram = np.zeros((8, 8))
+    with pytest.raises(ValueError, match="codes must be an array of uint8, got int64"):
+        implementation.code_sums(codes.astype(np.int64), X, 4)
+    with pytest.raises(ValueError, match=r"codes must be below K = 4, got 4"):
+        implementation.code_sums(codes + np.uint8(4), X, 4)
+    with pytest.raises(ValueError, match="K must be between 1 and 256, got 257"):
+        implementation.code_sums(codes, X, 257)
+    with pytest.raises(ValueError, match=r"X must have shape \(4, any\), got \(3, 3\)"):
+        implementation.code_sums(codes, X[:3], 4)
+    with pytest.raises(ValueError, match="X must be an array of float32, got float64"):
+        implementation.code_sums(codes, X.astype(float), 4)
+    with pytest.raises(ValueError, match="X must be C-contiguous"):
+        implementation.code_sums(codes, np.asfortranarray(X), 4)
+    with pytest.raises(ValueError, match="out must have shape"):
+        implementation.code_sums(codes, X, 4, out=np.zeros((8, 4)))
+    with pytest.raises(ValueError, match="n_threads must be at least 1, got 0"):
+        implementation.pair_counts(codes, 4, n_threads=0)
+    with pytest.raises(ValueError, match=r"counts must have shape \(4\), got \(5,\)"):
+        implementation.pair_counts(codes, 4, np.ones(5))
+    with pytest.raises(ValueError, match="gram must have a multiple of 2 columns"):
+        implementation.interaction(codes, np.ones(4), gram[:7, :7].copy(), 0.0)
+    with pytest.raises(ValueError, match="tables must be an array of float32, got list"):
+        implementation.table_sums(codes, [[[0.0]]])
+    with pytest.raises(ValueError, match=r"codes must have shape \(any, 3\)"):
+        implementation.decode(codes, np.zeros((3, 4, 5)))
+    problem = draw_problem(4, 2, 4)
+    with pytest.raises(ValueError, match="max_sweeps must be at least 1, got 0"):
+        implementation.assign(*problem, 0)
+    with pytest.raises(ValueError, match="unary must have shape"):
+        implementation.assign(problem[0][:3], *problem[1:], 5)

@@ -1,0 +1,176 @@
+"""Instruction sets: chosen at run time, forced by SUPQUANT_ISA, the same answers; and the thread pool."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from supquant.kernels import native
+
+ROOT = Path(__file__).parents[2]
+LOCAL = set("bdrt")  # how nm marks symbols that stay inside an object
+
+# Prints the level in use and a digest of what every kernel answers.
+ANSWERS = """
+import hashlib
+import numpy as np
+from supquant import kernels
+k = kernels.active()
+rng = np.random.default_rng(0)
+digest = hashlib.sha256()
+for M, K in ((1, 255), (2, 256), (3, 17), (8, 32)):
+    codes = rng.integers(0, K, size=(70, M), dtype=np.uint8)
+    words = rng.normal(size=(M * K, 5))
+    gram = words @ words.T
+    gram32 = gram.astype(np.float32)
+    unary = rng.normal(size=(70, M * K)).astype(np.float32)
+    tables = rng.normal(size=(3, M, K)).astype(np.float32)
+    for answer in (
+        k.code_sums(codes, unary[:, :33].copy(), K, n_threads=2),
+        k.pair_counts(codes, K),
+        k.interaction(codes, np.ones(70), gram, 0.5)[2],
+        k.assign(unary, gram32, gram32, 0.5, 0.1, codes, 50, n_threads=2),
+        k.table_sums(codes, tables),
+        k.decode(codes, tables.transpose(1, 2, 0).copy()),
+    ):
+        digest.update(answer.tobytes())
+print(kernels.isa(), digest.hexdigest())
+"""
+
+
+def run_python(program, **environment):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SUPQUANT_")}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_every_level_gives_the_same_answers():
+    assert len(native.available_levels()) >= 1
+    answers = {}
+    for level in native.available_levels():
+        done = run_python(ANSWERS, SUPQUANT_ISA=level)
+        assert done.returncode == 0, done.stderr
+        used, digest = done.stdout.split()
+        assert used == level
+        answers[level] = digest
+    assert len(set(answers.values())) == 1, answers
+
+
+def test_the_fastest_level_is_used_unless_another_is_asked_for():
+    done = run_python("from supquant import kernels; print(kernels.isa())")
+    assert done.stdout.strip() == native.available_levels()[-1]
+
+
+FOREIGN = "avx512" if "neon" in native.available_levels() else "neon"
+
+
+@pytest.mark.parametrize("name", ["sse9", "NEON", FOREIGN])
+def test_a_level_that_is_not_there_is_a_clear_error_at_import(name):
+    done = run_python("import supquant.kernels", SUPQUANT_ISA=name)
+    assert done.returncode == 1
+    assert f"RuntimeError: SUPQUANT_ISA asks for the instruction set {name!r}" in done.stderr
+    assert f"available here: {', '.join(native.available_levels())}" in done.stderr
+
+
+HIDE_EXTENSION = """
+import sys
+sys.modules["supquant.kernels._native"] = None
+"""
+
+
+def test_a_missing_extension_is_an_import_error_where_it_is_required():
+    for environment in ({"SUPQUANT_REQUIRE_NATIVE": "1"}, {"SUPQUANT_ISA": "portable"}):
+        done = run_python(HIDE_EXTENSION + "import supquant.kernels", **environment)
+        assert done.returncode == 1
+        assert "ImportError: the compiled kernels of supquant" in done.stderr
+
+
+def test_without_the_extension_the_twins_answer_with_a_warning():
+    done = run_python("import warnings; warnings.simplefilter('always')" + HIDE_EXTENSION + ANSWERS)
+    assert done.returncode == 0, done.stderr
+    used, digest = done.stdout.split()
+    assert used == "numpy"
+    assert "RuntimeWarning: the compiled kernels of supquant are not installed" in done.stderr
+    assert digest == run_python(ANSWERS).stdout.split()[1]
+
+
+def busy_answer(n_threads=3):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 16, size=(500, 4), dtype=np.uint8)
+    X = rng.normal(size=(500, 200)).astype(np.float32)
+    sums = native.code_sums(codes, X, 16, n_threads=n_threads)
+    return hashlib.sha256(sums.tobytes()).hexdigest()
+
+
+def test_a_forked_child_can_call_kernels():
+    want = busy_answer()  # the parent's pool has threads now, which the child does not inherit
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.write(writer, busy_answer().encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    guard = threading.Timer(60, os.kill, (child, 9))
+    guard.start()
+    _, status = os.waitpid(child, 0)
+    guard.cancel()
+    with os.fdopen(reader) as stream:
+        answer = stream.read()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert answer == want
+    assert busy_answer() == want
+
+
+def test_kernels_may_be_called_from_several_threads_at_once():
+    want = busy_answer(1)
+    answers = []
+    threads = [
+        threading.Thread(target=lambda: answers.extend(busy_answer() for _ in range(20))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [want] * 80
+
+
+@pytest.mark.parametrize("optimisation", ["-O0", "-O3"])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_only_the_table_of_kernels_leaves_the_object_of_a_level(tmp_path, lanes, optimisation):
+    """An inline function that left it could be linked into code that runs on a lesser CPU."""
+    compiler, nm = shutil.which("c++"), shutil.which("nm")
+    source = ROOT / "native" / "level.cpp"
+    if not (compiler and nm and source.exists()):
+        pytest.skip("needs the sources, c++ and nm")
+    target = tmp_path / "level.o"
+    flags = ["-std=c++20", optimisation, "-fPIC", "-DSUPQUANT_LEVEL=test", f"-DSUPQUANT_LANES={lanes}"]
+    subprocess.run([compiler, *flags, "-c", source, "-o", target], check=True, timeout=120)
+
+    def symbols(option):
+        listing = subprocess.run([nm, option, target], check=True, capture_output=True, text=True).stdout
+        return [line.split()[-2:] for line in listing.splitlines()]  # kind, name
+
+    assert [name for kind, name in symbols("--defined-only") if kind not in LOCAL] == [
+        "_ZN8supquant12kernels_testE"
+    ]
+    outside = {name for _, name in symbols("--undefined-only")}
+    assert outside <= {"memset", "memcpy", "memmove", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"}
