@@ -1,0 +1,52 @@
+"""The few exceptions of our own, raised at every stage; all derive from `SupquantError`.
+
+An estimator used before `fit` raises scikit-learn's own `NotFittedError`, a file that is not there
+`FileNotFoundError`.
+"""
+
+__all__ = ["FileFormatError", "InputError", "InputTypeError", "SupquantError"]
+
+
+class SupquantError(Exception):
+    """Base of what supquant raises on purpose.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise InputError("n_codebooks must be at least 1, got 0")
+    ... except SupquantError as error:
+    ...     print(error)
+    n_codebooks must be at least 1, got 0
+    """
+
+
+class InputError(SupquantError, ValueError):
+    """Vectors, labels or parameters that cannot be used as they are.
+
+    Examples
+    --------
+    >>> issubclass(InputError, ValueError)
+    True
+    """
+
+
+class InputTypeError(InputError, TypeError):
+    """Input of a kind that holds no numbers: a sparse matrix, an array of dictionaries.
+
+    It is a `TypeError` as well because scikit-learn's estimator checks ask for one.
+
+    Examples
+    --------
+    >>> issubclass(InputTypeError, InputError)
+    True
+    """
+
+
+class FileFormatError(SupquantError, ValueError):
+    """A file that is damaged, truncated, altered, or not one of ours.
+
+    Examples
+    --------
+    >>> issubclass(FileFormatError, ValueError)
+    True
+    """

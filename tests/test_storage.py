@@ -1,0 +1,359 @@
+import errno
+import json
+import stat
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from supquant import storage
+from supquant.errors import FileFormatError, InputError
+from supquant.storage import load_arrays, save_arrays
+
+ARRAYS = {
+    "codes": np.arange(51, dtype=np.uint8).reshape(17, 3),
+    "codebooks": np.linspace(-1, 1, 24).reshape(2, 3, 4),
+    "none": np.zeros((0, 5), dtype=np.float32),
+}
+SETTINGS = {
+    "n_codewords": 256,
+    "nested": {"list": [1, 2.5, None, True]},
+    "text": 'señal " \\ supquant.header',
+}
+
+reusing_the_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model"
+    save_arrays(path, "model", ARRAYS, SETTINGS)
+    return path
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype.newbyteorder("<")
+        assert found[name].shape == array.shape
+        assert found[name].tobytes() == np.ascontiguousarray(array, dtype=found[name].dtype).tobytes()
+
+
+STORABLE = st.sampled_from([">i4", "<i8", "u1", "<u8", "<f2", "<f4", ">f8", "?", "i1", "<u2", "<i2", "<u4"])
+
+
+@reusing_the_folder
+@given(
+    arrays=st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+        STORABLE.flatmap(
+            lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, min_side=0, max_side=5))
+        ),
+        max_size=4,
+    ),
+    values=st.dictionaries(
+        st.text(max_size=5), st.one_of(st.none(), st.integers(), st.booleans(), st.text())
+    ),
+)
+def test_arrays_and_settings_come_back_as_they_were(tmp_path, arrays, values):
+    path = tmp_path / "file"
+    save_arrays(path, "any", arrays, values)
+    for verify in ("full", "lazy"):
+        found, found_values = load_arrays(path, "any", verify=verify)
+        assert_same(found, arrays)
+        assert found_values == values
+    assert_same(safetensors.numpy.load(path.read_bytes()), arrays)
+
+
+def test_arrays_that_are_not_contiguous_are_stored_by_value(tmp_path):
+    array = np.arange(24).reshape(4, 6)
+    save_arrays(tmp_path / "file", "any", {"turned": array.T, "strided": array[::2, ::3]}, {})
+    found, _ = load_arrays(tmp_path / "file", "any")
+    assert np.array_equal(found["turned"], array.T)
+    assert np.array_equal(found["strided"], array[::2, ::3])
+
+
+def test_arrays_are_read_only_views_of_the_file_with_an_aligned_payload(saved):
+    arrays, _ = load_arrays(saved, "model")
+    for array in arrays.values():
+        assert not array.flags.writeable
+        assert not array.flags.owndata
+        assert array.flags.aligned
+
+
+@pytest.mark.parametrize("length", range(0, 64, 7))
+def test_the_payload_begins_at_a_multiple_of_64_bytes(tmp_path, length):
+    save_arrays(tmp_path / "file", "any", ARRAYS, {"text": "x" * length})
+    assert (8 + int.from_bytes((tmp_path / "file").read_bytes()[:8], "little")) % 64 == 0
+
+
+def test_a_file_can_be_replaced_while_its_arrays_are_in_use(saved):
+    arrays, values = load_arrays(saved, "model")
+    save_arrays(saved, "model", {name: array + 1 for name, array in arrays.items()}, values)
+    assert_same(arrays, ARRAYS)
+    again, _ = load_arrays(saved, "model")
+    assert np.array_equal(again["codes"], ARRAYS["codes"] + 1)
+
+
+def test_the_same_content_gives_the_same_bytes(saved, tmp_path):
+    save_arrays(tmp_path / "again", "model", ARRAYS, SETTINGS)
+    assert (tmp_path / "again").read_bytes() == saved.read_bytes()
+
+
+def test_checksums_are_xxh3_of_each_mebibyte():
+    payload = np.random.default_rng(0).integers(0, 256, 3 * 2**20 + 5, dtype=np.uint8)
+    pieces = np.split(payload, [7, 2**20, 2**20 + 1, 3 * 2**20])
+    expected = [
+        storage.xxhash.xxh3_64_hexdigest(payload[i : i + 2**20].tobytes())
+        for i in range(0, len(payload), 2**20)
+    ]
+    assert storage._checksums([piece.data for piece in pieces]) == expected
+
+
+@reusing_the_folder
+@given(data=st.data())
+def test_a_file_with_any_byte_changed_is_refused(saved, data):
+    content = bytearray(saved.read_bytes())
+    position = data.draw(st.integers(0, len(content) - 1))
+    content[position] ^= data.draw(st.integers(1, 255))
+    altered = saved.with_name("altered")
+    altered.write_bytes(content)
+    with pytest.raises(FileFormatError, match=f"^{altered}: "):
+        load_arrays(altered, "model")
+
+
+def test_a_file_with_any_one_bit_changed_is_refused(saved):
+    content = saved.read_bytes()
+    altered = saved.with_name("altered")
+    for position in range(len(content)):
+        changed = bytearray(content)
+        changed[position] ^= 1 << (position % 8)
+        altered.write_bytes(changed)
+        with pytest.raises(FileFormatError):
+            load_arrays(altered, "model")
+
+
+def test_a_file_cut_anywhere_is_refused(saved):
+    content = saved.read_bytes()
+    cut = saved.with_name("cut")
+    for length in range(len(content)):
+        cut.write_bytes(content[:length])
+        for verify in ("full", "lazy"):
+            with pytest.raises(FileFormatError, match=f"^{cut}: "):
+                load_arrays(cut, "model", verify=verify)
+
+
+def test_a_file_with_bytes_appended_is_refused(saved):
+    saved.write_bytes(saved.read_bytes() + b"\0")
+    with pytest.raises(FileFormatError, match="bytes of arrays"):
+        load_arrays(saved, "model")
+
+
+@reusing_the_folder
+@given(content=st.binary(max_size=300), length=st.none() | st.integers(0, 300))
+def test_foreign_bytes_are_refused(tmp_path, content, length):
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(content if length is None else length.to_bytes(8, "little") + content)
+    with pytest.raises(FileFormatError):
+        load_arrays(foreign, "model")
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.sampled_from([10**30, 2**63]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+ENTRIES = JSON | st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(["U8", "F64", "BF16", None, ["U8"]]),
+        "shape": st.lists(st.sampled_from([0, 1, 3, -1, True, 2.0, 2**62, 10**30]), max_size=70) | JSON,
+        "data_offsets": st.lists(st.integers(-1, 10), max_size=3) | JSON,
+    }
+)
+
+
+@reusing_the_folder
+@given(entries=st.dictionaries(st.text(max_size=2), ENTRIES, max_size=3), size=st.integers(0, 10))
+def test_a_header_that_lies_is_refused_even_with_a_right_checksum(tmp_path, entries, size):
+    lying = tmp_path / "lying"
+    payload = bytes(size)
+    lying.write_bytes(
+        storage._head("model", "{}", entries, storage._checksums([memoryview(payload)])) + payload
+    )
+    try:
+        arrays, _ = load_arrays(lying, "model")
+    except FileFormatError:
+        return
+    assert sum(array.nbytes for array in arrays.values()) == size
+
+
+def entry(shape, begin, end, dtype="U8"):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"a": entry([8], 0, 8), "b": entry([8], 0, 8)},
+            "array 'b' begins at byte 0 of the arrays, expected 8",
+        ),
+        (
+            {"a": entry([2], 0, 2), "b": entry([3], 5, 8)},
+            "array 'b' begins at byte 5 of the arrays, expected 2",
+        ),
+        ({"a": entry([9], 0, 9)}, "8 bytes of arrays, expected 9"),
+        ({"a": entry([7], 0, 8)}, "does not fill"),
+        ({"a": entry([8], 0, 8, "BF16")}, "has dtype 'BF16'"),
+        ({"a": entry([-2, -4], 0, 8)}, "has shape"),
+        ({"a": entry([True, 8], 0, 8)}, "has shape"),
+        ({"a": entry([8] + [1] * 99, 0, 8)}, "a shape NumPy cannot hold"),
+        ({"a": entry([8], 0, 8), "b": entry([0, 10**30], 8, 8)}, "a shape NumPy cannot hold"),
+        ({"a": entry([8], 0, 8) | {"more": 1}}, "not described as in safetensors"),
+    ],
+)
+def test_arrays_that_do_not_tile_the_payload_are_refused(tmp_path, entries, message):
+    path = tmp_path / "lying"
+    path.write_bytes(
+        storage._head("model", "{}", entries, storage._checksums([memoryview(bytes(8))])) + bytes(8)
+    )
+    with pytest.raises(FileFormatError, match=message):
+        load_arrays(path, "model")
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b"[]", b"1" * 5000, b"\xff\xfe", b"{", b"null"])
+def test_a_header_that_is_no_json_object_is_refused(tmp_path, header):
+    path = tmp_path / "odd"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(FileFormatError, match="its header is not"):
+        load_arrays(path, "model")
+
+
+def test_a_safetensors_file_of_others_is_refused_as_such(tmp_path):
+    path = tmp_path / "other.safetensors"
+    safetensors.numpy.save_file({"weights": np.ones(3)}, path)
+    with pytest.raises(FileFormatError, match="none that supquant wrote"):
+        load_arrays(path, "model")
+
+
+def test_a_later_format_is_refused_with_both_versions(saved, monkeypatch):
+    monkeypatch.setattr(storage, "_VERSION", "2")
+    with pytest.raises(FileFormatError, match="format version '1', this supquant reads version '2'"):
+        load_arrays(saved, "model")
+
+
+def test_another_kind_is_refused_with_both_names(saved):
+    with pytest.raises(FileFormatError, match="holds a 'model', expected a 'segment'"):
+        load_arrays(saved, "segment")
+
+
+def test_lazy_leaves_the_payload_unread_and_full_finds_the_damage(saved):
+    content = bytearray(saved.read_bytes())
+    content[-1] ^= 1
+    saved.write_bytes(content)
+    load_arrays(saved, "model", verify="lazy")
+    with pytest.raises(FileFormatError, match="checksum of MiB 0 differs"):
+        load_arrays(saved, "model")
+
+
+def test_an_unknown_way_to_verify_is_refused(saved):
+    with pytest.raises(InputError, match="verify must be 'full' or 'lazy'"):
+        load_arrays(saved, "model", verify="never")
+
+
+def test_a_missing_file_is_a_file_not_found_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_arrays(tmp_path / "nowhere", "model")
+    with pytest.raises(FileNotFoundError, match="could not save"):
+        save_arrays(tmp_path / "nowhere" / "model", "model", ARRAYS, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "values", "message"),
+    [
+        ({"words": np.array(["a"])}, {}, "array 'words' of dtype <U1"),
+        ({"things": np.array([{}], dtype=object)}, {}, "array 'things' of dtype object"),
+        ({"z": np.array([1j])}, {}, "array 'z' of dtype complex128"),
+        ({"__metadata__": np.zeros(1)}, {}, "__metadata__"),
+        ({}, {"weight": float("nan")}, "settings must be JSON"),
+        ({}, {"array": np.zeros(1)}, "settings must be JSON"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_before_anything_is_written(saved, arrays, values, message):
+    before = saved.read_bytes()
+    with pytest.raises(InputError, match=message):
+        save_arrays(saved, "model", arrays, values)
+    assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+@pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_while_saving_leaves_the_old_file_and_nothing_else(saved, monkeypatch, failing, failure):
+    before = saved.read_bytes()
+
+    def fail(*args):
+        raise failure
+
+    monkeypatch.setattr(failing, fail)
+    with pytest.raises(type(failure)) as raised:
+        save_arrays(saved, "model", {"other": np.zeros(3)}, {})
+    if isinstance(failure, OSError):
+        assert raised.value.errno == errno.ENOSPC
+        assert "could not save, nothing was changed: No space left on device" in str(raised.value)
+        assert str(saved) in str(raised.value)
+    assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_a_disk_that_fills_up_leaves_the_old_file_and_nothing_else(saved):
+    """The system itself refuses to write on: a limit on file size stands in for the full disk."""
+    before = saved.read_bytes()
+    program = """
+        import resource, sys
+        import numpy as np
+        from supquant.storage import save_arrays
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try:
+            save_arrays(sys.argv[1], "model", {"big": np.ones(1_000_000)}, {})
+        except OSError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(saved)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "could not save, nothing was changed: File too large" in result.stdout
+    assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_a_saved_file_has_the_permissions_of_any_new_file(saved):
+    plain = saved.with_name("plain")
+    plain.touch()
+    assert stat.S_IMODE(saved.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_saving_through_a_link_keeps_the_link(saved):
+    link = saved.with_name("link")
+    link.symlink_to(saved)
+    save_arrays(link, "model", {}, {"replaced": True})
+    assert link.is_symlink()
+    assert load_arrays(saved, "model") == ({}, {"replaced": True})
+
+
+def test_settings_are_readable_by_safetensors_alone(saved):
+    with safetensors.safe_open(saved, framework="numpy") as file:
+        metadata = file.metadata()
+    assert metadata["supquant.kind"] == "model"
+    assert metadata["supquant.version"] == "1"
+    assert json.loads(metadata["supquant.settings"]) == SETTINGS
