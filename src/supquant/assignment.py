@@ -1,0 +1,121 @@
+"""From projected vectors to codes: the code of least cost, searched in float32 from tables of codeword products.
+
+For one row with target z the cost of a code with decoded vector s is, up to a constant of the row,
+
+    s' H s - 2 s . z + mu (e - eps)^2,        H = W W' + gamma I,   e = sum_{a != b} c_a . c_b
+
+With labels y the target is ``W y + gamma P'x``; with labels predicted from x it is ``H P'x``; with labels dropped W is left
+out (equation 5 of the paper without its first term). Everything but ``s . z`` depends on the codewords alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant import kernels
+
+Float = NDArray[np.float64]
+Codes = NDArray[np.uint8]
+
+SEARCH_ROWS = 1024
+"""Rows searched at a time: their costs against all codewords stay small enough for the cache and for a memory limit."""
+
+
+@dataclass(frozen=True)
+class CodeSearch:
+    """The tables for one set of codebooks, made once and used for every block of rows."""
+
+    codebooks: Float  # (M, K, r)
+    classifier: Float | None  # (r, L), or None to leave the labels out
+    quantization: float  # gamma
+    constraint: float  # mu
+    constant: float  # eps
+    max_sweeps: int = 20
+    pairwise: bool = False
+
+    def target(self, projected: NDArray[np.floating], labels: Float | None) -> NDArray[np.floating]:
+        """Make the targets z (n, r) of rows from their projections P'x (n, r), and labels Y (n, L) or None to predict them."""
+        if self.classifier is None:
+            return self.quantization * projected
+        classifier = self.classifier.astype(projected.dtype, copy=False)
+        scores = projected @ classifier if labels is None else labels.astype(projected.dtype, copy=False)
+        return scores @ classifier.T + self.quantization * projected
+
+    def search(self, targets: NDArray[np.float32], codes: Codes | None = None, n_threads: int = 1) -> Codes:
+        """Find codes (n, M) for targets z (n, r), starting from given codes or from a greedy choice."""
+        n_codebooks = len(self.codebooks)
+        found = np.empty((len(targets), n_codebooks), dtype=np.uint8)
+        for start in range(0, len(targets), SEARCH_ROWS):
+            rows = slice(start, start + SEARCH_ROWS)
+            unary = targets[rows] @ self._pull.T  # (rows, M K)
+            unary += self._squares
+            begin = self._begin(unary, n_threads) if codes is None else np.ascontiguousarray(codes[rows])
+            found[rows] = kernels.active().assign(
+                unary,
+                self._cross,
+                self._product,
+                self.constraint,
+                self.constant,
+                begin,
+                max_sweeps=self.max_sweeps,
+                pairwise=self.pairwise,
+                n_threads=n_threads,
+            )
+        return found
+
+    def _begin(self, unary: NDArray[np.float32], n_threads: int) -> Codes:
+        M, K, _ = self.codebooks.shape
+        if M <= 2:  # the search is exact wherever it starts
+            return np.zeros((len(unary), M), dtype=np.uint8)
+        return kernels.active().greedy(unary, self._cross, K, n_threads)
+
+    def costs(self, targets: NDArray[np.floating], codes: Codes) -> Float:
+        """Compute the float64 cost (n,) of codes, up to the row's own constant."""
+        decoded = kernels.active().decode(codes, self.codebooks)  # (n, r)
+        squares = np.einsum("ij,ij->i", decoded, decoded)
+        own = self._norms[np.arange(len(self.codebooks)), codes].sum(axis=1)  # sum_m |c_m|^2
+        cost = self.quantization * squares - 2.0 * np.einsum("ij,ij->i", decoded, targets)
+        cost += self.constraint * (squares - own - self.constant) ** 2
+        if self.classifier is not None:
+            scores = decoded @ self.classifier
+            cost += np.einsum("ij,ij->i", scores, scores)
+        return cost
+
+    @cached_property
+    def _norms(self) -> Float:  # (M, K)
+        norms: Float = np.einsum("mkr,mkr->mk", self.codebooks, self.codebooks)
+        return norms
+
+    @cached_property
+    def _pull(self) -> NDArray[np.float32]:  # (M K, r)  -2 c
+        return (-2.0 * self.codebooks.reshape(-1, self.codebooks.shape[2])).astype(np.float32)
+
+    @cached_property
+    def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        flat = self.codebooks.reshape(-1, self.codebooks.shape[2])
+        product = flat @ flat.T
+        cross = self.quantization * product
+        if self.classifier is not None:
+            scores = flat @ self.classifier
+            cross += scores @ scores.T
+        return (
+            np.diag(cross).astype(np.float32),
+            cross.astype(np.float32),
+            product.astype(np.float32),
+        )
+
+    @property
+    def _squares(self) -> NDArray[np.float32]:  # (M K,)  c' H c
+        return self._tables[0]
+
+    @property
+    def _cross(self) -> NDArray[np.float32]:  # (M K, M K)  c_a' H c_b
+        return self._tables[1]
+
+    @property
+    def _product(self) -> NDArray[np.float32]:  # (M K, M K)  c_a . c_b
+        return self._tables[2]

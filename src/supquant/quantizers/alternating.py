@@ -1,0 +1,109 @@
+"""The `alternating` solver: the published steps W, P, eps, C, B, one after the other (section 4 of the paper).
+
+Psi is recorded after each and never rises. Once few codes change, W, P, eps and C take more and more turns before the rows are
+visited again. One turn brings the scale of the codewords a part in thousands nearer to the balance of gamma and lambda, and
+the ranking depends on that balance: it takes some hundred turns, and visiting all rows after each would take hours.
+``max_turns=1`` is the published order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from supquant.quantizers.lbfgs import minimise_codebooks
+from supquant.quantizers.objective import SmallProblem
+from supquant.quantizers.steps import (
+    Start,
+    Step,
+    best_state,
+    row_basis,
+    terms_of,
+    used_codewords,
+    with_codewords,
+)
+from supquant.statistics import Float, ModelState
+
+CODEBOOK_ITERATIONS = 100
+"""Of L-BFGS in one C step, as published."""
+
+CODEBOOK_TOLERANCE = 1e-9
+
+FEW_CHANGES = 0.1
+"""Part of the rows that may change their code for the number of turns to double."""
+
+
+def alternating_steps(start: Start, *, max_iter: int, tol: float, max_turns: int) -> Iterator[Step]:
+    """Run the solver, handing out every finished step, until an iteration lowers psi by less than `tol` of itself."""
+    solver = start.solver()
+    problem = start.problem(solver, start.rows.statistics())
+    state = replace(best_state(problem, start, start.codebooks), projection=start.projection)
+    last = Step("start", 0, state, terms_of(problem, state))
+    yield last
+    turns = 1
+    for iteration in range(1, max_iter + 1):
+        before = last.terms.total
+        for step in _turns(problem, state, turns, iteration):
+            state = step.state
+            yield step
+        problem = start.problem(solver, start.rows.assign(state))
+        last = Step("codes", iteration, state, terms_of(problem, state), problem.statistics.changed)
+        yield last
+        if before - last.terms.total <= tol * before:
+            return
+        if last.changed < FEW_CHANGES * start.moments.n_rows:
+            turns = min(2 * turns, max_turns)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """The continuous unknowns, in as many columns as the used codewords span."""
+
+    codebooks: Float  # (u, r')
+    classifier: Float  # (r', L)
+    projection: Float  # (d, r')
+    constant: float
+
+
+def _turns(problem: SmallProblem, state: ModelState, turns: int, iteration: int) -> Iterator[Step]:
+    """W, P, eps and C in turn, the codes fixed."""
+    C = used_codewords(problem, state.codebooks)  # (u, r)
+    state = replace(state, classifier=problem.classifier(C))
+    yield Step("classifier", iteration, state, terms_of(problem, state))
+    state = replace(state, projection=problem.projection(C))
+    yield Step("projection", iteration, state, terms_of(problem, state))
+
+    # W and P are now made of the rows of C, and the steps that follow stay among these
+    basis = row_basis(C)  # (r, r')
+    point = _Point(C @ basis, basis.T @ state.classifier, state.projection @ basis, state.constant)
+    names = ("classifier", "projection", "constant", "codebooks") * turns
+    for name in names[2:]:
+        point = _step(problem, point, name)
+        state = ModelState(
+            with_codewords(problem, state.codebooks, point.codebooks @ basis.T),
+            point.projection @ basis.T,
+            basis @ point.classifier,
+            point.constant,
+            state.penalties,
+        )
+        terms = problem.terms(point.codebooks, point.classifier, point.projection, point.constant)
+        yield Step(name, iteration, state, terms)
+
+
+def _step(problem: SmallProblem, point: _Point, name: str) -> _Point:
+    C = point.codebooks
+    match name:
+        case "classifier":
+            return replace(point, classifier=problem.classifier(C))
+        case "projection":
+            return replace(point, projection=problem.projection(C))
+        case "constant":
+            return replace(point, constant=problem.constant(C @ C.T))
+        case _:
+            function = problem.codebook_function(point.classifier, point.projection, point.constant)
+            return replace(
+                point,
+                codebooks=minimise_codebooks(
+                    function, C, max_iter=CODEBOOK_ITERATIONS, tol=CODEBOOK_TOLERANCE
+                ),
+            )

@@ -1,0 +1,94 @@
+"""What all quantizers offer once they are fitted: the ways of their codec."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from supquant.codec import Codec
+from supquant.errors import FileFormatError
+
+
+class FittedQuantizer(BaseEstimator):
+    """The shared part of the estimators: everything that needs no more than `codec_`."""
+
+    codec_: Codec
+    n_jobs: int | None
+    _file_kind: ClassVar[str]
+
+    def transform(self, X: object) -> NDArray[np.float32]:
+        """Project vectors X (n, p) into the space of the codebooks.
+
+        Returns
+        -------
+        (n, r) float32
+        """
+        return self._codec().transform(X, n_jobs=self.n_jobs)
+
+    def decode(self, codes: object) -> NDArray[np.float32]:
+        """Give the vectors (n, r) float32 that codes (n, M) stand for, in the space of `transform`."""
+        return self._codec().decode(codes)
+
+    def tables(self, Q: object, ranking: str = "euclidean") -> NDArray[np.float32]:
+        """Make the look-up tables of queries.
+
+        Parameters
+        ----------
+        Q : (q, p) array
+        ranking : {"euclidean"}
+
+        Returns
+        -------
+        (q, M, K) float32
+            Summed over the codewords of a code, smaller is nearer.
+        """
+        return self._codec().tables(Q, ranking, n_jobs=self.n_jobs)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one safetensors file; a failure leaves what was there before.
+
+        The file holds the codec, the parameters and the record of the fit, but not the training codes.
+        """
+        codec = self._codec()
+        codec.save(path, kind=self._file_kind, settings={"parameters": self._parameters(), **self._record()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model that `save` wrote."""
+        codec, settings = Codec.load(path, kind=cls._file_kind)
+        try:
+            model = cls(**settings.pop("parameters"))
+        except (KeyError, TypeError) as error:
+            raise FileFormatError(
+                f"{os.fspath(path)}: its parameters are of another version: {error}"
+            ) from error
+        model.codec_ = codec
+        model.n_features_in_ = codec.n_inputs
+        model._restore(settings)
+        return model
+
+    def _codec(self) -> Codec:
+        check_is_fitted(self, "codec_")
+        return self.codec_
+
+    def _parameters(self) -> dict[str, Any]:
+        """Give the constructor's parameters that a file can hold; live objects are left to their defaults."""
+        given = cast("dict[str, Any]", self.get_params(deep=False))
+        return {name: value for name, value in given.items() if _is_plain(value)}
+
+    def _record(self) -> dict[str, Any]:
+        return {}
+
+    def _restore(self, record: dict[str, Any]) -> None:
+        del record
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or (
+        isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)
+    )

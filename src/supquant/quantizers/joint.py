@@ -1,0 +1,58 @@
+"""The `joint` solver: variable projection on the codebooks.
+
+Given the codes, W, P and eps have closed forms in the codebooks; substitute them and minimise over the codebooks alone. The
+substituted psi depends on C through C C' only and is convex in it, so that C can be turned to as many columns as there are
+used codewords, and L-BFGS runs into no poor minimum. Then every row takes its best code, and so on until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from supquant.quantizers.lbfgs import minimise_codebooks
+from supquant.quantizers.objective import SmallProblem
+from supquant.quantizers.steps import (
+    Start,
+    Step,
+    best_state,
+    row_basis,
+    terms_of,
+    used_codewords,
+    with_codewords,
+)
+from supquant.statistics import Float
+
+FIRST_ITERATIONS = 15
+"""L-BFGS iterations of the first round. Codes change completely after it, so precision would be wasted; doubled every round."""
+
+SETTLED = 1e-8
+"""L-BFGS ends when an iteration lowers psi by less than this part of itself."""
+
+
+def joint_steps(start: Start, *, max_iter: int, tol: float) -> Iterator[Step]:
+    """Run the solver, handing out every finished step.
+
+    The last round is the one that lowers psi by less than `tol` of itself.
+    """
+    solver = start.solver()
+    problem = start.problem(solver, start.rows.statistics())
+    state = best_state(problem, start, start.codebooks)
+    step = Step("start", 0, state, terms_of(problem, state))
+    yield step
+    for iteration in range(1, max_iter + 1):
+        before = step.terms.total
+        codebooks = _solve(problem, state.codebooks, FIRST_ITERATIONS * 2 ** (iteration - 1))
+        state = best_state(problem, start, codebooks)
+        yield Step("solve", iteration, state, terms_of(problem, state))
+        problem = start.problem(solver, start.rows.assign(state))
+        step = Step("codes", iteration, state, terms_of(problem, state), problem.statistics.changed)
+        yield step
+        if before - step.terms.total <= tol * before:
+            return
+
+
+def _solve(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
+    C = used_codewords(problem, codebooks)  # (u, r)
+    basis = row_basis(C)
+    turned = minimise_codebooks(problem.reduced_gradient, C @ basis, max_iter=max_iter, tol=SETTLED)
+    return with_codewords(problem, codebooks, turned @ basis.T)

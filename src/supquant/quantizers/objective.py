@@ -1,0 +1,171 @@
+"""The objective psi given the codes: a small dense problem in statistics of the rows (equation 6 of the paper).
+
+    psi = |Y - S W|^2 + lambda |W|^2 + gamma (|S - X P|^2 + delta |P|^2) + mu sum_i (e_i - eps)^2
+
+Given the codes and the codebooks C, the best W, P and eps have closed forms. Codewords that no row uses drop out of the
+problem: `SmallProblem` holds the others only. `C` below is (u, r), the used codewords, one a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+from supquant.rows import TrainingRows
+from supquant.statistics import CodeStatistics, Float, Interaction, Moments, Penalties
+
+
+@dataclass(frozen=True)
+class ObjectiveTerms:
+    """The terms of psi, each with its weight."""
+
+    classification: float  # |Y - S W|^2
+    ridge: float  # lambda |W|^2
+    quantization: float  # gamma (|S - X P|^2 + delta |P|^2)
+    constraint: float  # mu sum (e - eps)^2
+
+    @property
+    def total(self) -> float:
+        """Psi itself."""
+        return self.classification + self.ridge + self.quantization + self.constraint
+
+    def as_dict(self) -> dict[str, float]:
+        """Give the terms and their sum by name."""
+        return {**asdict(self), "total": self.total}
+
+
+@dataclass(frozen=True)
+class ProjectionSolver:
+    """X'X + delta I, factored once: every P of the fit comes from it."""
+
+    moments: Moments
+    lower: Float  # (d, d)  Cholesky factor
+
+    @classmethod
+    def of(cls, moments: Moments, delta: float) -> ProjectionSolver:
+        """Factor the moments' X'X with a ridge delta on its diagonal."""
+        return cls(moments, cholesky(moments.xx + delta * np.eye(len(moments.xx)), lower=True))
+
+    def solve(self, right: Float) -> Float:
+        """Give ``(X'X + delta I)^-1 right``."""
+        solution: Float = cho_solve((self.lower, True), right)
+        return solution
+
+    def half_solve(self, right: Float) -> Float:
+        """Give ``L^-1 right``, where ``L L' = X'X + delta I``."""
+        solution: Float = solve_triangular(self.lower, right, lower=True)
+        return solution
+
+
+@dataclass(frozen=True)
+class SmallProblem:
+    """Psi as a function of the used codewords and W, P, eps, from statistics alone."""
+
+    solver: ProjectionSolver
+    statistics: CodeStatistics
+    penalties: Penalties
+    rows: TrainingRows
+    n_codewords: int  # K
+
+    @cached_property
+    def used(self) -> np.ndarray:
+        """Flat positions (u,) of the codewords that some row uses."""
+        return np.flatnonzero(np.diag(self.statistics.bb) > 0)
+
+    @cached_property
+    def bb(self) -> Float:
+        """B'B of the used codewords, (u, u)."""
+        return self.statistics.bb[np.ix_(self.used, self.used)]
+
+    @cached_property
+    def bx(self) -> Float:
+        """B'X of the used codewords, (u, d)."""
+        return self.statistics.bx[self.used]
+
+    @cached_property
+    def by(self) -> Float:
+        """B'Y of the used codewords, (u, L)."""
+        return self.statistics.by[self.used]
+
+    @cached_property
+    def t(self) -> Float:
+        """T = B'B - B'X (X'X + delta I)^-1 X'B, (u, u): with the best P the quantization term is gamma tr(C'TC)."""
+        half = self.solver.half_solve(self.bx.T)  # (d, u)
+        return self.bb - half.T @ half
+
+    @cached_property
+    def pairs(self) -> Float:
+        """B'B between different codebooks, (u, u): how often each product is part of an e."""
+        book = self.used // self.n_codewords
+        return np.where(book[:, None] == book[None, :], 0.0, self.bb)
+
+    # the best W, P and eps given C ---------------------------------------------------------------------------------
+
+    def classifier(self, C: Float) -> Float:
+        """W (r, L) = (S'S + lambda I)^-1 S'Y (equation 7)."""
+        gram = C.T @ (self.bb @ C) + self.penalties.ridge * np.eye(C.shape[1])
+        solution: Float = cho_solve(cho_factor(gram, lower=True), C.T @ self.by)
+        return solution
+
+    def projection(self, C: Float) -> Float:
+        """P (d, r) = (X'X + delta I)^-1 X'S (equation 8)."""
+        return self.solver.solve(self.bx.T @ C)
+
+    def constant(self, gram: Float) -> float:
+        """Eps = mean of e (equation 9), from the products (u, u) of the codewords."""
+        return float(np.vdot(self.pairs, gram)) / self.solver.moments.n_rows
+
+    # psi and its derivatives -----------------------------------------------------------------------------------------
+
+    def terms(self, C: Float, W: Float, P: Float, eps: float) -> ObjectiveTerms:
+        """Psi's terms at any point."""
+        weights, moments = self.penalties, self.solver.moments
+        SS = C.T @ (self.bb @ C)
+        classification = moments.yy - 2 * np.vdot(C.T @ self.by, W) + np.vdot(W, SS @ W)
+        quantization = np.trace(SS) - 2 * np.vdot(self.bx.T @ C, P) + np.vdot(P, moments.xx @ P)
+        quantization += weights.projection_ridge * np.vdot(P, P)
+        spread = self._interaction(C @ C.T, eps).sum_squares
+        return ObjectiveTerms(
+            float(classification),
+            float(weights.ridge * np.vdot(W, W)),
+            float(weights.quantization * quantization),
+            float(weights.constraint * spread),
+        )
+
+    def codebook_function(self, W: Float, P: Float, eps: float) -> Callable[[Float], tuple[float, Float]]:
+        """Psi as a function of C, W, P and eps fixed, up to a constant; with its gradient (equation 10)."""
+        weights = self.penalties
+        metric = W @ W.T + weights.quantization * np.eye(len(W))  # H
+        pull = self.by @ W.T + weights.quantization * (self.bx @ P)  # (u, r)
+
+        def function(C: Float) -> tuple[float, Float]:
+            BBCH = self.bb @ (C @ metric)
+            inner = self._interaction(C @ C.T, eps)
+            value = np.vdot(C, BBCH) - 2 * np.vdot(C, pull) + weights.constraint * inner.sum_squares
+            gradient = 2 * (BBCH - pull) + (2 * weights.constraint) * (inner.derivative @ C)
+            return float(value), gradient
+
+        return function
+
+    def reduced_gradient(self, C: Float) -> tuple[float, Float]:
+        """Psi with the best W, P and eps for C, and its gradient, which is the partial one at that point."""
+        weights = self.penalties
+        BBC = self.bb @ C
+        TC = self.t @ C
+        SY = C.T @ self.by
+        gram = C.T @ BBC + weights.ridge * np.eye(C.shape[1])
+        W: Float = cho_solve(cho_factor(gram, lower=True, check_finite=False), SY, check_finite=False)
+        products = C @ C.T
+        inner = self._interaction(products, self.constant(products))
+        value = self.solver.moments.yy - np.vdot(SY, W)
+        value += weights.quantization * np.vdot(C, TC) + weights.constraint * inner.sum_squares
+        gradient = 2 * ((BBC @ W - self.by) @ W.T + weights.quantization * TC)
+        gradient += (2 * weights.constraint) * (inner.derivative @ C)
+        return float(value), gradient
+
+    def _interaction(self, gram: Float, eps: float) -> Interaction:
+        return self.rows.interaction(self.used, gram, eps)

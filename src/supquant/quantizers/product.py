@@ -1,0 +1,136 @@
+"""Product quantization: the unsupervised baseline, and where supervised codes start from.
+
+"Product quantization for nearest neighbor search" (Jegou, Douze, Schmid, 2011): the dimensions are cut into M groups, and
+k-means gives each group a codebook of its own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from supquant.codec import Codec
+from supquant.errors import InputError
+from supquant.parallel import ordered_map, single_blas
+from supquant.quantizers.base import FittedQuantizer
+from supquant.validation import as_float32, check_integer, check_vectors, random_generator, resolve_jobs
+
+Block = NDArray[np.float32]
+
+ROWS_PER_CODEWORD = 256
+"""Rows that k-means looks at for each codeword; more change the centres little."""
+
+
+class ProductQuantizer(FittedQuantizer):
+    """Codes of M bytes, each the nearest of K centres in its share of the dimensions.
+
+    Parameters
+    ----------
+    n_codebooks : int, default=8
+        M, the bytes of a code.
+    n_codewords : int, default=256
+        K, at most 256.
+    max_iter : int, default=25
+        Of k-means.
+    n_jobs : int, optional
+        Threads; all cores by default. Codes do not depend on it.
+    random_state : int, numpy Generator or None
+
+    Attributes
+    ----------
+    codec_ : Codec
+    training_codes_ : (n, M) uint8
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from supquant import ProductQuantizer
+    >>> X = np.random.default_rng(0).normal(size=(500, 8))
+    >>> pq = ProductQuantizer(2, n_codewords=16, random_state=0).fit(X)
+    >>> pq.encode(X[:3]).shape, pq.tables(X[:3]).shape
+    ((3, 2), (3, 2, 16))
+    """
+
+    _file_kind: ClassVar[str] = "product-quantizer"
+
+    def __init__(
+        self,
+        n_codebooks: int = 8,
+        *,
+        n_codewords: int = 256,
+        max_iter: int = 25,
+        n_jobs: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.n_codewords = n_codewords
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: object, y: object = None) -> Self:
+        """Learn the codebooks from vectors X (n, p); `y` is ignored."""
+        del y
+        X = check_vectors(X)
+        M = check_integer(self.n_codebooks, "n_codebooks", 1, X.shape[1])
+        K = check_integer(self.n_codewords, "n_codewords", 2, 256)
+        max_iter = check_integer(self.max_iter, "max_iter", 1)
+        check_enough_rows(len(X), K)
+        rng = random_generator(self.random_state)
+        sample = np.sort(rng.permutation(len(X))[: ROWS_PER_CODEWORD * K])
+        groups = np.array_split(np.arange(X.shape[1]), M)
+        codebooks = product_codebooks(
+            as_float32(X[sample]), groups, K, rng=rng, max_iter=max_iter, n_jobs=resolve_jobs(self.n_jobs)
+        )
+        self.codec_ = Codec(codebooks, independent=True)
+        self.n_features_in_ = int(X.shape[1])
+        self.training_codes_ = self.codec_.encode(X, n_jobs=self.n_jobs)
+        return self
+
+    def encode(self, X: object) -> NDArray[np.uint8]:
+        """Give vectors X (n, p) their codes (n, M) uint8."""
+        return self._codec().encode(X, n_jobs=self.n_jobs)
+
+
+def product_codebooks(
+    Z: Block,
+    groups: Sequence[NDArray[np.intp]],
+    n_codewords: int,
+    *,
+    rng: np.random.Generator,
+    max_iter: int,
+    n_jobs: int,
+) -> Block:
+    """Run k-means on each group of columns of Z (n, r); the codebooks (M, K, r) are zero outside their group."""
+    seeds = rng.integers(2**31, size=len(groups))
+    codebooks = np.zeros((len(groups), n_codewords, Z.shape[1]), dtype=np.float32)
+
+    def centres(item: tuple[NDArray[np.intp], int]) -> Block:
+        columns, seed = item
+        kmeans = KMeans(n_codewords, n_init=1, max_iter=max_iter, random_state=int(seed))
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than codewords are fine
+            found: Block = kmeans.fit(np.ascontiguousarray(Z[:, columns])).cluster_centers_
+        return found
+
+    with single_blas():
+        found = ordered_map(centres, zip(groups, seeds, strict=True), n_jobs)
+        for codebook, columns, centre in zip(codebooks, groups, found, strict=True):
+            codebook[:, columns] = centre
+    return codebooks
+
+
+def check_enough_rows(n_rows: int, n_codewords: int) -> None:
+    """Refuse to learn more codewords than there are rows."""
+    if n_rows < n_codewords:
+        raise InputError(
+            f"n_samples={n_rows} should be >= n_codewords={n_codewords}: give more rows, or ask for fewer codewords"
+        )

@@ -1,0 +1,90 @@
+"""What both solvers share: the state between steps, and a record of every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from supquant.quantizers.objective import ObjectiveTerms, ProjectionSolver, SmallProblem
+from supquant.rows import TrainingRows
+from supquant.statistics import CodeStatistics, Float, ModelState, Moments, Penalties
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step of a solver: the model after it, and psi."""
+
+    name: str
+    iteration: int
+    state: ModelState
+    terms: ObjectiveTerms
+    changed: int = 0  # rows recoded by this step
+
+    def as_record(self) -> dict[str, float | int | str]:
+        """Give the entry of `objective_`."""
+        return {
+            "iteration": self.iteration,
+            "step": self.name,
+            **self.terms.as_dict(),
+            "changed": self.changed,
+        }
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a solver begins: the rows with their codes, the sums over them, and codebooks."""
+
+    rows: TrainingRows
+    moments: Moments
+    codebooks: Float  # (M, K, r)
+    projection: Float  # (d, r)
+    penalties: Penalties
+
+    def solver(self) -> ProjectionSolver:
+        """Factor X'X + delta I."""
+        return ProjectionSolver.of(self.moments, self.penalties.projection_ridge)
+
+    def problem(self, solver: ProjectionSolver, statistics: CodeStatistics) -> SmallProblem:
+        """Give the small problem for the codes as they are."""
+        return SmallProblem(solver, statistics, self.penalties, self.rows, self.codebooks.shape[1])
+
+
+def best_state(problem: SmallProblem, start: Start, codebooks: Float) -> ModelState:
+    """Complete codebooks (M, K, r) by the best W, P and eps."""
+    C = used_codewords(problem, codebooks)
+    return ModelState(
+        codebooks,
+        problem.projection(C),
+        problem.classifier(C),
+        problem.constant(C @ C.T),
+        start.penalties,
+    )
+
+
+def terms_of(problem: SmallProblem, state: ModelState) -> ObjectiveTerms:
+    """Psi's terms of a state."""
+    return problem.terms(
+        used_codewords(problem, state.codebooks), state.classifier, state.projection, state.constant
+    )
+
+
+def used_codewords(problem: SmallProblem, codebooks: Float) -> Float:
+    """Give the used codewords (u, r) of codebooks (M, K, r)."""
+    return codebooks.reshape(-1, codebooks.shape[2])[problem.used]
+
+
+def with_codewords(problem: SmallProblem, codebooks: Float, C: Float) -> Float:
+    """Give codebooks (M, K, r) with new values (u, r) for the used codewords."""
+    changed = np.array(codebooks)
+    changed.reshape(-1, codebooks.shape[2])[problem.used] = C
+    return changed
+
+
+def row_basis(C: Float) -> Float:
+    """Give an orthonormal basis (r, min(u, r)) of a space that holds the rows of C (u, r).
+
+    Psi given the codes depends on C through C C' alone, so both solvers may work in these coordinates.
+    """
+    basis: Float = np.linalg.qr(C.T)[0] if len(C) < C.shape[1] else np.eye(C.shape[1])
+    return basis

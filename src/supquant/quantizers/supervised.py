@@ -1,0 +1,369 @@
+"""Supervised quantization: the estimator.
+
+"Supervised Quantization for Similarity Search" (Wang, Zhang, Qi, Tang, Wang, CVPR 2016). This class checks, calls and stores;
+the objective stands in `objective`, the solvers in `joint` and `alternating`, the start in `initialisation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import Tags
+
+from supquant.codec import Codec, FeatureMap, MissingLabels
+from supquant.errors import InputError
+from supquant.features import AnchorKernel
+from supquant.labels import Labels, read_labels
+from supquant.parallel import single_blas
+from supquant.progress import Progress, Reporter
+from supquant.quantizers.alternating import alternating_steps
+from supquant.quantizers.base import FittedQuantizer
+from supquant.quantizers.initialisation import (
+    SAMPLE_ROWS_PER_CODEWORD,
+    lengthen,
+    principal_components,
+    product_start,
+)
+from supquant.quantizers.joint import joint_steps
+from supquant.quantizers.product import check_enough_rows
+from supquant.quantizers.steps import Start, Step
+from supquant.rows import LocalRows
+from supquant.statistics import Moments, Penalties
+from supquant.validation import (
+    as_float32,
+    check_choice,
+    check_integer,
+    check_nonnegative,
+    check_positive,
+    check_vectors,
+    random_generator,
+    resolve_jobs,
+)
+
+Codes = NDArray[np.uint8]
+
+WIDE = 2000
+"""Vectors of more dimensions than this are taken as they are by ``features="auto"``: they separate classes linearly."""
+
+RELATIVE_PROJECTION_RIDGE = 1e-6
+"""Delta, in units of the mean diagonal of X'X, which is nearly singular for kernel features."""
+
+
+class SupervisedQuantizer(FittedQuantizer):
+    """Short codes that keep what vectors mean, learned from labelled vectors.
+
+    Parameters
+    ----------
+    n_codebooks : int, default=8
+        M, the bytes of a code.
+    n_codewords : int, default=256
+        K, at most 256.
+    n_components : int, default=256
+        r, dimensions of the space that is quantized; at most as many as there are features.
+    features : "auto", AnchorKernel or None
+        Map from vectors to features. ``"auto"`` takes a kernel on anchors, a quarter of the rows and at most 1000, or the
+        vectors as they are beyond 2000 dimensions; None takes them as they are.
+    solver : {"joint", "alternating"}
+        ``"joint"`` minimises over all continuous unknowns at once; ``"alternating"`` takes the published steps in turn.
+    quantization_weight : float
+        Gamma, of the distance between projected and decoded vectors; above 0.
+    constraint_weight : float
+        Mu, of the spread of the inter-dictionary products.
+    classifier_ridge : float
+        Lambda, of the classifier.
+    init : SupervisedQuantizer or None
+        A fitted quantizer of fewer codebooks on the same rows, to start from.
+    max_turns : int
+        ``"alternating"``: how often at the most W, P, eps and C take turns before codes are assigned again; 1 is the
+        published order.
+    max_iter : int
+        Iterations of the solver at the most.
+    tol : float
+        The fit ends when an iteration lowers the objective by less than this part of itself.
+    n_jobs : int, optional
+        Threads; all cores by default. Codes do not depend on it.
+    random_state : int, numpy Generator or None
+    callback : callable, optional
+        Called with a `supquant.progress.Progress` after every step.
+    verbose : int
+        Above 0, steps are logged.
+
+    Attributes
+    ----------
+    codec_ : Codec
+        The frozen result: encodes, decodes, makes tables.
+    classes_ : (L,) array
+    training_codes_ : (n, M) uint8
+        Codes of the training rows, learned with their labels.
+    objective_ : list of dict
+        After every step: its name, the terms ``classification``, ``ridge``, ``quantization``, ``constraint``, their ``total``.
+    n_iter_ : int
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from supquant import SupervisedQuantizer
+    >>> X, y = load_digits(return_X_y=True)
+    >>> sq = SupervisedQuantizer(2, random_state=0).fit(X[:1500], y[:1500])
+    >>> codes = sq.encode(X[1500:])
+    >>> codes.shape, codes.dtype
+    ((297, 2), dtype('uint8'))
+    """
+
+    _file_kind: ClassVar[str] = "supervised-quantizer"
+
+    def __init__(
+        self,
+        n_codebooks: int = 8,
+        *,
+        n_codewords: int = 256,
+        n_components: int = 256,
+        features: AnchorKernel | Literal["auto"] | None = "auto",
+        solver: Literal["joint", "alternating"] = "joint",
+        quantization_weight: float = 1e-5,
+        constraint_weight: float = 0.1,
+        classifier_ridge: float = 1.0,
+        init: SupervisedQuantizer | None = None,
+        max_turns: int = 64,
+        max_iter: int = 30,
+        tol: float = 1e-3,
+        n_jobs: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+        callback: Callable[[Progress], None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.n_codewords = n_codewords
+        self.n_components = n_components
+        self.features = features
+        self.solver = solver
+        self.quantization_weight = quantization_weight
+        self.constraint_weight = constraint_weight
+        self.classifier_ridge = classifier_ridge
+        self.init = init
+        self.max_turns = max_turns
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.callback = callback
+        self.verbose = verbose
+
+    def fit(self, X: object, y: object) -> Self:
+        """Learn codebooks, projection and classifier.
+
+        Parameters
+        ----------
+        X : (n, p) array
+            Any real dtype; a memory map is read in blocks.
+        y : (n,) class labels of any hashable kind, or an (n, L) indicator matrix, dense or sparse
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If it was interrupted; once the solver has begun, the best model so far is fitted all the same.
+        """
+        self._check_parameters()
+        X = check_vectors(X)
+        labels = read_labels(y, n_rows=len(X))
+        check_enough_rows(len(X), self.n_codewords)
+        rng = random_generator(self.random_state)
+        with single_blas():
+            feature_map = self._fit_features(X, rng)
+            steps, codes = self._begin(X, labels, feature_map, rng)
+            self._run(steps, codes, labels, feature_map)
+        self.n_features_in_ = int(X.shape[1])
+        return self
+
+    def encode(
+        self, X: object, y: object = None, *, missing_labels: MissingLabels = "predict"
+    ) -> NDArray[np.uint8]:
+        """Give vectors their codes.
+
+        Parameters
+        ----------
+        X : (n, p) array
+        y : labels as in `fit`, optional
+            Where they are known the codes say so.
+        missing_labels : {"predict", "drop"}
+            Without `y`: put the predicted label vector in its place, or look at the quantization error alone.
+
+        Returns
+        -------
+        (n, M) uint8
+        """
+        codec = self._codec()
+        labels = None
+        if y is not None:
+            X = check_vectors(X, n_features=codec.n_inputs, min_rows=0)
+            labels = read_labels(y, n_rows=len(X), classes=codec.classes, multilabel=codec.multilabel)
+        return codec.encode(X, labels, missing_labels=missing_labels, n_jobs=self.n_jobs)
+
+    def decision_function(self, X: object) -> NDArray[np.float32]:
+        """Score every label for vectors X (n, p): (n, L) float32."""
+        return self._codec().decision_function(X, n_jobs=self.n_jobs)
+
+    def predict(self, X: object) -> NDArray[Any]:
+        """Predict labels: (n,) classes, or an (n, L) uint8 indicator of the scores above one half."""
+        scores = self.decision_function(X)
+        if self.codec_.multilabel:
+            return (scores > 0.5).astype(np.uint8)
+        classes: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
+        return classes
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels, as found in `fit`."""
+        classes = self._codec().classes
+        assert classes is not None
+        return classes
+
+    # fitting, stage by stage -----------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        M = check_integer(self.n_codebooks, "n_codebooks", 1, 64)
+        K = check_integer(self.n_codewords, "n_codewords", 2, 256)
+        check_integer(self.n_components, "n_components", 1)
+        check_choice(self.solver, "solver", ("joint", "alternating"))
+        check_positive(self.quantization_weight, "quantization_weight")
+        check_nonnegative(self.constraint_weight, "constraint_weight")
+        check_positive(self.classifier_ridge, "classifier_ridge")
+        check_integer(self.max_iter, "max_iter", 1)
+        check_integer(self.max_turns, "max_turns", 1)
+        check_nonnegative(self.tol, "tol")
+        if (
+            self.features is not None
+            and not isinstance(self.features, AnchorKernel)
+            and self.features != "auto"
+        ):
+            raise InputError(f"features must be 'auto', an AnchorKernel or None, got {self.features!r}")
+        if self.init is not None:
+            shorter = self.init._codec()
+            if shorter.n_codebooks > M or shorter.n_codewords != K:
+                raise InputError(
+                    f"init must have at most n_codebooks={M} codebooks of n_codewords={K} codewords, "
+                    f"got {shorter.n_codebooks} of {shorter.n_codewords}"
+                )
+
+    def _fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
+        if self.init is not None:
+            feature_map = self.init.codec_.feature_map
+            if self.init.codec_.n_inputs != X.shape[1]:
+                raise InputError(
+                    f"init was fitted on {self.init.codec_.n_inputs} features, X has {X.shape[1]}"
+                )
+            return feature_map
+        kernel = self.features
+        if kernel == "auto":
+            kernel = (
+                None
+                if X.shape[1] > WIDE
+                else AnchorKernel(min(1000, max(1, len(X) // 4)), n_jobs=self.n_jobs)
+            )
+        if kernel is None:
+            return None
+        kernel = clone(kernel)
+        if kernel.random_state is None:
+            kernel.set_params(random_state=int(rng.integers(2**31)))
+        fitted: FeatureMap = kernel.fit(X).map_
+        return fitted
+
+    def _begin(
+        self, X: NDArray[Any], labels: Labels, feature_map: FeatureMap | None, rng: np.random.Generator
+    ) -> tuple[Iterator[Step], Codes]:
+        """Make the rows with the codes they start from, and the solver's steps over them."""
+        codes = np.zeros((len(X), self.n_codebooks), dtype=np.uint8)
+        rows = LocalRows(
+            X, labels, codes, self.n_codewords, features=feature_map, n_jobs=resolve_jobs(self.n_jobs)
+        )
+        moments = rows.moments()
+        if self.init is not None:
+            assert self.init.codec_.projection is not None
+            projection = self.init.codec_.projection.astype(np.float64)
+            codebooks, codes[:] = lengthen(
+                self.init.codec_.codebooks, self._codes_of_init(X, labels), self.n_codebooks, rng
+            )
+        else:
+            projection = principal_components(moments, min(self.n_components, len(moments.xx)))
+            chosen = np.sort(rng.permutation(len(X))[: SAMPLE_ROWS_PER_CODEWORD * self.n_codewords])
+            sample = as_float32(X[chosen])
+            start = product_start(
+                sample if feature_map is None else feature_map(sample),
+                projection,
+                labels.n_labels,
+                n_codebooks=self.n_codebooks,
+                n_codewords=self.n_codewords,
+                rng=rng,
+                n_jobs=resolve_jobs(self.n_jobs),
+            )
+            rows.assign(start)
+            codebooks = start.codebooks
+        begin = Start(rows, moments, codebooks, projection, self._penalties(moments))
+        if self.solver == "joint":
+            return joint_steps(begin, max_iter=self.max_iter, tol=self.tol), codes
+        return alternating_steps(begin, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns), codes
+
+    def _codes_of_init(self, X: NDArray[Any], labels: Labels) -> Codes:
+        assert self.init is not None
+        codes: Codes | None = getattr(self.init, "training_codes_", None)
+        if codes is not None and len(codes) == len(X):
+            return codes
+        return self.init.codec_.encode(X, labels, n_jobs=self.n_jobs)
+
+    def _penalties(self, moments: Moments) -> Penalties:
+        mean_diagonal = float(np.trace(moments.xx)) / len(moments.xx)
+        return Penalties(
+            quantization=float(self.quantization_weight),
+            constraint=float(self.constraint_weight),
+            ridge=float(self.classifier_ridge),
+            projection_ridge=RELATIVE_PROJECTION_RIDGE * (mean_diagonal or 1.0),
+        )
+
+    def _run(
+        self, steps: Iterator[Step], codes: Codes, labels: Labels, feature_map: FeatureMap | None
+    ) -> None:
+        last: Step | None = None
+        record: list[dict[str, float | int | str]] = []
+        try:
+            with Reporter(self.callback, self.verbose).stage(self.solver, total=self.max_iter) as stage:
+                for step in steps:
+                    last = step
+                    record.append(step.as_record())
+                    if step.name == "codes":
+                        stage.step(objective=step.terms.total, changed=step.changed)
+        finally:  # also on Ctrl-C: psi never rises, so the last finished step is the best
+            if last is not None:
+                self._store(last, codes, labels, feature_map)
+                self.objective_ = record
+                self.n_iter_ = last.iteration
+
+    def _store(self, step: Step, codes: Codes, labels: Labels, feature_map: FeatureMap | None) -> None:
+        state = step.state
+        self.codec_ = Codec(
+            codebooks=state.codebooks.astype(np.float32),
+            projection=state.projection.astype(np.float32),
+            classifier=state.classifier.astype(np.float32),
+            classes=labels.classes,
+            multilabel=labels.multilabel,
+            constant=state.constant,
+            quantization_weight=state.penalties.quantization,
+            constraint_weight=state.penalties.constraint,
+            feature_map=feature_map,
+        )
+        self.training_codes_ = codes
+
+    def _record(self) -> dict[str, Any]:
+        return {"objective": self.objective_, "n_iter": self.n_iter_}
+
+    def _restore(self, record: dict[str, Any]) -> None:
+        self.objective_, self.n_iter_ = record["objective"], record["n_iter"]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags

@@ -1,0 +1,202 @@
+"""The rows of training: passes are sent to them, sums come back.
+
+A solver sees its data through `TrainingRows` alone, so rows can live in memory, in a file, on another device or in several
+places at once; `LocalRows` are rows of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant import kernels
+from supquant.assignment import CodeSearch
+from supquant.labels import Labels
+from supquant.parallel import ordered_map, row_blocks
+from supquant.statistics import CodeStatistics, Float, Interaction, ModelState, Moments
+from supquant.validation import as_float32
+
+Block = NDArray[np.float32]
+Codes = NDArray[np.uint8]
+Positions = NDArray[np.intp]
+
+
+class TrainingRows(Protocol):
+    """What a solver may ask of the rows."""
+
+    def moments(self) -> Moments:
+        """Give the sums that do not depend on the codes."""
+
+    def statistics(self) -> CodeStatistics:
+        """Give the sums for the codes as they are."""
+
+    def assign(self, model: ModelState) -> CodeStatistics:
+        """Give every row its best code under the model, and the sums for the new codes."""
+
+    def interaction(self, used: Positions, gram: Float, eps: float) -> Interaction:
+        """Give the inter-dictionary products under a matrix (u, u) of products of the used codewords."""
+
+    def codes(self) -> Iterator[Codes]:
+        """Give the codes, block by block."""
+
+
+class LocalRows:
+    """Rows of this process, visited in fixed blocks.
+
+    Parameters
+    ----------
+    X : (n, p) array of any real dtype, may be memory-mapped
+        Vectors before the feature map.
+    labels : Labels
+        Their labels.
+    codes : (n, M) uint8
+        Codes to start from; recoded in place.
+    n_codewords : int
+        K.
+    features : callable or None
+        From a block (b, p) float32 to its features (b, d) float32.
+    n_jobs : int
+        Threads; results do not depend on it.
+    cache_bytes : int
+        Feature blocks are kept as long as they fit, and computed again where they do not.
+    """
+
+    def __init__(
+        self,
+        X: NDArray[np.generic],
+        labels: Labels,
+        codes: Codes,
+        n_codewords: int,
+        *,
+        features: Callable[[Block], Block] | None = None,
+        n_jobs: int = 1,
+        cache_bytes: int = 4 << 30,
+    ) -> None:
+        self._X = X
+        self._labels = labels
+        self._codes = codes
+        self._n_codewords = n_codewords
+        self._features = features
+        self._n_jobs = n_jobs
+        self._blocks = row_blocks(len(X))
+        self._cache: dict[int, Block] = {}
+        self._cache_left = cache_bytes if features is not None else 0
+        self._distinct: tuple[Codes, Float] | None = None
+        self._compacted: tuple[Positions, tuple[Codes, Float, Positions, int]] | None = None
+
+    def moments(self) -> Moments:
+        """Give the sums that do not depend on the codes."""
+
+        def of_block(block: tuple[int, int]) -> Moments:
+            x = self.block(*block).astype(np.float64)
+            y = self._labels.dense(*block)
+            return Moments(len(x), x.sum(axis=0), x.T @ x, x.T @ y, float((y * y).sum()))
+
+        total: Moments | None = None
+        for part in ordered_map(of_block, self._blocks, self._n_jobs):
+            total = part if total is None else total.merge(part)
+        assert total is not None
+        return total
+
+    def statistics(self) -> CodeStatistics:
+        """Give the sums for the codes as they are."""
+        return self._gather((block, self.block(*block), 0) for block in self._blocks)
+
+    def assign(self, model: ModelState) -> CodeStatistics:
+        """Give every row its best code under the model, and the sums for the new codes."""
+        weights = model.penalties
+        search = CodeSearch(
+            model.codebooks, model.classifier, weights.quantization, weights.constraint, model.constant
+        )
+        projection = model.projection.astype(np.float32)
+
+        def recode(block: tuple[int, int]) -> tuple[tuple[int, int], Block, int]:
+            x, y, old = self.block(*block), self._labels.dense(*block), self._codes[slice(*block)]
+            new = search.search(search.target(x @ projection, y), old)
+            moved = np.flatnonzero((new != old).any(axis=1))
+            # the search is float32: a code changes only where float64 agrees that its cost is strictly lower
+            z = search.target(x[moved].astype(np.float64) @ model.projection, y[moved])
+            better = moved[search.costs(z, new[moved]) < search.costs(z, old[moved])]
+            old[better] = new[better]
+            return block, x, len(better)
+
+        self._distinct = self._compacted = None
+        return self._gather(ordered_map(recode, self._blocks, self._n_jobs))
+
+    def interaction(self, used: Positions, gram: Float, eps: float) -> Interaction:
+        """Give the inter-dictionary products under a matrix (u, u) of products of the used codewords.
+
+        `used` are their flat positions m K + k, ascending, and hold every codeword that a row uses.
+        """
+        codes, counts, place, width = self._compact(used)
+        products = np.zeros((width, width))
+        products[np.ix_(place, place)] = gram
+        sum_e, squares, by_products = kernels.active().interaction(
+            codes, counts, products, eps, n_threads=self._n_jobs
+        )
+        return Interaction(sum_e, squares, by_products[np.ix_(place, place)])
+
+    def codes(self) -> Iterator[Codes]:
+        """Give the codes, block by block."""
+        for start, stop in self._blocks:
+            yield self._codes[start:stop]
+
+    def block(self, start: int, stop: int) -> Block:
+        """Give the features (b, d) of one block, from the cache where it holds them."""
+        if start in self._cache:
+            return self._cache[start]
+        x = as_float32(self._X[start:stop])
+        if self._features is not None:
+            x = self._features(x)
+            if x.nbytes <= self._cache_left:
+                self._cache_left -= x.nbytes
+                self._cache[start] = x
+        return x
+
+    def distinct(self) -> tuple[Codes, Float]:
+        """Give each distinct code (u, M) and how many rows have it (u,)."""
+        if self._distinct is None:
+            codes, counts = kernels.active().distinct(self._codes)
+            self._distinct = codes, counts.astype(np.float64)
+        return self._distinct
+
+    def _compact(self, used: Positions) -> tuple[Codes, Float, Positions, int]:
+        """Renumber the used codewords of each codebook from 0 and cut all codebooks to the longest one.
+
+        Returns the distinct codes (u', M) in these numbers, their counts, the places (u,) of the used codewords in the
+        cut-down matrix of products, and its width.
+        """
+        if self._compacted is None or not np.array_equal(self._compacted[0], used):
+            codes, counts = self.distinct()
+            n_codebooks, K = codes.shape[1], self._n_codewords
+            book = used // K
+            number = np.arange(len(used)) - np.searchsorted(
+                book, book
+            )  # of each used codeword within its codebook
+            longest = int(number.max()) + 1
+            renumber = np.zeros(n_codebooks * K, dtype=np.uint8)
+            renumber[used] = number
+            renumbered = renumber[codes + K * np.arange(n_codebooks)]
+            compacted = renumbered, counts, longest * book + number, longest * n_codebooks
+            self._compacted = used, compacted
+        return self._compacted[1]
+
+    def _gather(self, visited: Iterator[tuple[tuple[int, int], Block, int]]) -> CodeStatistics:
+        n_words = self._codes.shape[1] * self._n_codewords
+        bx: Float | None = None
+        by = np.zeros((n_words, self._labels.n_labels))
+        changed = 0
+        for block, x, moved in visited:
+            codes = self._codes[slice(*block)]
+            bx = np.zeros((n_words, x.shape[1])) if bx is None else bx
+            kernels.active().code_sums(codes, x, self._n_codewords, out=bx)
+            y = self._labels.dense(*block).astype(np.float32)
+            kernels.active().code_sums(codes, y, self._n_codewords, out=by)
+            changed += moved
+        assert bx is not None
+        distinct, counts = self.distinct()
+        bb = kernels.active().pair_counts(distinct, self._n_codewords, counts, n_threads=self._n_jobs)
+        return CodeStatistics(bb, bx, by, changed)

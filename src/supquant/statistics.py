@@ -1,0 +1,88 @@
+"""What training needs from the rows: sums over them, which merge, and the model that is sent to them.
+
+All sums are float64 and depend on the order of the blocks alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums that do not depend on the codes; gathered once."""
+
+    n_rows: int
+    sum_x: Float  # (d,)
+    xx: Float  # (d, d)  X'X
+    xy: Float  # (d, L)  X'Y
+    yy: float  # sum of Y^2
+
+    def merge(self, other: Moments) -> Moments:
+        """Add the sums over the rows of both."""
+        return Moments(
+            self.n_rows + other.n_rows,
+            self.sum_x + other.sum_x,
+            self.xx + other.xx,
+            self.xy + other.xy,
+            self.yy + other.yy,
+        )
+
+
+@dataclass(frozen=True)
+class CodeStatistics:
+    """Sums that depend on the codes, B the (n, MK) indicator matrix."""
+
+    bb: Float  # (MK, MK)  B'B
+    bx: Float  # (MK, d)   B'X
+    by: Float  # (MK, L)   B'Y
+    changed: int  # rows whose code is new
+
+    def merge(self, other: CodeStatistics) -> CodeStatistics:
+        """Add the sums over the rows of both."""
+        return CodeStatistics(
+            self.bb + other.bb, self.bx + other.bx, self.by + other.by, self.changed + other.changed
+        )
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """The inter-dictionary products e_i, over all rows, and how their spread depends on the codeword products."""
+
+    sum_e: float  # sum of e_i
+    sum_squares: float  # sum of (e_i - eps)^2
+    derivative: Float  # (MK, MK)  of sum_squares by the matrix of codeword products
+
+    def merge(self, other: Interaction) -> Interaction:
+        """Add the sums over the rows of both."""
+        return Interaction(
+            self.sum_e + other.sum_e,
+            self.sum_squares + other.sum_squares,
+            self.derivative + other.derivative,
+        )
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """The weights of the objective."""
+
+    quantization: float  # gamma
+    constraint: float  # mu
+    ridge: float  # lambda
+    projection_ridge: float = 0.0  # delta, absolute: X'X + delta I
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """The continuous unknowns, as sent to the rows."""
+
+    codebooks: Float  # (M, K, r)
+    projection: Float  # (d, r)
+    classifier: Float  # (r, L)
+    constant: float  # eps
+    penalties: Penalties
