@@ -1,0 +1,5 @@
+"""``python -m supquant.cli``."""
+
+from supquant.cli import main
+
+main()

@@ -1,0 +1,35 @@
+"""`supquant demo`: what the library does, in a table and a page of pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from supquant.cli.app import app
+from supquant.cli.console import out, print_table, progress_bars
+from supquant.cli.files import check_output
+from supquant.experiments.demo import run_demo
+from supquant.experiments.page import demo_page
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("demo.html"),
+    seed: Annotated[int, typer.Option(help="Of the split and of training.", min=0)] = 0,
+) -> None:
+    """Train on handwritten digits, compare with product quantization, and write a page of pictures."""
+    check_output(output)
+    with progress_bars() as callback:
+        found = run_demo(seed=seed, callback=callback)
+    print_table(
+        ["how an item is stored", "bytes an item", "MAP", "ms a query"],
+        [
+            [each.name, f"{each.bytes_per_item:.0f}", f"{each.map:.3f}", f"{each.query_ms:.2f}"]
+            for each in found.contenders
+        ],
+        title=f"{found.n_queries} queries over {found.n_database} digits that training never saw",
+    )
+    output.write_text(demo_page(found), encoding="utf-8")
+    out.print(f"Wrote {output}: open it in a browser.", markup=False, soft_wrap=True)

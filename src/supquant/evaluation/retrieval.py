@@ -1,0 +1,215 @@
+"""Score: what a ranking is worth, from codes and tables, from float vectors, or from any scores.
+
+Scores are made, ranked and judged in blocks of queries, so that memory does not grow with their number. In
+every score smaller is nearer; equal scores stay in the order in which items were inserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from supquant import kernels
+from supquant.errors import InputError
+from supquant.metrics import average_precision, precision_at, relevance, tie_aware_average_precision
+from supquant.parallel import ordered_map, row_blocks
+from supquant.validation import check_integer, resolve_jobs
+
+if TYPE_CHECKING:
+    from supquant.labels import Labels
+
+Array = npt.NDArray[Any]
+Score = Callable[[Array], Array]
+"""From a block of b queries, in whatever form they come, to the scores (b, n) of all items."""
+
+PRECISION_CUTS = (1, 10, 100, 1000)
+_BLOCK_BYTES = 16 << 20  # of scores in one block of queries
+
+
+@dataclass(frozen=True)
+class RetrievalQuality:
+    """How well rankings put items that share a label with the query first.
+
+    Attributes
+    ----------
+    map : float
+        Mean average precision, ties in order of insertion.
+    map_tie_aware : float
+        The mean over all orders of items whose scores are equal.
+    precision_at : mapping of int to float
+        The share of true neighbours among the first k.
+    """
+
+    map: float
+    map_tie_aware: float
+    precision_at: Mapping[int, float]
+
+
+def evaluate_tables(
+    tables: Array,
+    codes: Array,
+    query_labels: Labels,
+    database_labels: Labels,
+    *,
+    cut: int | None = None,
+    precision_cuts: Sequence[int] = PRECISION_CUTS,
+    n_jobs: int | None = None,
+) -> RetrievalQuality:
+    """Judge the rankings that look-up tables give to codes.
+
+    Parameters
+    ----------
+    tables : ndarray of shape (q, M, K), float32
+        As an estimator's `tables` gives them: smaller is nearer.
+    codes : ndarray of shape (n, M), uint8
+    query_labels, database_labels : Labels
+        Of the q queries and the n items, over the same classes.
+    cut : int, optional
+        Only the first `cut` of a ranking count (R of the paper); the whole ranking if None.
+    precision_cuts : sequence of int
+        Those beyond the number of items are left out.
+    n_jobs : int, optional
+        Threads; all cores if None.
+
+    Examples
+    --------
+    >>> from supquant.labels import read_labels
+    >>> tables = np.array([[[0, 1]], [[1, 0]]], dtype=np.float32)  # 2 queries, 1 codebook of 2 codewords
+    >>> codes = np.array([[0], [0], [1]], dtype=np.uint8)
+    >>> queries, items = read_labels(["a", "b"]), read_labels(["a", "b", "b"])
+    >>> evaluate_tables(tables, codes, queries, items).map
+    0.9166666666666666
+    """
+    scan = kernels.active().table_sums
+    return evaluate_scores(
+        lambda block: scan(codes, block),
+        tables,
+        query_labels,
+        database_labels,
+        cut=cut,
+        precision_cuts=precision_cuts,
+        n_jobs=n_jobs,
+    )
+
+
+def evaluate_vectors(
+    queries: Array,
+    items: Array,
+    query_labels: Labels,
+    database_labels: Labels,
+    *,
+    cut: int | None = None,
+    precision_cuts: Sequence[int] = PRECISION_CUTS,
+    n_jobs: int | None = None,
+) -> RetrievalQuality:
+    """Judge the rankings of float vectors (n, d) by their Euclidean distance to queries (q, d).
+
+    Examples
+    --------
+    >>> from supquant.labels import read_labels
+    >>> X = np.array([[0.0], [1.0], [5.0], [6.0]], dtype=np.float32)
+    >>> y = read_labels([0, 0, 1, 1])
+    >>> evaluate_vectors(X, X, y, y).map
+    1.0
+    """
+    return evaluate_scores(
+        euclidean_scores(items),
+        queries,
+        query_labels,
+        database_labels,
+        cut=cut,
+        precision_cuts=precision_cuts,
+        n_jobs=n_jobs,
+    )
+
+
+def euclidean_scores(items: Array) -> Score:
+    """Score vectors (n, d) by squared distance, less the square of the query, which changes no ranking.
+
+    Examples
+    --------
+    >>> euclidean_scores(np.array([[0.0], [3.0]], dtype=np.float32))(np.array([[2.0]], dtype=np.float32))
+    array([[ 0., -3.]], dtype=float32)
+    """
+    squares = np.einsum("ij,ij->i", items, items)  # (n,)
+    return lambda queries: squares - 2 * (queries @ items.T)
+
+
+def label_scores(items: Labels) -> Score:
+    """Score items that are stored as their labels, for queries that come as class scores (b, L).
+
+    An item gets the score of its label, or the sum over its labels if it has several; the sign is turned,
+    so that smaller is nearer.
+
+    Examples
+    --------
+    >>> from supquant.labels import read_labels
+    >>> label_scores(read_labels(["cat", "dog", "cat"]))(np.array([[0.9, 0.1]]))
+    array([[-0.9, -0.1, -0.9]])
+    """
+    if items.indices is not None:
+        indices = items.indices
+        return lambda class_scores: -class_scores[:, indices]
+    indicator = items.indicator  # (n, L) sparse
+    return lambda class_scores: -(indicator @ class_scores.T).T
+
+
+def evaluate_scores(
+    score: Score,
+    queries: Array,
+    query_labels: Labels,
+    database_labels: Labels,
+    *,
+    cut: int | None = None,
+    precision_cuts: Sequence[int] = PRECISION_CUTS,
+    n_jobs: int | None = None,
+) -> RetrievalQuality:
+    """Judge the rankings of any scores; `evaluate_tables` says what the other parameters are.
+
+    Parameters
+    ----------
+    score : callable
+        From a block of queries to the scores (b, n) of all items.
+    queries : ndarray of shape (q, ...)
+        What `score` takes, a row a query.
+
+    Examples
+    --------
+    >>> from supquant.labels import read_labels
+    >>> y = read_labels([0, 1])
+    >>> evaluate_scores(lambda block: 1 - block, np.eye(2), y, y).map
+    1.0
+    """
+    n_queries, n_items = len(query_labels), len(database_labels)
+    if n_queries == 0 or n_items == 0:
+        raise InputError(
+            f"expected at least one query and one item, got {n_queries} queries and {n_items} items"
+        )
+    if cut is not None:
+        check_integer(cut, "cut", 1)
+    cuts = [k for k in precision_cuts if k <= n_items]
+    block = max(1, _BLOCK_BYTES // (4 * n_items))
+
+    def judge(bounds: tuple[int, int]) -> tuple[Array, Array, Array]:
+        start, stop = bounds
+        found = score(queries[start:stop])  # (b, n)
+        order = np.argsort(found, axis=1, kind="stable")
+        relevant = np.take_along_axis(relevance(query_labels, database_labels, start, stop), order, axis=1)
+        found = np.take_along_axis(found, order, axis=1)
+        return (
+            average_precision(relevant, cut),
+            tie_aware_average_precision(relevant, found, cut),
+            precision_at(relevant, cuts),
+        )
+
+    judged = list(ordered_map(judge, row_blocks(n_queries, block), resolve_jobs(n_jobs)))
+    plain, tie_aware, precision = (np.concatenate(parts) for parts in zip(*judged, strict=True))
+    return RetrievalQuality(
+        map=float(plain.mean()),
+        map_tie_aware=float(tie_aware.mean()),
+        precision_at={k: float(mean) for k, mean in zip(cuts, precision.mean(axis=0), strict=True)},
+    )

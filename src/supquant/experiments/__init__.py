@@ -1,0 +1,1 @@
+"""Comparisons: methods, cells, tables made from them, benchmarks, and the demonstration."""

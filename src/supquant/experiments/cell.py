@@ -1,0 +1,289 @@
+"""Report: one cell of a comparison, from a data set to a record of everything measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from supquant.codec import RANKINGS
+from supquant.errors import InputError
+from supquant.evaluation import (
+    PenaltySelection,
+    RetrievalQuality,
+    evaluate_scores,
+    select_penalties,
+    split_rows,
+)
+from supquant.experiments.machine import describe_machine, peak_memory_mb
+from supquant.experiments.methods import METHODS, STEP_NAMES, Fitted, Settings, Steps, Training, apply_steps
+from supquant.labels import Labels, read_labels
+from supquant.validation import check_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from supquant.datasets import Dataset
+    from supquant.experiments.methods.interface import Callback
+
+Array = npt.NDArray[Any]
+TIMED_QUERIES = 50
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured; its fields are those of the JSON file.
+
+    Attributes
+    ----------
+    dataset, method, bits, protocol, ranking, seed
+        Which cell it is. The length of `euclidean` and `classifier` is what was asked for; their size is in
+        `index_bytes_per_item`.
+    map : float
+        Of the codes learned with the labels under `paper`, else of the codes made from the vectors alone.
+    map_learned, map_encoded : float or None
+        Each of the two; the first is None where there are no learned codes of the database.
+    map_tie_aware : float
+        `map` over all orders of items that score equal.
+    precision_at : mapping
+        The share of true neighbours among the first 1, 10, 100 and 1,000.
+    distinct_codes : int or None
+        Different codes in the database that `map` was measured on.
+    quantization_error : float or None
+        |S - XP|^2 over the variance of XP on that database.
+    fit_seconds : float
+        Of this fit alone; `parameters["chain_seconds"]` has that of the whole chain.
+    query_ms : mapping
+        Median over single queries on one thread, by step and in total. Quantizers do not encode a query.
+    index_bytes_per_item, peak_memory_mb : float
+    parameters, machine : mapping
+    """
+
+    dataset: str
+    method: str
+    bits: int
+    protocol: str
+    ranking: str
+    seed: int
+    map: float
+    map_learned: float | None
+    map_encoded: float
+    map_tie_aware: float
+    precision_at: Mapping[str, float]
+    distinct_codes: int | None
+    quantization_error: float | None
+    fit_seconds: float
+    query_ms: Mapping[str, float]
+    index_bytes_per_item: float
+    peak_memory_mb: float
+    parameters: Mapping[str, Any]
+    machine: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give a dictionary that `json` can write."""
+        return asdict(self)
+
+
+def run_cells(
+    dataset: Dataset,
+    *,
+    method: str = "sq",
+    bits: Sequence[int] = (16,),
+    protocol: str = "paper",
+    ranking: str = "euclidean",
+    n_queries: int | None = None,
+    settings: Settings | None = None,
+    penalties: str | PenaltySelection | None = None,
+    penalties_file: str | Path | None = None,
+    callback: Callback | None = None,
+) -> Iterator[Cell]:
+    """Measure one method at several code lengths; lengths of one chain are fitted once.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    method : {"sq", "pq", "euclidean", "classifier"}
+    bits : sequence of int
+        Multiples of 8. `sq` fits a longer code from the shorter one, whether that one was asked for or not.
+    protocol : {"paper", "unlabelled"}
+    ranking : {"euclidean"}
+        `classifier` has a ranking of its own, whatever this says.
+    n_queries : int, optional
+    settings : Settings, optional
+        Its `seed` is the seed of the split too.
+    penalties : "validate", PenaltySelection or None
+        Choose both weights by validation on the training rows, take those of a selection, or leave those of
+        `settings`.
+    penalties_file : path, optional
+        Where "validate" remembers the points it has finished.
+    callback : callable, optional
+        Gets `Progress` events.
+
+    Yields
+    ------
+    Cell
+        One for each length, in the order given.
+
+    Examples
+    --------
+    >>> from supquant.datasets import load
+    >>> (cell,) = run_cells(load("digits").sample(500), method="euclidean")
+    >>> cell.index_bytes_per_item, cell.map > 0.5
+    (256.0, True)
+    """
+    settings = settings or Settings()
+    check_choice(method, "method", tuple(METHODS))
+    check_choice(ranking, "ranking", RANKINGS)
+    if ranking not in METHODS[method].rankings:
+        raise InputError(
+            f"method {method} has no ranking {ranking!r}; it has {', '.join(METHODS[method].rankings)}"
+        )
+    for length in bits:
+        if length < 8 or length % 8:
+            raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {length}")
+
+    split = split_rows(len(dataset), protocol=protocol, seed=settings.seed, n_queries=n_queries)
+    ready = dataset.prepare(dataset.X[split.training])
+    labels = read_labels(dataset.y)
+    training = Training(
+        ready(dataset.X[split.training]), dataset.y[split.training], labels.take(split.training)
+    )
+    database = training.X if protocol == "paper" else ready(dataset.X[split.database])
+    problem = _Problem(
+        queries=ready(dataset.X[split.queries]),
+        query_labels=labels.take(split.queries),
+        database=database,
+        database_labels=labels.take(split.database),
+        learned=protocol == "paper",
+        ranking=ranking,
+        n_jobs=settings.n_jobs,
+    )
+    if penalties is not None:
+        settings = _with_penalties(
+            settings,
+            penalties,
+            file=penalties_file,
+            training=training,
+            n_validation=len(split.queries),
+            callback=callback,
+        )
+    fitter = METHODS[method](training, settings, callback)
+    for length in bits:
+        fitted = fitter.fitted(length)
+        yield Cell(
+            dataset=dataset.name,
+            method=method,
+            bits=length,
+            protocol=protocol,
+            ranking=ranking,
+            seed=settings.seed,
+            fit_seconds=fitted.fit_seconds,
+            parameters={
+                **fitted.parameters,
+                "chain_seconds": fitted.chain_seconds,
+                "n_training": len(split.training),
+                "n_database": len(split.database),
+                "n_queries": len(split.queries),
+                "penalties": "given" if penalties is None else "validated",
+            },
+            machine=describe_machine(),
+            **problem.measure(fitted),
+            peak_memory_mb=peak_memory_mb(),
+        )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Queries and the database that every code length is measured on."""
+
+    queries: Array  # (q, d) float32
+    query_labels: Labels
+    database: Array  # (n, d) float32
+    database_labels: Labels
+    learned: bool  # whether the database is the training set
+    ranking: str
+    n_jobs: int | None
+
+    def measure(self, fitted: Fitted) -> dict[str, Any]:
+        encoded = fitted.encoded(self.database)
+        learned = fitted.learned() if self.learned else None
+        of_encoded = self._quality(fitted.steps(encoded, self.ranking))
+        of_learned = None if learned is None else self._quality(fitted.steps(learned, self.ranking))
+        items, quality = (encoded, of_encoded) if of_learned is None else (learned, of_learned)
+        return {
+            "map": quality.map,
+            "map_learned": None if of_learned is None else of_learned.map,
+            "map_encoded": of_encoded.map,
+            "map_tie_aware": quality.map_tie_aware,
+            "precision_at": {str(k): precision for k, precision in quality.precision_at.items()},
+            "distinct_codes": fitted.distinct(items),
+            "quantization_error": fitted.quantization_error(self.database, items),
+            "query_ms": time_queries(fitted.steps(items, self.ranking), self.queries[:TIMED_QUERIES]),
+            "index_bytes_per_item": fitted.bytes_per_item(items),
+        }
+
+    def _quality(self, steps: Steps) -> RetrievalQuality:
+        return evaluate_scores(
+            partial(apply_steps, steps),
+            self.queries,
+            self.query_labels,
+            self.database_labels,
+            n_jobs=self.n_jobs,
+        )
+
+
+def time_queries(steps: Steps, queries: Array) -> dict[str, float]:
+    """Time single queries on one thread: the median milliseconds of each step, and their sum.
+
+    Examples
+    --------
+    >>> sorted(time_queries({"scan": lambda query: query @ np.ones((2, 3))}, np.ones((5, 2))))
+    ['encode', 'features', 'scan', 'tables', 'total']
+    """
+    spent: dict[str, list[float]] = {name: [] for name in STEP_NAMES}
+    with threadpool_limits(1):
+        for row in range(len(queries)):
+            value = queries[row : row + 1]
+            for name, step in steps.items():
+                began = time.perf_counter()
+                value = step(value)
+                spent[name].append(1000 * (time.perf_counter() - began))
+    median = {name: float(np.median(times)) if times else 0.0 for name, times in spent.items()}
+    return {**median, "total": sum(median.values())}
+
+
+def _with_penalties(
+    settings: Settings,
+    penalties: str | PenaltySelection,
+    *,
+    file: str | Path | None,
+    training: Training,
+    n_validation: int,
+    callback: Callback | None,
+) -> Settings:
+    if isinstance(penalties, str):
+        check_choice(penalties, "penalties", ("validate",))
+        fixed = ("quantization_weight", "constraint_weight")
+        told = {name: value for name, value in settings.quantizer_settings().items() if name not in fixed}
+        penalties = select_penalties(
+            training.X,
+            training.y,
+            n_validation=n_validation,
+            features=settings.features(),
+            random_state=settings.seed,
+            n_jobs=settings.n_jobs,
+            resume=file,
+            callback=callback,
+            **told,
+        )
+    return replace(
+        settings,
+        quantization_weight=penalties.quantization_weight,
+        constraint_weight=penalties.constraint_weight,
+    )

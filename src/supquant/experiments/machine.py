@@ -1,0 +1,79 @@
+"""Report: the machine that a figure was measured on, and what it took there."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from threadpoolctl import threadpool_info
+
+from supquant import kernels
+from supquant.validation import resolve_jobs
+
+
+def describe_machine() -> dict[str, Any]:
+    """Name processor, cores, instruction set and the versions that speed depends on.
+
+    Examples
+    --------
+    >>> sorted(describe_machine())[:3]
+    ['blas', 'cores', 'instruction_set']
+    """
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": resolve_jobs(None),
+        "instruction_set": kernels.isa(),
+        "blas": sorted({f"{pool['internal_api']} {pool['version']}" for pool in threadpool_info()}),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "supquant": package_version(),
+    }
+
+
+def package_version() -> str:
+    """Give the installed version, or say that the sources run in place.
+
+    Examples
+    --------
+    >>> isinstance(package_version(), str)
+    True
+    """
+    try:
+        return version("supquant")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def peak_memory_mb() -> float:
+    """Give the most memory (resident, MB) that this process has held so far.
+
+    Examples
+    --------
+    >>> peak_memory_mb() > 1
+    True
+    """
+    unit = 1 if platform.system() == "Darwin" else 1024  # ru_maxrss is in bytes there, in kilobytes on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def _processor() -> str:
+    """Give the processor's name where the system tells it."""
+    facts: dict[str, str] = {}
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            facts.setdefault(name.strip(), value.strip())
+    except OSError:
+        pass
+    part = "implementer {CPU implementer} part {CPU part}".format_map(facts) if "CPU part" in facts else ""
+    return facts.get("model name") or part or platform.processor() or os.uname().machine

@@ -1,0 +1,124 @@
+"""Report: cells that were written as JSON files, as a table; figures are never typed by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from supquant.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+VALUES = (
+    "map",
+    "map_learned",
+    "map_encoded",
+    "map_tie_aware",
+    "distinct_codes",
+    "quantization_error",
+    "fit_seconds",
+    "index_bytes_per_item",
+    "peak_memory_mb",
+)
+"""What a table can show."""
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A header and rows of text."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        """Render the table in Markdown.
+
+        Examples
+        --------
+        >>> print(ResultTable(["method", "16"], [["sq", ".97"]]).markdown())
+        | method | 16 |
+        | --- | --- |
+        | sq | .97 |
+        """
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def read_cells(folder: str | Path) -> list[dict[str, Any]]:
+    """Read every cell in a folder and the folders in it; other JSON files are passed over."""
+    if not Path(folder).is_dir():
+        raise InputError(f"no such folder: {folder}")
+    cells = []
+    for path in sorted(Path(folder).rglob("*.json")):
+        try:
+            content = json.loads(path.read_text())
+        except ValueError as error:
+            raise InputError(f"{path} is not a JSON file: {error}") from error
+        found = content if isinstance(content, list) else [content]
+        cells += [
+            cell for cell in found if isinstance(cell, dict) and {"method", "bits", "map"} <= cell.keys()
+        ]
+    if not cells:
+        raise InputError(f"{folder} holds no cell; write some with `supquant experiment --out-dir {folder}`")
+    return cells
+
+
+def result_table(cells: Iterable[Mapping[str, Any]], value: str = "map") -> ResultTable:
+    """Lay cells out by code length, each the mean over its seeds.
+
+    Parameters
+    ----------
+    cells : iterable of mapping
+        As `read_cells` gives them.
+    value : str
+        One of `VALUES`.
+
+    Examples
+    --------
+    >>> cell = {"dataset": "digits", "protocol": "paper", "ranking": "euclidean", "method": "pq", "bits": 16,
+    ...         "parameters": {"n_training": 1618}}
+    >>> table = result_table([cell | {"seed": 0, "map": 0.5}, cell | {"seed": 1, "map": 0.6}])
+    >>> print(table.markdown())
+    | trained on | protocol, ranking | method | seeds | 16 bits |
+    | --- | --- | --- | --- | --- |
+    | digits, 1,618 rows | paper, euclidean | pq | 0, 1 | .5500 |
+    """
+    if value not in VALUES:
+        raise InputError(f"unknown value {value!r}: expected one of {', '.join(VALUES)}")
+    groups: dict[tuple[str, ...], dict[int, dict[int, float | None]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in cells:
+        groups[_describe(cell)][cell["bits"]][cell["seed"]] = cell.get(value)
+    lengths = sorted({bits for by_bits in groups.values() for bits in by_bits})
+    rows = []
+    for key, by_bits in sorted(groups.items()):
+        seeds = sorted({seed for by_seed in by_bits.values() for seed in by_seed})
+        figures = [_mean_text(by_bits.get(bits, {}), len(seeds)) for bits in lengths]
+        rows.append([*key, ", ".join(map(str, seeds)), *figures])
+    header = ["trained on", "protocol, ranking", "method", "seeds", *(f"{bits} bits" for bits in lengths)]
+    return ResultTable(header, rows)
+
+
+def _describe(cell: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what cells of one line have in common."""
+    parameters = cell["parameters"]
+    anchors = f"{parameters['anchors']} anchors" if parameters.get("anchors") else None
+    return (
+        f"{cell['dataset']}, {parameters['n_training']:,} rows",
+        f"{cell['protocol']}, {cell['ranking']}",
+        ", ".join(filter(None, (cell["method"], parameters.get("solver"), anchors))),
+    )
+
+
+def _mean_text(by_seed: Mapping[int, float | None], n_seeds: int) -> str:
+    """Give the mean with four significant places, and say of how many seeds where some are missing."""
+    measured = [value for value in by_seed.values() if value is not None]
+    if not measured:
+        return "-"
+    average = mean(measured)
+    text = f"{average:.4f}".removeprefix("0") if abs(average) < 10 else f"{average:,.1f}"
+    return text if len(measured) == n_seeds else f"{text} ({len(measured)} of {n_seeds})"

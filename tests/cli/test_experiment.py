@@ -1,0 +1,129 @@
+import json
+import sys
+
+import pytest
+
+QUICK = ("--rows", 600, "--anchors", 60, "--max-iter", 1)
+
+
+def test_one_cell_is_written_as_one_object(run, tmp_path):
+    result = run("experiment", "--method", "pq", *QUICK, "--seed", 1, "--json", tmp_path / "cell.json")
+    assert result.exit_code == 0, result.output
+    cell = json.loads((tmp_path / "cell.json").read_text())
+    assert (cell["dataset"], cell["method"], cell["bits"], cell["seed"]) == ("digits", "pq", 16, 1)
+    assert f"{cell['map']:.4f}" in result.output
+
+
+def test_several_lengths_are_written_to_a_folder_and_make_a_table(run, tmp_path):
+    for seed in (0, 1):
+        result = run("experiment", "--bits", "16,32", *QUICK, "--seed", seed, "--out-dir", tmp_path / "cells")
+        assert result.exit_code == 0, result.output
+    names = sorted(path.name for path in (tmp_path / "cells").iterdir())
+    assert names[0] == "digits-sq-joint-paper-euclidean-16bits-seed0.json"
+    assert len(names) == 4
+    table = run("results", tmp_path / "cells", "--markdown").output
+    assert "| digits, 540 rows | paper, euclidean | sq, joint, 60 anchors | 0, 1 | ." in table
+    assert "16 bits" in run("results", tmp_path / "cells", "--value", "fit_seconds").output
+
+
+def test_penalties_of_a_file_of_points_are_used(run, tmp_path):
+    points = tmp_path / "points.json"
+    points.write_text(
+        json.dumps(
+            {
+                "fingerprint": "",
+                "points": [
+                    {"quantization_weight": 1e-4, "constraint_weight": 0.2, "map": 0.5, "fit_seconds": 1}
+                ],
+            }
+        )
+    )
+    result = run("experiment", *QUICK, "--penalties", points, "--json", tmp_path / "cell.json")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "cell.json").read_text())["parameters"]["constraint_weight"] == 0.2
+
+
+def test_any_npz_file_is_a_data_set(run, files, tmp_path):
+    result = run(
+        "experiment", "--dataset", files / "train.npz", "--method", "euclidean", "--json", tmp_path / "c.json"
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "c.json").read_text())["map"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--dataset", "imagenette"), "unknown data set"),
+        (("--dataset", "nowhere.npz"), "no such file"),
+        (("--bits", "16;32"), "whole numbers"),
+        (("--bits", "20"), "multiple of 8"),
+        (("--method", "opq"), "method"),
+        (("--protocol", "unseen"), "protocol"),
+        (("--ranking", "x"), "ranking"),
+        (("--rows", "5000"), "1797 rows"),
+        (("--rows", "200"), "256"),
+        (("--queries", "5000"), "n_queries"),
+        (("--penalties", "nowhere.json"), "no such file"),
+        (("--json", "/no/such/folder/x.json"), "there is no folder"),
+    ],
+)
+def test_mistakes_end_with_exit_code_2_and_one_line(run, arguments, part):
+    result = run("experiment", *arguments)
+    assert result.exit_code == 2, result.output
+    assert part in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_missing_data_say_how_to_get_them(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path))
+    result = run("experiment", "--dataset", "cifar10")
+    assert result.exit_code == 2
+    assert str(tmp_path) in result.stderr
+    assert "GIST" in result.stderr
+
+
+def test_demo_writes_its_page(run, tmp_path):
+    result = run("demo", "-o", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "product quantization" in result.output
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_results_of_an_empty_folder_are_refused(run, tmp_path):
+    result = run("results", tmp_path)
+    assert result.exit_code == 2
+    assert "holds no cell" in result.stderr
+
+
+def test_help_lists_the_commands(run):
+    output = run("--help").output
+    for command in ("demo", "fit", "encode", "evaluate", "info", "experiment", "results", "bench"):
+        assert command in output
+
+
+def test_bench_prints_the_ratio_with_machine_and_quality(run, tmp_path, monkeypatch):
+    machine = {"processor": "a processor", "cores": 2, "instruction_set": "neon"}
+    record = {
+        "dataset": "digits",
+        "rows": 9,
+        "features": 3,
+        "bits": 16,
+        "fit_seconds": 2.0,
+        "n_iter": 4,
+        "map": 0.9,
+    }
+    record |= {"product_seconds": 0.1, "ratio": 20.0, "ratio_limit": 40.0, "memory": [], "machine": machine}
+    monkeypatch.setattr("supquant.cli.bench.bench_fit", lambda **_: record)
+    result = run("bench", "fit", "--json", tmp_path / "fit.json")
+    assert result.exit_code == 0, result.output
+    for part in ("20.0", "neon", "MAP 0.9000"):
+        assert part in result.output
+    assert json.loads((tmp_path / "fit.json").read_text()) == record
+
+
+def test_bench_without_faiss_names_the_package(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    result = run("bench", "encode", "--quick")
+    assert result.exit_code == 2
+    assert "faiss" in result.stderr

@@ -1,0 +1,178 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from supquant import SupervisedQuantizer
+from supquant.datasets.files import read_arrays
+
+
+def test_info_names_version_instruction_set_and_threads(run):
+    result = run("info")
+    assert result.exit_code == 0
+    for fact in ("supquant", "instruction set", "threads", "data folder"):
+        assert fact in result.output
+
+
+def test_info_of_a_model(run, model):
+    output = run("info", model).output
+    assert "bytes a code          2" in output
+    assert "64 dimensions" in output
+    assert "10: 0, 1, 2, 3, 4, 5, 6, 7, ..." in output
+
+
+@pytest.mark.parametrize("vectors", ["X.npy", "X.csv"])
+def test_vectors_and_labels_may_lie_in_two_files(run, files, tmp_path, vectors):
+    result = run(
+        "fit",
+        files / vectors,
+        "--labels",
+        files / "y.txt",
+        "-o",
+        tmp_path / "m",
+        "--bits",
+        8,
+        "--anchors",
+        0,
+        "--max-iter",
+        1,
+    )
+    assert result.exit_code == 0, result.output
+    assert SupervisedQuantizer.load(tmp_path / "m").classes_[0] == "digit 0"
+
+
+def test_the_same_seed_gives_the_same_file(run, files, tmp_path):
+    for name in ("one", "two"):
+        run("fit", files / "train.npz", "-o", tmp_path / name, "--bits", 16, "--max-iter", 1, "--seed", 5)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_longer_model_starts_from_a_shorter_one(run, files, model, tmp_path):
+    result = run(
+        "fit", files / "train.npz", "-o", tmp_path / "m", "--bits", 24, "--init", model, "--max-iter", 1
+    )
+    assert result.exit_code == 0, result.output
+    assert SupervisedQuantizer.load(tmp_path / "m").codec_.n_codebooks == 3
+
+
+@pytest.mark.parametrize("name", ["codes.npy", "codes.npz"])
+def test_encode_writes_what_the_model_encodes(run, files, model, tmp_path, name):
+    result = run("encode", model, files / "items.npz", "-o", tmp_path / name)
+    assert result.exit_code == 0, result.output
+    codes = np.load(tmp_path / name) if name == "codes.npy" else read_arrays(tmp_path / name, ("codes",))[0]
+    (X,) = read_arrays(files / "items.npz", ("X",))
+    np.testing.assert_array_equal(codes, SupervisedQuantizer.load(model).encode(X))
+
+
+def test_encode_with_labels_uses_them(run, files, model, tmp_path):
+    run("encode", model, files / "items.npz", "--labels", files / "items.npz", "-o", tmp_path / "codes.npy")
+    X, y = read_arrays(files / "items.npz", ("X", "y"))
+    expected = SupervisedQuantizer.load(model).encode(X, y)
+    np.testing.assert_array_equal(np.load(tmp_path / "codes.npy"), expected)
+
+
+def test_evaluate_prints_and_writes_map(run, files, model, tmp_path):
+    base = ("evaluate", model, "--database", files / "items.npz", "--queries", files / "queries.npz")
+    result = run(*base, "--json", tmp_path / "plain.json")
+    assert result.exit_code == 0, result.output
+    plain = json.loads((tmp_path / "plain.json").read_text())
+    assert f"{plain['map']:.4f}" in result.output
+    assert plain["map"] > 0.5
+    run(*base, "--with-labels", "--json", tmp_path / "labelled.json")
+    assert json.loads((tmp_path / "labelled.json").read_text())["map"] > plain["map"]
+
+
+def mistakes(files, model, folder):
+    """Give arguments and a part of the one line that answers them."""
+    np.save(folder / "nan.npy", np.full((300, 64), np.nan))
+    np.savez(folder / "narrow.npz", X=np.zeros((5, 3)), y=[0, 1, 0, 1, 0])
+    np.save(folder / "short.npy", np.arange(10))
+    (folder / "words.csv").write_text("1,2\n3,four\n")
+    (folder / "uneven.csv").write_text("1,2\n3\n")
+    (folder / "broken.safetensors").write_bytes(model.read_bytes()[:-100])
+    (folder / "foreign.npy").write_bytes(b"nothing of ours")
+    train, out = files / "train.npz", ("-o", folder / "out")
+    return [
+        (("fit", folder / "nowhere.npz", *out), "no such file"),
+        (("fit", files / "X.npy", *out), "has no labels"),
+        (("fit", folder / "nan.npy", "--labels", files / "y.txt", *out), "NaN"),
+        (("fit", folder / "words.csv", "--labels", files / "y.txt", *out), "no number"),
+        (("fit", folder / "uneven.csv", "--labels", files / "y.txt", *out), "between 1 and 2 values"),
+        (("fit", folder / "foreign.npy", "--labels", files / "y.txt", *out), "not a readable .npy"),
+        (("fit", files / "y.txt", "--labels", files / "y.txt", *out), "expected a file that ends in"),
+        (("fit", files / "X.npy", "--labels", folder / "short.npy", *out), "10"),
+        (("fit", train, "--bits", 12, *out), "multiple of 8"),
+        (("fit", train, "--quantization-weight", 0, *out), "quantization_weight"),
+        (("fit", train, "--solver", "magic", *out), "solver"),
+        (("fit", train, "-o", folder / "no" / "such" / "folder"), "there is no folder"),
+        (("fit", train, "-o", folder), "is a folder"),
+        (("fit", folder / "narrow.npz", *out), "256"),
+        (("fit", train, "--frobnicate"), "--frobnicate"),
+        (("encode", folder / "broken.safetensors", train, *out[:1], folder / "c.npy"), "broken.safetensors"),
+        (("encode", folder / "absent.safetensors", train, "-o", folder / "c.npy"), "absent.safetensors"),
+        (("encode", model, folder / "narrow.npz", "-o", folder / "c.npy"), "3 features"),
+        (("encode", model, train, "-o", folder / "codes.txt"), ".npy or .npz"),
+        (("evaluate", model, "--database", folder / "narrow.npz", "--queries", train), "3 features"),
+        (("evaluate", model, "--database", train, "--queries", train, "--ranking", "x"), "ranking"),
+        (("evaluate", model, "--database", train, "--queries", train, "--cut", 0), "cut"),
+        (("info", folder / "broken.safetensors"), "broken.safetensors"),
+        (("info", train), "train.npz"),
+    ]
+
+
+def test_mistakes_are_answered_in_one_line_with_exit_code_2(run, files, model, tmp_path):
+    for arguments, part in mistakes(files, model, tmp_path):
+        result = run(*arguments)
+        assert result.exit_code == 2, (arguments, result.output, result.exception)
+        assert part in result.stderr, (arguments, result.stderr)
+        if "--frobnicate" not in arguments:  # the parser's own answers also show how the command is used
+            assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+INTERRUPT = """
+import os, signal, sys
+from contextlib import contextmanager
+from supquant.cli import main, model
+
+@contextmanager
+def interrupting():
+    def callback(event):
+        if event.step == {step}:
+            os.kill(os.getpid(), signal.SIGINT)
+    yield callback
+
+model.progress_bars = interrupting
+if {step} == 0:
+    model.read_labelled = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+main()
+"""
+
+
+def interrupted_fit(files, output, step):
+    command = [sys.executable, "-c", INTERRUPT.format(step=step), "fit", files / "train.npz", "-o", output]
+    return subprocess.run(
+        [*command, "--bits", "16", "--anchors", "50"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_interrupted_fit_saves_the_best_model_so_far(files, tmp_path):
+    ended = interrupted_fit(files, tmp_path / "model", step=1)
+    assert ended.returncode == 130, ended.stderr
+    assert "best model so far" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    (X,) = read_arrays(files / "items.npz", ("X",))
+    assert SupervisedQuantizer.load(tmp_path / "model").encode(X).shape == (300, 2)
+
+
+def test_interrupt_before_there_is_a_model_writes_nothing(files, tmp_path):
+    ended = interrupted_fit(files, tmp_path / "model", step=0)
+    assert ended.returncode == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "model").exists()

@@ -1,0 +1,64 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from supquant.experiments.bench import encode, fit, memory
+from supquant.experiments.bench.data import BenchmarkData, benchmark_data
+
+
+@pytest.fixture
+def without_mnist(tmp_path, monkeypatch):
+    monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path))
+    monkeypatch.setattr("supquant.datasets.mnist._packaged_file", lambda: None)
+
+
+@pytest.fixture
+def few_rows(monkeypatch, without_mnist):
+    digits = benchmark_data()
+    few = BenchmarkData(
+        "digits",
+        digits.X[:600],
+        digits.y[:600],
+        digits.labels.take(np.arange(600)),
+        digits.queries,
+        digits.query_labels,
+    )
+    for module in (encode, fit):
+        monkeypatch.setattr(module, "benchmark_data", lambda **_: few)
+        monkeypatch.setattr(module, "ANCHORS", 50)
+
+
+def test_digits_stand_in_for_mnist(without_mnist):
+    assert benchmark_data().name == "digits"
+
+
+def test_fit_is_a_multiple_of_one_product_with_map_beside_it(few_rows):
+    record = fit.bench_fit(memory=False)
+    assert record["ratio"] == pytest.approx(record["fit_seconds"] / record["product_seconds"])
+    assert record["features"] == 50
+    assert record["map"] > 0.7
+    assert record["machine"]["instruction_set"]
+    json.dumps(record)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_is_watched_in_a_fresh_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "COLUMNS", 20)
+    monkeypatch.setattr(memory.write_clusters, "__defaults__", (20, 10))
+    sizes = []
+    (use,) = memory.measure_fits([600], bits=16, max_iter=1, folder=str(tmp_path), on_row_count=sizes.append)
+    assert sizes == [600]
+    assert 20 < use.peak_anonymous_mb < 2000
+    assert use.limit_mb == pytest.approx(500.012)
+    assert not list(tmp_path.iterdir())
+
+
+def test_encoding_is_compared_with_faiss(few_rows):
+    pytest.importorskip("faiss")
+    record = encode.bench_encode(quick=True)
+    ours, _, theirs = record["sides"]
+    assert record["ratio"] == pytest.approx(ours["vectors_per_second"] / theirs["vectors_per_second"])
+    assert all(side["relative_error"] > 0 for side in record["sides"])
+    json.dumps(record)

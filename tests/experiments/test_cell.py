@@ -1,0 +1,132 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from supquant.datasets import load
+from supquant.errors import InputError
+from supquant.evaluation import PenaltySelection
+from supquant.evaluation.penalties import GridPoint
+from supquant.experiments.cell import run_cells, time_queries
+from supquant.experiments.methods import METHODS, Settings
+
+FIELDS = [
+    "dataset",
+    "method",
+    "bits",
+    "protocol",
+    "ranking",
+    "seed",
+    "map",
+    "map_learned",
+    "map_encoded",
+    "map_tie_aware",
+    "precision_at",
+    "distinct_codes",
+    "quantization_error",
+    "fit_seconds",
+    "query_ms",
+    "index_bytes_per_item",
+    "peak_memory_mb",
+    "parameters",
+    "machine",
+]
+QUICK = Settings(anchors=100, max_iter=2)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load("digits").sample(700)
+
+
+@pytest.fixture(scope="module")
+def several_labels(data):
+    y = np.stack([data.y % 2 == 0, data.y > 4, data.y < 3], axis=1).astype(np.uint8)
+    y[y.sum(axis=1) == 0, 0] = 1
+    return replace(data, y=y)
+
+
+@pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
+@pytest.mark.parametrize("method", list(METHODS))
+def test_a_cell_has_the_agreed_fields(data, method, protocol):
+    (cell,) = run_cells(data, method=method, protocol=protocol, settings=QUICK)
+    record = json.loads(json.dumps(cell.to_json()))
+    assert sorted(record) == sorted(FIELDS)
+    assert sorted(record["query_ms"]) == ["encode", "features", "scan", "tables", "total"]
+    assert record["machine"]["instruction_set"]
+    assert 0 < record["map"] <= 1
+    learned = protocol == "paper" and method != "euclidean"
+    assert record["map"] == record["map_learned" if learned else "map_encoded"]
+    assert (record["map_learned"] is not None) == learned
+
+
+@pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
+@pytest.mark.parametrize("method", ["sq", "classifier", "euclidean"])
+def test_cells_with_several_labels_a_row(several_labels, method, protocol):
+    (cell,) = run_cells(several_labels, method=method, protocol=protocol, settings=QUICK)
+    assert cell.map > 0.5
+
+
+def test_lengths_come_in_the_order_asked_for(data):
+    lengths = [cell.bits for cell in run_cells(data, method="pq", bits=(32, 8, 16))]
+    assert lengths == [32, 8, 16]
+
+
+def test_a_length_is_the_same_alone_and_in_a_sweep(data):
+    (alone,) = run_cells(data, bits=(32,), settings=replace(QUICK, max_iter=1))
+    *_, last = run_cells(data, bits=(16, 32), settings=replace(QUICK, max_iter=1))
+    assert alone.map == last.map
+    assert alone.parameters["starts_from_bits"] == 16
+
+
+def test_seeds_change_the_split_and_repeat(data):
+    maps = [next(run_cells(data, method="euclidean", settings=Settings(seed=seed))).map for seed in (0, 0, 1)]
+    assert maps[0] == maps[1] != maps[2]
+
+
+def test_penalties_of_a_selection_are_used(data):
+    chosen = PenaltySelection.of([GridPoint(1e-3, 0.5, 0.9, 1.0), GridPoint(1e-4, 0.1, 0.8, 1.0)])
+    (cell,) = run_cells(data, settings=QUICK, penalties=chosen)
+    assert cell.parameters["quantization_weight"] == 1e-3
+    assert cell.parameters["constraint_weight"] == 0.5
+    assert cell.parameters["penalties"] == "validated"
+
+
+def test_penalties_are_validated_on_the_training_rows_with_as_many_queries(data, monkeypatch, tmp_path):
+    asked = {}
+
+    def select(X, y, **settings):
+        asked.update(settings, shape=X.shape, n_labels=len(y))
+        return PenaltySelection.of([GridPoint(1e-3, 0.5, 0.9, 1.0)])
+
+    monkeypatch.setattr("supquant.experiments.cell.select_penalties", select)
+    (cell,) = run_cells(data, settings=QUICK, penalties="validate", penalties_file=tmp_path / "grid.json")
+    assert (asked["shape"], asked["n_labels"], asked["n_validation"]) == ((630, 64), 630, 70)
+    assert asked["resume"] == tmp_path / "grid.json"
+    assert asked["max_iter"] == 2
+    assert cell.parameters["quantization_weight"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"method": "opq"}, "method"),
+        ({"ranking": "alphabetical"}, "ranking"),
+        ({"protocol": "unseen"}, "protocol"),
+        ({"bits": (12,)}, "multiple of 8"),
+        ({"n_queries": 700}, "n_queries"),
+        ({"penalties": "guess"}, "penalties"),
+    ],
+)
+def test_impossible_cells_are_refused(data, wrong, message):
+    with pytest.raises(InputError, match=message):
+        list(run_cells(data, settings=QUICK, **wrong))
+
+
+def test_total_is_the_sum_of_the_steps():
+    spent = time_queries({"features": lambda x: x, "scan": lambda x: x.sum()}, np.ones((3, 2)))
+    assert spent["total"] == pytest.approx(
+        sum(spent[name] for name in ("features", "tables", "encode", "scan"))
+    )
+    assert spent["tables"] == 0

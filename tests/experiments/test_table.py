@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from supquant.errors import InputError
+from supquant.experiments.table import read_cells, result_table
+
+
+def cell(**changes):
+    base = {
+        "dataset": "mnist",
+        "protocol": "paper",
+        "ranking": "euclidean",
+        "method": "sq",
+        "bits": 16,
+        "seed": 0,
+    }
+    return (
+        base | {"map": 0.9, "parameters": {"solver": "joint", "anchors": 1000, "n_training": 69000}} | changes
+    )
+
+
+def test_figures_are_means_over_seeds():
+    table = result_table(
+        [cell(), cell(seed=1, map=0.8), cell(bits=32, map=0.7), cell(bits=32, seed=1, map=0.9)]
+    )
+    assert table.rows == [
+        ["mnist, 69,000 rows", "paper, euclidean", "sq, joint, 1000 anchors", "0, 1", ".8500", ".8000"]
+    ]
+
+
+def test_missing_seeds_and_lengths_show():
+    table = result_table([cell(), cell(seed=1), cell(bits=32), cell(method="pq", bits=64)])
+    assert [row[-3:] for row in table.rows] == [["-", "-", ".9000"], [".9000", ".9000 (1 of 2)", "-"]]
+
+
+def test_cells_of_different_settings_are_kept_apart():
+    other = cell(parameters={"solver": "alternating", "anchors": 1000, "n_training": 69000}, map=0.1)
+    assert len(result_table([cell(), other]).rows) == 2
+
+
+def test_other_values_can_be_shown():
+    table = result_table([cell(fit_seconds=123.45), cell(fit_seconds=100.0, seed=1)], "fit_seconds")
+    assert table.rows[0][-1] == "111.7"
+
+
+def test_unknown_value_is_refused():
+    with pytest.raises(InputError, match="map_encoded"):
+        result_table([cell()], "accuracy")
+
+
+def test_a_folder_is_read_whatever_else_lies_in_it(tmp_path):
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "one.json").write_text(json.dumps(cell()))
+    (tmp_path / "two.json").write_text(json.dumps([cell(bits=32), cell(bits=64)]))
+    (tmp_path / "points.json").write_text('{"fingerprint": "x", "points": []}')
+    assert sorted(found["bits"] for found in read_cells(tmp_path)) == [16, 32, 64]
+
+
+def test_folders_without_cells_are_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no cell"):
+        read_cells(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        read_cells(tmp_path / "nowhere")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(InputError, match=r"bad\.json is not a JSON file"):
+        read_cells(tmp_path)
