@@ -34,8 +34,8 @@ class CodeSearch:
     quantization: float  # gamma
     constraint: float  # mu
     constant: float  # eps
+    seeds: Codes | None = None  # (s, M) codes of training rows to start from
     max_sweeps: int = 20
-    pairwise: bool = False
 
     def target(self, projected: NDArray[np.floating], labels: Float | None) -> NDArray[np.floating]:
         """Make the targets z (n, r) of rows from their projections P'x (n, r), and labels Y (n, L) or None to predict them."""
@@ -46,32 +46,47 @@ class CodeSearch:
         return scores @ classifier.T + self.quantization * projected
 
     def search(self, targets: NDArray[np.float32], codes: Codes | None = None, n_threads: int = 1) -> Codes:
-        """Find codes (n, M) for targets z (n, r), starting from given codes or from a greedy choice."""
-        n_codebooks = len(self.codebooks)
-        found = np.empty((len(targets), n_codebooks), dtype=np.uint8)
+        """Find codes (n, M) for targets z (n, r), from given codes on or from the best start there is."""
+        found = np.empty((len(targets), len(self.codebooks)), dtype=np.uint8)
         for start in range(0, len(targets), SEARCH_ROWS):
             rows = slice(start, start + SEARCH_ROWS)
-            unary = targets[rows] @ self._pull.T  # (rows, M K)
+            z = targets[rows]
+            unary = z @ self._pull.T  # (rows, M K)
             unary += self._squares
-            begin = self._begin(unary, n_threads) if codes is None else np.ascontiguousarray(codes[rows])
-            found[rows] = kernels.active().assign(
-                unary,
-                self._cross,
-                self._product,
-                self.constraint,
-                self.constant,
-                begin,
-                max_sweeps=self.max_sweeps,
-                pairwise=self.pairwise,
-                n_threads=n_threads,
-            )
+            if codes is not None:
+                found[rows] = self._descend(unary, np.ascontiguousarray(codes[rows]), n_threads)
+            else:
+                found[rows] = self._search_anew(z, unary, n_threads)
         return found
 
-    def _begin(self, unary: NDArray[np.float32], n_threads: int) -> Codes:
+    def _search_anew(self, z: NDArray[np.float32], unary: NDArray[np.float32], n_threads: int) -> Codes:
         M, K, _ = self.codebooks.shape
-        if M <= 2:  # the search is exact wherever it starts
-            return np.zeros((len(unary), M), dtype=np.uint8)
-        return kernels.active().greedy(unary, self._cross, K, n_threads)
+        if M <= 2:  # exact wherever it starts
+            return self._descend(unary, np.zeros((len(z), M), dtype=np.uint8), n_threads)
+        found = self._descend(unary, kernels.active().greedy(unary, self._cross, K, n_threads), n_threads)
+        if self.seeds is None:
+            return found
+        # Where codes must keep e constant, moving one codeword at a time rarely gets from one good code to another:
+        # descend from the nearest code of the training rows too, and keep what is better.
+        vectors, constants = self._decoded_seeds
+        nearest = (constants - 2 * (z @ vectors.T)).argmin(axis=1)
+        other = self._descend(unary, self.seeds[nearest], n_threads)
+        differ = np.flatnonzero((found != other).any(axis=1))
+        better = differ[self.costs(z[differ], other[differ]) < self.costs(z[differ], found[differ])]
+        found[better] = other[better]
+        return found
+
+    def _descend(self, unary: NDArray[np.float32], codes: Codes, n_threads: int) -> Codes:
+        return kernels.active().assign(
+            unary,
+            self._cross,
+            self._product,
+            self.constraint,
+            self.constant,
+            codes,
+            max_sweeps=self.max_sweeps,
+            n_threads=n_threads,
+        )
 
     def costs(self, targets: NDArray[np.floating], codes: Codes) -> Float:
         """Compute the float64 cost (n,) of codes, up to the row's own constant."""
@@ -84,6 +99,14 @@ class CodeSearch:
             scores = decoded @ self.classifier
             cost += np.einsum("ij,ij->i", scores, scores)
         return cost
+
+    @cached_property
+    def _decoded_seeds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Vectors (s, r) of the seeds, and their costs (s,) for the target zero."""
+        assert self.seeds is not None
+        vectors = kernels.active().decode(self.seeds, self.codebooks)
+        constants = self.costs(np.zeros_like(vectors), self.seeds)
+        return vectors.astype(np.float32), constants.astype(np.float32)
 
     @cached_property
     def _norms(self) -> Float:  # (M, K)

@@ -29,6 +29,9 @@ Codes = NDArray[np.uint8]
 MissingLabels = Literal["predict", "drop"]
 Ranking = Literal["euclidean"]
 
+_OPTIONAL = ("projection", "classifier", "seeds")
+"""Arrays that a codec may go without."""
+
 RANKINGS: tuple[Ranking, ...] = ("euclidean",)
 
 
@@ -78,6 +81,8 @@ class Codec:
         Eps, the inter-dictionary product of every code.
     quantization_weight, constraint_weight : float
         Gamma and mu, which weigh the parts of an encoding's cost.
+    seeds : (s, M) uint8 or None
+        Codes of training rows that an encoding without labels may start from.
     independent : bool
         Whether codebooks have disjoint supports, so that each codeword is chosen by itself.
     feature_map : FeatureMap or None
@@ -91,6 +96,7 @@ class Codec:
     constant: float = 0.0
     quantization_weight: float = 1.0
     constraint_weight: float = 0.0
+    seeds: Codes | None = None
     independent: bool = False
     feature_map: FeatureMap | None = None
 
@@ -225,9 +231,7 @@ class Codec:
 
     def _stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays = {
-            name: value
-            for name in ("codebooks", "projection", "classifier")
-            if (value := getattr(self, name)) is not None
+            name: value for name in ("codebooks", *_OPTIONAL) if (value := getattr(self, name)) is not None
         }
         own = {
             field.name: getattr(self, field.name)
@@ -254,7 +258,8 @@ class Codec:
             }
             own["feature_map"] = _feature_maps[kind].from_arrays(inner)
         own["classes"] = None if classes is None else _from_plain(classes)
-        return cls(arrays["codebooks"], arrays.get("projection"), arrays.get("classifier"), **own)
+        own.update({name: arrays.get(name) for name in _OPTIONAL})
+        return cls(codebooks=arrays["codebooks"], **own)
 
     # parts ----------------------------------------------------------------------------------------------------------------
 
@@ -266,6 +271,7 @@ class Codec:
             self.quantization_weight,
             self.constraint_weight,
             self.constant,
+            self.seeds,
         )
 
     def _learned_classifier(self) -> Block:
@@ -293,6 +299,13 @@ class Codec:
             for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(n_jobs)):
                 pass
         return made
+
+
+def spread_codes(codes: Codes, limit: int) -> Codes:
+    """Give at most `limit` distinct ones (s, M) of codes (n, M), spread evenly over the rows in sorted order."""
+    distinct, counts = kernels.active().distinct(codes)
+    ranks = np.linspace(0, len(codes) - 1, min(limit, len(codes))).round()
+    return distinct[np.unique(np.searchsorted(np.cumsum(counts), ranks, side="right"))]
 
 
 def _plain(classes: NDArray[Any]) -> dict[str, Any]:

@@ -132,12 +132,21 @@ class LocalRows:
         `used` are their flat positions m K + k, ascending, and hold every codeword that a row uses.
         """
         codes, counts, place, width = self._compact(used)
-        products = np.zeros((width, width))
-        products[np.ix_(place, place)] = gram
+        products = gram
+        if width > len(used):
+            products = np.zeros((width, width))
+            products[np.ix_(place, place)] = gram
         sum_e, squares, by_products = kernels.active().interaction(
             codes, counts, products, eps, n_threads=self._n_jobs
         )
-        return Interaction(sum_e, squares, by_products[np.ix_(place, place)])
+        if width > len(used):
+            by_products = by_products[np.ix_(place, place)]
+        return Interaction(sum_e, squares, by_products)
+
+    def recode(self, codes: Codes) -> None:
+        """Give the rows other codes (n, M), of any M."""
+        self._codes = codes
+        self._distinct = self._compacted = None
 
     def codes(self) -> Iterator[Codes]:
         """Give the codes, block by block."""

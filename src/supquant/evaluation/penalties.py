@@ -160,7 +160,7 @@ def select_penalties(
     check_integer(n_validation, "n_validation", 1, len(rows))
 
     X, labels = as_float32(X[rows]), labels.take(rows)
-    feature_map = SupervisedQuantizer(features=features, n_jobs=n_jobs)._fit_features(X, rng)
+    feature_map = SupervisedQuantizer(features=features, n_jobs=n_jobs).fit_features(X, rng)
     if feature_map is not None:
         X = feature_map(X)
     target = labels.indicator if labels.multilabel else labels.indices

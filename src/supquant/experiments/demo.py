@@ -66,8 +66,8 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
 
     Examples
     --------
-    >>> demo = run_demo()                                  # doctest: +SKIP
-    >>> [contender.name for contender in demo.contenders]  # doctest: +SKIP
+    >>> demo = run_demo()
+    >>> [contender.name for contender in demo.contenders]
     ['raw vectors', 'product quantization', 'supquant', 'supquant, items labelled']
     """
     digits = load("digits")

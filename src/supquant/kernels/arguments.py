@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from supquant.kernels.protocol import Bytes, Doubles
 
-__all__ = ["check_array", "check_codes", "check_sweeps", "check_tables", "check_threads", "check_weights", "codewords_of"]
+__all__ = [
+    "check_array",
+    "check_codes",
+    "check_sweeps",
+    "check_tables",
+    "check_threads",
+    "check_weights",
+    "codewords_of",
+]
 
 MAX_CODEBOOKS = 64
 MAX_CODEWORDS = 256

@@ -61,7 +61,7 @@ class _Point:
 
     codebooks: Float  # (u, r')
     classifier: Float  # (r', L)
-    projection: Float  # (d, r')
+    projected: Float  # (u, r')  the codewords that the projection was fitted to
     constant: float
 
 
@@ -75,18 +75,15 @@ def _turns(problem: SmallProblem, state: ModelState, turns: int, iteration: int)
 
     # W and P are now made of the rows of C, and the steps that follow stay among these
     basis = row_basis(C)  # (r, r')
-    point = _Point(C @ basis, basis.T @ state.classifier, state.projection @ basis, state.constant)
+    point = _Point(C @ basis, basis.T @ state.classifier, C @ basis, state.constant)
     names = ("classifier", "projection", "constant", "codebooks") * turns
-    for name in names[2:]:
+    for position, name in enumerate(names[2:], start=3):
         point = _step(problem, point, name)
-        state = ModelState(
-            with_codewords(problem, state.codebooks, point.codebooks @ basis.T),
-            point.projection @ basis.T,
-            basis @ point.classifier,
-            point.constant,
-            state.penalties,
+        if position == len(names):
+            state = _assembled(problem, state, point, basis)
+        terms = problem.terms(
+            point.codebooks, point.classifier, problem.projected_best(point.projected), point.constant
         )
-        terms = problem.terms(point.codebooks, point.classifier, point.projection, point.constant)
         yield Step(name, iteration, state, terms)
 
 
@@ -96,14 +93,21 @@ def _step(problem: SmallProblem, point: _Point, name: str) -> _Point:
         case "classifier":
             return replace(point, classifier=problem.classifier(C))
         case "projection":
-            return replace(point, projection=problem.projection(C))
+            return replace(point, projected=C)
         case "constant":
             return replace(point, constant=problem.constant(C @ C.T))
         case _:
-            function = problem.codebook_function(point.classifier, point.projection, point.constant)
-            return replace(
-                point,
-                codebooks=minimise_codebooks(
-                    function, C, max_iter=CODEBOOK_ITERATIONS, tol=CODEBOOK_TOLERANCE
-                ),
-            )
+            projected = problem.projected_best(point.projected)
+            function = problem.codebook_function(point.classifier, projected, point.constant)
+            best = minimise_codebooks(function, C, max_iter=CODEBOOK_ITERATIONS, tol=CODEBOOK_TOLERANCE)
+            return replace(point, codebooks=best)
+
+
+def _assembled(problem: SmallProblem, state: ModelState, point: _Point, basis: Float) -> ModelState:
+    return replace(
+        state,
+        codebooks=with_codewords(problem, state.codebooks, point.codebooks @ basis.T),
+        projection=problem.projection(point.projected @ basis.T),
+        classifier=basis @ point.classifier,
+        constant=point.constant,
+    )

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from supquant.statistics import Float
 
-HISTORY = 20
+HISTORY = 10
 
 
 def minimise_codebooks(

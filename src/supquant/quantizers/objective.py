@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
@@ -62,6 +63,14 @@ class ProjectionSolver:
 
 
 @dataclass(frozen=True)
+class Projected:
+    """What psi needs to know of a projection P."""
+
+    sums: Float  # (u, r)  B'X P
+    energy: float  # tr P'(X'X + delta I) P
+
+
+@dataclass(frozen=True)
 class SmallProblem:
     """Psi as a function of the used codewords and W, P, eps, from statistics alone."""
 
@@ -79,12 +88,14 @@ class SmallProblem:
     @cached_property
     def bb(self) -> Float:
         """B'B of the used codewords, (u, u)."""
-        return self.statistics.bb[np.ix_(self.used, self.used)]
+        everything = len(self.used) == len(self.statistics.bb)
+        return self.statistics.bb if everything else self.statistics.bb[np.ix_(self.used, self.used)]
 
     @cached_property
     def bx(self) -> Float:
         """B'X of the used codewords, (u, d)."""
-        return self.statistics.bx[self.used]
+        everything = len(self.used) == len(self.statistics.bx)
+        return self.statistics.bx if everything else self.statistics.bx[self.used]
 
     @cached_property
     def by(self) -> Float:
@@ -92,16 +103,17 @@ class SmallProblem:
         return self.statistics.by[self.used]
 
     @cached_property
+    def explained(self) -> Float:
+        """B'X (X'X + delta I)^-1 X'B, (u, u): what the best projection explains of B'B."""
+        half = self.solver.half_solve(self.bx.T)  # (d, u)
+        return half.T @ half
+
+    @cached_property
     def t(self) -> Float:
         """T = B'B - B'X (X'X + delta I)^-1 X'B, (u, u): with the best P the quantization term is gamma tr(C'TC)."""
         half = self.solver.half_solve(self.bx.T)  # (d, u)
-        return self.bb - half.T @ half
-
-    @cached_property
-    def pairs(self) -> Float:
-        """B'B between different codebooks, (u, u): how often each product is part of an e."""
-        book = self.used // self.n_codewords
-        return np.where(book[:, None] == book[None, :], 0.0, self.bb)
+        t = half.T @ half
+        return np.subtract(self.bb, t, out=t)
 
     # the best W, P and eps given C ---------------------------------------------------------------------------------
 
@@ -117,17 +129,31 @@ class SmallProblem:
 
     def constant(self, gram: Float) -> float:
         """Eps = mean of e (equation 9), from the products (u, u) of the codewords."""
-        return float(np.vdot(self.pairs, gram)) / self.solver.moments.n_rows
+        book = self.used // self.n_codewords
+        first = np.searchsorted(book, np.arange(book[-1] + 2))  # where each codebook begins among the used
+        total = np.vdot(self.bb, gram)
+        for start, stop in pairwise(first):  # e leaves out products within a codebook
+            total -= np.vdot(self.bb[start:stop, start:stop], gram[start:stop, start:stop])
+        return float(total) / self.solver.moments.n_rows
+
+    def projected(self, P: Float) -> Projected:
+        """Sum up the rows under any projection P (d, r)."""
+        moments, delta = self.solver.moments, self.penalties.projection_ridge
+        return Projected(self.bx @ P, float(np.vdot(P, moments.xx @ P) + delta * np.vdot(P, P)))
+
+    def projected_best(self, C: Float) -> Projected:
+        """Sum up the rows under the best projection for C (u, r), without making it."""
+        sums = self.explained @ C
+        return Projected(sums, float(np.vdot(C, sums)))
 
     # psi and its derivatives -----------------------------------------------------------------------------------------
 
-    def terms(self, C: Float, W: Float, P: Float, eps: float) -> ObjectiveTerms:
-        """Psi's terms at any point."""
-        weights, moments = self.penalties, self.solver.moments
+    def terms(self, C: Float, W: Float, projected: Projected, eps: float) -> ObjectiveTerms:
+        """Give psi's terms at any point."""
+        weights = self.penalties
         SS = C.T @ (self.bb @ C)
-        classification = moments.yy - 2 * np.vdot(C.T @ self.by, W) + np.vdot(W, SS @ W)
-        quantization = np.trace(SS) - 2 * np.vdot(self.bx.T @ C, P) + np.vdot(P, moments.xx @ P)
-        quantization += weights.projection_ridge * np.vdot(P, P)
+        classification = self.solver.moments.yy - 2 * np.vdot(C.T @ self.by, W) + np.vdot(W, SS @ W)
+        quantization = np.trace(SS) - 2 * np.vdot(projected.sums, C) + projected.energy
         spread = self._interaction(C @ C.T, eps).sum_squares
         return ObjectiveTerms(
             float(classification),
@@ -136,11 +162,13 @@ class SmallProblem:
             float(weights.constraint * spread),
         )
 
-    def codebook_function(self, W: Float, P: Float, eps: float) -> Callable[[Float], tuple[float, Float]]:
-        """Psi as a function of C, W, P and eps fixed, up to a constant; with its gradient (equation 10)."""
+    def codebook_function(
+        self, W: Float, projected: Projected, eps: float
+    ) -> Callable[[Float], tuple[float, Float]]:
+        """Give psi as a function of C, W, P and eps fixed, up to a constant; with its gradient (equation 10)."""
         weights = self.penalties
         metric = W @ W.T + weights.quantization * np.eye(len(W))  # H
-        pull = self.by @ W.T + weights.quantization * (self.bx @ P)  # (u, r)
+        pull = self.by @ W.T + weights.quantization * projected.sums  # (u, r)
 
         def function(C: Float) -> tuple[float, Float]:
             BBCH = self.bb @ (C @ metric)

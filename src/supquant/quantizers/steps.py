@@ -13,7 +13,10 @@ from supquant.statistics import CodeStatistics, Float, ModelState, Moments, Pena
 
 @dataclass(frozen=True)
 class Step:
-    """One finished step of a solver: the model after it, and psi."""
+    """One finished step of a solver: the model it left, and psi.
+
+    A solver may put off assembling the model over several steps; `state` is then the last one assembled.
+    """
 
     name: str
     iteration: int
@@ -64,9 +67,8 @@ def best_state(problem: SmallProblem, start: Start, codebooks: Float) -> ModelSt
 
 def terms_of(problem: SmallProblem, state: ModelState) -> ObjectiveTerms:
     """Psi's terms of a state."""
-    return problem.terms(
-        used_codewords(problem, state.codebooks), state.classifier, state.projection, state.constant
-    )
+    C = used_codewords(problem, state.codebooks)
+    return problem.terms(C, state.classifier, problem.projected(state.projection), state.constant)
 
 
 def used_codewords(problem: SmallProblem, codebooks: Float) -> Float:

@@ -7,6 +7,7 @@ the objective stands in `objective`, the solvers in `joint` and `alternating`, t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Tags
 
-from supquant.codec import Codec, FeatureMap, MissingLabels
+from supquant.codec import Codec, FeatureMap, MissingLabels, spread_codes
 from supquant.errors import InputError
 from supquant.features import AnchorKernel
 from supquant.labels import Labels, read_labels
@@ -22,19 +23,12 @@ from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.alternating import alternating_steps
 from supquant.quantizers.base import FittedQuantizer
-from supquant.quantizers.initialisation import (
-    SAMPLE_ROWS_PER_CODEWORD,
-    lengthen,
-    principal_components,
-    product_start,
-)
 from supquant.quantizers.joint import joint_steps
 from supquant.quantizers.product import check_enough_rows
 from supquant.quantizers.steps import Start, Step
-from supquant.rows import LocalRows
-from supquant.statistics import Moments, Penalties
+from supquant.quantizers.training import SHORTEST, Training
+from supquant.statistics import ModelState
 from supquant.validation import (
-    as_float32,
     check_choice,
     check_integer,
     check_nonnegative,
@@ -49,8 +43,8 @@ Codes = NDArray[np.uint8]
 WIDE = 2000
 """Vectors of more dimensions than this are taken as they are by ``features="auto"``: they separate classes linearly."""
 
-RELATIVE_PROJECTION_RIDGE = 1e-6
-"""Delta, in units of the mean diagonal of X'X, which is nearly singular for kernel features."""
+N_SEEDS = 1024
+"""Training codes that a codec keeps to start encodings from."""
 
 
 class SupervisedQuantizer(FittedQuantizer):
@@ -174,10 +168,9 @@ class SupervisedQuantizer(FittedQuantizer):
         check_enough_rows(len(X), self.n_codewords)
         rng = random_generator(self.random_state)
         with single_blas():
-            feature_map = self._fit_features(X, rng)
-            steps, codes = self._begin(X, labels, feature_map, rng)
-            self._run(steps, codes, labels, feature_map)
-        self.n_features_in_ = int(X.shape[1])
+            feature_map = self.fit_features(X, rng)
+            training = Training(X, labels, feature_map, self.n_codewords, rng, resolve_jobs(self.n_jobs))
+            self._run(training, X, labels, feature_map)
         return self
 
     def encode(
@@ -250,7 +243,8 @@ class SupervisedQuantizer(FittedQuantizer):
                     f"got {shorter.n_codebooks} of {shorter.n_codewords}"
                 )
 
-    def _fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
+    def fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
+        """Fit the map from vectors to features alone, as `fit` does first."""
         if self.init is not None:
             feature_map = self.init.codec_.feature_map
             if self.init.codec_.n_inputs != X.shape[1]:
@@ -273,40 +267,49 @@ class SupervisedQuantizer(FittedQuantizer):
         fitted: FeatureMap = kernel.fit(X).map_
         return fitted
 
-    def _begin(
-        self, X: NDArray[Any], labels: Labels, feature_map: FeatureMap | None, rng: np.random.Generator
-    ) -> tuple[Iterator[Step], Codes]:
-        """Make the rows with the codes they start from, and the solver's steps over them."""
-        codes = np.zeros((len(X), self.n_codebooks), dtype=np.uint8)
-        rows = LocalRows(
-            X, labels, codes, self.n_codewords, features=feature_map, n_jobs=resolve_jobs(self.n_jobs)
-        )
-        moments = rows.moments()
+    def _run(
+        self, training: Training, X: NDArray[Any], labels: Labels, feature_map: FeatureMap | None
+    ) -> None:
+        last: Step | None = None
+        record: list[dict[str, float | int | str]] = []
+        try:
+            for step in self._steps(training, X, labels):
+                last = step
+                record.append({"codebooks": len(step.state.codebooks), **step.as_record()})
+        finally:  # also on Ctrl-C: psi never rises, so the last finished step is the best
+            if last is not None:
+                training.codebooks = last.state.codebooks
+                training.lengthen(self.n_codebooks)
+                self._store(
+                    replace(last.state, codebooks=training.codebooks), training.codes, labels, feature_map
+                )
+                self.objective_ = record
+                self.n_iter_ = sum(entry["step"] == "codes" for entry in record)
+
+    def _steps(self, training: Training, X: NDArray[Any], labels: Labels) -> Iterator[Step]:
+        """Solve for the shortest code, then for the one asked for; a longer code always starts from a shorter one."""
         if self.init is not None:
-            assert self.init.codec_.projection is not None
-            projection = self.init.codec_.projection.astype(np.float64)
-            codebooks, codes[:] = lengthen(
-                self.init.codec_.codebooks, self._codes_of_init(X, labels), self.n_codebooks, rng
-            )
+            training.begin_from(self.init.codec_, self._codes_of_init(X, labels))
+            lengths = [self.n_codebooks]
         else:
-            projection = principal_components(moments, min(self.n_components, len(moments.xx)))
-            chosen = np.sort(rng.permutation(len(X))[: SAMPLE_ROWS_PER_CODEWORD * self.n_codewords])
-            sample = as_float32(X[chosen])
-            start = product_start(
-                sample if feature_map is None else feature_map(sample),
-                projection,
-                labels.n_labels,
-                n_codebooks=self.n_codebooks,
-                n_codewords=self.n_codewords,
-                rng=rng,
-                n_jobs=resolve_jobs(self.n_jobs),
-            )
-            rows.assign(start)
-            codebooks = start.codebooks
-        begin = Start(rows, moments, codebooks, projection, self._penalties(moments))
+            training.begin(min(SHORTEST, self.n_codebooks), self.n_components)
+            lengths = sorted({min(SHORTEST, self.n_codebooks), self.n_codebooks})
+        weights = (self.quantization_weight, self.constraint_weight, self.classifier_ridge)
+        for length in lengths:
+            training.lengthen(length)
+            start = training.start(*map(float, weights))
+            name = f"{self.solver}, {length} codebooks"
+            with Reporter(self.callback, self.verbose).stage(name, total=self.max_iter) as stage:
+                for step in self._solve(start):
+                    yield step
+                    training.codebooks = step.state.codebooks
+                    if step.name == "codes":
+                        stage.step(objective=step.terms.total, changed=step.changed)
+
+    def _solve(self, start: Start) -> Iterator[Step]:
         if self.solver == "joint":
-            return joint_steps(begin, max_iter=self.max_iter, tol=self.tol), codes
-        return alternating_steps(begin, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns), codes
+            return joint_steps(start, max_iter=self.max_iter, tol=self.tol)
+        return alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
 
     def _codes_of_init(self, X: NDArray[Any], labels: Labels) -> Codes:
         assert self.init is not None
@@ -315,35 +318,7 @@ class SupervisedQuantizer(FittedQuantizer):
             return codes
         return self.init.codec_.encode(X, labels, n_jobs=self.n_jobs)
 
-    def _penalties(self, moments: Moments) -> Penalties:
-        mean_diagonal = float(np.trace(moments.xx)) / len(moments.xx)
-        return Penalties(
-            quantization=float(self.quantization_weight),
-            constraint=float(self.constraint_weight),
-            ridge=float(self.classifier_ridge),
-            projection_ridge=RELATIVE_PROJECTION_RIDGE * (mean_diagonal or 1.0),
-        )
-
-    def _run(
-        self, steps: Iterator[Step], codes: Codes, labels: Labels, feature_map: FeatureMap | None
-    ) -> None:
-        last: Step | None = None
-        record: list[dict[str, float | int | str]] = []
-        try:
-            with Reporter(self.callback, self.verbose).stage(self.solver, total=self.max_iter) as stage:
-                for step in steps:
-                    last = step
-                    record.append(step.as_record())
-                    if step.name == "codes":
-                        stage.step(objective=step.terms.total, changed=step.changed)
-        finally:  # also on Ctrl-C: psi never rises, so the last finished step is the best
-            if last is not None:
-                self._store(last, codes, labels, feature_map)
-                self.objective_ = record
-                self.n_iter_ = last.iteration
-
-    def _store(self, step: Step, codes: Codes, labels: Labels, feature_map: FeatureMap | None) -> None:
-        state = step.state
+    def _store(self, state: ModelState, codes: Codes, labels: Labels, feature_map: FeatureMap | None) -> None:
         self.codec_ = Codec(
             codebooks=state.codebooks.astype(np.float32),
             projection=state.projection.astype(np.float32),
@@ -353,8 +328,10 @@ class SupervisedQuantizer(FittedQuantizer):
             constant=state.constant,
             quantization_weight=state.penalties.quantization,
             constraint_weight=state.penalties.constraint,
+            seeds=spread_codes(codes, N_SEEDS),
             feature_map=feature_map,
         )
+        self.n_features_in_ = self.codec_.n_inputs
         self.training_codes_ = codes
 
     def _record(self) -> dict[str, Any]:

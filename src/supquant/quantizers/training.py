@@ -1,0 +1,88 @@
+"""A fit under way: the rows with their codes, and the codebooks, from the published start to ever longer codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from supquant.quantizers.initialisation import (
+    SAMPLE_ROWS_PER_CODEWORD,
+    lengthen,
+    principal_components,
+    product_start,
+)
+from supquant.quantizers.steps import Start
+from supquant.rows import LocalRows
+from supquant.statistics import Float, Moments, Penalties
+from supquant.validation import as_float32
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from supquant.codec import Codec, FeatureMap
+    from supquant.labels import Labels
+
+SHORTEST = 2
+"""Codebooks of the code that starts from product quantization; longer ones start from it."""
+
+RELATIVE_PROJECTION_RIDGE = 1e-6
+"""Delta, in units of the mean diagonal of X'X, which is nearly singular for kernel features."""
+
+
+class Training:
+    """The rows, what was summed over them once, and the current codebooks (M, K, r) and codes (n, M)."""
+
+    def __init__(
+        self,
+        X: NDArray[Any],
+        labels: Labels,
+        feature_map: FeatureMap | None,
+        n_codewords: int,
+        rng: np.random.Generator,
+        n_jobs: int,
+    ) -> None:
+        self._X, self._labels, self._feature_map = X, labels, feature_map
+        self._n_codewords, self._rng, self._n_jobs = n_codewords, rng, n_jobs
+        self.codes: NDArray[np.uint8] = np.zeros((len(X), 0), dtype=np.uint8)
+        self.rows = LocalRows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
+        self.moments: Moments = self.rows.moments()
+
+    def begin(self, n_codebooks: int, n_components: int) -> None:
+        """Start from principal components and product quantization."""
+        self.projection = principal_components(self.moments, min(n_components, len(self.moments.xx)))
+        chosen = np.sort(self._rng.permutation(len(self._X))[: SAMPLE_ROWS_PER_CODEWORD * self._n_codewords])
+        sample = as_float32(self._X[chosen])
+        start = product_start(
+            sample if self._feature_map is None else self._feature_map(sample),
+            self.projection,
+            self._labels.n_labels,
+            n_codebooks=n_codebooks,
+            n_codewords=self._n_codewords,
+            rng=self._rng,
+            n_jobs=self._n_jobs,
+        )
+        self._set(start.codebooks, np.zeros((len(self._X), n_codebooks), dtype=np.uint8))
+        self.rows.assign(start)
+
+    def begin_from(self, shorter: Codec, codes: NDArray[np.uint8]) -> None:
+        """Start from a fitted codec and the codes (n, M) of the rows under it."""
+        assert shorter.projection is not None
+        self.projection = shorter.projection.astype(np.float64)
+        self._set(shorter.codebooks.astype(np.float64), codes.copy())
+
+    def lengthen(self, n_codebooks: int) -> None:
+        """Add codebooks until there are `n_codebooks`."""
+        if n_codebooks > self.codes.shape[1]:
+            self._set(*lengthen(self.codebooks, self.codes, n_codebooks, self._rng))
+
+    def start(self, quantization: float, constraint: float, ridge: float) -> Start:
+        """Give a solver what it needs."""
+        mean_diagonal = float(np.trace(self.moments.xx)) / len(self.moments.xx)
+        delta = RELATIVE_PROJECTION_RIDGE * (mean_diagonal or 1.0)
+        penalties = Penalties(quantization, constraint, ridge, delta)
+        return Start(self.rows, self.moments, self.codebooks, self.projection, penalties)
+
+    def _set(self, codebooks: Float, codes: NDArray[np.uint8]) -> None:
+        self.codebooks, self.codes = codebooks, codes
+        self.rows.recode(codes)

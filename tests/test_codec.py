@@ -1,0 +1,370 @@
+"""The frozen codec by itself: its ways, its tables, its file."""
+
+import errno
+import itertools
+from dataclasses import FrozenInstanceError, fields, replace
+
+import numpy as np
+import pytest
+
+from supquant import Codec, storage
+from supquant.errors import FileFormatError, InputError
+from supquant.features import GaussianMap
+from supquant.labels import read_labels
+from supquant.parallel import BLOCK_ROWS
+
+M, K, R, D, L, P = 2, 6, 5, 7, 3, 4
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.fixture
+def codec(rng):
+    """A codec with all its parts, gamma and mu of like size."""
+
+    def draw(*shape):
+        return read_only(rng.normal(size=shape).astype(np.float32))
+
+    return Codec(
+        codebooks=draw(M, K, R),
+        projection=draw(D, R),
+        classifier=draw(R, L),
+        classes=read_only(np.array(["bird", "cat", "dog"])),
+        constant=0.3,
+        quantization_weight=0.2,
+        constraint_weight=0.1,
+        feature_map=GaussianMap(draw(D, P), 1.5),
+    )
+
+
+@pytest.fixture
+def vectors(rng):
+    return read_only(rng.normal(size=(30, P)).astype(np.float32))
+
+
+def projected_by_hand(codec, X):
+    anchors = codec.feature_map.anchors.astype(np.float64)
+    squares = ((X[:, None].astype(np.float64) - anchors) ** 2).sum(axis=2)
+    return np.exp(-squares / (2 * codec.feature_map.bandwidth**2)) @ codec.projection
+
+
+def every_code():
+    return np.array(list(itertools.product(range(K), repeat=M)), dtype=np.uint8)  # (K^M, M)
+
+
+def costs_by_hand(codec, Z, Y, way):
+    """The cost (n, K^M) of every code for projections Z and labels Y."""
+    first, second = codec.codebooks.astype(np.float64)
+    codes = every_code()
+    S = first[codes[:, 0]] + second[codes[:, 1]]
+    e = 2 * (first[codes[:, 0]] * second[codes[:, 1]]).sum(axis=1)
+    cost = codec.constraint_weight * (e - codec.constant) ** 2
+    off = Z[:, None] - S  # (n, K^M, r)
+    cost = cost + codec.quantization_weight * (off**2).sum(axis=2)
+    W = codec.classifier.astype(np.float64)
+    if way == "labels":
+        cost = cost + ((Y[:, None] - S @ W) ** 2).sum(axis=2)
+    if way == "predict":
+        cost = cost + ((off @ W) ** 2).sum(axis=2)
+    return cost
+
+
+@pytest.mark.parametrize("way", ["labels", "predict", "drop"])
+def test_two_codebooks_encode_to_the_code_of_least_cost(codec, vectors, rng, way):
+    y = codec.classes[rng.integers(0, L, size=30)]
+    labels = read_labels(y, classes=codec.classes)
+    if way == "labels":
+        codes = codec.encode(vectors, labels)
+    else:
+        codes = codec.encode(vectors, missing_labels=way)
+    costs = costs_by_hand(codec, projected_by_hand(codec, vectors), labels.dense(0, 30), way)
+    reached = costs[np.arange(30), codes[:, 0].astype(int) * K + codes[:, 1]]
+    np.testing.assert_allclose(reached, costs.min(axis=1), rtol=1e-4, atol=1e-4)
+
+
+def test_the_three_ways_to_encode_differ(codec, vectors):
+    labels = read_labels(["bird"] * 30, classes=codec.classes)
+    ways = [codec.encode(vectors, labels), codec.encode(vectors), codec.encode(vectors, missing_labels="drop")]
+    for one, other in itertools.combinations(ways, 2):
+        assert (one != other).any()
+
+
+def test_given_labels_are_heeded_whatever_is_said_of_missing_ones(codec, vectors):
+    labels = read_labels(["bird"] * 30, classes=codec.classes)
+    np.testing.assert_array_equal(
+        codec.encode(vectors, labels, missing_labels="drop"), codec.encode(vectors, labels)
+    )
+
+
+def test_transform_is_the_projection_of_the_features(codec, vectors):
+    found = codec.transform(vectors)
+    assert (found.shape, found.dtype) == ((30, R), np.float32)
+    np.testing.assert_allclose(found, projected_by_hand(codec, vectors), atol=1e-5)
+
+
+def test_decision_function_scores_the_labels_of_the_projection(codec, vectors):
+    want = projected_by_hand(codec, vectors) @ codec.classifier
+    np.testing.assert_allclose(codec.decision_function(vectors), want, atol=1e-5)
+
+
+def test_decode_adds_up_the_codewords(codec):
+    codes = every_code()
+    found = codec.decode(codes)
+    assert found.dtype == np.float32
+    for code, vector in zip(codes, found, strict=True):
+        np.testing.assert_allclose(vector, sum(codec.codebooks[m, code[m]] for m in range(M)), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.uint16])
+def test_codes_of_any_whole_number_type_are_decoded(codec, dtype):
+    codes = every_code()
+    np.testing.assert_array_equal(codec.decode(codes.astype(dtype)), codec.decode(codes))
+    np.testing.assert_array_equal(codec.decode(codes.tolist()), codec.decode(codes))
+
+
+def constant_product_codec(rng, e):
+    """Codebooks that share one dimension, in which all products are equal: every code has e_i = e."""
+    codebooks = np.zeros((3, K, R))
+    codebooks[:, :, 0] = np.sqrt(e / 6)  # six ordered pairs of three codebooks
+    for m, columns in enumerate(([1], [2, 3], [4])):
+        codebooks[m][:, columns] = rng.normal(size=(K, len(columns)))
+    return Codec(codebooks.astype(np.float32), constant=e)
+
+
+@pytest.mark.parametrize("e", [0.0, 2.5])
+def test_tables_and_offsets_sum_to_squared_distances_where_e_is_constant(rng, e):
+    codec = constant_product_codec(rng, e)
+    Q = rng.normal(size=(7, R)).astype(np.float32)
+    codes = rng.integers(0, K, size=(50, 3))
+    tables = codec.tables(Q)
+    assert (tables.shape, tables.dtype) == ((7, 3, K), np.float32)
+    sums = sum(tables[:, m, codes[:, m]] for m in range(3)) + codec.offsets_of(codec.project(Q))[:, None]
+    want = ((Q[:, None] - codec.decode(codes)) ** 2).sum(axis=2)
+    np.testing.assert_allclose(sums, want, atol=1e-4)
+
+
+def test_tables_are_made_in_the_three_steps(codec, vectors):
+    steps = codec.tables_of(codec.project(codec.features(vectors)))
+    np.testing.assert_allclose(codec.tables(vectors), steps, atol=1e-6)
+
+
+def test_a_query_gets_the_same_codes_alone_and_in_a_batch(codec, vectors):
+    whole = codec.encode(vectors)
+    for row in range(0, 30, 7):
+        np.testing.assert_array_equal(codec.encode(vectors[row : row + 1])[0], whole[row])
+
+
+def test_nothing_depends_on_the_number_of_threads(codec, rng):
+    X = rng.normal(size=(2 * BLOCK_ROWS + 10, P)).astype(np.float32)
+    for way in (codec.encode, codec.transform, codec.tables, codec.decision_function):
+        np.testing.assert_array_equal(way(X, n_jobs=1), way(X, n_jobs=2))
+
+
+def test_labels_of_later_blocks_stay_with_their_rows(codec, rng):
+    n = BLOCK_ROWS + 50
+    X = rng.normal(size=(n, P)).astype(np.float32)
+    labels = read_labels(codec.classes[rng.integers(0, L, size=n)], classes=codec.classes)
+    late = np.arange(BLOCK_ROWS, n)
+    np.testing.assert_array_equal(
+        codec.encode(X, labels)[late], codec.encode(X[late], labels.take(late)), strict=True
+    )
+
+
+def test_no_rows_are_encoded_to_no_codes(codec):
+    nothing = np.zeros((0, P))
+    assert codec.encode(nothing).shape == (0, M)
+    assert codec.transform(nothing).shape == (0, R)
+    assert codec.tables(nothing).shape == (0, M, K)
+    assert codec.decode(np.zeros((0, M), dtype=np.uint8)).shape == (0, R)
+
+
+def test_sizes_are_read_off_the_arrays(codec):
+    assert (codec.n_codebooks, codec.n_codewords, codec.n_inputs) == (M, K, P)
+    assert replace(codec, feature_map=None).n_inputs == D
+    assert replace(codec, feature_map=None, projection=None).n_inputs == R
+
+
+def test_a_codec_cannot_be_changed(codec):
+    with pytest.raises(FrozenInstanceError):
+        codec.constant = 1.0
+    with pytest.raises(FrozenInstanceError):
+        codec.feature_map.bandwidth = 1.0
+
+
+# files ----------------------------------------------------------------------------------------------------------------
+
+
+def assert_same_codec(found, wanted):
+    for field in fields(Codec):
+        one, other = getattr(found, field.name), getattr(wanted, field.name)
+        if isinstance(other, GaussianMap):
+            np.testing.assert_array_equal(one.anchors, other.anchors, strict=True)
+            assert one.bandwidth == other.bandwidth
+        elif isinstance(other, np.ndarray):
+            np.testing.assert_array_equal(one, other, strict=True)
+        else:
+            assert one == other
+            assert type(one) is type(other)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        np.array([3, 5, 900]),
+        np.array([3, 5, 200], dtype=np.uint8),
+        np.array(["bird", "señal", "犬"]),
+        np.array([False, True]),
+        np.array([0.0, 1.0, 2.0]),
+        np.array([1, "one"], dtype=object),
+    ],
+    ids=lambda classes: str(classes.dtype),
+)
+def test_a_saved_codec_comes_back_with_its_class_labels(codec, vectors, tmp_path, classes):
+    L = len(classes)
+    codec = replace(codec, classes=classes, classifier=codec.classifier[:, :L])
+    codec.save(tmp_path / "codec")
+    loaded, settings = Codec.load(tmp_path / "codec")
+    assert settings == {}
+    assert_same_codec(loaded, codec)
+    labels = read_labels(classes[[1] * 30], classes=loaded.classes)
+    np.testing.assert_array_equal(loaded.encode(vectors, labels), codec.encode(vectors, labels))
+    np.testing.assert_array_equal(loaded.tables(vectors), codec.tables(vectors))
+
+
+@pytest.mark.parametrize(
+    "without",
+    [
+        {"feature_map": None},
+        {"feature_map": None, "projection": None},
+        {"classifier": None, "classes": None},
+        {"multilabel": True, "classes": np.arange(3)},
+        {"independent": True},
+    ],
+    ids=lambda without: " ".join(without),
+)
+def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
+    codec = replace(codec, **without)
+    codec.save(tmp_path / "codec", settings={"note": [1, 2]})
+    loaded, settings = Codec.load(tmp_path / "codec")
+    assert settings == {"note": [1, 2]}
+    assert_same_codec(loaded, codec)
+
+
+def test_class_labels_a_file_cannot_hold_are_refused_and_nothing_is_written(codec, tmp_path):
+    classes = np.empty(2, dtype=object)
+    classes[:] = [(1, 2), (3, 4)]
+    with pytest.raises(InputError, match="strings or numbers can be saved"):
+        replace(codec, classes=classes).save(tmp_path / "codec")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_codec_of_another_kind_is_refused(codec, tmp_path):
+    codec.save(tmp_path / "codec", kind="index")
+    with pytest.raises(FileFormatError, match="holds a 'index', expected a 'codec'"):
+        Codec.load(tmp_path / "codec")
+
+
+def test_a_truncated_altered_or_foreign_file_is_refused(codec, tmp_path):
+    path = tmp_path / "codec"
+    codec.save(path)
+    content = path.read_bytes()
+    altered = bytearray(content)
+    altered[-10] ^= 4
+    for bad in (content[:-1], content[: len(content) // 2], bytes(altered), b"", b"{}" * 99):
+        path.write_bytes(bad)
+        with pytest.raises(FileFormatError, match=str(path)):
+            Codec.load(path)
+    with pytest.raises(FileNotFoundError):
+        Codec.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"codec": {}},
+        {"codec": {"feature_map": "telescope", "classes": None}},
+        {"codec": {"feature_map": None, "classes": None, "colour": "red"}},
+        {"codec": {"feature_map": None, "classes": {"dtype": "zebra", "values": []}}},
+        {"codec": []},
+    ],
+    ids=str,
+)
+def test_a_file_that_holds_no_codec_of_this_version_is_refused(codec, tmp_path, settings):
+    path = tmp_path / "file"
+    storage.save_arrays(path, "codec", {"codebooks": np.zeros((2, 3, 4), np.float32)}, settings)
+    with pytest.raises(FileFormatError, match=f"{path}: holds no codec"):
+        Codec.load(path)
+
+
+def test_a_full_disk_leaves_the_old_file(codec, vectors, tmp_path, monkeypatch):
+    path = tmp_path / "codec"
+    codec.save(path)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="nothing was changed: No space left on device"):
+        replace(codec, constant=9.0).save(path)
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == [path]
+    assert_same_codec(Codec.load(path)[0], codec)
+
+
+# bad input --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (np.zeros((3, 1), dtype=np.uint8), r"shape \(n, 2\), got uint8 of shape \(3, 1\)"),
+        (np.zeros(2, dtype=np.uint8), r"of shape \(2,\)"),
+        (np.zeros((3, 2)), "whole numbers .* got float64"),
+        (np.full((3, 2), 6), r"lie in 0 \.\. 5, got 6 \.\. 6"),
+        (np.full((3, 2), -1), r"lie in 0 \.\. 5, got -1 \.\. -1"),
+        (np.full((3, 2), 256), r"lie in 0 \.\. 5, got 256"),
+        ("codes", "whole numbers"),
+    ],
+)
+def test_bad_codes_are_refused(codec, codes, message):
+    with pytest.raises(InputError, match=message):
+        codec.decode(codes)
+
+
+def test_unknown_choices_are_refused_by_name(codec, vectors):
+    with pytest.raises(InputError, match="ranking must be 'euclidean'.*, got 'cosine'"):
+        codec.tables(vectors, "cosine")
+    with pytest.raises(InputError, match="ranking must be"):
+        codec.tables_of(codec.transform(vectors), "cosine")
+    with pytest.raises(InputError, match="missing_labels must be 'predict' or 'drop', got 'guess'"):
+        codec.encode(vectors, missing_labels="guess")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_vectors_that_are_not_finite_are_refused(codec, vectors, value):
+    X = vectors.copy()
+    X[4, 2] = value
+    for way in (codec.encode, codec.transform, codec.tables, codec.decision_function):
+        with pytest.raises(InputError, match=r"Input X contains .*\(first in row 4\)"):
+            way(X)
+
+
+def test_vectors_of_another_width_are_refused(codec):
+    with pytest.raises(InputError, match=r"X has 9 features, but .* expecting 4"):
+        codec.encode(np.zeros((3, 9)))
+
+
+def test_labels_cannot_be_predicted_by_a_codec_without_a_classifier(codec, vectors):
+    with pytest.raises(InputError, match="learned without labels"):
+        replace(codec, classifier=None, classes=None).decision_function(vectors)
+
+
+def test_labels_cannot_be_predicted_for_codes_without_a_classifier(codec, vectors):
+    unlabelled = replace(codec, classifier=None, classes=None)
+    np.testing.assert_array_equal(
+        unlabelled.encode(vectors), unlabelled.encode(vectors, missing_labels="drop")
+    )
