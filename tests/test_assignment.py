@@ -1,6 +1,7 @@
 """The search for codes, against the cost written out from its definition."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,13 +100,15 @@ def test_costs_are_the_true_ones_up_to_a_constant_of_the_row(rng, M, way):
     difference = true_costs(search, projected, one, **arguments) - true_costs(
         search, projected, other, **arguments
     )
-    np.testing.assert_allclose(search.costs(targets, one) - search.costs(targets, other), difference, atol=1e-9)
+    np.testing.assert_allclose(
+        search.costs(targets, one) - search.costs(targets, other), difference, atol=1e-9
+    )
 
 
-@pytest.mark.parametrize("pairwise", [False, True])
-def test_longer_codes_end_where_no_single_codeword_improves(rng, pairwise):
-    drawn = draw_search(rng, M=4)
-    search = CodeSearch(drawn.codebooks, drawn.classifier, 0.3, 0.2, 0.4, max_sweeps=200, pairwise=pairwise)
+@pytest.mark.parametrize("seeded", [False, True])
+def test_longer_codes_end_where_no_single_codeword_improves(rng, seeded):
+    seeds = rng.integers(0, 8, size=(50, 4), dtype=np.uint8) if seeded else None
+    search = replace(draw_search(rng, M=4), seeds=seeds, max_sweeps=200)
     projected, Y = draw_rows(rng)
     targets = search.target(projected, Y)
     found = search.search(targets.astype(np.float32))
@@ -114,6 +117,28 @@ def test_longer_codes_end_where_no_single_codeword_improves(rng, pairwise):
         moved = found.copy()
         moved[:, m] = k
         assert (search.costs(targets, moved) >= reached - 1e-3).all()
+
+
+def test_seeds_only_ever_improve_a_search(rng):
+    plain = draw_search(rng, M=4, gamma=1e-3, mu=10.0)
+    projected, _ = draw_rows(rng, n=300)
+    targets = plain.target(projected, None).astype(np.float32)
+    seeded = replace(plain, seeds=rng.integers(0, 8, size=(200, 4), dtype=np.uint8))
+    without, with_seeds = (search.costs(targets, search.search(targets)) for search in (plain, seeded))
+    assert (with_seeds <= without).all()
+    assert (with_seeds < without).any()
+
+
+def test_a_seed_that_is_the_best_code_is_found(rng):
+    plain = draw_search(rng, M=3, K=4, gamma=1e-3, mu=10.0)
+    projected, _ = draw_rows(rng)
+    targets = plain.target(projected, None)
+    every = np.array(list(itertools.product(range(4), repeat=3)), dtype=np.uint8)
+    costs = np.stack([plain.costs(targets, np.tile(code, (40, 1))) for code in every])  # (64, n)
+    search = replace(plain, seeds=every[np.unique(costs.argmin(axis=0))])
+    found = search.costs(targets, search.search(targets.astype(np.float32)))
+    assert (found <= costs.min(axis=0) + 1e-4).all()
+    assert (plain.costs(targets, plain.search(targets.astype(np.float32))) > costs.min(axis=0) + 1e-3).any()
 
 
 def test_given_codes_never_get_worse(rng):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from supquant import Codec, storage
+from supquant.codec import spread_codes
 from supquant.errors import FileFormatError, InputError
 from supquant.features import GaussianMap
 from supquant.labels import read_labels
@@ -76,10 +77,7 @@ def costs_by_hand(codec, Z, Y, way):
 def test_two_codebooks_encode_to_the_code_of_least_cost(codec, vectors, rng, way):
     y = codec.classes[rng.integers(0, L, size=30)]
     labels = read_labels(y, classes=codec.classes)
-    if way == "labels":
-        codes = codec.encode(vectors, labels)
-    else:
-        codes = codec.encode(vectors, missing_labels=way)
+    codes = codec.encode(vectors, labels) if way == "labels" else codec.encode(vectors, missing_labels=way)
     costs = costs_by_hand(codec, projected_by_hand(codec, vectors), labels.dense(0, 30), way)
     reached = costs[np.arange(30), codes[:, 0].astype(int) * K + codes[:, 1]]
     np.testing.assert_allclose(reached, costs.min(axis=1), rtol=1e-4, atol=1e-4)
@@ -87,7 +85,11 @@ def test_two_codebooks_encode_to_the_code_of_least_cost(codec, vectors, rng, way
 
 def test_the_three_ways_to_encode_differ(codec, vectors):
     labels = read_labels(["bird"] * 30, classes=codec.classes)
-    ways = [codec.encode(vectors, labels), codec.encode(vectors), codec.encode(vectors, missing_labels="drop")]
+    ways = [
+        codec.encode(vectors, labels),
+        codec.encode(vectors),
+        codec.encode(vectors, missing_labels="drop"),
+    ]
     for one, other in itertools.combinations(ways, 2):
         assert (one != other).any()
 
@@ -194,6 +196,16 @@ def test_a_codec_cannot_be_changed(codec):
         codec.feature_map.bandwidth = 1.0
 
 
+@pytest.mark.parametrize("limit", [1, 2, 7, 64, 1000])
+def test_seeds_are_distinct_codes_of_the_rows(rng, limit):
+    codes = rng.integers(0, 4, size=(200, 2), dtype=np.uint8)  # at most 16 distinct ones
+    seeds = spread_codes(codes, limit)
+    assert len(seeds) == len(np.unique(seeds, axis=0)) <= limit
+    assert {tuple(seed) for seed in seeds} <= {tuple(code) for code in codes}
+    if limit == 1000:
+        assert len(seeds) == len(np.unique(codes, axis=0))
+
+
 # files ----------------------------------------------------------------------------------------------------------------
 
 
@@ -241,9 +253,10 @@ def test_a_saved_codec_comes_back_with_its_class_labels(codec, vectors, tmp_path
         {"feature_map": None, "projection": None},
         {"classifier": None, "classes": None},
         {"multilabel": True, "classes": np.arange(3)},
+        {"seeds": np.array([[0, 5], [3, 1]], dtype=np.uint8)},
         {"independent": True},
     ],
-    ids=lambda without: " ".join(without),
+    ids=" ".join,
 )
 def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
     codec = replace(codec, **without)
@@ -336,7 +349,7 @@ def test_bad_codes_are_refused(codec, codes, message):
 
 
 def test_unknown_choices_are_refused_by_name(codec, vectors):
-    with pytest.raises(InputError, match="ranking must be 'euclidean'.*, got 'cosine'"):
+    with pytest.raises(InputError, match=r"ranking must be 'euclidean'.*, got 'cosine'"):
         codec.tables(vectors, "cosine")
     with pytest.raises(InputError, match="ranking must be"):
         codec.tables_of(codec.transform(vectors), "cosine")
@@ -363,7 +376,7 @@ def test_labels_cannot_be_predicted_by_a_codec_without_a_classifier(codec, vecto
         replace(codec, classifier=None, classes=None).decision_function(vectors)
 
 
-def test_labels_cannot_be_predicted_for_codes_without_a_classifier(codec, vectors):
+def test_a_codec_without_a_classifier_encodes_by_the_quantization_error_alone(codec, vectors):
     unlabelled = replace(codec, classifier=None, classes=None)
     np.testing.assert_array_equal(
         unlabelled.encode(vectors), unlabelled.encode(vectors, missing_labels="drop")

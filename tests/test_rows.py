@@ -1,13 +1,13 @@
 """Passes over the rows, against dense matrices; rows in three places against the same rows in one."""
 
 from functools import reduce
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
 
 from supquant.labels import read_labels
-from supquant.parallel import BLOCK_ROWS
+from supquant.parallel import BLOCK_ROWS, single_blas
 from supquant.quantizers.alternating import alternating_steps
 from supquant.quantizers.initialisation import principal_components, product_start
 from supquant.quantizers.joint import joint_steps
@@ -16,6 +16,13 @@ from supquant.rows import LocalRows
 from supquant.statistics import ModelState, Penalties
 
 N, P, D, M, K, R, L = 2 * BLOCK_ROWS + 500, 4, 6, 3, 8, 5, 3  # three blocks, the last one short
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_blas_thread():
+    """Passes run as in `fit`."""
+    with single_blas():
+        yield
 
 
 def feature_map(x):
@@ -129,6 +136,21 @@ def test_assign_raises_the_cost_of_no_row(make_rows, data, labels, rng, gamma, m
     assert (after <= before * (1 + 1e-12)).all()
 
 
+def test_codes_of_the_search_are_taken_only_where_float64_finds_them_better(
+    make_rows, data, labels, rng, monkeypatch
+):
+    proposed = rng.integers(0, K, size=(N, M), dtype=np.uint8)
+    proposed[:10] = data[3][:10]
+    proposals = iter(np.split(proposed, [BLOCK_ROWS, 2 * BLOCK_ROWS]))
+    monkeypatch.setattr("supquant.assignment.CodeSearch.search", lambda *arguments: next(proposals))
+    rows, model = make_rows(), draw_model(rng)
+    X, Y = feature_map(data[0]).astype(np.float64), labels.dense(0, N)
+    better = row_costs(model, X, Y, proposed) < row_costs(model, X, Y, data[3])
+    assert 0.2 < better.mean() < 0.8
+    assert rows.assign(model).changed == better.sum()
+    np.testing.assert_array_equal(all_codes(rows), np.where(better[:, None], proposed, data[3]))
+
+
 def test_assign_gives_the_sums_of_the_new_codes(make_rows, data, labels, rng):
     rows = make_rows()
     found = rows.assign(draw_model(rng))
@@ -149,6 +171,18 @@ def test_the_start_of_the_codes_is_recoded_in_place(data, labels, rng):
     rows = LocalRows(data[0], labels, codes, K, features=feature_map)
     rows.assign(draw_model(rng))
     np.testing.assert_array_equal(all_codes(rows), codes)
+
+
+def test_rows_given_other_codes_forget_the_old_ones(make_rows, data, labels, rng):
+    rows = make_rows()
+    rows.statistics()
+    longer = np.hstack([data[3], data[3][:, :1]])
+    rows.recode(longer)
+    np.testing.assert_array_equal(all_codes(rows), longer)
+    found = rows.statistics()
+    B = np.hstack([dense(data[3]), dense(data[3])[:, :K]])
+    np.testing.assert_array_equal(found.bb, B.T @ B)
+    np.testing.assert_array_equal(found.by, B.T @ labels.dense(0, N))
 
 
 @pytest.mark.parametrize("after_assign", [False, True])
@@ -245,7 +279,7 @@ def split(X, labels, codes, cuts, n_codewords=K, **settings):
     return MergedRows(
         [
             LocalRows(X[a:b], labels.take(np.arange(a, b)), codes[a:b], n_codewords, **settings)
-            for a, b in zip(bounds, bounds[1:], strict=False)
+            for a, b in pairwise(bounds)
         ]
     )
 

@@ -44,7 +44,7 @@ def test_a_given_bandwidth_is_taken(clusters):
 def test_anchors_are_different_rows_of_the_training_data(clusters):
     X = clusters[0]
     anchors = AnchorKernel(50, random_state=3).fit(X).anchors_
-    rows = [int(np.flatnonzero((X == anchor).all(axis=1))[0]) for anchor in anchors]
+    rows = [int(np.flatnonzero((anchor == X).all(axis=1))[0]) for anchor in anchors]
     assert len(set(rows)) == 50
 
 

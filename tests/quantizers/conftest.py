@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from supquant.labels import read_labels
+from supquant.parallel import single_blas
 from supquant.quantizers.objective import SmallProblem
 from supquant.quantizers.steps import Start
 from supquant.rows import LocalRows
 from supquant.statistics import Penalties
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_blas_thread():
+    """Solvers run as in `fit`: on busy cores, two threads of BLAS wait for each other longer than they work."""
+    with single_blas():
+        yield
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,11 @@
+import threading
+import time
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from supquant import ProductQuantizer, SupervisedQuantizer
@@ -93,6 +97,31 @@ def test_fewer_distinct_rows_than_codewords_are_fine():
     np.testing.assert_allclose(quantizer.decode(quantizer.training_codes_), X, atol=1e-6)
 
 
+def test_threads_of_k_means_do_not_undo_each_others_silence(clusters, monkeypatch):
+    """Warnings of k-means are silenced for all threads until the last one is through, and heard again afterwards."""
+    began, second_began = [], threading.Event()
+
+    class WarningKMeans:
+        def __init__(self, n_clusters, random_state, **settings):
+            self.n_clusters = n_clusters
+
+        def fit(self, Z):
+            began.append(self)
+            if began[0] is self:  # the first thread is through before the second one warns
+                second_began.wait(10)
+            else:
+                second_began.set()
+                time.sleep(0.2)
+                warnings.warn("few distinct clusters", ConvergenceWarning, stacklevel=1)
+            self.cluster_centers_, self.n_iter_ = np.zeros((self.n_clusters, Z.shape[1]), np.float32), 1
+            return self
+
+    monkeypatch.setattr("supquant.quantizers.product.KMeans", WarningKMeans)
+    before = list(warnings.filters)
+    ProductQuantizer(2, n_codewords=8, n_jobs=2).fit(clusters[0])
+    assert warnings.filters == before
+
+
 def test_a_saved_model_encodes_as_before(fitted, clusters, tmp_path):
     fitted.save(tmp_path / "model")
     loaded = ProductQuantizer.load(tmp_path / "model")
@@ -104,7 +133,9 @@ def test_a_saved_model_encodes_as_before(fitted, clusters, tmp_path):
 
 def test_a_file_of_another_quantizer_is_refused(fitted, tmp_path):
     fitted.save(tmp_path / "model")
-    with pytest.raises(FileFormatError, match="holds a 'product-quantizer', expected a 'supervised-quantizer'"):
+    with pytest.raises(
+        FileFormatError, match="holds a 'product-quantizer', expected a 'supervised-quantizer'"
+    ):
         SupervisedQuantizer.load(tmp_path / "model")
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import OptimizeResult
 
-from supquant.quantizers import alternating, joint
+from supquant.quantizers import alternating, joint, lbfgs
 from supquant.quantizers.alternating import alternating_steps
 from supquant.quantizers.joint import joint_steps
 from supquant.quantizers.lbfgs import minimise_codebooks
@@ -87,12 +88,25 @@ def test_published_order_is_classifier_projection_constant_codebooks_codes(draw)
 
 def test_continuous_unknowns_take_more_turns_once_few_codes_change(draw, monkeypatch):
     monkeypatch.setattr(alternating, "FEW_CHANGES", 2.0)  # every iteration counts as calm
+    monkeypatch.setattr(alternating, "CODEBOOK_ITERATIONS", 2)  # and leaves something to do
     steps = list(alternating_steps(draw(K=2).start, max_iter=4, tol=-1.0, max_turns=4))
     turns = [
         sum(step.name == "codebooks" for step in group)
         for _, group in itertools.groupby(steps[1:], key=lambda step: step.iteration)
     ]
     assert turns == [1, 2, 4, 4]
+    for name in (
+        "classifier",
+        "projection",
+        "constant",
+        "codebooks",
+    ):  # and each does its part in a later turn
+        gains = [
+            before.terms.total - after.terms.total
+            for before, after in itertools.pairwise(steps)
+            if after.name == name and after.iteration == 3
+        ]
+        assert max(gains[1:]) > 1e-9 * steps[0].terms.total
 
 
 def test_alternating_starts_from_the_projection_it_is_given(draw):
@@ -139,14 +153,17 @@ def test_codewords_of_the_joint_solution_leave_no_slope(draw):
     assert np.abs(after[1]).max() < 1e-2 * np.abs(before[1]).max()
 
 
-@pytest.mark.parametrize("tol", [0.3, 0.03])
-def test_a_solver_stops_at_the_first_iteration_that_gains_too_little(draw, solver, tol):
-    steps = list(solver(draw(K=3).start, max_iter=50, tol=tol))
-    totals = [step.terms.total for step in steps if step.name in {"start", "codes"}]
-    gains = [(before - after) / before for before, after in itertools.pairwise(totals)]
-    assert gains[-1] <= tol
-    assert all(gain > tol for gain in gains[:-1])
-    assert len(gains) < 50
+def test_a_solver_stops_at_the_first_iteration_that_gains_too_little(draw, solver):
+    def gains(tol, max_iter):
+        steps = solver(draw(K=3).start, max_iter=max_iter, tol=tol)
+        totals = [step.terms.total for step in steps if step.name in {"start", "codes"}]
+        return [(before - after) / before for before, after in itertools.pairwise(totals)]
+
+    first, second = gains(0.0, 2)
+    assert first > second > 0
+    assert len(gains(1.1 * first, 5)) == 1
+    assert len(gains(max(1.1 * second, 0.9 * first), 5)) == 2
+    assert len(gains(0.9 * second, 5)) > 2
 
 
 def test_max_iter_ends_a_solver(draw, solver):
@@ -175,12 +192,14 @@ def test_minimiser_reaches_the_minimum_of_a_bowl(rng):
     np.testing.assert_allclose(found, target, atol=1e-5)
 
 
-def test_minimiser_returns_the_start_when_it_finds_nothing_better():
-    start = np.zeros((2, 2))
-    found = minimise_codebooks(lambda C: (float((C**2).sum()), 2 * C), start, max_iter=10, tol=0.0)
-    np.testing.assert_array_equal(found, start)
-    wrong_way = minimise_codebooks(lambda C: (float((C**2).sum()), -2 * C), start + 1, max_iter=10, tol=0.0)
-    np.testing.assert_array_equal(wrong_way, start + 1)
+def test_minimiser_returns_the_start_when_it_finds_nothing_better(monkeypatch):
+    start = np.ones((2, 2))
+    monkeypatch.setattr(lbfgs, "minimize", lambda *arguments, **settings: OptimizeResult(x=np.full(4, 2.0)))
+    for sign, want in ((1, 1.0), (-1, 2.0)):  # of a bowl and of a dome
+        found = minimise_codebooks(
+            lambda C, sign=sign: (sign * float((C**2).sum()), sign * 2 * C), start, max_iter=10, tol=0.0
+        )
+        np.testing.assert_array_equal(found, np.full((2, 2), want))
 
 
 @pytest.mark.parametrize(("u", "r"), [(3, 8), (8, 8), (12, 8), (1, 1)])

@@ -45,6 +45,10 @@ def experiment(
     quantization_weight: Annotated[float | None, typer.Option(help="gamma, above 0.")] = None,
     constraint_weight: Annotated[float | None, typer.Option(help="mu.")] = None,
     max_iter: Annotated[int | None, typer.Option(help="Iterations of a fit at the most.")] = None,
+    max_turns: Annotated[
+        int | None,
+        typer.Option(help="alternating: turns of W, P, eps and C between two passes; 1 as published."),
+    ] = None,
     missing_labels: Annotated[
         str, typer.Option(help="Encode items without labels by predict or drop.")
     ] = "predict",
@@ -74,6 +78,7 @@ def experiment(
         quantization_weight=quantization_weight,
         constraint_weight=constraint_weight,
         max_iter=max_iter,
+        max_turns=max_turns,
         missing_labels=missing_labels,
         n_jobs=jobs,
     )

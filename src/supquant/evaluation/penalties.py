@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import xxhash
+from joblib import Parallel, delayed
 
 from supquant.errors import InputError
 from supquant.evaluation.retrieval import evaluate_tables
@@ -21,11 +24,18 @@ from supquant.evaluation.splits import default_queries
 from supquant.labels import Labels, read_labels
 from supquant.progress import Progress, Reporter
 from supquant.quantizers import SupervisedQuantizer
-from supquant.validation import as_float32, check_integer, check_positive, check_vectors, random_generator
+from supquant.validation import (
+    as_float32,
+    check_integer,
+    check_positive,
+    check_vectors,
+    random_generator,
+    resolve_jobs,
+)
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from supquant.features import AnchorKernel
 
@@ -119,7 +129,7 @@ def select_penalties(
     random_state : int, Generator or None
         Chooses rows, queries and anchors, and starts every fit.
     n_jobs : int, optional
-        Threads of a fit and of the rankings.
+        Points fitted at a time, all cores by default. What is found does not depend on it.
     resume : path, optional
         A JSON file of finished points. It is written after every point; points it already holds are not
         fitted again. It is refused if it was made from other data or other settings (so give an integer as
@@ -163,32 +173,59 @@ def select_penalties(
     feature_map = SupervisedQuantizer(features=features, n_jobs=n_jobs).fit_features(X, rng)
     if feature_map is not None:
         X = feature_map(X)
-    target = labels.indicator if labels.multilabel else labels.indices
-    queries, query_labels = X[:n_validation], labels.take(np.arange(n_validation))  # rows are in random order
-
     finished = _Finished.open(resume, _fingerprint(X, labels, n_codebooks, n_validation, settings))
-    with Reporter(callback).stage("penalties", total=len(grid)) as stage:
-        for gamma, mu in grid:
-            if (gamma, mu) not in finished.points:
-                quantizer = SupervisedQuantizer(
-                    n_codebooks,
-                    features=None,
-                    quantization_weight=gamma,
-                    constraint_weight=mu,
-                    random_state=seed,
-                    n_jobs=n_jobs,
-                    **settings,
-                )
-                began = time.perf_counter()
-                quantizer.fit(X, target)
-                seconds = time.perf_counter() - began
-                quality = evaluate_tables(
-                    quantizer.tables(queries), quantizer.training_codes_, query_labels, labels, n_jobs=n_jobs
-                )
-                finished.add(GridPoint(gamma, mu, quality.map, seconds))
-            stage.step(quantization_weight=gamma, constraint_weight=mu, map=finished.points[gamma, mu].map)
+    left = [pair for pair in grid if pair not in finished.points]
+    # points differ widely in cost and share nothing: a process with one thread each keeps all cores busy
+    fits = Parallel(n_jobs=resolve_jobs(n_jobs), return_as="generator_unordered")(
+        delayed(_fit_point)(
+            SupervisedQuantizer(
+                n_codebooks,
+                features=None,
+                quantization_weight=gamma,
+                constraint_weight=mu,
+                random_state=seed,
+                n_jobs=1,
+                **settings,
+            ),
+            X,
+            labels,
+            n_validation,
+        )
+        for gamma, mu in left
+    )
+    with Reporter(callback).stage("penalties", total=len(left)) as stage, _closing(fits):
+        for point in fits:
+            finished.add(point)
+            stage.step(
+                quantization_weight=point.quantization_weight,
+                constraint_weight=point.constraint_weight,
+                map=point.map,
+            )
 
     return PenaltySelection.of([finished.points[pair] for pair in grid])
+
+
+@contextmanager
+def _closing(fits: Generator[GridPoint, None, None]) -> Iterator[None]:
+    """End the processes of fits that are not waited for, as after Ctrl-C; joblib would warn about them."""
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fits.close()
+
+
+def _fit_point(
+    quantizer: SupervisedQuantizer, X: npt.NDArray[np.float32], labels: Labels, n_validation: int
+) -> GridPoint:
+    began = time.perf_counter()
+    quantizer.fit(X, labels.indicator if labels.multilabel else labels.indices)
+    seconds = time.perf_counter() - began
+    tables = quantizer.tables(X[:n_validation])  # rows are in random order
+    queries = labels.take(np.arange(n_validation))
+    quality = evaluate_tables(tables, quantizer.training_codes_, queries, labels, n_jobs=1)
+    return GridPoint(quantizer.quantization_weight, quantizer.constraint_weight, quality.map, seconds)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.codec import register_feature_map
@@ -136,6 +137,11 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
             for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(self.n_jobs)):
                 pass
         return features
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # float32 whatever comes in
+        return tags
 
 
 def squared_distances(x: Block, anchors: Block) -> Block:

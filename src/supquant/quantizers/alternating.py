@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from supquant.quantizers.lbfgs import minimise_codebooks
 from supquant.quantizers.objective import SmallProblem
@@ -29,6 +30,8 @@ CODEBOOK_ITERATIONS = 100
 
 CODEBOOK_TOLERANCE = 1e-9
 
+STEPS = ("classifier", "projection", "constant", "codebooks")
+
 FEW_CHANGES = 0.1
 """Part of the rows that may change their code for the number of turns to double."""
 
@@ -38,16 +41,16 @@ def alternating_steps(start: Start, *, max_iter: int, tol: float, max_turns: int
     solver = start.solver()
     problem = start.problem(solver, start.rows.statistics())
     state = replace(best_state(problem, start, start.codebooks), projection=start.projection)
-    last = Step("start", 0, state, terms_of(problem, state))
+    last = Step.of("start", 0, problem, state)
     yield last
     turns = 1
     for iteration in range(1, max_iter + 1):
         before = last.terms.total
-        for step in _turns(problem, state, turns, iteration):
-            state = step.state
-            yield step
+        for last in _turns(problem, state, iteration, turns, tol / max_turns):
+            yield last
+        state = last.state
         problem = start.problem(solver, start.rows.assign(state))
-        last = Step("codes", iteration, state, terms_of(problem, state), problem.statistics.changed)
+        last = Step.of("codes", iteration, problem, state)
         yield last
         if before - last.terms.total <= tol * before:
             return
@@ -65,26 +68,30 @@ class _Point:
     constant: float
 
 
-def _turns(problem: SmallProblem, state: ModelState, turns: int, iteration: int) -> Iterator[Step]:
-    """W, P, eps and C in turn, the codes fixed."""
+def _turns(
+    problem: SmallProblem, state: ModelState, iteration: int, turns: int, tol: float
+) -> Iterator[Step]:
+    """W, P, eps and C in turn, the codes fixed, until a turn lowers psi by less than `tol` of itself."""
     C = used_codewords(problem, state.codebooks)  # (u, r)
     state = replace(state, classifier=problem.classifier(C))
-    yield Step("classifier", iteration, state, terms_of(problem, state))
+    yield Step("classifier", iteration, terms_of(problem, state), partial(replace, state))
     state = replace(state, projection=problem.projection(C))
-    yield Step("projection", iteration, state, terms_of(problem, state))
+    step = Step("projection", iteration, terms_of(problem, state), partial(replace, state))
+    yield step
 
     # W and P are now made of the rows of C, and the steps that follow stay among these
     basis = row_basis(C)  # (r, r')
     point = _Point(C @ basis, basis.T @ state.classifier, C @ basis, state.constant)
-    names = ("classifier", "projection", "constant", "codebooks") * turns
-    for position, name in enumerate(names[2:], start=3):
-        point = _step(problem, point, name)
-        if position == len(names):
-            state = _assembled(problem, state, point, basis)
-        terms = problem.terms(
-            point.codebooks, point.classifier, problem.projected_best(point.projected), point.constant
-        )
-        yield Step(name, iteration, state, terms)
+    for turn in range(turns):
+        before = step.terms.total
+        for name in STEPS[2:] if turn == 0 else STEPS:
+            point = _step(problem, point, name)
+            projected = problem.projected_best(point.projected)
+            terms = problem.terms(point.codebooks, point.classifier, projected, point.constant)
+            step = Step(name, iteration, terms, partial(_assembled, problem, state, point, basis))
+            yield step
+        if before - step.terms.total <= tol * before:
+            return
 
 
 def _step(problem: SmallProblem, point: _Point, name: str) -> _Point:

@@ -7,14 +7,15 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.codec import Codec
 from supquant.errors import FileFormatError
 
 
-class FittedQuantizer(BaseEstimator):
+class FittedQuantizer(TransformerMixin, BaseEstimator):
     """The shared part of the estimators: everything that needs no more than `codec_`."""
 
     codec_: Codec
@@ -63,14 +64,19 @@ class FittedQuantizer(BaseEstimator):
         codec, settings = Codec.load(path, kind=cls._file_kind)
         try:
             model = cls(**settings.pop("parameters"))
+            model._restore(settings)
         except (KeyError, TypeError) as error:
             raise FileFormatError(
-                f"{os.fspath(path)}: its parameters are of another version: {error}"
+                f"{os.fspath(path)}: it is of another version of supquant: {error!r}"
             ) from error
         model.codec_ = codec
         model.n_features_in_ = codec.n_inputs
-        model._restore(settings)
         return model
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # float32 whatever comes in
+        return tags
 
     def _codec(self) -> Codec:
         check_is_fitted(self, "codec_")
@@ -79,7 +85,10 @@ class FittedQuantizer(BaseEstimator):
     def _parameters(self) -> dict[str, Any]:
         """Give the constructor's parameters that a file can hold; live objects are left to their defaults."""
         given = cast("dict[str, Any]", self.get_params(deep=False))
-        return {name: value for name, value in given.items() if _is_plain(value)}
+        values = {
+            name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
+        }
+        return {name: value for name, value in values.items() if _is_plain(value)}
 
     def _record(self) -> dict[str, Any]:
         return {}
@@ -89,6 +98,4 @@ class FittedQuantizer(BaseEstimator):
 
 
 def _is_plain(value: object) -> bool:
-    return value is None or (
-        isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)
-    )
+    return value is None or isinstance(value, bool | int | float | str)

@@ -45,7 +45,7 @@ def product_start(
     Dimensions are dealt out in turn (m, m + M, ...), so that every codebook gets its share of the leading ones.
     """
     r = projection.shape[1]
-    codebooks = product_codebooks(
+    codebooks, _ = product_codebooks(
         sample @ projection.astype(np.float32),
         [np.arange(m, r, n_codebooks) for m in range(n_codebooks)],
         n_codewords,

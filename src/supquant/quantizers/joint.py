@@ -8,6 +8,8 @@ used codewords, and L-BFGS runs into no poor minimum. Then every row takes its b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 from supquant.quantizers.lbfgs import minimise_codebooks
 from supquant.quantizers.objective import SmallProblem
@@ -37,15 +39,15 @@ def joint_steps(start: Start, *, max_iter: int, tol: float) -> Iterator[Step]:
     solver = start.solver()
     problem = start.problem(solver, start.rows.statistics())
     state = best_state(problem, start, start.codebooks)
-    step = Step("start", 0, state, terms_of(problem, state))
+    step = Step.of("start", 0, problem, state)
     yield step
     for iteration in range(1, max_iter + 1):
         before = step.terms.total
         codebooks = _solve(problem, state.codebooks, FIRST_ITERATIONS * 2 ** (iteration - 1))
         state = best_state(problem, start, codebooks)
-        yield Step("solve", iteration, state, terms_of(problem, state))
+        yield Step("solve", iteration, terms_of(problem, state), partial(replace, state))
         problem = start.problem(solver, start.rows.assign(state))
-        step = Step("codes", iteration, state, terms_of(problem, state), problem.statistics.changed)
+        step = Step.of("codes", iteration, problem, state)
         yield step
         if before - step.terms.total <= tol * before:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class ProductQuantizer(FittedQuantizer):
     ----------
     codec_ : Codec
     training_codes_ : (n, M) uint8
+    n_iter_ : int
+        Iterations of k-means, the most of any group.
     n_features_in_ : int
 
     Examples
@@ -87,7 +89,7 @@ class ProductQuantizer(FittedQuantizer):
         rng = random_generator(self.random_state)
         sample = np.sort(rng.permutation(len(X))[: ROWS_PER_CODEWORD * K])
         groups = np.array_split(np.arange(X.shape[1]), M)
-        codebooks = product_codebooks(
+        codebooks, self.n_iter_ = product_codebooks(
             as_float32(X[sample]), groups, K, rng=rng, max_iter=max_iter, n_jobs=resolve_jobs(self.n_jobs)
         )
         self.codec_ = Codec(codebooks, independent=True)
@@ -99,6 +101,12 @@ class ProductQuantizer(FittedQuantizer):
         """Give vectors X (n, p) their codes (n, M) uint8."""
         return self._codec().encode(X, n_jobs=self.n_jobs)
 
+    def _record(self) -> dict[str, Any]:
+        return {"n_iter": self.n_iter_}
+
+    def _restore(self, record: dict[str, Any]) -> None:
+        self.n_iter_ = record["n_iter"]
+
 
 def product_codebooks(
     Z: Block,
@@ -108,24 +116,31 @@ def product_codebooks(
     rng: np.random.Generator,
     max_iter: int,
     n_jobs: int,
-) -> Block:
-    """Run k-means on each group of columns of Z (n, r); the codebooks (M, K, r) are zero outside their group."""
+) -> tuple[Block, int]:
+    """Run k-means on each group of columns of Z (n, r).
+
+    Returns the codebooks (M, K, r), zero outside their group, and the most iterations that a group took.
+    """
     seeds = rng.integers(2**31, size=len(groups))
     codebooks = np.zeros((len(groups), n_codewords, Z.shape[1]), dtype=np.float32)
 
-    def centres(item: tuple[NDArray[np.intp], int]) -> Block:
+    def centres(item: tuple[NDArray[np.intp], int]) -> tuple[Block, int]:
         columns, seed = item
+        if len(columns) == 0:  # more codebooks than dimensions
+            return np.zeros((n_codewords, 0), dtype=np.float32), 0
         kmeans = KMeans(n_codewords, n_init=1, max_iter=max_iter, random_state=int(seed))
-        with threadpool_limits(1), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than codewords are fine
-            found: Block = kmeans.fit(np.ascontiguousarray(Z[:, columns])).cluster_centers_
-        return found
+        with threadpool_limits(1):
+            kmeans.fit(np.ascontiguousarray(Z[:, columns]))
+        return kmeans.cluster_centers_, kmeans.n_iter_
 
-    with single_blas():
+    iterations = 1
+    with single_blas(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than codewords are fine
         found = ordered_map(centres, zip(groups, seeds, strict=True), n_jobs)
-        for codebook, columns, centre in zip(codebooks, groups, found, strict=True):
+        for codebook, columns, (centre, n_iter) in zip(codebooks, groups, found, strict=True):
             codebook[:, columns] = centre
-    return codebooks
+            iterations = max(iterations, n_iter)
+    return codebooks, iterations
 
 
 def check_enough_rows(n_rows: int, n_codewords: int) -> None:

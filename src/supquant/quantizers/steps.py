@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,16 +15,23 @@ from supquant.statistics import CodeStatistics, Float, ModelState, Moments, Pena
 
 @dataclass(frozen=True)
 class Step:
-    """One finished step of a solver: the model it left, and psi.
-
-    A solver may put off assembling the model over several steps; `state` is then the last one assembled.
-    """
+    """One finished step of a solver: psi, and the model it left, assembled when somebody asks for it."""
 
     name: str
     iteration: int
-    state: ModelState
     terms: ObjectiveTerms
+    assemble: Callable[[], ModelState]
     changed: int = 0  # rows recoded by this step
+
+    @classmethod
+    def of(cls, name: str, iteration: int, problem: SmallProblem, state: ModelState) -> Step:
+        """Make the step that left `state`."""
+        return cls(name, iteration, terms_of(problem, state), lambda: state, problem.statistics.changed)
+
+    @cached_property
+    def state(self) -> ModelState:
+        """The model after the step."""
+        return self.assemble()
 
     def as_record(self) -> dict[str, float | int | str]:
         """Give the entry of `objective_`."""

@@ -23,6 +23,7 @@ from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.alternating import alternating_steps
 from supquant.quantizers.base import FittedQuantizer
+from supquant.quantizers.initialisation import lengthen
 from supquant.quantizers.joint import joint_steps
 from supquant.quantizers.product import check_enough_rows
 from supquant.quantizers.steps import Start, Step
@@ -82,7 +83,7 @@ class SupervisedQuantizer(FittedQuantizer):
         Threads; all cores by default. Codes do not depend on it.
     random_state : int, numpy Generator or None
     callback : callable, optional
-        Called with a `supquant.progress.Progress` after every step.
+        Called with a `supquant.progress.Progress` after every iteration.
     verbose : int
         Above 0, steps are logged.
 
@@ -165,6 +166,10 @@ class SupervisedQuantizer(FittedQuantizer):
         self._check_parameters()
         X = check_vectors(X)
         labels = read_labels(y, n_rows=len(X))
+        if self.init is not None and not np.array_equal(self.init.classes_, labels.classes):
+            raise InputError(
+                f"init was fitted to other labels: {self.init.classes_} there, {labels.classes} here"
+            )
         check_enough_rows(len(X), self.n_codewords)
         rng = random_generator(self.random_state)
         with single_blas():
@@ -236,12 +241,18 @@ class SupervisedQuantizer(FittedQuantizer):
         ):
             raise InputError(f"features must be 'auto', an AnchorKernel or None, got {self.features!r}")
         if self.init is not None:
-            shorter = self.init._codec()
-            if shorter.n_codebooks > M or shorter.n_codewords != K:
-                raise InputError(
-                    f"init must have at most n_codebooks={M} codebooks of n_codewords={K} codewords, "
-                    f"got {shorter.n_codebooks} of {shorter.n_codewords}"
-                )
+            self._check_init(self.init, M, K)
+
+    @staticmethod
+    def _check_init(init: object, n_codebooks: int, n_codewords: int) -> None:
+        if not isinstance(init, SupervisedQuantizer):
+            raise InputError(f"init must be a fitted SupervisedQuantizer or None, got {init!r}")
+        shorter = init._codec()
+        if shorter.n_codebooks > n_codebooks or shorter.n_codewords != n_codewords:
+            raise InputError(
+                f"init must have at most n_codebooks={n_codebooks} codebooks of n_codewords={n_codewords} codewords, "
+                f"got {shorter.n_codebooks} of {shorter.n_codewords}"
+            )
 
     def fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
         """Fit the map from vectors to features alone, as `fit` does first."""
@@ -271,18 +282,16 @@ class SupervisedQuantizer(FittedQuantizer):
         self, training: Training, X: NDArray[Any], labels: Labels, feature_map: FeatureMap | None
     ) -> None:
         last: Step | None = None
+        codes = training.codes
         record: list[dict[str, float | int | str]] = []
         try:
             for step in self._steps(training, X, labels):
-                last = step
-                record.append({"codebooks": len(step.state.codebooks), **step.as_record()})
+                last, codes = step, training.codes
+                record.append({"codebooks": codes.shape[1], **step.as_record()})
         finally:  # also on Ctrl-C: psi never rises, so the last finished step is the best
             if last is not None:
-                training.codebooks = last.state.codebooks
-                training.lengthen(self.n_codebooks)
-                self._store(
-                    replace(last.state, codebooks=training.codebooks), training.codes, labels, feature_map
-                )
+                codebooks, codes = lengthen(last.state.codebooks, codes, self.n_codebooks, training.rng)
+                self._store(replace(last.state, codebooks=codebooks), codes, labels, feature_map)
                 self.objective_ = record
                 self.n_iter_ = sum(entry["step"] == "codes" for entry in record)
 
@@ -302,9 +311,9 @@ class SupervisedQuantizer(FittedQuantizer):
             with Reporter(self.callback, self.verbose).stage(name, total=self.max_iter) as stage:
                 for step in self._solve(start):
                     yield step
-                    training.codebooks = step.state.codebooks
                     if step.name == "codes":
                         stage.step(objective=step.terms.total, changed=step.changed)
+            training.take(step.state)
 
     def _solve(self, start: Start) -> Iterator[Step]:
         if self.solver == "joint":

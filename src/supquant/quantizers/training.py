@@ -14,7 +14,7 @@ from supquant.quantizers.initialisation import (
 )
 from supquant.quantizers.steps import Start
 from supquant.rows import LocalRows
-from supquant.statistics import Float, Moments, Penalties
+from supquant.statistics import Float, ModelState, Moments, Penalties
 from supquant.validation import as_float32
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Training:
         n_jobs: int,
     ) -> None:
         self._X, self._labels, self._feature_map = X, labels, feature_map
-        self._n_codewords, self._rng, self._n_jobs = n_codewords, rng, n_jobs
+        self._n_codewords, self.rng, self._n_jobs = n_codewords, rng, n_jobs
         self.codes: NDArray[np.uint8] = np.zeros((len(X), 0), dtype=np.uint8)
         self.rows = LocalRows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
         self.moments: Moments = self.rows.moments()
@@ -51,7 +51,7 @@ class Training:
     def begin(self, n_codebooks: int, n_components: int) -> None:
         """Start from principal components and product quantization."""
         self.projection = principal_components(self.moments, min(n_components, len(self.moments.xx)))
-        chosen = np.sort(self._rng.permutation(len(self._X))[: SAMPLE_ROWS_PER_CODEWORD * self._n_codewords])
+        chosen = np.sort(self.rng.permutation(len(self._X))[: SAMPLE_ROWS_PER_CODEWORD * self._n_codewords])
         sample = as_float32(self._X[chosen])
         start = product_start(
             sample if self._feature_map is None else self._feature_map(sample),
@@ -59,7 +59,7 @@ class Training:
             self._labels.n_labels,
             n_codebooks=n_codebooks,
             n_codewords=self._n_codewords,
-            rng=self._rng,
+            rng=self.rng,
             n_jobs=self._n_jobs,
         )
         self._set(start.codebooks, np.zeros((len(self._X), n_codebooks), dtype=np.uint8))
@@ -74,7 +74,11 @@ class Training:
     def lengthen(self, n_codebooks: int) -> None:
         """Add codebooks until there are `n_codebooks`."""
         if n_codebooks > self.codes.shape[1]:
-            self._set(*lengthen(self.codebooks, self.codes, n_codebooks, self._rng))
+            self._set(*lengthen(self.codebooks, self.codes, n_codebooks, self.rng))
+
+    def take(self, state: ModelState) -> None:
+        """Go on from a solver's model."""
+        self.codebooks, self.projection = state.codebooks, state.projection
 
     def start(self, quantization: float, constraint: float, ridge: float) -> Start:
         """Give a solver what it needs."""

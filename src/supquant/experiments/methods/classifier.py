@@ -22,7 +22,8 @@ from supquant.parallel import row_blocks
 if TYPE_CHECKING:
     from supquant.features import GaussianMap
 
-RIDGE = 1.0
+RELATIVE_RIDGE = 1e-6
+"""In units of the mean diagonal of X'X, as in the projection of `sq`: a ridge of 1 costs half a point of MAP."""
 
 
 class FittedClassifier(Fitted):
@@ -34,7 +35,7 @@ class FittedClassifier(Fitted):
     def __init__(self, labels: Labels, features: GaussianMap | None, weights: Array, seconds: float) -> None:
         self.fit_seconds = self.chain_seconds = seconds
         self.parameters = {
-            "classifier_ridge": RIDGE,
+            "relative_ridge": RELATIVE_RIDGE,
             "anchors": 0 if features is None else len(features.anchors),
             "n_labels": weights.shape[1],
         }
@@ -105,14 +106,15 @@ class Classifier(Method):
 
 
 def _least_squares(training: Training, features: GaussianMap | None) -> Array:
-    """Solve (X'X + ridge I) W = X'Y in float64, from sums over row blocks."""
+    """Solve (X'X + delta I) W = X'Y in float64, from sums over row blocks."""
     width = training.X.shape[1] if features is None else len(features.anchors)
-    xx = RIDGE * np.eye(width)  # (d, d)
+    xx = np.zeros((width, width))  # (d, d)
     xy = np.zeros((width, training.labels.n_labels))  # (d, L)
     for start, stop in row_blocks(len(training.X)):
         block = training.X[start:stop] if features is None else features(training.X[start:stop])
         block = np.asarray(block, dtype=np.float64)
         xx += block.T @ block
         xy += block.T @ training.labels.dense(start, stop)
+    xx[np.diag_indices(width)] += RELATIVE_RIDGE * np.trace(xx) / width
     weights: Array = scipy.linalg.solve(xx, xy, assume_a="pos").astype(np.float32)
     return weights

@@ -68,6 +68,7 @@ class Settings:
     quantization_weight: float | None = None
     constraint_weight: float | None = None
     max_iter: int | None = None
+    max_turns: int | None = None
     missing_labels: str = "predict"
     n_jobs: int | None = None
 
@@ -84,6 +85,7 @@ class Settings:
             "quantization_weight": self.quantization_weight,
             "constraint_weight": self.constraint_weight,
             "max_iter": self.max_iter,
+            "max_turns": self.max_turns,
         }
         return {name: value for name, value in told.items() if value is not None}
 
