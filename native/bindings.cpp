@@ -34,12 +34,13 @@ void pair_counts(In<uint8_t, 2> codes, int K, In<double, 1> weights, Out<double,
     supquant::pair_counts(view(codes, K), weights.data(), counts.data(), n_threads);
 }
 
-nb::tuple interaction(In<uint8_t, 2> codes, int K, In<double, 1> weights, In<double, 2> gram,
+nb::tuple interaction(In<uint8_t, 2> codes, In<uint64_t, 1> first, In<double, 1> weights, In<double, 2> gram,
                       double eps, Out<double, 2> derivative, int n_threads) {
     supquant::InteractionSums sums;
     {
         nb::gil_scoped_release release;
-        sums = supquant::interaction(view(codes, K), weights.data(), gram.data(), eps, derivative.data(), n_threads);
+        sums = supquant::interaction(view(codes, supquant::kMaxCodewords), first.data(), weights.data(), gram.data(),
+                                     eps, derivative.data(), n_threads);
     }
     return nb::make_tuple(sums.sum_e, sums.sum_sq);
 }
@@ -92,7 +93,7 @@ NB_MODULE(_native, module) {
     module.def("code_sums", &code_sums, exact("codes"), exact("X"), "K"_a, exact("sums"), "n_threads"_a);
     module.def("pair_counts", &pair_counts, exact("codes"), "K"_a, exact("weights"), exact("counts"),
                "n_threads"_a);
-    module.def("interaction", &interaction, exact("codes"), "K"_a, exact("weights"), exact("gram"), "eps"_a,
+    module.def("interaction", &interaction, exact("codes"), exact("first"), exact("weights"), exact("gram"), "eps"_a,
                exact("derivative"), "n_threads"_a);
     module.def("assign", &assign, exact("unary"), exact("cross"), exact("product"), "mu"_a, "eps"_a, exact("start"),
                "K"_a, "max_sweeps"_a, "pairwise"_a, exact("codes"), "n_threads"_a);

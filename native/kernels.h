@@ -51,13 +51,14 @@ struct KernelTable {
     void (*code_sums)(const uint32_t* rows, const uint32_t* starts, const float* slice, int K, size_t stride,
                       int columns, double* sums);
 
-    // block (K, K) = sum over rows of weights[i] at (codes[i, a], codes[i, b]), in row order.
-    void (*pair_block)(const uint8_t* codes, const double* weights, size_t n, int M, int K, int a, int b,
-                       double* block);
+    // block (height, width) = sum over rows of weights[i] at (codes[i, a], codes[i, b]), in row order.
+    void (*pair_block)(const uint8_t* codes, const double* weights, size_t n, int M, int a, int b, size_t height,
+                       size_t width, double* block);
 
-    // e[i] = sum_{a != b} gram[a codes[i, a], b codes[i, b]] for rows begin .. end; gram (M*K, M*K) symmetric.
-    void (*interaction)(const uint8_t* codes, const double* gram, int M, int K, size_t begin, size_t end,
-                        double* e);
+    // e[i] = sum_{a != b} gram[first_a + codes[i, a], first_b + codes[i, b]] for rows begin .. end; gram is symmetric
+    // and first[M] wide, first[m] the place of codebook m in it.
+    void (*interaction)(const uint8_t* codes, const double* gram, int M, const uint64_t* first, size_t begin,
+                        size_t end, double* e);
 
     // sums[i] = table[0, codes[i, 0]] + table[1, codes[i, 1]] + ... in that order, rows begin .. end.
     void (*table_sums)(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end,

@@ -32,26 +32,30 @@ void sort_by_code(const Codes& codes, int m, uint32_t* rows, uint32_t* starts) {
     for (size_t i = 0; i < codes.n; ++i) rows[next[codes.data[i * codes.M + m]]++] = uint32_t(i);
 }
 
-// Fills the symmetric (M*K, M*K) sum of weights at all pairs of a row's codes, one pair of codebooks a task. A block
-// is summed in a compact (K, K) scratch: rows of the full matrix lie a power of two apart and would evict each other.
-void pair_sums(const Codes& codes, const double* weights, bool diagonal, double* sums, int n_threads) {
+// Fills the symmetric sum of weights at all pairs of a row's codes, one pair of codebooks a task; codebook m has the
+// places first[m] .. first[m + 1]. A block is summed in a compact scratch: rows of the full matrix may lie a power of two
+// apart and would evict each other.
+void pair_sums(const Codes& codes, const uint64_t* first, const double* weights, bool diagonal, double* sums,
+               int n_threads) {
     const KernelTable& kernels = active_kernels();
-    const size_t K = codes.K, width = codes.M * K;
+    const size_t width = first[codes.M];
     std::vector<std::pair<int, int>> pairs;
     for (int a = 0; a < codes.M; ++a)
         for (int b = a; b < codes.M; ++b) pairs.emplace_back(a, b);
-    std::vector<double> scratch(K * K * n_threads);
+    constexpr size_t kBlock = size_t(kMaxCodewords) * kMaxCodewords;
+    std::vector<double> scratch(kBlock * n_threads);
     parallel_for(pairs.size(), n_threads, [&](size_t task, int slot) {
         const auto [a, b] = pairs[task];
-        double* block = scratch.data() + K * K * slot;
+        const size_t rows = first[a + 1] - first[a], columns = first[b + 1] - first[b];
+        double* block = scratch.data() + kBlock * slot;
         if (a == b && !diagonal)
-            std::fill_n(block, K * K, 0.0);
+            std::fill_n(block, rows * columns, 0.0);
         else
-            kernels.pair_block(codes.data, weights, codes.n, codes.M, codes.K, a, b, block);
-        for (size_t j = 0; j < K; ++j)
-            for (size_t k = 0; k < K; ++k) {
-                sums[(a * K + j) * width + b * K + k] = block[j * K + k];
-                sums[(b * K + k) * width + a * K + j] = block[j * K + k];
+            kernels.pair_block(codes.data, weights, codes.n, codes.M, a, b, rows, columns, block);
+        for (size_t j = 0; j < rows; ++j)
+            for (size_t k = 0; k < columns; ++k) {
+                sums[(first[a] + j) * width + first[b] + k] = block[j * columns + k];
+                sums[(first[b] + k) * width + first[a] + j] = block[j * columns + k];
             }
     });
 }
@@ -91,15 +95,17 @@ void code_sums(const Codes& codes, const float* X, size_t d, double* sums, int n
 }
 
 void pair_counts(const Codes& codes, const double* weights, double* counts, int n_threads) {
-    pair_sums(codes, weights, true, counts, n_threads);
+    std::vector<uint64_t> first(codes.M + 1);
+    for (int m = 0; m <= codes.M; ++m) first[m] = size_t(m) * codes.K;
+    pair_sums(codes, first.data(), weights, true, counts, n_threads);
 }
 
-InteractionSums interaction(const Codes& codes, const double* weights, const double* gram, double eps,
-                            double* derivative, int n_threads) {
+InteractionSums interaction(const Codes& codes, const uint64_t* first, const double* weights, const double* gram,
+                            double eps, double* derivative, int n_threads) {
     const KernelTable& kernels = active_kernels();
     std::vector<double> e(codes.n), slope(codes.n);
     parallel_parts(codes.n, 1024, n_threads, [&](size_t begin, size_t end) {
-        kernels.interaction(codes.data, gram, codes.M, codes.K, begin, end, e.data());
+        kernels.interaction(codes.data, gram, codes.M, first, begin, end, e.data());
     });
     InteractionSums sums{0, 0};
     for (size_t i = 0; i < codes.n; ++i) {
@@ -108,7 +114,7 @@ InteractionSums interaction(const Codes& codes, const double* weights, const dou
         sums.sum_sq += weights[i] * (off * off);
         slope[i] = 2.0 * weights[i] * off;
     }
-    pair_sums(codes, slope.data(), false, derivative, n_threads);
+    pair_sums(codes, first, slope.data(), false, derivative, n_threads);
     return sums;
 }
 

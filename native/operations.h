@@ -22,8 +22,8 @@ struct InteractionSums {
     double sum_e;
     double sum_sq;
 };
-InteractionSums interaction(const Codes& codes, const double* weights, const double* gram, double eps,
-                            double* derivative, int n_threads);
+InteractionSums interaction(const Codes& codes, const uint64_t* first, const double* weights, const double* gram,
+                            double eps, double* derivative, int n_threads);
 
 void assign(AssignProblem problem, size_t n, int n_threads);
 void greedy(const float* unary, const float* cross, size_t n, int M, int K, uint8_t* codes, int n_threads);

@@ -20,19 +20,21 @@ void code_sums(const uint32_t* rows, const uint32_t* starts, const float* slice,
     }
 }
 
-void pair_block(const uint8_t* codes, const double* weights, size_t n, int M, int K, int a, int b, double* block) {
-    __builtin_memset(block, 0, size_t(K) * K * sizeof(double));
-    for (size_t i = 0; i < n; ++i) block[size_t(codes[i * M + a]) * K + codes[i * M + b]] += weights[i];
+void pair_block(const uint8_t* codes, const double* weights, size_t n, int M, int a, int b, size_t height, size_t width,
+                double* block) {
+    __builtin_memset(block, 0, height * width * sizeof(double));
+    for (size_t i = 0; i < n; ++i) block[codes[i * M + a] * width + codes[i * M + b]] += weights[i];
 }
 
-void interaction(const uint8_t* codes, const double* gram, int M, int K, size_t begin, size_t end, double* e) {
-    const size_t width = size_t(M) * K;
+void interaction(const uint8_t* codes, const double* gram, int M, const uint64_t* first, size_t begin, size_t end,
+                 double* e) {
+    const size_t width = first[M];
     for (size_t i = begin; i < end; ++i) {
         const uint8_t* code = codes + i * M;
         double sum = 0;
         for (int a = 0; a < M; ++a) {
-            const double* row = gram + (size_t(a) * K + code[a]) * width;
-            for (int b = a + 1; b < M; ++b) sum += row[size_t(b) * K + code[b]];
+            const double* row = gram + (first[a] + code[a]) * width;
+            for (int b = a + 1; b < M; ++b) sum += row[first[b] + code[b]];
         }
         e[i] = 2.0 * sum;
     }

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.parallel import row_blocks
 
 Float = NDArray[np.float64]
 Codes = NDArray[np.uint8]
@@ -120,16 +121,19 @@ class CodeSearch:
     @cached_property
     def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         flat = self.codebooks.reshape(-1, self.codebooks.shape[2])
-        product = flat @ flat.T
-        cross = self.quantization * product
-        if self.classifier is not None:
-            scores = flat @ self.classifier
-            cross += scores @ scores.T
-        return (
-            np.diag(cross).astype(np.float32),
-            cross.astype(np.float32),
-            product.astype(np.float32),
-        )
+        scores = None if self.classifier is None else flat @ self.classifier
+        cross, product = np.empty((2, len(flat), len(flat)), dtype=np.float32)
+        squares = np.empty(len(flat), dtype=np.float32)
+        for codebook in row_blocks(len(flat), self.codebooks.shape[1]):  # float64 for one codebook at a time
+            rows = slice(*codebook)
+            products = flat[rows] @ flat.T
+            product[rows] = products
+            products *= self.quantization
+            if scores is not None:
+                products += scores[rows] @ scores.T
+            cross[rows] = products
+            squares[rows] = products[:, rows].diagonal()
+        return squares, cross, product
 
     @property
     def _squares(self) -> NDArray[np.float32]:  # (M K,)  c' H c

@@ -82,7 +82,7 @@ class Codec:
     quantization_weight, constraint_weight : float
         Gamma and mu, which weigh the parts of an encoding's cost.
     seeds : (s, M) uint8 or None
-        Codes of training rows that an encoding without labels may start from.
+        Codes of training rows that an encoding of more than two codebooks may start from.
     independent : bool
         Whether codebooks have disjoint supports, so that each codeword is chosen by itself.
     feature_map : FeatureMap or None

@@ -7,6 +7,7 @@ places at once; `LocalRows` are rows of this process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +23,8 @@ from supquant.validation import as_float32
 Block = NDArray[np.float32]
 Codes = NDArray[np.uint8]
 Positions = NDArray[np.intp]
+
+FLOAT64_ROWS = 1024
 
 
 class TrainingRows(Protocol):
@@ -85,21 +88,17 @@ class LocalRows:
         self._cache: dict[int, Block] = {}
         self._cache_left = cache_bytes if features is not None else 0
         self._distinct: tuple[Codes, Float] | None = None
-        self._compacted: tuple[Positions, tuple[Codes, Float, Positions, int]] | None = None
+        self._compacted: tuple[Positions, tuple[Codes, Float, list[int]]] | None = None
 
     def moments(self) -> Moments:
         """Give the sums that do not depend on the codes."""
 
         def of_block(block: tuple[int, int]) -> Moments:
-            x = self.block(*block).astype(np.float64)
-            y = self._labels.dense(*block)
-            return Moments(len(x), x.sum(axis=0), x.T @ x, x.T @ y, float((y * y).sum()))
+            x, y = self.block(*block), self._labels.dense(*block)
+            parts = (_moments(x[part], y[part]) for part in _slices(len(x)))
+            return reduce(Moments.merge, parts)
 
-        total: Moments | None = None
-        for part in ordered_map(of_block, self._blocks, self._n_jobs):
-            total = part if total is None else total.merge(part)
-        assert total is not None
-        return total
+        return reduce(Moments.merge, ordered_map(of_block, self._blocks, self._n_jobs))
 
     def statistics(self) -> CodeStatistics:
         """Give the sums for the codes as they are."""
@@ -117,11 +116,15 @@ class LocalRows:
             x, y, old = self.block(*block), self._labels.dense(*block), self._codes[slice(*block)]
             new = search.search(search.target(x @ projection, y), old)
             moved = np.flatnonzero((new != old).any(axis=1))
+            changed = 0
             # the search is float32: a code changes only where float64 agrees that its cost is strictly lower
-            z = search.target(x[moved].astype(np.float64) @ model.projection, y[moved])
-            better = moved[search.costs(z, new[moved]) < search.costs(z, old[moved])]
-            old[better] = new[better]
-            return block, x, len(better)
+            for part in _slices(len(moved)):
+                rows = moved[part]
+                z = search.target(x[rows].astype(np.float64) @ model.projection, y[rows])
+                better = rows[search.costs(z, new[rows]) < search.costs(z, old[rows])]
+                old[better] = new[better]
+                changed += len(better)
+            return block, x, changed
 
         self._distinct = self._compacted = None
         return self._gather(ordered_map(recode, self._blocks, self._n_jobs))
@@ -131,17 +134,10 @@ class LocalRows:
 
         `used` are their flat positions m K + k, ascending, and hold every codeword that a row uses.
         """
-        codes, counts, place, width = self._compact(used)
-        products = gram
-        if width > len(used):
-            products = np.zeros((width, width))
-            products[np.ix_(place, place)] = gram
-        sum_e, squares, by_products = kernels.active().interaction(
-            codes, counts, products, eps, n_threads=self._n_jobs
+        codes, counts, sizes = self._compact(used)
+        return Interaction(
+            *kernels.active().interaction(codes, counts, gram, eps, sizes=sizes, n_threads=self._n_jobs)
         )
-        if width > len(used):
-            by_products = by_products[np.ix_(place, place)]
-        return Interaction(sum_e, squares, by_products)
 
     def recode(self, codes: Codes) -> None:
         """Give the rows other codes (n, M), of any M."""
@@ -172,25 +168,18 @@ class LocalRows:
             self._distinct = codes, counts.astype(np.float64)
         return self._distinct
 
-    def _compact(self, used: Positions) -> tuple[Codes, Float, Positions, int]:
-        """Renumber the used codewords of each codebook from 0 and cut all codebooks to the longest one.
+    def _compact(self, used: Positions) -> tuple[Codes, Float, list[int]]:
+        """Renumber the used codewords of each codebook from 0.
 
-        Returns the distinct codes (u', M) in these numbers, their counts, the places (u,) of the used codewords in the
-        cut-down matrix of products, and its width.
+        Returns the distinct codes (u', M) in these numbers, their counts, and how many codewords of each codebook are used.
         """
         if self._compacted is None or not np.array_equal(self._compacted[0], used):
             codes, counts = self.distinct()
             n_codebooks, K = codes.shape[1], self._n_codewords
-            book = used // K
-            number = np.arange(len(used)) - np.searchsorted(
-                book, book
-            )  # of each used codeword within its codebook
-            longest = int(number.max()) + 1
+            sizes = np.bincount(used // K, minlength=n_codebooks).tolist()
             renumber = np.zeros(n_codebooks * K, dtype=np.uint8)
-            renumber[used] = number
-            renumbered = renumber[codes + K * np.arange(n_codebooks)]
-            compacted = renumbered, counts, longest * book + number, longest * n_codebooks
-            self._compacted = used, compacted
+            renumber[used] = np.concatenate([np.arange(size) for size in sizes])
+            self._compacted = used, (renumber[codes + K * np.arange(n_codebooks)], counts, sizes)
         return self._compacted[1]
 
     def _gather(self, visited: Iterator[tuple[tuple[int, int], Block, int]]) -> CodeStatistics:
@@ -209,3 +198,13 @@ class LocalRows:
         distinct, counts = self.distinct()
         bb = kernels.active().pair_counts(distinct, self._n_codewords, counts, n_threads=self._n_jobs)
         return CodeStatistics(bb, bx, by, changed)
+
+
+def _slices(n_rows: int) -> list[slice]:
+    """Cut a block into pieces small enough to stand in float64 beside those of other threads."""
+    return [slice(start, stop) for start, stop in row_blocks(n_rows, FLOAT64_ROWS)]
+
+
+def _moments(x: Block, y: Float) -> Moments:
+    x64 = x.astype(np.float64)
+    return Moments(len(x), x64.sum(axis=0), x64.T @ x64, x64.T @ y, float((y * y).sum()))

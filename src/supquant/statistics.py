@@ -56,7 +56,7 @@ class Interaction:
 
     sum_e: float  # sum of e_i
     sum_squares: float  # sum of (e_i - eps)^2
-    derivative: Float  # (MK, MK)  of sum_squares by the matrix of codeword products
+    derivative: Float  # (u, u)  of sum_squares by the matrix of codeword products
 
     def merge(self, other: Interaction) -> Interaction:
         """Add the sums over the rows of both."""

@@ -54,10 +54,11 @@ def test_quantization_error_is_relative_to_the_variance(training):
     assert fitted.quantization_error(training.X, codes) == pytest.approx(error / variance, rel=1e-4)
 
 
-def test_classifier_is_least_squares_with_ridge_one_and_no_intercept(training):
+def test_classifier_is_least_squares_with_a_small_ridge_and_no_intercept(training):
     fitted = METHODS["classifier"](training, Settings(anchors=0)).fitted(16)
     X = training.X.astype(np.float64)
-    W = np.linalg.solve(X.T @ X + np.eye(64), X.T @ training.labels.dense(0, len(X)))
+    ridge = 1e-6 * np.trace(X.T @ X) / 64
+    W = np.linalg.solve(X.T @ X + ridge * np.eye(64), X.T @ training.labels.dense(0, len(X)))
     np.testing.assert_array_equal(fitted.encoded(training.X).indices, (X @ W).argmax(axis=1))
     scores = apply_steps(fitted.steps(fitted.learned(), "euclidean"), training.X[:5])
     np.testing.assert_allclose(scores, -(X[:5] @ W)[:, training.labels.indices], atol=1e-4)

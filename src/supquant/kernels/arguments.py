@@ -4,6 +4,7 @@ They guard the door to compiled code against our own mistakes; what users hand i
 `supquant.validation` long before.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from supquant.kernels.protocol import Bytes, Doubles
 __all__ = [
     "check_array",
     "check_codes",
+    "check_sizes",
     "check_sweeps",
     "check_tables",
     "check_threads",
@@ -57,6 +59,20 @@ def check_codes(codes: Bytes, K: int, n_codebooks: int | None = None) -> tuple[i
     if n and K < MAX_CODEWORDS and (largest := int(codes.max())) >= K:
         raise ValueError(f"codes must be below K = {K}, got {largest}")
     return n, M
+
+
+def check_sizes(codes: Bytes, sizes: Sequence[int] | None, width: int) -> NDArray[np.uint64]:
+    """Return where each codebook begins in a matrix of `width` (M + 1,), refusing codes beyond their codebook's size."""
+    if sizes is None:
+        sizes = [codewords_of(codes, width, "gram")] * codes.shape[1]
+    n, M = check_codes(codes, MAX_CODEWORDS)
+    if len(sizes) != M or sum(sizes) != width or min(sizes) < 1 or max(sizes) > MAX_CODEWORDS:
+        raise ValueError(f"sizes must be {M} numbers of codewords that add up to {width}, got {list(sizes)}")
+    if n and (codes.max(axis=0) >= np.array(sizes)).any():
+        raise ValueError(
+            f"codes must be below the sizes {list(sizes)}, got up to {codes.max(axis=0).tolist()}"
+        )
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
 
 
 def codewords_of(codes: Bytes, width: int, name: str) -> int:

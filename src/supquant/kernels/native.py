@@ -3,6 +3,8 @@
 The module itself answers to `Kernels`; what the functions mean stands there.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,7 @@ import supquant.kernels._native as _native  # noqa: PLR0402
 from supquant.kernels.arguments import (
     check_array,
     check_codes,
+    check_sizes,
     check_sweeps,
     check_tables,
     check_threads,
@@ -82,15 +85,20 @@ def pair_counts(
 
 
 def interaction(
-    codes: Bytes, counts: Doubles, gram: Doubles, eps: float, n_threads: int = 1
+    codes: Bytes,
+    counts: Doubles,
+    gram: Doubles,
+    eps: float,
+    sizes: Sequence[int] | None = None,
+    n_threads: int = 1,
 ) -> tuple[float, float, Doubles]:
     """Sum the inter-dictionary products of all rows."""
-    K = codewords_of(codes, len(gram), "gram")
-    u, M = check_codes(codes, K)
-    check_array(gram, "gram", (M * K, M * K), np.float64)
+    first = check_sizes(codes, sizes, len(gram))
+    check_array(gram, "gram", (len(gram), len(gram)), np.float64)
     check_threads(n_threads)
-    derivative = np.empty((M * K, M * K))
-    sum_e, sum_sq = _native.interaction(codes, K, check_weights(counts, u), gram, eps, derivative, n_threads)
+    derivative = np.empty(gram.shape)
+    weights = check_weights(counts, len(codes))
+    sum_e, sum_sq = _native.interaction(codes, first, weights, gram, eps, derivative, n_threads)
     return sum_e, sum_sq, derivative
 
 

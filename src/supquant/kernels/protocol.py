@@ -5,6 +5,7 @@ codebook m has the flat index ``m * K + k``. Results are the same bits for every
 shape or range is a `ValueError`.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -34,7 +35,13 @@ class Kernels(Protocol):
         ...
 
     def interaction(
-        self, codes: Bytes, counts: Doubles, gram: Doubles, eps: float, n_threads: int = 1
+        self,
+        codes: Bytes,
+        counts: Doubles,
+        gram: Doubles,
+        eps: float,
+        sizes: Sequence[int] | None = None,
+        n_threads: int = 1,
     ) -> tuple[float, float, Doubles]:
         """Sum the inter-dictionary products ``e_i = sum_{a != b} gram[a c_ia, b c_ib]`` of all rows.
 
@@ -46,6 +53,8 @@ class Kernels(Protocol):
         gram : ndarray (M*K, M*K) float64
             Symmetric inner products of codewords; the blocks of one codebook with itself are ignored.
         eps : float
+        sizes : sequence of M int
+            Codewords of each codebook, where they differ; `gram` is then as wide as their sum.
 
         Returns
         -------
@@ -53,7 +62,7 @@ class Kernels(Protocol):
             ``sum_i counts_i e_i``
         sum_sq : float
             ``sum_i counts_i (e_i - eps)^2``
-        derivative : ndarray (M*K, M*K) float64
+        derivative : ndarray like `gram`
             Of `sum_sq` by `gram`: symmetric, zero in the ignored blocks.
         """
         ...

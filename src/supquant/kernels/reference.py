@@ -4,7 +4,8 @@ The module itself answers to `Kernels`; what the functions mean stands there. Su
 compiled kernels make them, so the two agree bit for bit. `n_threads` is accepted and ignored.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from supquant.kernels.arguments import (
     check_array,
     check_codes,
+    check_sizes,
     check_sweeps,
     check_tables,
     check_threads,
@@ -23,7 +25,7 @@ from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
 
 Index = TypeVar("Index", bound=np.integer[Any])
 
-__all__ = ["assign", "code_sums", "decode", "distinct", "interaction", "pair_counts", "table_sums"]
+__all__ = ["assign", "code_sums", "decode", "distinct", "greedy", "interaction", "pair_counts", "table_sums"]
 
 
 def code_sums(codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_threads: int = 1) -> Doubles:
@@ -55,19 +57,29 @@ def pair_counts(
 
 
 def interaction(
-    codes: Bytes, counts: Doubles, gram: Doubles, eps: float, n_threads: int = 1
+    codes: Bytes,
+    counts: Doubles,
+    gram: Doubles,
+    eps: float,
+    sizes: Sequence[int] | None = None,
+    n_threads: int = 1,
 ) -> tuple[float, float, Doubles]:
     """Sum the inter-dictionary products of all rows."""
-    K = codewords_of(codes, len(gram), "gram")
-    u, M = check_codes(codes, K)
-    check_array(gram, "gram", (M * K, M * K), np.float64)
-    weights = check_weights(counts, u)
+    first = check_sizes(codes, sizes, len(gram)).astype(np.intp)
+    check_array(gram, "gram", (len(gram), len(gram)), np.float64)
+    weights = check_weights(counts, len(codes))
     check_threads(n_threads)
-    e = 2.0 * _sum_of_pairs(gram, codes, K)  # (u,)
+    flat = codes.astype(np.intp) + first[:-1]  # (u, M)
+    pairs = list(combinations(range(codes.shape[1]), 2))
+    half = np.zeros(len(codes))
+    for a, b in pairs:
+        half += gram[flat[:, a], flat[:, b]]
+    e = 2.0 * half
     off = e - eps
-    derivative = pair_counts(codes, K, 2.0 * weights * off)
-    for m in range(M):
-        derivative[m * K : (m + 1) * K, m * K : (m + 1) * K] = 0.0
+    derivative = np.zeros(gram.shape)
+    for a, b in pairs:
+        np.add.at(derivative, (flat[:, a], flat[:, b]), 2.0 * weights * off)
+        np.add.at(derivative, (flat[:, b], flat[:, a]), 2.0 * weights * off)
     return _sum_in_order(weights * e), _sum_in_order(weights * (off * off)), derivative
 
 

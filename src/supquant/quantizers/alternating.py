@@ -49,6 +49,7 @@ def alternating_steps(start: Start, *, max_iter: int, tol: float, max_turns: int
         for last in _turns(problem, state, iteration, turns, tol / max_turns):
             yield last
         state = last.state
+        del problem  # its matrices make room for those of the pass
         problem = start.problem(solver, start.rows.assign(state))
         last = Step.of("codes", iteration, problem, state)
         yield last

@@ -46,6 +46,7 @@ def joint_steps(start: Start, *, max_iter: int, tol: float) -> Iterator[Step]:
         codebooks = _solve(problem, state.codebooks, FIRST_ITERATIONS * 2 ** (iteration - 1))
         state = best_state(problem, start, codebooks)
         yield Step("solve", iteration, terms_of(problem, state), partial(replace, state))
+        del problem  # its matrices make room for those of the pass
         problem = start.problem(solver, start.rows.assign(state))
         step = Step.of("codes", iteration, problem, state)
         yield step

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from supquant.rows import TrainingRows
@@ -75,32 +76,30 @@ class SmallProblem:
     """Psi as a function of the used codewords and W, P, eps, from statistics alone."""
 
     solver: ProjectionSolver
-    statistics: CodeStatistics
     penalties: Penalties
     rows: TrainingRows
     n_codewords: int  # K
+    used: NDArray[np.intp]  # (u,)  flat positions of the codewords that some row uses
+    bb: Float  # (u, u)  B'B of these
+    bx: Float  # (u, d)  B'X
+    by: Float  # (u, L)  B'Y
+    changed: int  # rows that the last pass recoded
 
-    @cached_property
-    def used(self) -> np.ndarray:
-        """Flat positions (u,) of the codewords that some row uses."""
-        return np.flatnonzero(np.diag(self.statistics.bb) > 0)
-
-    @cached_property
-    def bb(self) -> Float:
-        """B'B of the used codewords, (u, u)."""
-        everything = len(self.used) == len(self.statistics.bb)
-        return self.statistics.bb if everything else self.statistics.bb[np.ix_(self.used, self.used)]
-
-    @cached_property
-    def bx(self) -> Float:
-        """B'X of the used codewords, (u, d)."""
-        everything = len(self.used) == len(self.statistics.bx)
-        return self.statistics.bx if everything else self.statistics.bx[self.used]
-
-    @cached_property
-    def by(self) -> Float:
-        """B'Y of the used codewords, (u, L)."""
-        return self.statistics.by[self.used]
+    @classmethod
+    def of(
+        cls,
+        solver: ProjectionSolver,
+        statistics: CodeStatistics,
+        penalties: Penalties,
+        rows: TrainingRows,
+        n_codewords: int,
+    ) -> SmallProblem:
+        """Cut the statistics (M K, ...) down to the used codewords."""
+        used = np.flatnonzero(np.diag(statistics.bb) > 0)
+        bb, bx, by = statistics.bb, statistics.bx, statistics.by
+        if len(used) < len(bb):
+            bb, bx, by = bb[np.ix_(used, used)], bx[used], by[used]
+        return cls(solver, penalties, rows, n_codewords, used, bb, bx, by, statistics.changed)
 
     @cached_property
     def explained(self) -> Float:

@@ -26,7 +26,7 @@ class Step:
     @classmethod
     def of(cls, name: str, iteration: int, problem: SmallProblem, state: ModelState) -> Step:
         """Make the step that left `state`."""
-        return cls(name, iteration, terms_of(problem, state), lambda: state, problem.statistics.changed)
+        return cls(name, iteration, terms_of(problem, state), lambda: state, problem.changed)
 
     @cached_property
     def state(self) -> ModelState:
@@ -59,7 +59,7 @@ class Start:
 
     def problem(self, solver: ProjectionSolver, statistics: CodeStatistics) -> SmallProblem:
         """Give the small problem for the codes as they are."""
-        return SmallProblem(solver, statistics, self.penalties, self.rows, self.codebooks.shape[1])
+        return SmallProblem.of(solver, statistics, self.penalties, self.rows, self.codebooks.shape[1])
 
 
 def best_state(problem: SmallProblem, start: Start, codebooks: Float) -> ModelState:

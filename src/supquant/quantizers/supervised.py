@@ -124,7 +124,7 @@ class SupervisedQuantizer(FittedQuantizer):
         constraint_weight: float = 0.1,
         classifier_ridge: float = 1.0,
         init: SupervisedQuantizer | None = None,
-        max_turns: int = 64,
+        max_turns: int = 512,
         max_iter: int = 30,
         tol: float = 1e-3,
         n_jobs: int | None = None,
