@@ -147,6 +147,7 @@ figcaption { font-size: .72rem; line-height: 1.5 }
 .wrong img { border: 2px solid var(--wrong) } .wrong figcaption { color: var(--wrong); font-weight: 700 }
 code { font-size: .9em }
 @media (max-width: 40rem) {
+  .bar { display: none }
   article { flex-direction: column; align-items: stretch; gap: .6rem }
   .query { width: 4.2rem }
   .strip { grid-template-columns: repeat(5, minmax(0, 1fr)) }

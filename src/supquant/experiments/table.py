@@ -107,10 +107,12 @@ def _describe(cell: Mapping[str, Any]) -> tuple[str, ...]:
     """Say what cells of one line have in common."""
     parameters = cell["parameters"]
     anchors = f"{parameters['anchors']} anchors" if parameters.get("anchors") else None
+    published = parameters.get("solver") == "alternating" and parameters.get("max_turns") == 1
+    order = "published order" if published else None
     return (
         f"{cell['dataset']}, {parameters['n_training']:,} rows",
         f"{cell['protocol']}, {cell['ranking']}",
-        ", ".join(filter(None, (cell["method"], parameters.get("solver"), anchors))),
+        ", ".join(filter(None, (cell["method"], parameters.get("solver"), order, anchors))),
     )
 
 
