@@ -119,14 +119,28 @@ def test_longer_codes_end_where_no_single_codeword_improves(rng, seeded):
         assert (search.costs(targets, moved) >= reached - 1e-3).all()
 
 
-def test_seeds_only_ever_improve_a_search(rng):
-    plain = draw_search(rng, M=4, gamma=1e-3, mu=10.0)
+def test_search_ends_no_worse_than_its_best_seed(rng):
+    seeds = rng.integers(0, 8, size=(200, 4), dtype=np.uint8)
+    search = replace(draw_search(rng, M=4, gamma=1e-3, mu=10.0), seeds=seeds)
     projected, _ = draw_rows(rng, n=300)
-    targets = plain.target(projected, None).astype(np.float32)
-    seeded = replace(plain, seeds=rng.integers(0, 8, size=(200, 4), dtype=np.uint8))
-    without, with_seeds = (search.costs(targets, search.search(targets)) for search in (plain, seeded))
-    assert (with_seeds <= without).all()
-    assert (with_seeds < without).any()
+    targets = search.target(projected, None)
+    best = np.min([search.costs(targets, np.tile(seed, (300, 1))) for seed in seeds], axis=0)
+    reached = search.costs(targets, search.search(targets.astype(np.float32)))
+    assert (reached <= best + 1e-4 * np.abs(best)).all()
+    assert (reached < best - 1e-3 * np.abs(best)).any()
+
+
+def test_targets_in_a_subspace_need_no_more_of_the_codewords(rng):
+    search = draw_search(rng, M=4)
+    r = search.codebooks.shape[2]
+    basis = np.linalg.qr(rng.normal(size=(r, 2)))[0]
+    targets = (rng.normal(size=(50, 2)) @ basis.T).astype(np.float32)
+    turned = replace(search, basis=basis.astype(np.float32))
+    np.testing.assert_allclose(
+        search.costs(targets, turned.search(targets)),
+        search.costs(targets, search.search(targets)),
+        rtol=1e-3,
+    )
 
 
 def test_a_seed_that_is_the_best_code_is_found(rng):

@@ -36,6 +36,7 @@ class CodeSearch:
     constraint: float  # mu
     constant: float  # eps
     seeds: Codes | None = None  # (s, M) codes of training rows to start from
+    basis: NDArray[np.float32] | None = None  # (r, r') of a space that holds all targets; None: all of it
     max_sweeps: int = 20
 
     def target(self, projected: NDArray[np.floating], labels: Float | None) -> NDArray[np.floating]:
@@ -47,35 +48,29 @@ class CodeSearch:
         return scores @ classifier.T + self.quantization * projected
 
     def search(self, targets: NDArray[np.float32], codes: Codes | None = None, n_threads: int = 1) -> Codes:
-        """Find codes (n, M) for targets z (n, r), from given codes on or from the best start there is."""
+        """Find codes (n, M) for targets z (n, r), from given codes on or from a start of its own."""
         found = np.empty((len(targets), len(self.codebooks)), dtype=np.uint8)
         for start in range(0, len(targets), SEARCH_ROWS):
             rows = slice(start, start + SEARCH_ROWS)
-            z = targets[rows]
-            unary = z @ self._pull.T  # (rows, M K)
+            z: NDArray[np.float32] = targets[rows] if self.basis is None else targets[rows] @ self.basis
+            unary: NDArray[np.float32] = z @ self._pull.T  # (rows, M K)
             unary += self._squares
-            if codes is not None:
-                found[rows] = self._descend(unary, np.ascontiguousarray(codes[rows]), n_threads)
-            else:
-                found[rows] = self._search_anew(z, unary, n_threads)
+            begin = self._begin(z, unary, n_threads) if codes is None else np.ascontiguousarray(codes[rows])
+            found[rows] = self._descend(unary, begin, n_threads)
         return found
 
-    def _search_anew(self, z: NDArray[np.float32], unary: NDArray[np.float32], n_threads: int) -> Codes:
+    def _begin(self, z: NDArray[np.float32], unary: NDArray[np.float32], n_threads: int) -> Codes:
         M, K, _ = self.codebooks.shape
-        if M <= 2:  # exact wherever it starts
-            return self._descend(unary, np.zeros((len(z), M), dtype=np.uint8), n_threads)
-        found = self._descend(unary, kernels.active().greedy(unary, self._cross, K, n_threads), n_threads)
+        if M <= 2:  # the search is exact wherever it starts
+            return np.zeros((len(z), M), dtype=np.uint8)
         if self.seeds is None:
-            return found
+            return kernels.active().greedy(unary, self._cross, K, n_threads)
         # Where codes must keep e constant, moving one codeword at a time rarely gets from one good code to another:
-        # descend from the nearest code of the training rows too, and keep what is better.
+        # begin with the nearest code of the training rows.
         vectors, constants = self._decoded_seeds
-        nearest = (constants - 2 * (z @ vectors.T)).argmin(axis=1)
-        other = self._descend(unary, self.seeds[nearest], n_threads)
-        differ = np.flatnonzero((found != other).any(axis=1))
-        better = differ[self.costs(z[differ], other[differ]) < self.costs(z[differ], found[differ])]
-        found[better] = other[better]
-        return found
+        costs = z @ vectors.T
+        costs += constants
+        return self.seeds[costs.argmin(axis=1)]
 
     def _descend(self, unary: NDArray[np.float32], codes: Codes, n_threads: int) -> Codes:
         return kernels.active().assign(
@@ -103,11 +98,11 @@ class CodeSearch:
 
     @cached_property
     def _decoded_seeds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Vectors (s, r) of the seeds, and their costs (s,) for the target zero."""
+        """What the seeds' vectors s pull with, -2 s (s, r'), and their costs (s,) for the target zero."""
         assert self.seeds is not None
         vectors = kernels.active().decode(self.seeds, self.codebooks)
         constants = self.costs(np.zeros_like(vectors), self.seeds)
-        return vectors.astype(np.float32), constants.astype(np.float32)
+        return self._turned(-2.0 * vectors), constants.astype(np.float32)
 
     @cached_property
     def _norms(self) -> Float:  # (M, K)
@@ -115,8 +110,11 @@ class CodeSearch:
         return norms
 
     @cached_property
-    def _pull(self) -> NDArray[np.float32]:  # (M K, r)  -2 c
-        return (-2.0 * self.codebooks.reshape(-1, self.codebooks.shape[2])).astype(np.float32)
+    def _pull(self) -> NDArray[np.float32]:  # (M K, r')  -2 c
+        return self._turned(-2.0 * self.codebooks.reshape(-1, self.codebooks.shape[2]))
+
+    def _turned(self, vectors: Float) -> NDArray[np.float32]:
+        return (vectors if self.basis is None else vectors @ self.basis).astype(np.float32)
 
     @cached_property
     def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:

@@ -181,6 +181,25 @@ class Codec:
         at the quantization error alone.
         """
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
+        return self._by_blocks(
+            X, n_jobs, self.n_codebooks, np.uint8, self._block_encoder(labels, missing_labels)
+        )
+
+    def encode_projected(self, Z: object, *, missing_labels: MissingLabels = "predict") -> Codes:
+        """Give vectors that `transform` made, (n, r), their codes (n, M), without labels and on one thread."""
+        check_choice(missing_labels, "missing_labels", ("predict", "drop"))
+        projected = as_float32(check_vectors(Z, n_features=self.codebooks.shape[2], min_rows=0))
+        return self._block_encoder(None, missing_labels)(projected, (0, len(projected)))
+
+    def mean_cost(self, X: object) -> float:
+        """Give the mean cost of the codes that `encode` finds for X without labels: lower is a better search."""
+        search = self._search(labelled=True)
+        targets = search.target(self.transform(X), None)
+        return float(search.costs(targets, search.search(as_float32(targets))).mean())
+
+    def _block_encoder(
+        self, labels: Labels | None, missing_labels: MissingLabels
+    ) -> Callable[[Block, tuple[int, int]], Codes]:
         search = self._search(labels is not None or missing_labels == "predict")
 
         def encode_block(projected: Block, block: tuple[int, int]) -> Codes:
@@ -190,7 +209,7 @@ class Codec:
             y = None if labels is None else labels.dense(*block)
             return search.search(as_float32(search.target(projected, y)))
 
-        return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
+        return encode_block
 
     def decode(self, codes: object) -> Block:
         """Give the vectors (n, r) that codes (n, M) stand for."""
@@ -272,7 +291,19 @@ class Codec:
             self.constraint_weight,
             self.constant,
             self.seeds,
+            self._target_basis(),
         )
+
+    def _target_basis(self) -> Block | None:
+        """Give a basis (r, r') of the space of projected vectors where it is small: costs need no more of a codeword.
+
+        W lies in it too, so it holds every target. A projection fitted to few codewords spans few dimensions.
+        """
+        if self.projection is None:
+            return None
+        values, vectors = np.linalg.eigh(self.projection.T.astype(np.float64) @ self.projection)
+        kept = vectors[:, values > 1e-12 * values[-1]]
+        return kept.astype(np.float32) if 2 * kept.shape[1] <= len(kept) else None
 
     def _learned_classifier(self) -> Block:
         if self.classifier is None:

@@ -291,7 +291,7 @@ class SupervisedQuantizer(FittedQuantizer):
         finally:  # also on Ctrl-C: psi never rises, so the last finished step is the best
             if last is not None:
                 codebooks, codes = lengthen(last.state.codebooks, codes, self.n_codebooks, training.rng)
-                self._store(replace(last.state, codebooks=codebooks), codes, labels, feature_map)
+                self._store(replace(last.state, codebooks=codebooks), codes, X, labels, feature_map)
                 self.objective_ = record
                 self.n_iter_ = sum(entry["step"] == "codes" for entry in record)
 
@@ -327,8 +327,15 @@ class SupervisedQuantizer(FittedQuantizer):
             return codes
         return self.init.codec_.encode(X, labels, n_jobs=self.n_jobs)
 
-    def _store(self, state: ModelState, codes: Codes, labels: Labels, feature_map: FeatureMap | None) -> None:
-        self.codec_ = Codec(
+    def _store(
+        self,
+        state: ModelState,
+        codes: Codes,
+        X: NDArray[Any],
+        labels: Labels,
+        feature_map: FeatureMap | None,
+    ) -> None:
+        codec = Codec(
             codebooks=state.codebooks.astype(np.float32),
             projection=state.projection.astype(np.float32),
             classifier=state.classifier.astype(np.float32),
@@ -337,9 +344,13 @@ class SupervisedQuantizer(FittedQuantizer):
             constant=state.constant,
             quantization_weight=state.penalties.quantization,
             constraint_weight=state.penalties.constraint,
-            seeds=spread_codes(codes, N_SEEDS),
             feature_map=feature_map,
         )
+        if codec.n_codebooks > SHORTEST:  # shorter codes are searched exactly; here the better start is kept
+            seeded = replace(codec, seeds=spread_codes(codes, N_SEEDS))
+            sample = X[:: -(-len(X) // N_SEEDS)]
+            codec = min(seeded, codec, key=lambda each: each.mean_cost(sample))
+        self.codec_ = codec
         self.n_features_in_ = self.codec_.n_inputs
         self.training_codes_ = codes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +66,7 @@ def bench_encode(
     )
     quantizer.fit(data.X[:learned_rows], data.y[:learned_rows])
     learned, vectors = np.split(quantizer.transform(data.X), [learned_rows])  # (n, r) float32
-    codec = replace(quantizer.codec_, feature_map=None, projection=None)  # from the projected vectors on
+    codec = quantizer.codec_
 
     theirs = faiss.LocalSearchQuantizer(vectors.shape[1], CODEBOOKS, 8)
     theirs.train_iters = 1 if quick else TRAIN_ITERATIONS
@@ -76,13 +76,11 @@ def bench_encode(
     try:
         with threadpool_limits(1):
             sides = [
-                _measure(
-                    "supquant, labels predicted", vectors, lambda Z: codec.encode(Z, n_jobs=1), codec.decode
-                ),
+                _measure("supquant, labels predicted", vectors, codec.encode_projected, codec.decode),
                 _measure(
                     "supquant, labels dropped",
                     vectors,
-                    lambda Z: codec.encode(Z, missing_labels="drop", n_jobs=1),
+                    partial(codec.encode_projected, missing_labels="drop"),
                     codec.decode,
                 ),
                 _measure(
