@@ -381,3 +381,21 @@ def test_a_codec_without_a_classifier_encodes_by_the_quantization_error_alone(co
     np.testing.assert_array_equal(
         unlabelled.encode(vectors), unlabelled.encode(vectors, missing_labels="drop")
     )
+
+
+def test_rank_orders_by_the_sums_of_tables_and_keeps_equal_codes_in_order(rng):
+    codec = Codec(rng.normal(size=(3, 4, 5)).astype(np.float32))
+    codes = rng.integers(0, 4, size=(60, 3), dtype=np.uint8)
+    codes[30:] = codes[:30]
+    Q = rng.normal(size=(7, 5))
+    order = codec.rank(Q, codes)
+    tables = codec.tables(Q)
+    for query, ranked in enumerate(order):
+        sums = [sum(tables[query, m, code[m]] for m in range(3)) for code in codes]
+        assert ranked.tolist() == sorted(range(60), key=lambda row: (sums[row], row))
+
+
+def test_rank_refuses_codes_of_another_codec(rng):
+    codec = Codec(rng.normal(size=(3, 4, 5)).astype(np.float32))
+    with pytest.raises(InputError, match=r"\(n, 3\)"):
+        codec.rank(np.zeros((1, 5)), np.zeros((2, 2), dtype=np.uint8))

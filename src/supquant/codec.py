@@ -162,6 +162,18 @@ class Codec:
         )
         return made.reshape(-1, self.n_codebooks, self.n_codewords)
 
+    def rank(
+        self, Q: object, codes: object, ranking: str = "euclidean", *, n_jobs: int | None = None
+    ) -> NDArray[np.intp]:
+        """Rank all codes (n, M) for every query Q (q, p): row numbers (q, n), nearest first, ties in order of insertion.
+
+        The order is that of float32 tables summed in codebook order.
+        """
+        checked = self.check_codes(codes)
+        tables = self.tables(Q, ranking, n_jobs=n_jobs)
+        sums = kernels.active().table_sums(checked, tables, n_threads=resolve_jobs(n_jobs))
+        return sums.argsort(axis=1, kind="stable")
+
     def decision_function(self, X: object, *, n_jobs: int | None = None) -> Block:
         """Score every label for vectors X (n, p): ``W'P'x``, (n, L) float32."""
         classifier = self._learned_classifier()

@@ -50,6 +50,22 @@ class FittedQuantizer(TransformerMixin, BaseEstimator):
         """
         return self._codec().tables(Q, ranking, n_jobs=self.n_jobs)
 
+    def rank(self, Q: object, codes: object, ranking: str = "euclidean") -> NDArray[np.intp]:
+        """Rank all codes for every query, exactly.
+
+        Parameters
+        ----------
+        Q : (q, p) array
+        codes : (n, M) uint8
+        ranking : {"euclidean"}
+
+        Returns
+        -------
+        (q, n) int
+            Row numbers of the codes, nearest first; of equal ones the earlier.
+        """
+        return self._codec().rank(Q, codes, ranking, n_jobs=self.n_jobs)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safetensors file; a failure leaves what was there before.
 
