@@ -192,3 +192,46 @@ def test_wrong_arguments_are_refused(implementation, draw_problem):
         implementation.assign(*problem, 0)
     with pytest.raises(ValueError, match="unary must have shape"):
         implementation.assign(problem[0][:3], *problem[1:], 5)
+
+
+@given(n=rows, M=few_codebooks, K=codewords, seed=seeds, n_threads=st.sampled_from([1, 2, 3]))
+def test_greedy_start_agrees(n, M, K, seed, n_threads):
+    rng = np.random.default_rng(seed)
+    unary = rng.normal(size=(n, M * K)).astype(np.float32)
+    half = rng.normal(size=(M * K, M * K)).astype(np.float32)
+    cross = half + half.T
+    got = native.greedy(unary, cross, K, n_threads=n_threads)
+    assert_same_bits(got, reference.greedy(unary, cross, K))
+
+
+def test_greedy_start_takes_the_best_codeword_given_those_before(rng):
+    M, K = 3, 4
+    unary = rng.normal(size=(20, M * K)).astype(np.float32)
+    half = rng.normal(size=(M * K, M * K)).astype(np.float32)
+    cross = half + half.T
+    for row, codes in zip(unary, native.greedy(unary, cross, K), strict=True):
+        for m in range(M):
+            costs = [
+                row[m * K + k] + 2 * sum(cross[b * K + codes[b], m * K + k] for b in range(m))
+                for k in range(K)
+            ]
+            assert codes[m] == np.argmin(costs)
+
+
+@given(n=rows, sizes=st.lists(st.sampled_from([1, 2, 7, 256]), min_size=1, max_size=5), seed=seeds)
+def test_interaction_of_codebooks_of_different_sizes_agrees(n, sizes, seed):
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, size, size=n, dtype=np.uint8) for size in sizes], axis=1)
+    counts = rng.integers(1, 5, size=n).astype(np.float64)
+    half = rng.normal(size=(sum(sizes), sum(sizes)))
+    gram = half + half.T
+    got = native.interaction(codes, counts, gram, 0.3, sizes=sizes, n_threads=2)
+    want = reference.interaction(codes, counts, gram, 0.3, sizes=sizes)
+    assert got[:2] == want[:2]
+    assert_same_bits(got[2], want[2])
+
+
+def test_interaction_refuses_codes_beyond_the_size_of_their_codebook():
+    codes = np.array([[0, 1]], dtype=np.uint8)
+    with pytest.raises(ValueError, match="below the sizes"):
+        native.interaction(codes, np.ones(1), np.eye(3), 0.0, sizes=[2, 1])
