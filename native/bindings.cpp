@@ -4,11 +4,15 @@
 // releases the GIL and writes into an array its caller made.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "answers.h"
+#include "blocks.h"
 #include "dispatch.h"
 #include "operations.h"
+#include "scan.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -80,6 +84,80 @@ void decode(In<uint8_t, 2> codes, In<Real, 3> codebooks, Out<Real, 2> out, int n
                      n_threads);
 }
 
+template <class Scalar, size_t kDimensions>
+using Maybe = std::optional<In<Scalar, kDimensions>>;
+template <class Array>
+auto data_of(const std::optional<Array>& array) {
+    return array ? array->data() : nullptr;
+}
+
+supquant::ScanSpace space_of(const In<uint8_t, 3>& blocks, size_t n, const Maybe<uint32_t, 1>& starts,
+                             const Maybe<uint32_t, 1>& members, const Maybe<uint64_t, 1>& eligible) {
+    return {blocks.data(), n, data_of(starts), data_of(members), data_of(eligible)};
+}
+supquant::ScanQueries queries_of(const In<float, 3>& tables, const Maybe<uint8_t, 2>& bits) {
+    return {tables.data(), data_of(bits), tables.shape(0), int(tables.shape(1)), int(tables.shape(2))};
+}
+
+size_t scan(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<uint32_t, 1> members,
+            Maybe<uint64_t, 1> eligible, In<float, 3> tables, Maybe<uint8_t, 2> bits, bool prune, Out<float, 2> sums,
+            Out<int64_t, 2> rows, int n_threads) {
+    nb::gil_scoped_release release;
+    return supquant::scan(space_of(blocks, n, starts, members, eligible), queries_of(tables, bits), sums.shape(1), prune,
+                          sums.data(), rows.data(), n_threads);
+}
+
+// Answers of `scan_within` until Python has made arrays for them.
+struct FoundWithin {
+    std::vector<std::vector<uint64_t>> answers;
+
+    std::vector<size_t> counts() const {
+        std::vector<size_t> counts;
+        for (const auto& keys : answers) counts.push_back(keys.size());
+        return counts;
+    }
+    void write(Out<float, 1> sums, Out<int64_t, 1> rows) const {
+        size_t i = 0;
+        for (const auto& keys : answers)
+            for (const uint64_t key : keys) {
+                sums.data()[i] = supquant::sum_of(key);
+                rows.data()[i++] = supquant::row_of(key);
+            }
+    }
+};
+
+FoundWithin scan_within(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<uint32_t, 1> members,
+                        Maybe<uint64_t, 1> eligible, In<float, 3> tables, Maybe<uint8_t, 2> bits, In<float, 1> limits,
+                        int n_threads) {
+    nb::gil_scoped_release release;
+    FoundWithin found;
+    supquant::scan_within(space_of(blocks, n, starts, members, eligible), queries_of(tables, bits), limits.data(),
+                          found.answers, n_threads);
+    return found;
+}
+
+void take(In<uint8_t, 3> blocks, In<uint32_t, 1> rows, Out<uint8_t, 3> taken) {
+    nb::gil_scoped_release release;
+    supquant::take(blocks.data(), int(blocks.shape(1)), rows.data(), rows.shape(0), taken.data());
+}
+
+void pack_mask(In<bool, 1> mask, Out<uint64_t, 1> words) {
+    nb::gil_scoped_release release;
+    supquant::pack_mask(reinterpret_cast<const uint8_t*>(mask.data()), mask.shape(0), words.data());
+}
+
+size_t count_bits(In<uint64_t, 1> words) { return supquant::count_bits(words.data(), words.shape(0)); }
+
+void set_bits(In<uint64_t, 1> words, Out<uint32_t, 1> rows) {
+    nb::gil_scoped_release release;
+    supquant::set_bits(words.data(), words.shape(0), rows.data());
+}
+
+size_t count_distinct(In<uint8_t, 2> codes, size_t limit) {
+    nb::gil_scoped_release release;
+    return supquant::count_distinct(codes.data(), codes.shape(0), int(codes.shape(1)), limit);
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -101,4 +179,18 @@ NB_MODULE(_native, module) {
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("decode", &decode<float>, exact("codes"), exact("codebooks"), exact("out"), "n_threads"_a);
     module.def("decode", &decode<double>, exact("codes"), exact("codebooks"), exact("out"), "n_threads"_a);
+
+    const auto optional = [](const char* name) { return nb::arg(name).noconvert().none(); };
+    module.def("scan", &scan, exact("blocks"), "n"_a, optional("starts"), optional("members"), optional("eligible"),
+               exact("tables"), optional("bits"), "prune"_a, exact("sums"), exact("rows"), "n_threads"_a);
+    nb::class_<FoundWithin>(module, "FoundWithin")
+        .def("counts", &FoundWithin::counts)
+        .def("write", &FoundWithin::write, exact("sums"), exact("rows"));
+    module.def("scan_within", &scan_within, exact("blocks"), "n"_a, optional("starts"), optional("members"),
+               optional("eligible"), exact("tables"), optional("bits"), exact("limits"), "n_threads"_a);
+    module.def("take", &take, exact("blocks"), exact("rows"), exact("taken"));
+    module.def("pack_mask", &pack_mask, exact("mask"), exact("words"));
+    module.def("count_bits", &count_bits, exact("words"));
+    module.def("set_bits", &set_bits, exact("words"), exact("rows"));
+    module.def("count_distinct", &count_distinct, exact("codes"), "limit"_a);
 }

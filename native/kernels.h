@@ -35,6 +35,18 @@ struct AssignProblem {
     bool pairwise;
 };
 
+// Codes as scans read them: block b, codebook m and row i of the block at codes[(b * M + m) * 64 + i].
+constexpr int kBlockRows = 64;
+constexpr int kScanBlocks = 16;   // a kernel gets at most so many at a time
+constexpr int kMaxLanes = 64;     // queries that one vector of bytes serves at the most
+
+struct BlockList {
+    const uint8_t* codes;
+    const uint32_t* numbers;   // of the blocks to read
+    int count;                 // at most kScanBlocks
+    int n_codebooks;
+};
+
 struct KernelTable {
     const char* name;
 
@@ -68,6 +80,28 @@ struct KernelTable {
                          size_t end, float* out);
     void (*decode_double)(const uint8_t* codes, const double* codebooks, int M, int K, size_t r, size_t begin,
                           size_t end, double* out);
+
+    // What suits this level: queries to a vector of bytes; from how many queries on that pays; whether tables of bytes for
+    // a single query pay at all, and those of half the entries first.
+    int query_lanes;
+    int group_from;
+    bool fast_lookup;
+    bool start_coarse;
+
+    // rows[b] = the rows of the b-th listed block whose sum of table[m, code] is at most the limit; the sum saturates at
+    // 255. table (M, 256); with `coarse`, entry k / 2 is that of codewords k and k + 1. The limit is below 255.
+    void (*mark_by_tables)(const BlockList& blocks, const uint8_t* table, bool coarse, uint8_t limit, uint64_t* rows);
+
+    // The same for the number of bits in which a code differs from the query (M,).
+    void (*mark_by_bits)(const BlockList& blocks, const uint8_t* query, uint8_t limit, uint64_t* rows);
+
+    // table (M, 256, query_lanes), limits (query_lanes,): rows[i], ascending, with the lanes[i] whose sum is at most their
+    // limit, for the rows that have any. Returns how many. Room for all rows of the blocks is needed.
+    size_t (*mark_many)(const BlockList& blocks, const uint8_t* table, const uint8_t* limits, uint32_t* rows,
+                        uint64_t* lanes);
+
+    // sums[b, i] = table[0, code] + table[1, code] + ... in that order, (count, 64); rows[b] = those below the limit.
+    void (*block_sums)(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows);
 };
 
 }  // namespace supquant

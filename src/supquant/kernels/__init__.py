@@ -12,9 +12,9 @@ import warnings
 from typing import cast
 
 from supquant.kernels import reference
-from supquant.kernels.protocol import Kernels
+from supquant.kernels.protocol import BLOCK_ROWS, Kernels, Scanned
 
-__all__ = ["Kernels", "active", "isa", "reference"]
+__all__ = ["BLOCK_ROWS", "Kernels", "Scanned", "active", "isa", "reference"]
 
 _compiled: Kernels | None
 try:

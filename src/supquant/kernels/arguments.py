@@ -10,14 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.kernels.protocol import Bytes, Doubles
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Doubles, Floats, Scanned
 
 __all__ = [
     "check_array",
     "check_codes",
+    "check_finite",
+    "check_k",
+    "check_limit",
+    "check_limits",
+    "check_scan",
     "check_sizes",
     "check_sweeps",
     "check_tables",
+    "check_taken",
     "check_threads",
     "check_weights",
     "codewords_of",
@@ -25,6 +31,7 @@ __all__ = [
 
 MAX_CODEBOOKS = 64
 MAX_CODEWORDS = 256
+_LARGEST_SUM = 0.99 * float(np.finfo(np.float32).max)
 
 
 def check_array(
@@ -100,6 +107,67 @@ def check_weights(counts: NDArray[np.float64 | np.int64] | None, n: int) -> Doub
         return np.ones(n)
     check_array(counts, "counts", (n,), np.float64, np.int64)
     return counts.astype(np.float64, copy=False)
+
+
+def check_scan(scanned: Scanned, tables: Floats, query_bits: Bytes | None) -> tuple[int, int]:
+    """Refuse arrays that do not belong together; return the numbers of queries and of rows.
+
+    Codes are not read here: whoever makes blocks keeps them below K.
+    """
+    q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
+    if not 1 <= M <= MAX_CODEBOOKS or not 1 <= K <= MAX_CODEWORDS:
+        raise ValueError(
+            f"tables must be of 1 to {MAX_CODEBOOKS} codebooks of 1 to {MAX_CODEWORDS}, got {M} of {K}"
+        )
+    check_array(scanned.blocks, "blocks", (-(-scanned.n // BLOCK_ROWS), M, BLOCK_ROWS), np.uint8)
+    n_rows = scanned.n
+    if scanned.starts is not None:
+        check_array(scanned.starts, "starts", (scanned.n + 1,), np.uint32)
+        n_rows = check_array(scanned.members, "members", (None,), np.uint32)[0]
+    if scanned.eligible is not None:
+        check_array(scanned.eligible, "eligible", (-(-n_rows // BLOCK_ROWS),), np.uint64)
+    if query_bits is not None:
+        check_array(query_bits, "query_bits", (q, M), np.uint8)
+    return q, n_rows
+
+
+def check_finite(tables: Floats) -> None:
+    """Refuse tables (q, M, K) with sums that are not finite in float32, or might not be."""
+    largest = np.maximum(tables.max(axis=2), -tables.min(axis=2)).sum(axis=1, dtype=np.float64)  # (q,)
+    fits = largest < _LARGEST_SUM  # NaN is not below either
+    if not fits.all():
+        worst = int(np.argmin(fits))
+        raise ValueError(
+            f"the sums of table {worst} must be finite in float32, got entries that add up to {largest[worst]:g}"
+        )
+
+
+def check_k(k: int) -> None:
+    """Refuse a number of answers below one."""
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a negative number."""
+    if limit < 0:
+        raise ValueError(f"limit must not be negative, got {limit}")
+
+
+def check_limits(limits: Floats, n_queries: int) -> None:
+    """Refuse limits that are not one number for each query."""
+    check_array(limits, "limits", (n_queries,), np.float32)
+    if np.isnan(limits).any():
+        raise ValueError(f"limits must be numbers, got NaN for query {int(np.isnan(limits).argmax())}")
+
+
+def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
+    """Refuse rows that the blocks do not have; return how many they are, and M."""
+    b, M, _ = check_array(blocks, "blocks", (None, None, BLOCK_ROWS), np.uint8)
+    (n,) = check_array(rows, "rows", (None,), np.uint32)
+    if n and (last := int(rows.max())) >= b * BLOCK_ROWS:
+        raise ValueError(f"rows must be below {b * BLOCK_ROWS}, got {last}")
+    return n, M
 
 
 def check_sweeps(max_sweeps: int) -> None:

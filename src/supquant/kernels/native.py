@@ -22,19 +22,26 @@ from supquant.kernels.arguments import (
 )
 from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
 from supquant.kernels.reference import distinct
+from supquant.kernels.scan_native import count_distinct, pack_mask, scan, scan_within, set_bits, take
 
 __all__ = [
     "assign",
     "available_levels",
     "code_sums",
+    "count_distinct",
     "decode",
     "distinct",
     "force_level",
     "greedy",
     "interaction",
     "level",
+    "pack_mask",
     "pair_counts",
+    "scan",
+    "scan_within",
+    "set_bits",
     "table_sums",
+    "take",
 ]
 
 

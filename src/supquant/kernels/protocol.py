@@ -3,20 +3,52 @@
 Arrays are C-contiguous. Codes are (n, M) uint8, M <= 64 codebooks of K <= 256 codewords; codeword k of
 codebook m has the flat index ``m * K + k``. Results are the same bits for every ``n_threads``. A wrong dtype,
 shape or range is a `ValueError`.
+
+Scans read codes in blocks (b, M, 64) uint8, b = ceil(n / 64): ``blocks[i // 64, m, i % 64]`` is codeword m of row i, and
+what lies past the last row is zero.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bytes", "Doubles", "Floats", "Kernels", "Real"]
+__all__ = ["BLOCK_ROWS", "Bytes", "Doubles", "Floats", "Kernels", "Real", "Rows", "Scanned"]
+
+BLOCK_ROWS = 64
+"""Rows of a block that scans read."""
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
+Rows = NDArray[np.int64]
 Real = TypeVar("Real", np.float32, np.float64)
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What a scan reads, and which of its rows count.
+
+    Parameters
+    ----------
+    blocks : ndarray (b, M, 64) uint8
+    n : int
+        Codes in the blocks.
+    starts : ndarray (n + 1,) uint32, optional
+    members : ndarray (N,) uint32, optional
+        Where equal codes are kept once: code i is that of the rows ``members[starts[i]:starts[i + 1]]``, which ascend.
+        Without them the rows are the codes themselves, N = n.
+    eligible : ndarray (ceil(N / 64),) uint64, optional
+        Row i counts if bit ``i % 64`` of word ``i // 64`` is set; all rows by default. Bits past the last row are zero.
+    """
+
+    blocks: Bytes
+    n: int
+    starts: NDArray[np.uint32] | None = None
+    members: NDArray[np.uint32] | None = None
+    eligible: NDArray[np.uint64] | None = None
 
 
 class Kernels(Protocol):
@@ -125,4 +157,70 @@ class Kernels(Protocol):
 
     def distinct(self, codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
         """Return the distinct rows (u, M) in lexicographic order and how often each occurs (u,)."""
+        ...
+
+    def scan(
+        self,
+        scanned: Scanned,
+        tables: Floats,
+        k: int,
+        query_bits: Bytes | None = None,
+        prune: bool = True,
+        n_threads: int = 1,
+    ) -> tuple[Floats, Rows]:
+        """Find the k rows with the lowest sums of every table, exactly.
+
+        A row's sum is that of `table_sums`. Rows come by sum, equal sums by row number.
+
+        Parameters
+        ----------
+        scanned : Scanned
+        tables : ndarray (q, M, K) float32
+            A table whose entries are not finite, or whose sums could overflow, is a `ValueError`.
+        k : int
+        query_bits : ndarray (q, M) uint8, optional
+            Given where the tables hold Hamming distances to these codes; a faster way to the same answer.
+        prune : bool
+            False adds up every row in float32. The answer is the same.
+
+        Returns
+        -------
+        sums : ndarray (q, min(k, eligible rows)) float32
+        rows : ndarray like `sums`, int64
+        """
+        ...
+
+    def scan_within(
+        self,
+        scanned: Scanned,
+        tables: Floats,
+        limits: Floats,
+        query_bits: Bytes | None = None,
+        n_threads: int = 1,
+    ) -> tuple[Rows, Floats, Rows]:
+        """Find all rows whose sum is at most ``limits[i]`` for table i, ordered as by `scan`.
+
+        Returns
+        -------
+        starts : ndarray (q + 1,) int64
+            Table i has the answers ``starts[i]`` up to ``starts[i + 1]``.
+        sums : ndarray (starts[-1],) float32
+        rows : ndarray (starts[-1],) int64
+        """
+        ...
+
+    def count_distinct(self, codes: Bytes, limit: int) -> int:
+        """Count the distinct rows, but no further than ``limit + 1``."""
+        ...
+
+    def take(self, blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
+        """Copy the codes of some rows (r,) into blocks (ceil(r / 64), M, 64) of their own."""
+        ...
+
+    def pack_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
+        """Pack a mask (n,) into words (ceil(n / 64),): bit i is bit ``i % 64`` of word ``i // 64``."""
+        ...
+
+    def set_bits(self, words: NDArray[np.uint64]) -> NDArray[np.uint32]:
+        """List the bits of words (w,) that are set, ascending; bit i is bit ``i % 64`` of word ``i // 64``."""
         ...

@@ -22,10 +22,26 @@ from supquant.kernels.arguments import (
     codewords_of,
 )
 from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
+from supquant.kernels.scan_reference import count_distinct, pack_mask, scan, scan_within, set_bits, take
 
 Index = TypeVar("Index", bound=np.integer[Any])
 
-__all__ = ["assign", "code_sums", "decode", "distinct", "greedy", "interaction", "pair_counts", "table_sums"]
+__all__ = [
+    "assign",
+    "code_sums",
+    "count_distinct",
+    "decode",
+    "distinct",
+    "greedy",
+    "interaction",
+    "pack_mask",
+    "pair_counts",
+    "scan",
+    "scan_within",
+    "set_bits",
+    "table_sums",
+    "take",
+]
 
 
 def code_sums(codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_threads: int = 1) -> Doubles:

@@ -1,0 +1,183 @@
+// Scans over blocks of 64 codes: which rows may be near, by tables of bytes, and sums in float32. Included only by level.cpp.
+//
+// Tables of bytes hold lower bounds; their sums saturate at 255, which no limit reaches.
+#pragma once
+
+#include "kernels.h"
+
+#if defined(SUPQUANT_BYTES_NEON)
+#include "bytes_neon.h"
+#elif defined(SUPQUANT_BYTES_AVX2)
+#include "bytes_avx2.h"
+#elif defined(SUPQUANT_BYTES_AVX512)
+#include "bytes_avx512.h"
+#else
+#include "bytes_portable.h"
+#endif
+
+namespace {
+
+using supquant::BlockList;
+using supquant::kBlockRows;
+using supquant::kScanBlocks;
+
+constexpr int kQueryLanes = sizeof(QueryBytes);
+
+template <class Vector>
+inline Vector load(const uint8_t* from) {
+    Vector v;
+    __builtin_memcpy(&v, from, sizeof v);
+    return v;
+}
+inline Bytes load_bytes(const uint8_t* from) { return load<Bytes>(from); }
+inline void store_bytes(uint8_t* to, Bytes v) { __builtin_memcpy(to, &v, sizeof v); }
+inline Bytes all_bytes(uint8_t value) {
+    uint8_t lanes[kByteLanes];
+    __builtin_memset(lanes, value, sizeof lanes);
+    return load_bytes(lanes);
+}
+
+inline uint64_t rows_at_most(const uint8_t* sums, Bytes limit) {
+    uint64_t rows = 0;
+    for (int i = 0; i < kBlockRows; i += kByteLanes) rows |= at_most(load_bytes(sums + i), limit) << i;
+    return rows;
+}
+
+// Adds value(m)(codes) of `kTogether` codebooks from m on to the sums of the listed blocks' rows.
+template <int kTogether, class Value>
+inline void add_codebooks(const BlockList& blocks, int m, uint8_t* sums, Value value) {
+    const auto first = value(m), second = value(m + kTogether - 1);
+    for (int b = 0; b < blocks.count; ++b) {
+        const uint8_t* codes = blocks.codes + (size_t(blocks.numbers[b]) * blocks.n_codebooks + m) * kBlockRows;
+        uint8_t* sum = sums + b * kBlockRows;
+#pragma GCC unroll 4
+        for (int i = 0; i < kBlockRows; i += kByteLanes) {
+            Bytes added = first(load_bytes(codes + i));
+            if (kTogether == 2) added = add_saturated(added, second(load_bytes(codes + kBlockRows + i)));
+            store_bytes(sum + i, m == 0 ? added : add_saturated(added, load_bytes(sum + i)));
+        }
+    }
+}
+
+// Marks the rows whose sum of value(m)(code) is at most the limit. A few blocks at a time, so that what value(m) keeps in
+// registers serves all of them while codes and sums stay in the first cache.
+template <int kTogether, class Value>
+inline void mark_rows(const BlockList& blocks, uint8_t limit, uint64_t* rows, Value value) {
+    alignas(64) uint8_t sums[kScanBlocks * kBlockRows];
+    int m = 0;
+    for (; m + kTogether <= blocks.n_codebooks; m += kTogether) add_codebooks<kTogether>(blocks, m, sums, value);
+    for (; m < blocks.n_codebooks; ++m) add_codebooks<1>(blocks, m, sums, value);
+    const Bytes most = all_bytes(limit);
+    for (int b = 0; b < blocks.count; ++b) rows[b] = rows_at_most(sums + b * kBlockRows, most);
+}
+
+void mark_by_tables(const BlockList& blocks, const uint8_t* table, bool coarse, uint8_t limit, uint64_t* rows) {
+    if (coarse)
+        mark_rows<kCoarseTogether>(blocks, limit, rows,
+                                   [=](int m) { return CoarseLookup(table + m * supquant::kMaxCodewords); });
+    else
+        mark_rows<kFineTogether>(blocks, limit, rows,
+                                 [=](int m) { return FineLookup(table + m * supquant::kMaxCodewords); });
+}
+
+void mark_by_bits(const BlockList& blocks, const uint8_t* query, uint8_t limit, uint64_t* rows) {
+    mark_rows<2>(blocks, limit, rows, [=](int m) {
+        const Bytes bits = all_bytes(query[m]);
+        return [=](Bytes codes) { return popcount(codes ^ bits); };
+    });
+}
+
+// Adds entry(code) to the sums of eight rows, whose codes of one codebook are read as one word.
+constexpr int kWordRows = 8;
+template <bool kFirst, class Sum, class Entry, class Add>
+inline void add_word(const uint8_t* codes, Sum* sums, Entry entry, Add add) {
+    uint64_t word;
+    __builtin_memcpy(&word, codes, sizeof word);
+#pragma GCC unroll 8
+    for (int j = 0; j < kWordRows; ++j) {
+        const Sum added = entry(word >> (8 * j) & 255);
+        sums[j] = kFirst ? added : add(sums[j], added);
+    }
+}
+
+// Many queries: entry k of codebook m is a vector, a lane a query, and one load serves all of them.
+template <int kCodebooks>
+size_t mark_many_of(const BlockList& blocks, const uint8_t* table, const uint8_t* limits, uint32_t* rows,
+                    uint64_t* lanes) {
+    const int M = kCodebooks ? kCodebooks : blocks.n_codebooks;
+    const auto entries = [=](int m) {
+        const uint8_t* of_codebook = table + size_t(m) * supquant::kMaxCodewords * kQueryLanes;
+        return [=](uint64_t code) { return load<QueryBytes>(of_codebook + code * kQueryLanes); };
+    };
+    const auto add = [](QueryBytes a, QueryBytes b) { return add_saturated(a, b); };
+    const QueryBytes limit = load<QueryBytes>(limits);
+    size_t found = 0;
+    for (int b = 0; b < blocks.count; ++b) {
+        const uint8_t* codes = blocks.codes + size_t(blocks.numbers[b]) * M * kBlockRows;
+        for (int i = 0; i < kBlockRows; i += kWordRows) {
+            QueryBytes sum[kWordRows];
+            add_word<true>(codes + i, sum, entries(0), add);
+#pragma GCC unroll 16
+            for (int m = 1; m < M; ++m)
+                add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add);
+            QueryBytes lowest = sum[0];
+            for (int j = 1; j < kWordRows; ++j) lowest = lower(lowest, sum[j]);
+            if (!any_at_most(lowest, limit)) continue;
+            for (int j = 0; j < kWordRows; ++j) {
+                rows[found] = uint32_t(blocks.numbers[b] * kBlockRows + i + j);
+                lanes[found] = at_most(sum[j], limit);
+                found += lanes[found] != 0;
+            }
+        }
+    }
+    return found;
+}
+
+size_t mark_many(const BlockList& blocks, const uint8_t* table, const uint8_t* limits, uint32_t* rows,
+                 uint64_t* lanes) {
+    const int M = blocks.n_codebooks;
+    const auto kernel = M == 2    ? mark_many_of<2>
+                        : M == 4  ? mark_many_of<4>
+                        : M == 8  ? mark_many_of<8>
+                        : M == 16 ? mark_many_of<16>
+                                  : mark_many_of<0>;
+    return kernel(blocks, table, limits, rows, lanes);
+}
+
+// Sums in float32 and in codebook order, of whole blocks; marks the rows whose sum is below the limit.
+template <int kCodebooks>
+void block_sums_of(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) {
+    const int M = kCodebooks ? kCodebooks : blocks.n_codebooks;
+    const auto entries = [=](int m) {
+        const float* of_codebook = table + m * K;
+        return [=](uint64_t code) { return of_codebook[code]; };
+    };
+    const auto add = [](float a, float b) { return a + b; };
+    for (int b = 0; b < blocks.count; ++b) {
+        const uint8_t* codes = blocks.codes + size_t(blocks.numbers[b]) * M * kBlockRows;
+        uint64_t below = 0;
+        for (int i = 0; i < kBlockRows; i += kWordRows) {
+            float sum[kWordRows];
+            add_word<true>(codes + i, sum, entries(0), add);
+#pragma GCC unroll 16
+            for (int m = 1; m < M; ++m) add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add);
+            for (int j = 0; j < kWordRows; ++j) {
+                sums[b * kBlockRows + i + j] = sum[j];
+                below |= uint64_t(sum[j] < limit) << (i + j);
+            }
+        }
+        rows[b] = below;
+    }
+}
+
+void block_sums(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) {
+    const int M = blocks.n_codebooks;
+    const auto kernel = M == 2    ? block_sums_of<2>
+                        : M == 4  ? block_sums_of<4>
+                        : M == 8  ? block_sums_of<8>
+                        : M == 16 ? block_sums_of<16>
+                                  : block_sums_of<0>;
+    kernel(blocks, table, K, limit, sums, rows);
+}
+
+}  // namespace

@@ -1,0 +1,369 @@
+#include "scan.h"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+
+#include "answers.h"
+#include "bounds.h"
+#include "dispatch.h"
+#include "thread_pool.h"
+
+namespace supquant {
+namespace {
+
+constexpr size_t kTaskBlocks = 1024;   // a query's rows are cut for threads into pieces of at least so many blocks
+
+// Blocks begin .. end of a space, handed out a few at a time; those without an eligible row are passed over.
+class BlockReader {
+  public:
+    BlockReader(const ScanSpace& space, int M, size_t begin, size_t end)
+        : words_(space.starts ? nullptr : space.eligible), n_(space.n), next_(begin), end_(end) {
+        list_ = {space.blocks, numbers_, 0, M};
+    }
+
+    bool done() const { return next_ >= end_; }
+    const BlockList& list() const { return list_; }
+
+    const BlockList& read() {
+        list_.count = 0;
+        for (; list_.count < kScanBlocks && next_ < end_; ++next_)
+            if (!words_ || words_[next_]) numbers_[list_.count++] = uint32_t(next_);
+        return list_;
+    }
+
+    // Keeps of a block's rows those that exist and are eligible.
+    uint64_t allowed(uint32_t block) const {
+        uint64_t rows = words_ ? words_[block] : ~uint64_t(0);
+        const size_t first = size_t(block) * kBlockRows;
+        if (first + kBlockRows > n_) rows &= (uint64_t(1) << (n_ - first)) - 1;
+        return rows;
+    }
+
+  private:
+    const uint64_t* words_;
+    const size_t n_;
+    size_t next_;
+    const size_t end_;
+    uint32_t numbers_[kScanBlocks];
+    BlockList list_;
+};
+
+// Which way of ruling out rows pays now. The first ways are faster and let more rows through; where one lets too many through the
+// next one takes over, and after a while, longer each time, it gets another chance: the cut may have fallen.
+class Choice {
+  public:
+    enum Way { kCoarse, kFine, kFloat };
+
+    explicit Choice(Way best) : best_(best), way_(best) {}
+
+    Way way() const { return way_; }
+    void saw(size_t rows, size_t passed) {
+        if (way_ != kFloat && passed * 8 > rows) {
+            way_ = Way(way_ + 1);
+            left_ = wait_;
+            wait_ = std::min(4 * wait_, 64);
+        } else if (way_ != best_ && --left_ <= 0) {
+            way_ = Way(way_ - 1);
+        }
+    }
+
+  private:
+    const Way best_;
+    Way way_;
+    int left_ = 0, wait_ = 1;
+};
+
+// One query's search; Answers is TopK or Within.
+template <class Answers>
+class Search {
+  public:
+    Search(const ScanSpace& space, const ScanQueries& queries, size_t query, bool prune, Answers answers)
+        : space_(space),
+          M_(queries.M),
+          K_(queries.K),
+          bits_(queries.bits ? queries.bits + query * M_ : nullptr),
+          bounds_(queries.tables + query * M_ * K_, M_, K_),
+          choice_(best_way(prune)),
+          answers_(std::move(answers)) {}
+
+    Answers& answers() { return answers_; }
+    Bounds& bounds() { return bounds_; }
+    bool has_cut() const { return answers_.cut() < std::numeric_limits<float>::infinity(); }
+    bool hopeless() const { return has_cut() && bounds_.out_of_reach(answers_.cut()); }
+
+    // Takes a code whose sum is below the cut, for all its rows.
+    void take(uint32_t code, float sum) {
+        if (!space_.starts) {
+            answers_.take(make_key(sum, code));
+            return;
+        }
+        for (uint32_t i = space_.starts[code]; i < space_.starts[code + 1]; ++i) {
+            const uint32_t row = space_.members[i];
+            if (space_.eligible && !(space_.eligible[row / kBlockRows] >> (row % kBlockRows) & 1)) continue;
+            if (!answers_.take(make_key(sum, row))) return;
+        }
+    }
+
+    // Adds up one code in float32 and takes it if it is below the cut.
+    void consider(uint32_t code) {
+        const uint8_t* at = space_.blocks + size_t(code / kBlockRows) * M_ * kBlockRows + code % kBlockRows;
+        const float* table = bounds_.table();
+        float sum = table[at[0]];
+        for (int m = 1; m < M_; ++m) sum += table[m * K_ + at[m * kBlockRows]];
+        if (sum < answers_.cut()) take(code, sum);
+    }
+
+    // Adds up whole blocks.
+    void sum_blocks(const BlockReader& reader) {
+        const BlockList& blocks = reader.list();
+        active_kernels().block_sums(blocks, bounds_.table(), K_, answers_.cut(), sums_, marks_);
+        for_marked(reader, [&](uint32_t code, size_t place) { take(code, sums_[place]); });
+    }
+
+    void run(size_t begin, size_t end) {
+        BlockReader reader(space_, M_, begin, end);
+        while (!reader.done() && !hopeless()) {
+            const BlockList& blocks = reader.read();
+            const size_t rows = size_t(blocks.count) * kBlockRows;
+            size_t passed = 0;
+            if (!has_cut() || choice_.way() == Choice::kFloat) {
+                sum_blocks(reader);
+            } else {
+                mark(blocks);
+                passed = for_marked(reader, [&](uint32_t code, size_t) { consider(code); });
+            }
+            if (has_cut()) choice_.saw(rows, passed);
+            answers_.tighten();
+        }
+    }
+
+  private:
+    Choice::Way best_way(bool prune) const {
+        const KernelTable& kernels = active_kernels();
+        if (!prune || (!bits_ && !kernels.fast_lookup)) return Choice::kFloat;
+        return !bits_ && kernels.start_coarse ? Choice::kCoarse : Choice::kFine;
+    }
+
+    void mark(const BlockList& blocks) {
+        const float cut = answers_.cut();
+        if (bits_) return mark_bits(blocks, std::ceil(cut) - 1);
+        if (cut != fitted_) bounds_.lower_limit(cut);
+        const bool coarse = choice_.way() == Choice::kCoarse;
+        if (bounds_.limit() < kRefit || fine_.empty()) {
+            fine_.assign(size_t(M_) * kMaxCodewords, 255);
+            bounds_.fit(cut, fine_.data(), 1);
+            coarse_.clear();
+        }
+        fitted_ = cut;
+        if (coarse && coarse_.empty()) {
+            coarse_.assign(size_t(M_) * kMaxCodewords, 255);
+            for (int m = 0; m < M_; ++m)
+                for (int k = 0; k < kMaxCodewords / 2; ++k) {
+                    const uint8_t* pair = &fine_[m * kMaxCodewords + 2 * k];
+                    coarse_[m * kMaxCodewords + k] = std::min(pair[0], pair[1]);
+                }
+        }
+        active_kernels().mark_by_tables(blocks, coarse ? coarse_.data() : fine_.data(), coarse,
+                                        uint8_t(bounds_.limit()), marks_);
+    }
+
+    // Marks the codes that differ from the query in at most so many bits. Sums of bytes saturate at 255 and say nothing there.
+    void mark_bits(const BlockList& blocks, float most) {
+        if (most >= 255)
+            std::fill_n(marks_, blocks.count, ~uint64_t(0));
+        else if (most < 0)
+            std::fill_n(marks_, blocks.count, uint64_t(0));
+        else
+            active_kernels().mark_by_bits(blocks, bits_, uint8_t(most), marks_);
+    }
+
+    // Calls use(code, place among the listed codes) for the marked codes that count; returns how many were.
+    template <class Use>
+    size_t for_marked(const BlockReader& reader, Use use) {
+        size_t count = 0;
+        const BlockList& blocks = reader.list();
+        for (int b = 0; b < blocks.count; ++b) {
+            if (!marks_[b]) continue;
+            uint64_t marks = marks_[b] & reader.allowed(blocks.numbers[b]);
+            count += std::popcount(marks);
+            for (; marks; marks &= marks - 1) {
+                const int i = std::countr_zero(marks);
+                use(blocks.numbers[b] * kBlockRows + i, size_t(b) * kBlockRows + i);
+            }
+        }
+        return count;
+    }
+
+    static constexpr int kRefit = 160;   // steps left between the lowest sum and the cut: below, tables are made anew
+
+    const ScanSpace& space_;
+    const int M_, K_;
+    const uint8_t* bits_;
+    Bounds bounds_;
+    Choice choice_;
+    Answers answers_;
+    std::vector<uint8_t> fine_, coarse_;   // (M, 256)
+    float fitted_ = 0;
+    uint64_t marks_[kScanBlocks];
+    float sums_[kScanBlocks * kBlockRows];
+};
+
+// Searches of several queries over the same rows, their tables interleaved.
+template <class Answers>
+class Group {
+  public:
+    using Searches = std::vector<std::unique_ptr<Search<Answers>>>;
+
+    Group(const ScanSpace& space, int M, Searches& searches) : space_(space), M_(M), searches_(searches) {}
+
+    void run(size_t begin, size_t end) {
+        const KernelTable& kernels = active_kernels();
+        BlockReader reader(space_, M_, begin, end);
+        while (!reader.done() && !all_have_cuts()) {
+            reader.read();
+            for (auto& search : searches_) {
+                search->sum_blocks(reader);
+                search->answers().tighten();
+            }
+        }
+        std::vector<uint32_t> rows(kScanBlocks * kBlockRows);
+        std::vector<uint64_t> lanes(rows.size());
+        int crowded = 0;
+        while (!reader.done()) {
+            const BlockList& blocks = reader.read();
+            const size_t start = blocks.count ? blocks.numbers[0] : end;
+            fit();
+            if (crowded >= kPatience) {  // bytes rule out too little: each query goes on in its own way
+                for (auto& search : searches_) search->run(start, end);
+                return;
+            }
+            const size_t found = kernels.mark_many(blocks, table_.data(), limits_, rows.data(), lanes.data());
+            size_t passed = 0;
+            for (size_t i = 0; i < found; ++i) {
+                if (!(reader.allowed(rows[i] / kBlockRows) >> (rows[i] % kBlockRows) & 1)) continue;
+                passed += std::popcount(lanes[i]);
+                for (uint64_t left = lanes[i]; left; left &= left - 1)
+                    searches_[std::countr_zero(left)]->consider(rows[i]);
+            }
+            crowded = passed * 16 > blocks.count * kBlockRows * searches_.size() ? crowded + 1 : 0;
+            for (auto& search : searches_) search->answers().tighten();
+        }
+    }
+
+  private:
+    bool all_have_cuts() const {
+        return std::all_of(searches_.begin(), searches_.end(), [](auto& search) { return search->has_cut(); });
+    }
+
+    // Brings limits up to date, and tables where a cut has fallen far.
+    void fit() {
+        const size_t width = active_kernels().query_lanes;
+        if (table_.empty()) {
+            table_.assign(size_t(M_) * kMaxCodewords * width, 255);
+            std::fill_n(limits_, kMaxLanes, 0);
+            fitted_.assign(searches_.size(), false);
+            cuts_.assign(searches_.size(), 0);
+        }
+        for (size_t lane = 0; lane < searches_.size(); ++lane) {
+            Search<Answers>& search = *searches_[lane];
+            const float cut = search.answers().cut();
+            if (fitted_[lane] && cut == cuts_[lane]) continue;
+            cuts_[lane] = cut;
+            if (search.hopeless()) {  // no row can be near: entries of 255 let none through
+                for (size_t entry = 0; entry < size_t(M_) * kMaxCodewords; ++entry) table_[entry * width + lane] = 255;
+                limits_[lane] = 0;
+                continue;
+            }
+            if (fitted_[lane]) search.bounds().lower_limit(cut);
+            if (!fitted_[lane] || search.bounds().limit() < kRefit) search.bounds().fit(cut, &table_[lane], width);
+            fitted_[lane] = true;
+            limits_[lane] = uint8_t(search.bounds().limit());
+        }
+    }
+
+    static constexpr int kRefit = 160;
+    static constexpr int kPatience = 32;   // crowded lists of blocks in a row
+
+    const ScanSpace& space_;
+    const int M_;
+    Searches& searches_;
+    std::vector<uint8_t> table_;   // (M, 256, lanes)
+    uint8_t limits_[kMaxLanes];
+    std::vector<char> fitted_;     // (searches,)
+    std::vector<float> cuts_;      // (searches,)
+};
+
+// Runs every query over all rows; make(query) gives a query's empty answers, which come back in parts[query], one for each piece
+// of rows.
+template <class Answers, class Make>
+std::vector<std::vector<std::vector<Key>>> search_all(const ScanSpace& space, const ScanQueries& queries, bool prune,
+                                                      int n_threads, Make make) {
+    const KernelTable& kernels = active_kernels();
+    const size_t blocks = (space.n + kBlockRows - 1) / kBlockRows;
+    const size_t width = prune && queries.count >= size_t(kernels.group_from) ? kernels.query_lanes : 1;
+    const size_t n_groups = (queries.count + width - 1) / width;
+    size_t pieces = 1;
+    if (n_groups && n_groups < size_t(n_threads)) {
+        pieces = (n_threads + n_groups - 1) / n_groups;
+        pieces = std::max<size_t>(1, std::min(pieces, blocks / kTaskBlocks));
+    }
+    std::vector<std::vector<std::vector<Key>>> parts(queries.count, std::vector<std::vector<Key>>(pieces));
+    parallel_for(n_groups * pieces, n_threads, [&](size_t task, int) {
+        const size_t group = task / pieces, piece = task % pieces;
+        const size_t begin = blocks * piece / pieces, end = blocks * (piece + 1) / pieces;
+        const size_t first = group * width, last = std::min(first + width, queries.count);
+        typename Group<Answers>::Searches searches;
+        for (size_t query = first; query < last; ++query)
+            searches.push_back(std::make_unique<Search<Answers>>(space, queries, query, prune, make(query)));
+        if (searches.size() >= size_t(kernels.group_from) && width > 1)
+            Group<Answers>(space, queries.M, searches).run(begin, end);
+        else
+            for (auto& search : searches) search->run(begin, end);
+        for (size_t query = first; query < last; ++query)
+            parts[query][piece] = std::move(searches[query - first]->answers().keys());
+    });
+    return parts;
+}
+
+std::vector<Key> merged(std::vector<std::vector<Key>>& parts) {
+    std::vector<Key> all = std::move(parts[0]);
+    for (size_t piece = 1; piece < parts.size(); ++piece) all.insert(all.end(), parts[piece].begin(), parts[piece].end());
+    return all;
+}
+
+}  // namespace
+
+size_t scan(const ScanSpace& space, const ScanQueries& queries, size_t k, bool prune, float* sums, int64_t* rows,
+            int n_threads) {
+    const bool ascending = !space.starts;
+    auto parts = search_all<TopK>(space, queries, prune, n_threads, [&](size_t) { return TopK(k, ascending); });
+    std::vector<size_t> found(queries.count, 0);
+    parallel_for(queries.count, n_threads, [&](size_t query, int) {
+        std::vector<Key> keys = merged(parts[query]);
+        if (keys.size() > k) {
+            std::nth_element(keys.begin(), keys.begin() + k, keys.end());
+            keys.resize(k);
+        }
+        std::sort(keys.begin(), keys.end());
+        found[query] = keys.size();
+        for (size_t i = 0; i < keys.size(); ++i) {
+            sums[query * k + i] = sum_of(keys[i]);
+            rows[query * k + i] = row_of(keys[i]);
+        }
+    });
+    return found.empty() ? 0 : found[0];
+}
+
+void scan_within(const ScanSpace& space, const ScanQueries& queries, const float* limits,
+                 std::vector<std::vector<uint64_t>>& answers, int n_threads) {
+    auto parts =
+        search_all<Within>(space, queries, true, n_threads, [&](size_t query) { return Within(limits[query]); });
+    answers.resize(queries.count);
+    parallel_for(queries.count, n_threads, [&](size_t query, int) {
+        answers[query] = merged(parts[query]);
+        std::sort(answers[query].begin(), answers[query].end());
+    });
+}
+
+}  // namespace supquant

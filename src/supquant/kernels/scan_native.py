@@ -1,0 +1,97 @@
+"""The compiled scans: checks arguments, makes the results' arrays, calls `_native`.
+
+`native` hands these on; what they mean stands in `Kernels`.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import supquant.kernels._native as _native  # noqa: PLR0402
+from supquant.kernels.arguments import (
+    check_array,
+    check_codes,
+    check_finite,
+    check_k,
+    check_limit,
+    check_limits,
+    check_scan,
+    check_taken,
+    check_threads,
+)
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Floats, Rows, Scanned
+
+__all__ = ["count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
+
+
+def scan(
+    scanned: Scanned,
+    tables: Floats,
+    k: int,
+    query_bits: Bytes | None = None,
+    prune: bool = True,
+    n_threads: int = 1,
+) -> tuple[Floats, Rows]:
+    """Find the k rows with the lowest sums of every table."""
+    q, n_rows = check_scan(scanned, tables, query_bits)
+    check_finite(tables)
+    check_threads(n_threads)
+    check_k(k)
+    shape = (q, min(k, n_rows if scanned.eligible is None else _native.count_bits(scanned.eligible)))
+    sums, rows = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int64)
+    if sums.size:
+        found = _native.scan(*_space(scanned), tables, query_bits, prune, sums, rows, n_threads)
+        assert found == shape[1], (found, shape)
+    return sums, rows
+
+
+def scan_within(
+    scanned: Scanned, tables: Floats, limits: Floats, query_bits: Bytes | None = None, n_threads: int = 1
+) -> tuple[Rows, Floats, Rows]:
+    """Find all rows whose sum is at most the limit of its table."""
+    q, _ = check_scan(scanned, tables, query_bits)
+    check_finite(tables)
+    check_limits(limits, q)
+    check_threads(n_threads)
+    found = _native.scan_within(*_space(scanned), tables, query_bits, limits, n_threads)
+    starts = np.zeros(q + 1, dtype=np.int64)
+    np.cumsum(found.counts(), out=starts[1:])
+    sums, rows = np.empty(starts[-1], dtype=np.float32), np.empty(starts[-1], dtype=np.int64)
+    found.write(sums, rows)
+    return starts, sums, rows
+
+
+def _space(scanned: Scanned) -> tuple[Any, ...]:
+    return scanned.blocks, scanned.n, scanned.starts, scanned.members, scanned.eligible
+
+
+def count_distinct(codes: Bytes, limit: int) -> int:
+    """Count the distinct rows, but no further than limit + 1."""
+    check_codes(codes, 256)
+    check_limit(limit)
+    return int(_native.count_distinct(codes, limit))
+
+
+def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
+    """Copy the codes of some rows into blocks of their own."""
+    n, M = check_taken(blocks, rows)
+    taken = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
+    _native.take(blocks, rows, taken)
+    return taken
+
+
+def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Pack a mask into the bits of words."""
+    (n,) = check_array(mask, "mask", (None,), np.bool_)
+    words = np.empty(-(-n // BLOCK_ROWS), dtype=np.uint64)
+    _native.pack_mask(mask, words)
+    return words
+
+
+def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """List the bits that are set, ascending."""
+    check_array(words, "words", (None,), np.uint64)
+    rows = np.empty(_native.count_bits(words), dtype=np.uint32)
+    _native.set_bits(words, rows)
+    return rows

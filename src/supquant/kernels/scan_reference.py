@@ -1,0 +1,109 @@
+"""The scans in NumPy: sums of all rows, sorted.
+
+`reference` hands these on; what they mean stands in `Kernels`.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.kernels.arguments import (
+    check_array,
+    check_codes,
+    check_finite,
+    check_k,
+    check_limit,
+    check_limits,
+    check_scan,
+    check_taken,
+    check_threads,
+)
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Floats, Rows, Scanned
+
+__all__ = ["count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
+
+
+def scan(
+    scanned: Scanned,
+    tables: Floats,
+    k: int,
+    query_bits: Bytes | None = None,
+    prune: bool = True,
+    n_threads: int = 1,
+) -> tuple[Floats, Rows]:
+    """Find the k rows with the lowest sums of every table."""
+    check_scan(scanned, tables, query_bits)
+    check_finite(tables)
+    check_threads(n_threads)
+    check_k(k)
+    del prune
+    sums, rows = _eligible_sums(scanned, tables)
+    order = sums.argsort(axis=1, kind="stable")[
+        :, :k
+    ]  # (q, k), rows ascend, so equal sums stay in their order
+    return np.take_along_axis(sums, order, axis=1), rows[order]
+
+
+def scan_within(
+    scanned: Scanned, tables: Floats, limits: Floats, query_bits: Bytes | None = None, n_threads: int = 1
+) -> tuple[Rows, Floats, Rows]:
+    """Find all rows whose sum is at most the limit of its table."""
+    q, n_rows = check_scan(scanned, tables, query_bits)
+    check_limits(limits, q)
+    all_sums, all_rows = scan(scanned, tables, max(1, n_rows), query_bits, n_threads=n_threads)
+    within = all_sums <= limits[:, None]  # (q, N), true up to some place in each row
+    return np.concatenate([[0], within.sum(axis=1).cumsum()]), all_sums[within], all_rows[within]
+
+
+def count_distinct(codes: Bytes, limit: int) -> int:
+    """Count the distinct rows, but no further than limit + 1."""
+    check_codes(codes, 256)
+    check_limit(limit)
+    return min(len(np.unique(codes, axis=0)), limit + 1)
+
+
+def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
+    """Copy the codes of some rows into blocks of their own."""
+    n, M = check_taken(blocks, rows)
+    taken = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
+    place = np.arange(n)
+    taken[place // BLOCK_ROWS, :, place % BLOCK_ROWS] = blocks[rows // BLOCK_ROWS, :, rows % BLOCK_ROWS]
+    return taken
+
+
+def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Pack a mask into the bits of words."""
+    (n,) = check_array(mask, "mask", (None,), np.bool_)
+    words = np.zeros(-(-n // BLOCK_ROWS), dtype=np.uint64)
+    words.view(np.uint8)[: -(-n // 8)] = np.packbits(mask, bitorder="little")
+    return words
+
+
+def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """List the bits that are set, ascending."""
+    check_array(words, "words", (None,), np.uint64)
+    return np.flatnonzero(_bits(words, len(words) * BLOCK_ROWS)).astype(np.uint32)
+
+
+def _eligible_sums(scanned: Scanned, tables: Floats) -> tuple[Floats, Rows]:
+    """Sum the tables at the codes of all eligible rows: sums (q, N), rows (N,) ascending."""
+    codes = scanned.blocks.transpose(0, 2, 1).reshape(-1, tables.shape[1])[: scanned.n]  # (n, M)
+    sums = np.zeros((len(tables), scanned.n), dtype=np.float32)
+    for m in range(tables.shape[1]):
+        part = tables[:, m, codes[:, m]]
+        sums = part if m == 0 else sums + part
+    if scanned.starts is not None and scanned.members is not None:
+        code_of_row = np.empty(len(scanned.members), dtype=np.intp)
+        code_of_row[scanned.members] = np.repeat(
+            np.arange(scanned.n), scanned.starts[1:] - scanned.starts[:-1]
+        )
+        sums = sums[:, code_of_row]
+    rows = np.arange(sums.shape[1], dtype=np.int64)
+    if scanned.eligible is not None:
+        rows = rows[_bits(scanned.eligible, len(rows))]
+    return sums[:, rows] + np.float32(0), rows  # -0 and 0 are the same sum
+
+
+def _bits(words: NDArray[np.uint64], n: int) -> NDArray[np.bool_]:
+    """Unpack n bits of words, the lowest bit of each first."""
+    assert len(words) * BLOCK_ROWS >= n
+    return np.unpackbits(words.view(np.uint8), bitorder="little", count=n).astype(bool)
