@@ -1,11 +1,14 @@
 import gc
+import os
+import signal
 import threading
 import time
+import warnings
 
-import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from supquant import parallel
 from supquant.parallel import BLOCK_ROWS, ordered_map, row_blocks, single_blas
 
 
@@ -80,10 +83,66 @@ def test_blocks_have_a_fixed_size_by_default():
     ]
 
 
-def test_blas_has_one_thread_inside_and_its_own_number_afterwards():
-    np.ones((2, 2)) @ np.ones((2, 2))
-    before = [pool["num_threads"] for pool in threadpool_info()]
-    assert before
+def blas_threads():
+    return {
+        library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas"
+    }
+
+
+@pytest.fixture
+def two_blas_threads():
+    with threadpool_limits(2, user_api="blas"):
+        if blas_threads() != {2}:
+            pytest.skip("this BLAS does not take a number of threads")
+        yield
+
+
+def run_inside(action):
+    """Call `action` while the limit is on."""
     with single_blas():
-        assert {pool["num_threads"] for pool in threadpool_info()} == {1}
-    assert [pool["num_threads"] for pool in threadpool_info()] == before
+        action()
+
+
+def test_blas_keeps_to_one_thread_inside_and_has_its_own_back_afterwards(two_blas_threads):
+    seen = []
+    run_inside(lambda: seen.append(blas_threads()))
+    assert seen == [{1}]
+    assert blas_threads() == {2}
+
+
+def test_a_failure_inside_lifts_the_limit(two_blas_threads):
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_inside(fail)
+    assert blas_threads() == {2}
+
+
+def test_the_last_of_several_threads_lifts_the_limit(two_blas_threads):
+    both_in, first_out = threading.Barrier(2, timeout=30), threading.Event()
+    seen = []
+
+    def leave_late():
+        both_in.wait()
+        first_out.wait(30)
+        seen.append(blas_threads())
+
+    late = threading.Thread(target=run_inside, args=[leave_late])
+    late.start()
+    run_inside(both_in.wait)
+    first_out.set()
+    late.join()
+    assert seen == [{1}]
+    assert blas_threads() == {2}
+
+
+def test_a_child_forked_while_another_thread_holds_the_lock_can_work():
+    with parallel._blas_limit._lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks beside threads
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # a child that waits for the lock ends by this
+            run_inside(lambda: None)
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,9 +1,14 @@
 import errno
 import json
+import os
 import stat
 import subprocess
 import sys
 import textwrap
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 from supquant import storage
 from supquant.errors import FileFormatError, InputError
-from supquant.storage import load_arrays, save_arrays
+from supquant.storage import load_arrays, open_arrays, pack_arrays, save_arrays, write_file_atomically
 
 ARRAYS = {
     "codes": np.arange(51, dtype=np.uint8).reshape(17, 3),
@@ -64,8 +69,8 @@ STORABLE = st.sampled_from([">i4", "<i8", "u1", "<u8", "<f2", "<f4", ">f8", "?",
 def test_arrays_and_settings_come_back_as_they_were(tmp_path, arrays, values):
     path = tmp_path / "file"
     save_arrays(path, "any", arrays, values)
-    for verify in ("full", "lazy"):
-        found, found_values = load_arrays(path, "any", verify=verify)
+    opened = open_arrays(path, "any")
+    for found, found_values in (load_arrays(path, "any"), (opened.arrays, opened.settings)):
         assert_same(found, arrays)
         assert found_values == values
     assert_same(safetensors.numpy.load(path.read_bytes()), arrays)
@@ -144,9 +149,9 @@ def test_a_file_cut_anywhere_is_refused(saved):
     cut = saved.with_name("cut")
     for length in range(len(content)):
         cut.write_bytes(content[:length])
-        for verify in ("full", "lazy"):
+        for read in (load_arrays, open_arrays):
             with pytest.raises(FileFormatError, match=f"^{cut}: "):
-                load_arrays(cut, "model", verify=verify)
+                read(cut, "model")
 
 
 def test_a_file_with_bytes_appended_is_refused(saved):
@@ -189,7 +194,7 @@ def test_a_header_that_lies_is_refused_even_with_a_right_checksum(tmp_path, entr
     lying = tmp_path / "lying"
     payload = bytes(size)
     lying.write_bytes(
-        storage._head("model", "{}", entries, storage._checksums([memoryview(payload)])) + payload
+        storage._head("model", "{}", entries, storage._checksums([memoryview(payload)]))[0] + payload
     )
     try:
         arrays, _ = load_arrays(lying, "model")
@@ -226,7 +231,7 @@ def entry(shape, begin, end, dtype="U8"):
 def test_arrays_that_do_not_tile_the_payload_are_refused(tmp_path, entries, message):
     path = tmp_path / "lying"
     path.write_bytes(
-        storage._head("model", "{}", entries, storage._checksums([memoryview(bytes(8))])) + bytes(8)
+        storage._head("model", "{}", entries, storage._checksums([memoryview(bytes(8))]))[0] + bytes(8)
     )
     with pytest.raises(FileFormatError, match=message):
         load_arrays(path, "model")
@@ -258,18 +263,109 @@ def test_another_kind_is_refused_with_both_names(saved):
         load_arrays(saved, "segment")
 
 
-def test_lazy_leaves_the_payload_unread_and_full_finds_the_damage(saved):
-    content = bytearray(saved.read_bytes())
+def damage(path):
+    content = bytearray(path.read_bytes())
     content[-1] ^= 1
-    saved.write_bytes(content)
-    load_arrays(saved, "model", verify="lazy")
-    with pytest.raises(FileFormatError, match="checksum of MiB 0 differs"):
-        load_arrays(saved, "model")
+    path.write_bytes(content)
 
 
-def test_an_unknown_way_to_verify_is_refused(saved):
-    with pytest.raises(InputError, match="verify must be 'full' or 'lazy'"):
-        load_arrays(saved, "model", verify="never")
+def test_opening_leaves_the_payload_unread_and_verify_finds_the_damage_every_time(saved):
+    damage(saved)
+    file = open_arrays(saved, "model")
+    for _ in range(2):
+        with pytest.raises(
+            FileFormatError, match=f"^{saved}: its arrays were altered: the checksum of MiB 0"
+        ):
+            file.verify()
+
+
+def test_a_payload_is_verified_once_by_however_many_threads(saved, monkeypatch):
+    read = []
+    checksums = storage._checksums
+
+    def slowly(pieces):
+        read.append(1)
+        time.sleep(0.05)
+        return checksums(pieces)
+
+    monkeypatch.setattr(storage, "_checksums", slowly)
+    file = open_arrays(saved, "model")
+    assert read == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: file.verify(), range(8)))
+    file.verify()
+    assert read == [1]
+
+
+def test_an_open_file_knows_its_size_and_digest(saved):
+    file = open_arrays(saved, "model")
+    assert file.nbytes == sum(array.nbytes for array in ARRAYS.values())
+    assert file.digest == pack_arrays("model", ARRAYS, SETTINGS).digest
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("segment", ARRAYS, SETTINGS),
+        ("model", ARRAYS | {"codes": ARRAYS["codes"] + 1}, SETTINGS),
+        ("model", ARRAYS | {"codes": ARRAYS["codes"].T}, SETTINGS),
+        ("model", ARRAYS, SETTINGS | {"n_codewords": 255}),
+    ],
+    ids=["kind", "value", "shape", "setting"],
+)
+def test_the_digest_changes_with_anything_in_the_file(other):
+    assert pack_arrays(*other).digest != pack_arrays("model", ARRAYS, SETTINGS).digest
+
+
+def test_a_packed_file_is_the_one_that_is_saved(saved, tmp_path):
+    pack_arrays("model", ARRAYS, SETTINGS).write(tmp_path / "packed")
+    assert (tmp_path / "packed").read_bytes() == saved.read_bytes()
+
+
+def test_big_arrays_are_saved_and_opened_without_a_copy(tmp_path):
+    array = np.zeros((64, 2**20), dtype=np.uint8)
+    tracemalloc.start()
+    try:
+        save_arrays(tmp_path / "big", "any", {"array": array}, {})
+        open_arrays(tmp_path / "big", "any")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+
+
+def test_bytes_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "manifest.json"
+    write_file_atomically(path, b"old")
+    write_file_atomically(path, b"ne", memoryview(b"w"))
+    assert path.read_bytes() == b"new"
+
+    def fail(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="could not save, nothing was changed: No space left on device"):
+        write_file_atomically(path, b"newer")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_file_and_folder_are_synced_around_the_renaming(tmp_path, monkeypatch):
+    done = []
+    sync, replace = os.fsync, Path.replace
+
+    def record_sync(descriptor):
+        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        sync(descriptor)
+
+    def record_replace(self, target):
+        done.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr("os.fsync", record_sync)
+    monkeypatch.setattr("pathlib.Path.replace", record_replace)
+    write_file_atomically(tmp_path / "file", b"content")
+    assert done == ["file", "rename", "folder"]
 
 
 def test_a_missing_file_is_a_file_not_found_error(tmp_path):

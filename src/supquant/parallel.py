@@ -6,13 +6,16 @@ kept to one thread meanwhile: on two cores its threads and ours would fight, and
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 BLOCK_ROWS = 4096
 """Rows of one block, whatever the number of threads, so that sums are made in the same order everywhere."""
@@ -60,6 +63,62 @@ def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[tuple[int, int
 
 
 def single_blas() -> AbstractContextManager[object]:
-    """Keep BLAS, LAPACK and OpenMP to one thread inside a `with` block."""
-    limits: AbstractContextManager[object] = threadpool_limits(1)
-    return limits
+    """Keep BLAS and LAPACK to one thread inside a `with` block; cheap, and may overlap with others in other threads."""
+    return _blas_limit
+
+
+class _BlasLimit:
+    """Keeps BLAS to one thread while anyone, in whichever thread, is inside; the last one to leave restores its number.
+
+    That number belongs to the process: if each thread set and restored it by itself, the first one to leave would take
+    the limit from the others, and the last one would leave it there for good.
+    """
+
+    def __init__(self) -> None:
+        self._inside = 0
+        self._before: list[tuple[Any, int]] = []
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Do not wait for threads that a forked child does not have."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before = [(library, library.num_threads) for library in _blas()]
+                for library, _ in self._before:
+                    _set_threads(library, 1)
+            self._inside += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                for library, n_threads in self._before:
+                    _set_threads(library, n_threads)
+
+
+@cache
+def _blas() -> list[Any]:
+    """Find the BLAS libraries whose number of threads belongs to the process, once: that takes milliseconds."""
+    libraries = ThreadpoolController().lib_controllers
+    return [
+        each
+        for each in libraries
+        if each.user_api == "blas" and getattr(each, "threading_layer", None) != "openmp"
+    ]
+
+
+def _set_threads(library: Any, n_threads: int) -> None:
+    """Set a library's number of threads; threadpoolctl 3.8 obeys only the thread that set it first, so it is told to forget."""
+    forget = getattr(library, "clear_controlling_thread", None)
+    if forget is not None:
+        forget(force=True)
+    library.set_num_threads(n_threads)
+    if forget is not None:
+        forget(force=True)
+
+
+_blas_limit = _BlasLimit()
+os.register_at_fork(after_in_child=_blas_limit.renew_lock)

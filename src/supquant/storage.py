@@ -17,21 +17,31 @@ import math
 import mmap
 import os
 import secrets
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
 from supquant.errors import FileFormatError, InputError
-from supquant.validation import check_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["load_arrays", "save_arrays"]
+__all__ = [
+    "ArrayFile",
+    "PackedArrays",
+    "load_arrays",
+    "open_arrays",
+    "pack_arrays",
+    "save_arrays",
+    "write_file_atomically",
+]
 
 _VERSION = "1"
 _ALIGNMENT = 64
@@ -63,9 +73,6 @@ def save_arrays(
 ) -> None:
     """Write arrays and settings to one file, whole or not at all.
 
-    The file is written beside its place under another name, synced to the disk and then renamed, so that a
-    failure (a full disk, a crash) leaves what was there before.
-
     Parameters
     ----------
     path : str or path-like
@@ -73,7 +80,7 @@ def save_arrays(
     kind : str
         What the file holds; `load_arrays` asks for the same.
     arrays : mapping of str to ndarray
-        Booleans, integers or real numbers, of any shape.
+        Booleans, integers or real numbers, of any shape. Those that are C-contiguous are written without a copy.
     settings : mapping of str to JSON value
         Whatever `json` can write and that is no NaN or infinity.
 
@@ -93,6 +100,38 @@ def save_arrays(
     >>> arrays["codes"].shape, settings
     ((2, 2), {'n_codewords': 2})
     """
+    pack_arrays(kind, arrays, settings).write(path)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedArrays:
+    """A file that is not written yet; made by `pack_arrays`.
+
+    Attributes
+    ----------
+    digest : str
+        32 hexadecimal digits, of the whole content: files of the same digest have the same bytes.
+    """
+
+    digest: str
+    _pieces: tuple[memoryview, ...] = field(repr=False)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the file as `write_file_atomically` does."""
+        write_file_atomically(path, *self._pieces)
+
+
+def pack_arrays(kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> PackedArrays:
+    """Do all of `save_arrays` but the writing, for those who name files by their content.
+
+    The arrays must not change before they are written.
+
+    Examples
+    --------
+    >>> one, other = (pack_arrays("demo", {"codes": np.full(3, value)}, {}) for value in (1, 2))
+    >>> len(one.digest), one.digest == other.digest
+    (32, False)
+    """
     stored = {name: _storable(name, array) for name, array in arrays.items()}
     try:
         settings_text = json.dumps(dict(settings), allow_nan=False)
@@ -101,11 +140,39 @@ def save_arrays(
     # Widest items first: then every array starts at a multiple of its item size, without gaps.
     payload = {name: stored[name] for name in sorted(stored, key=lambda name: -stored[name].itemsize)}
     pieces = [array.reshape(-1).view(np.uint8).data for array in payload.values()]
-    head = _head(kind, settings_text, _entries(payload), _checksums(pieces))
+    head, digest = _head(kind, settings_text, _entries(payload), _checksums(pieces))
+    return PackedArrays(digest, (memoryview(head), *pieces))
 
+
+def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
+    """Write one file, whole or not at all.
+
+    It is written beside its place under another name, synced to the disk and renamed, and the renaming is synced too: a
+    failure (a full disk, a crash) leaves what was there before.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write. A file that is there already is replaced; a link stays, and the file it leads to is replaced.
+    *pieces : bytes or memoryview
+        The content, one after the other.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; what was at `path` is unchanged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_file_atomically(f"{folder}/note", b"all ", b"or nothing")
+    ...     (Path(folder) / "note").read_bytes()
+    b'all or nothing'
+    """
     target = Path(path).resolve()
     try:
-        _write_atomically(target, [memoryview(head), *pieces])
+        _replace(target, pieces)
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"could not save, nothing was changed: {reason}", str(path)) from error
@@ -157,22 +224,25 @@ def _checksums(pieces: Iterable[memoryview]) -> list[str]:
     return digests
 
 
-def _head(kind: str, settings_text: str, entries: Mapping[str, Any], checksums: list[str]) -> bytes:
-    """All bytes before the payload: the header's length, the header, spaces up to the alignment."""
+def _head(
+    kind: str, settings_text: str, entries: Mapping[str, Any], checksums: list[str]
+) -> tuple[bytes, str]:
+    """All bytes before the payload (the header's length, the header, spaces up to the alignment) and their digest."""
     values = (kind, _VERSION, settings_text, json.dumps(checksums), _ZERO_DIGEST)
     metadata = {_PREFIX + field: value for field, value in zip(_FIELDS, values, strict=True)}
     header = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode("ascii")
     header += b" " * (-(8 + len(header)) % _ALIGNMENT)
     head = len(header).to_bytes(8, "little") + header
     field = f'"{_PREFIX}header":"'.encode()
-    return head.replace(field + _ZERO_DIGEST.encode(), field + _head_digest(head).encode(), 1)
+    digest = _head_digest(head)
+    return head.replace(field + _ZERO_DIGEST.encode(), field + digest.encode(), 1), digest
 
 
 def _head_digest(head_with_zero_digest: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(head_with_zero_digest)
 
 
-def _write_atomically(target: Path, pieces: Iterable[memoryview]) -> None:
+def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
     temporary = target.with_name(f".supquant-{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -194,10 +264,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def load_arrays(
-    path: str | os.PathLike[str], kind: str, *, verify: Literal["full", "lazy"] = "full"
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `save_arrays` wrote; the arrays are read-only views of the mapped file.
+def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read what `save_arrays` wrote, and check all of it; the arrays are read-only views of the mapped file.
 
     Parameters
     ----------
@@ -205,9 +273,6 @@ def load_arrays(
         The file.
     kind : str
         What it must hold.
-    verify : {"full", "lazy"}
-        ``"full"`` compares the payload with its checksums, which reads all of it; ``"lazy"`` leaves the
-        payload unread. The header is checked in both cases.
 
     Returns
     -------
@@ -230,9 +295,77 @@ def load_arrays(
         ...
     supquant.errors.FileFormatError: ...: not a safetensors file, it has only 0 bytes
     """
-    check_choice(verify, "verify", ("full", "lazy"))
+    file = open_arrays(path, kind)
+    file.verify()
+    return file.arrays, file.settings
+
+
+def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
+    """Map what `save_arrays` wrote, and check its header alone; the arrays are checked by `ArrayFile.verify`.
+
+    The time it takes does not depend on the size of the arrays. Parameters and errors are those of `load_arrays`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_arrays(f"{folder}/small", "demo", {"codes": np.eye(2, dtype=np.uint8)}, {})
+    ...     file = open_arrays(f"{folder}/small", "demo")
+    >>> file.verify()
+    >>> file.arrays["codes"].shape, file.nbytes
+    ((2, 2), 4)
+    """
+    return ArrayFile(path, kind)
+
+
+class ArrayFile:
+    """A mapped file, made by `open_arrays`.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        Read-only views of the mapped file. Whoever looks into them calls `verify` before.
+    settings : dict
+    digest : str
+        That of `PackedArrays`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._verified = False
+        with _errors_naming(path):
+            self._file = _map(Path(path))
+            self._start, self._checksums, self.digest, self.arrays, self.settings = _parse(self._file, kind)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return len(self._file) - self._start
+
+    def verify(self) -> None:
+        """Compare the arrays with their checksums, which reads all of them; once found right, this costs nothing.
+
+        Any number of threads may call it.
+
+        Raises
+        ------
+        FileFormatError
+            If they differ, each time it is called.
+        """
+        if self._verified:
+            return
+        with self._lock:
+            if not self._verified:
+                with _errors_naming(self.path):
+                    _verify_payload(self._file, self._start, self._checksums)
+                self._verified = True
+
+
+@contextmanager
+def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
-        return _parse(_map(Path(path)), kind, verify)
+        yield
     except FileFormatError as error:
         raise FileFormatError(f"{os.fspath(path)}: {error}") from error.__cause__
 
@@ -245,7 +378,8 @@ def _map(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _parse(file: mmap.mmap, kind: str, verify: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _parse(file: mmap.mmap, kind: str) -> tuple[int, str, str, dict[str, NDArray[Any]], dict[str, Any]]:
+    """Find where the payload starts, its checksums, the digest, the arrays and the settings."""
     length = int.from_bytes(file[:8], "little")
     if length > min(len(file) - 8, _LONGEST_HEADER):
         raise FileFormatError(
@@ -265,10 +399,9 @@ def _parse(file: mmap.mmap, kind: str, verify: str) -> tuple[dict[str, NDArray[A
         position = end
     if position != payload_size:
         raise FileFormatError(f"truncated or altered: {payload_size} bytes of arrays, expected {position}")
-    if verify == "full":
-        _verify_payload(file, len(head), metadata["checksums"])
     arrays = {name: _view(file, len(head), name, entry) for name, entry in header.items()}
-    return arrays, _json_object(metadata["settings"], "settings")
+    settings = _json_object(metadata["settings"], "settings")
+    return len(head), metadata["checksums"], metadata["header"], arrays, settings
 
 
 def _json_object(text: bytes | str, what: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The frozen codec by itself: its ways, its tables, its file."""
+"""The frozen codec of sums of codewords by itself: its ways, its tables, its file."""
 
 import errno
 import itertools
 from dataclasses import FrozenInstanceError, fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +154,53 @@ def test_tables_are_made_in_the_three_steps(codec, vectors):
     np.testing.assert_allclose(codec.tables(vectors), steps, atol=1e-6)
 
 
+def test_scores_of_query_tables_are_squared_distances_where_e_is_constant(rng):
+    codec = constant_product_codec(rng, 2.5)
+    Q = rng.normal(size=(7, R)).astype(np.float32)
+    codes = rng.integers(0, K, size=(50, 3))
+    made = codec.query_tables(Q)
+    sums = sum(made.tables[:, m, codes[:, m]] for m in range(3))
+    want = ((Q[:, None] - codec.decode(codes)) ** 2).sum(axis=2)
+    np.testing.assert_allclose(made.scores(sums), want, atol=1e-4)
+    assert (made.descending, made.bits) == (False, None)
+
+
+def test_query_tables_are_euclidean_unless_told_otherwise(codec, vectors):
+    assert codec.rankings == ("euclidean",)
+    made = codec.query_tables(vectors)
+    np.testing.assert_array_equal(made.tables, codec.query_tables(vectors, "euclidean").tables)
+    np.testing.assert_array_equal(made.tables, codec.tables(vectors))
+    np.testing.assert_allclose(made.offsets, codec.offsets_of(codec.transform(vectors)), rtol=1e-5)
+
+
+def test_items_are_encoded_with_labels_as_they_come(codec, vectors, rng):
+    y = codec.classes[rng.integers(0, L, size=30)]
+    want = codec.encode(vectors, read_labels(y, classes=codec.classes))
+    assert (want != codec.encode(vectors)).any()
+    for given in (y, y.tolist()):
+        np.testing.assert_array_equal(codec.encode_items(vectors, given), want)
+    several = replace(codec, classes=np.arange(L), multilabel=True)
+    np.testing.assert_array_equal(several.encode_items(vectors, y[:, None] == codec.classes), want)
+
+
+def test_items_without_labels_are_encoded_as_vectors_are(codec, vectors):
+    np.testing.assert_array_equal(codec.encode_items(vectors), codec.encode(vectors))
+    np.testing.assert_array_equal(
+        codec.encode_items(vectors, missing_labels="drop"), codec.encode(vectors, missing_labels="drop")
+    )
+
+
+def test_labels_that_do_not_fit_the_codec_are_refused(codec, vectors):
+    with pytest.raises(InputError, match="fish"):
+        codec.encode_items(vectors, ["fish"] * 30)
+    with pytest.raises(InputError, match="30"):
+        codec.encode_items(vectors, ["bird"] * 29)
+    with pytest.raises(InputError):  # an indicator matrix, where single labels were learned
+        codec.encode_items(vectors, np.eye(L)[[0] * 30])
+    with pytest.raises(InputError, match="learned without labels: encode its items without y"):
+        replace(codec, classifier=None, classes=None).encode_items(vectors, ["bird"] * 30)
+
+
 def test_a_query_gets_the_same_codes_alone_and_in_a_batch(codec, vectors):
     whole = codec.encode(vectors)
     for row in range(0, 30, 7):
@@ -266,6 +314,20 @@ def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
     assert_same_codec(loaded, codec)
 
 
+def test_a_file_of_format_version_1_is_read_and_written_unchanged(tmp_path):
+    """The file was written by the first version of the format and must never be made again."""
+    path = Path(__file__).parent / "files" / "codec-1.safetensors"
+    codec, settings = Codec.load(path)
+    assert settings == {}
+    assert codec.classes.tolist() == ["cat", "dog"]
+    assert (codec.constant, codec.quantization_weight, codec.constraint_weight) == (0.25, 0.5, 0.125)
+    assert (codec.seeds.shape, codec.feature_map.bandwidth) == ((7, 3), 1.5)
+    X = np.linspace(-1, 1, 15).reshape(5, 3)
+    assert codec.encode(X).tolist() == [[0, 4, 1], [0, 4, 1], [3, 3, 0], [3, 3, 0], [3, 2, 0]]
+    codec.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
 def test_class_labels_a_file_cannot_hold_are_refused_and_nothing_is_written(codec, tmp_path):
     classes = np.empty(2, dtype=object)
     classes[:] = [(1, 2), (3, 4)]
@@ -303,6 +365,9 @@ def test_a_truncated_altered_or_foreign_file_is_refused(codec, tmp_path):
         {"codec": {"feature_map": None, "classes": None, "colour": "red"}},
         {"codec": {"feature_map": None, "classes": {"dtype": "zebra", "values": []}}},
         {"codec": []},
+        {"codec": 3},
+        {"codec": {"feature_map": "anchor-kernel", "classes": None}},
+        {"codec": {"feature_map": None, "classes": None, "type": "binary"}},
     ],
     ids=str,
 )
@@ -328,6 +393,14 @@ def test_a_full_disk_leaves_the_old_file(codec, vectors, tmp_path, monkeypatch):
     assert_same_codec(Codec.load(path)[0], codec)
 
 
+def test_arrays_of_the_wrong_shape_in_a_file_are_refused(tmp_path):
+    path = tmp_path / "file"
+    own = {"feature_map": None, "classes": None}
+    storage.save_arrays(path, "codec", {"codebooks": np.zeros((3, 4), np.float32)}, {"codec": own})
+    with pytest.raises(FileFormatError, match=rf"{path}: holds no codec .* shape \(M, K, r\)"):
+        Codec.load(path)
+
+
 # bad input --------------------------------------------------------------------------------------------------------------
 
 
@@ -346,6 +419,28 @@ def test_a_full_disk_leaves_the_old_file(codec, vectors, tmp_path, monkeypatch):
 def test_bad_codes_are_refused(codec, codes, message):
     with pytest.raises(InputError, match=message):
         codec.decode(codes)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"codebooks": np.zeros((2, 6, 5))}, r"codebooks must be float32 of shape \(M, K, r\), got float64"),
+        ({"codebooks": np.zeros((2, 6), np.float32)}, r"codebooks must .* got float32 of shape \(2, 6\)"),
+        ({"codebooks": np.zeros((65, 6, 5), np.float32)}, "number of codebooks .* from 1 to 64, got 65"),
+        ({"codebooks": np.zeros((2, 257, 5), np.float32)}, "number of codewords .* from 1 to 256, got 257"),
+        (
+            {"projection": np.zeros((7, 4), np.float32)},
+            r"projection .* \(d, 5\), got float32 of shape \(7, 4\)",
+        ),
+        (
+            {"classifier": np.zeros((4, 3), np.float32)},
+            r"classifier .* \(5, L\), got float32 of shape \(4, 3\)",
+        ),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(codec, part, message):
+    with pytest.raises(InputError, match=message):
+        replace(codec, **part)
 
 
 def test_unknown_choices_are_refused_by_name(codec, vectors):

@@ -9,6 +9,7 @@ The representation of "Supervised Discrete Hashing" (Shen et al., 2015) that the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,9 +46,14 @@ class GaussianMap:
         """Width of what comes in."""
         return int(self.anchors.shape[1])
 
+    @cached_property
+    def _norms(self) -> Block:
+        """Squared lengths (h,) of the anchors; they take longer than one query."""
+        return squared_norms(self.anchors)
+
     def __call__(self, x: Block) -> Block:
         """Map a block (b, p) to its features (b, h)."""
-        squares = squared_distances(x, self.anchors)
+        squares = squared_distances(x, self.anchors, self._norms)
         squares *= np.float32(-0.5 / self.bandwidth**2)
         return np.exp(squares, out=squares)
 
@@ -144,18 +150,26 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         return tags
 
 
-def squared_distances(x: Block, anchors: Block) -> Block:
-    """Give the squared distances (b, h) between rows and anchors, never negative."""
+def squared_norms(rows: Block) -> Block:
+    """Give the squared lengths (n,) of rows (n, p)."""
+    norms: Block = np.einsum("ij,ij->i", rows, rows)
+    return norms
+
+
+def squared_distances(x: Block, anchors: Block, norms: Block) -> Block:
+    """Give the squared distances (b, h) between rows and anchors of squared lengths `norms` (h,), never negative."""
     squares = x @ anchors.T
     squares *= -2
-    squares += np.einsum("ij,ij->i", x, x)[:, None]
-    squares += np.einsum("ij,ij->i", anchors, anchors)
+    squares += squared_norms(x)[:, None]
+    squares += norms
     return np.maximum(squares, 0, out=squares)
 
 
 def _mean_nearest(X: NDArray[np.generic], anchors: Block, n_jobs: int) -> float:
+    norms = squared_norms(anchors)
+
     def of_block(block: tuple[int, int]) -> float:
-        nearest = squared_distances(as_float32(X[slice(*block)]), anchors).min(axis=1)
+        nearest = squared_distances(as_float32(X[slice(*block)]), anchors, norms).min(axis=1)
         return float(np.sqrt(nearest, dtype=np.float64).sum())
 
     with single_blas():

@@ -129,7 +129,7 @@ def product_codebooks(
         if len(columns) == 0:  # more codebooks than dimensions
             return np.zeros((n_codewords, 0), dtype=np.float32), 0
         kmeans = KMeans(n_codewords, n_init=1, max_iter=max_iter, random_state=int(seed))
-        with threadpool_limits(1):
+        with threadpool_limits(1, user_api="openmp"):
             kmeans.fit(np.ascontiguousarray(Z[:, columns]))
         return kmeans.cluster_centers_, kmeans.n_iter_
 

@@ -195,12 +195,7 @@ class SupervisedQuantizer(FittedQuantizer):
         -------
         (n, M) uint8
         """
-        codec = self._codec()
-        labels = None
-        if y is not None:
-            X = check_vectors(X, n_features=codec.n_inputs, min_rows=0)
-            labels = read_labels(y, n_rows=len(X), classes=codec.classes, multilabel=codec.multilabel)
-        return codec.encode(X, labels, missing_labels=missing_labels, n_jobs=self.n_jobs)
+        return self._codec().encode_items(X, y, missing_labels=missing_labels, n_jobs=self.n_jobs)
 
     def decision_function(self, X: object) -> NDArray[np.float32]:
         """Score every label for vectors X (n, p): (n, L) float32."""

@@ -1,70 +1,38 @@
-"""Vectors to codes, codes to vectors, queries to tables: the frozen thing that a model file or an index holds.
+"""Codes that are sums of codewords: what every quantizer ends in.
 
-Every quantizer ends in a codec; it carries arrays and settings only, and refitting the estimator does not change it.
-
-    X -> features -> project -> encode -> codes            codes -> decode
-                             -> tables_of -> (q, M, K) look-up tables, summed over the codebooks of a code by a scan
+X -> features -> project -> encode -> codes            codes -> decode
+                         -> tables_of -> (q, M, K) look-up tables, summed over the codebooks of a code by a scan
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Protocol, Self
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.assignment import CodeSearch
-from supquant.errors import FileFormatError, InputError
-from supquant.labels import Labels
-from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.storage import load_arrays, save_arrays
-from supquant.validation import as_float32, check_choice, check_vectors, resolve_jobs
+from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
+from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.errors import InputError
+from supquant.labels import Labels, read_labels
+from supquant.validation import as_float32, check_choice, check_integer, check_vectors, resolve_jobs
 
-Block = NDArray[np.float32]
-Codes = NDArray[np.uint8]
 MissingLabels = Literal["predict", "drop"]
 Ranking = Literal["euclidean"]
 
-_OPTIONAL = ("projection", "classifier", "seeds")
-"""Arrays that a codec may go without."""
-
 RANKINGS: tuple[Ranking, ...] = ("euclidean",)
+"""The rankings of a `Codec`."""
 
-
-class FeatureMap(Protocol):
-    """A fitted, frozen map from vectors to features."""
-
-    kind: ClassVar[str]
-
-    @property
-    def n_inputs(self) -> int:
-        """Width of what comes in."""
-
-    def __call__(self, x: Block) -> Block:
-        """Map a block (b, p) to its features (b, d)."""
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what a file must hold."""
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make the map again from a file's arrays."""
-
-
-_feature_maps: dict[str, type[FeatureMap]] = {}
-
-
-def register_feature_map(kind: type[FeatureMap]) -> None:
-    """Let codec files hold feature maps of this kind."""
-    _feature_maps[kind.kind] = kind
+_SETTINGS = ("multilabel", "constant", "quantization_weight", "constraint_weight", "independent")
 
 
 @dataclass(frozen=True, eq=False)
-class Codec:
+class Codec(ProjectingCodec):
     """Encodes, decodes and makes look-up tables.
 
     Parameters
@@ -100,7 +68,17 @@ class Codec:
     independent: bool = False
     feature_map: FeatureMap | None = None
 
-    KIND: ClassVar[str] = "codec"
+    TYPE: ClassVar[str] = "additive"
+    _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "projection", "classifier", "seeds")
+
+    def __post_init__(self) -> None:
+        check_part("codebooks", self.codebooks, "M", "K", "r")
+        check_integer(self.n_codebooks, "the number of codebooks", 1, MOST_CODEBOOKS)
+        check_integer(self.n_codewords, "the number of codewords", 1, 256)
+        if self.projection is not None:
+            check_part("projection", self.projection, "d", self.n_components)
+        if self.classifier is not None:
+            check_part("classifier", self.classifier, self.n_components, "L")
 
     @property
     def n_codebooks(self) -> int:
@@ -113,21 +91,16 @@ class Codec:
         return int(self.codebooks.shape[1])
 
     @property
-    def n_inputs(self) -> int:
-        """Width of the vectors that come in."""
-        if self.feature_map is not None:
-            return self.feature_map.n_inputs
-        return int(self.codebooks.shape[2] if self.projection is None else self.projection.shape[0])
+    def n_components(self) -> int:
+        """r, the width of projected and decoded vectors."""
+        return int(self.codebooks.shape[2])
 
-    # the steps of a vector -------------------------------------------------------------------------------------------
+    @property
+    def rankings(self) -> tuple[str, ...]:
+        """The rankings that `query_tables` knows; the first one is the default."""
+        return RANKINGS
 
-    def features(self, x: Block) -> Block:
-        """Map vectors (b, p) float32 to features (b, d)."""
-        return x if self.feature_map is None else self.feature_map(x)
-
-    def project(self, features: Block) -> Block:
-        """Project features (b, d) to (b, r)."""
-        return features if self.projection is None else features @ self.projection
+    # the steps of a query --------------------------------------------------------------------------------------------
 
     def tables_of(self, projected: Block, ranking: str = "euclidean") -> Block:
         """Make look-up tables (q, M, K) for projected queries (q, r): ``|c|^2 - 2 q . c``.
@@ -136,10 +109,9 @@ class Codec:
         are the same for all codes (equation 5 of the paper).
         """
         check_choice(ranking, "ranking", RANKINGS)
-        flat = self.codebooks.reshape(-1, self.codebooks.shape[2])
-        tables = projected @ flat.T
+        tables = projected @ self.codebooks.reshape(-1, self.n_components).T
         tables *= -2
-        tables += np.einsum("ij,ij->i", flat, flat)
+        tables += self._squared_norms
         return tables.reshape(len(projected), self.n_codebooks, self.n_codewords)
 
     def offsets_of(self, projected: Block) -> Block:
@@ -147,20 +119,35 @@ class Codec:
         squares: Block = np.einsum("ij,ij->i", projected, projected) + np.float32(self.constant)
         return squares
 
+    @cached_property
+    def _squared_norms(self) -> Block:
+        """``|c|^2`` of every codeword, (MK,)."""
+        flat = self.codebooks.reshape(-1, self.n_components)
+        norms: Block = np.einsum("ij,ij->i", flat, flat)
+        return norms
+
     # whole ways --------------------------------------------------------------------------------------------------------
 
     def transform(self, X: object, *, n_jobs: int | None = None) -> Block:
         """Project vectors X (n, p) into the space of the codebooks, (n, r) float32."""
-        return self._by_blocks(X, n_jobs, self.codebooks.shape[2], np.float32, lambda z, _: z)
+        return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda z, _: z)
+
+    def query_tables(
+        self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
+    ) -> QueryTables:
+        """Make what a scan needs of queries Q (q, p): the same bits for a query alone and in a batch."""
+        ranking = self._ranking(ranking)
+        Q = check_vectors(Q, n_features=self.n_inputs, min_rows=0)
+        tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
+        offsets = np.empty(len(Q), dtype=np.float32)
+        self._by_queries(
+            Q, n_jobs, (tables, offsets), lambda z: (self.tables_of(z, ranking), self.offsets_of(z))
+        )
+        return QueryTables(tables, offsets)
 
     def tables(self, Q: object, ranking: str = "euclidean", *, n_jobs: int | None = None) -> Block:
         """Make look-up tables (q, M, K) float32 for queries Q (q, p); smaller sums are nearer."""
-        check_choice(ranking, "ranking", RANKINGS)
-        width = self.n_codebooks * self.n_codewords
-        made = self._by_blocks(
-            Q, n_jobs, width, np.float32, lambda z, _: self.tables_of(z, ranking).reshape(len(z), width)
-        )
-        return made.reshape(-1, self.n_codebooks, self.n_codewords)
+        return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
 
     def rank(
         self, Q: object, codes: object, ranking: str = "euclidean", *, n_jobs: int | None = None
@@ -178,6 +165,26 @@ class Codec:
         """Score every label for vectors X (n, p): ``W'P'x``, (n, L) float32."""
         classifier = self._learned_classifier()
         return self._by_blocks(X, n_jobs, classifier.shape[1], np.float32, lambda z, _: z @ classifier)
+
+    def encode_items(
+        self,
+        X: object,
+        y: object = None,
+        *,
+        missing_labels: MissingLabels = "predict",
+        n_jobs: int | None = None,
+    ) -> Codes:
+        """Give vectors X (n, p) their codes (n, M) uint8, heeding labels `y` of the kind it was learned from.
+
+        Without `y` it is `encode`, which takes labels that were read already.
+        """
+        if y is None:
+            return self.encode(X, missing_labels=missing_labels, n_jobs=n_jobs)
+        if self.classes is None:
+            raise InputError("this codec was learned without labels: encode its items without y")
+        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+        labels = read_labels(y, n_rows=len(X), classes=self.classes, multilabel=self.multilabel)
+        return self.encode(X, labels, missing_labels=missing_labels, n_jobs=n_jobs)
 
     def encode(
         self,
@@ -200,7 +207,7 @@ class Codec:
     def encode_projected(self, Z: object, *, missing_labels: MissingLabels = "predict") -> Codes:
         """Give vectors that `transform` made, (n, r), their codes (n, M), without labels and on one thread."""
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
-        projected = as_float32(check_vectors(Z, n_features=self.codebooks.shape[2], min_rows=0))
+        projected = as_float32(check_vectors(Z, n_features=self.n_components, min_rows=0))
         return self._block_encoder(None, missing_labels)(projected, (0, len(projected)))
 
     def mean_cost(self, X: object) -> float:
@@ -227,70 +234,18 @@ class Codec:
         """Give the vectors (n, r) that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
 
-    def check_codes(self, codes: object) -> Codes:
-        """Check codes (n, M) that come from outside."""
-        array = np.asarray(codes)
-        if array.ndim != 2 or array.shape[1] != self.n_codebooks or array.dtype.kind not in "ui":
-            raise InputError(
-                f"codes must be whole numbers of shape (n, {self.n_codebooks}), got {array.dtype} of shape {array.shape}"
-            )
-        if array.size and (array.min() < 0 or array.max() >= self.n_codewords):
-            raise InputError(
-                f"codes must lie in 0 .. {self.n_codewords - 1}, got {array.min()} .. {array.max()}"
-            )
-        return np.ascontiguousarray(array, dtype=np.uint8)
-
     # files --------------------------------------------------------------------------------------------------------------
 
-    def save(
-        self, path: str | os.PathLike[str], *, kind: str = KIND, settings: dict[str, Any] | None = None
-    ) -> None:
-        """Write the codec to one file; `settings` go beside it, under the file's `kind`."""
-        arrays, own = self._stored()
-        save_arrays(path, kind, arrays, {**(settings or {}), "codec": own})
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, kind: str = KIND) -> tuple[Self, dict[str, Any]]:
-        """Read a codec, with the settings saved beside it."""
-        arrays, settings = load_arrays(path, kind)
-        try:
-            return cls._restored(arrays, settings.pop("codec")), settings
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileFormatError(
-                f"{os.fspath(path)}: holds no codec of this version of supquant: {error!r}"
-            ) from error
-
-    def _stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {
-            name: value for name in ("codebooks", *_OPTIONAL) if (value := getattr(self, name)) is not None
-        }
-        own = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name
-            in ("multilabel", "constant", "quantization_weight", "constraint_weight", "independent")
-        }
+    def _stored_settings(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in _SETTINGS}
         own["classes"] = None if self.classes is None else _plain(self.classes)
-        own["feature_map"] = None
-        if self.feature_map is not None:
-            own["feature_map"] = self.feature_map.kind
-            arrays.update({f"features.{name}": value for name, value in self.feature_map.arrays().items()})
-        return arrays, own
+        return own
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
-        kind, classes = own.pop("feature_map"), own.pop("classes")
-        own["feature_map"] = None
-        if kind is not None:
-            inner = {
-                name.removeprefix("features."): a
-                for name, a in arrays.items()
-                if name.startswith("features.")
-            }
-            own["feature_map"] = _feature_maps[kind].from_arrays(inner)
-        own["classes"] = None if classes is None else _from_plain(classes)
-        own.update({name: arrays.get(name) for name in _OPTIONAL})
-        return cls(codebooks=arrays["codebooks"], **own)
+        classes = own.pop("classes")
+        parts: dict[str, Any] = {**arrays, **own}
+        return cls(**parts, classes=None if classes is None else _from_plain(classes))
 
     # parts ----------------------------------------------------------------------------------------------------------------
 
@@ -321,27 +276,6 @@ class Codec:
         if self.classifier is None:
             raise InputError("this codec was learned without labels and predicts none")
         return self.classifier
-
-    def _by_blocks(
-        self,
-        X: object,
-        n_jobs: int | None,
-        width: int,
-        dtype: type[np.generic],
-        function: Callable[[Block, tuple[int, int]], NDArray[Any]],
-    ) -> NDArray[Any]:
-        """Project X (n, p) block by block and collect what a function makes of each, (n, width)."""
-        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
-        made = np.empty((len(X), width), dtype=dtype)
-
-        def fill(block: tuple[int, int]) -> None:
-            projected = self.project(self.features(as_float32(X[slice(*block)])))
-            made[slice(*block)] = function(projected, block)
-
-        with single_blas():
-            for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(n_jobs)):
-                pass
-        return made
 
 
 def spread_codes(codes: Codes, limit: int) -> Codes:

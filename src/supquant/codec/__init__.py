@@ -1,0 +1,31 @@
+"""Vectors to codes, codes to vectors, queries to tables: the frozen thing that a model file or an index holds.
+
+Every quantizer and every hashing method ends in a codec; it carries arrays and settings only, and refitting the estimator
+does not change it. `AnyCodec` is all that an index knows of one.
+
+    interface   the protocol, QueryTables, feature maps
+    queries     queries in groups, so that one alone and in a batch gives the same bits
+    base        what the codecs share: rows in blocks, files
+    additive    Codec: sums of codewords, Euclidean ranking
+    binary      BinaryCodec: bits, Hamming ranking
+    loader      a file to the codec it holds
+"""
+
+from supquant.codec.additive import RANKINGS, Codec, MissingLabels, Ranking, spread_codes
+from supquant.codec.binary import BinaryCodec
+from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, register_feature_map
+from supquant.codec.loader import load_codec
+
+__all__ = [
+    "RANKINGS",
+    "AnyCodec",
+    "BinaryCodec",
+    "Codec",
+    "FeatureMap",
+    "MissingLabels",
+    "QueryTables",
+    "Ranking",
+    "load_codec",
+    "register_feature_map",
+    "spread_codes",
+]

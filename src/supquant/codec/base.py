@@ -1,0 +1,190 @@
+"""What all codecs share: vectors to projections in blocks, the check of codes, files."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.codec.interface import Block, Codes, FeatureMap, load_feature_map
+from supquant.codec.queries import by_groups
+from supquant.errors import FileFormatError, InputError
+from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.storage import PackedArrays, load_arrays, pack_arrays
+from supquant.validation import as_float32, check_choice, check_vectors, resolve_jobs
+
+MOST_CODEBOOKS = 64
+"""Of one code; the kernels' limit."""
+
+_FEATURES = "features."
+"""Prefix of a feature map's arrays in a file."""
+
+
+def check_part(name: str, array: NDArray[Any], *shape: int | str) -> None:
+    """Check that an array of a codec is float32 and of a shape, in which a letter stands for any size."""
+    fits = array.ndim == len(shape) and all(
+        isinstance(expected, str) or expected == size
+        for expected, size in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype != np.float32:
+        expected = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+        raise InputError(
+            f"{name} must be float32 of shape {expected}, got {array.dtype} of shape {array.shape}"
+        )
+
+
+class ProjectingCodec(ABC):
+    """A codec of vectors that go through a feature map and a projection, each of which may be missing."""
+
+    KIND: ClassVar[str] = "codec"
+    TYPE: ClassVar[str]
+    """What `load_codec` tells codecs apart by."""
+    _ARRAYS: ClassVar[tuple[str, ...]]
+    """Names of the arrays, some of which may be None."""
+
+    projection: Block | None
+    feature_map: FeatureMap | None
+
+    @property
+    @abstractmethod
+    def n_codebooks(self) -> int:
+        """M, the bytes of one code."""
+
+    @property
+    @abstractmethod
+    def n_codewords(self) -> int:
+        """K."""
+
+    @property
+    @abstractmethod
+    def n_components(self) -> int:
+        """r, the width of projected vectors."""
+
+    @property
+    @abstractmethod
+    def rankings(self) -> tuple[str, ...]:
+        """The rankings that queries have tables for; the first one is the default."""
+
+    @property
+    def n_inputs(self) -> int:
+        """Width of the vectors that come in."""
+        if self.feature_map is not None:
+            return self.feature_map.n_inputs
+        return self.n_components if self.projection is None else int(self.projection.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._stored_arrays().values())
+
+    def features(self, x: Block) -> Block:
+        """Map vectors (b, p) float32 to features (b, d)."""
+        return x if self.feature_map is None else self.feature_map(x)
+
+    def project(self, features: Block) -> Block:
+        """Project features (b, d) to (b, r)."""
+        return features if self.projection is None else features @ self.projection
+
+    def check_codes(self, codes: object) -> Codes:
+        """Check codes (n, M) that come from outside."""
+        array = np.asarray(codes)
+        if array.ndim != 2 or array.shape[1] != self.n_codebooks or array.dtype.kind not in "ui":
+            raise InputError(
+                f"codes must be whole numbers of shape (n, {self.n_codebooks}), got {array.dtype} of shape {array.shape}"
+            )
+        if array.size and (array.min() < 0 or array.max() >= self.n_codewords):
+            raise InputError(
+                f"codes must lie in 0 .. {self.n_codewords - 1}, got {array.min()} .. {array.max()}"
+            )
+        return np.ascontiguousarray(array, dtype=np.uint8)
+
+    def _ranking(self, ranking: str | None) -> str:
+        return check_choice(self.rankings[0] if ranking is None else ranking, "ranking", self.rankings)
+
+    # rows ----------------------------------------------------------------------------------------------------------------
+
+    def _by_queries(
+        self,
+        Q: NDArray[Any],
+        n_jobs: int | None,
+        made: tuple[NDArray[Any], ...],
+        function: Callable[[Block], tuple[NDArray[Any], ...]],
+    ) -> None:
+        """Fill arrays (q, ...) with what a function makes of projected queries, the same bits whatever stands beside them."""
+        by_groups(lambda x: function(self.project(self.features(x))), Q, made, resolve_jobs(n_jobs))
+
+    def _by_blocks(
+        self,
+        X: object,
+        n_jobs: int | None,
+        width: int,
+        dtype: type[np.generic],
+        function: Callable[[Block, tuple[int, int]], NDArray[Any]],
+    ) -> NDArray[Any]:
+        """Project X (n, p) block by block and collect what a function makes of each, (n, width)."""
+        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+        made = np.empty((len(X), width), dtype=dtype)
+
+        def fill(block: tuple[int, int]) -> None:
+            projected = self.project(self.features(as_float32(X[slice(*block)])))
+            made[slice(*block)] = function(projected, block)
+
+        with single_blas():
+            for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(n_jobs)):
+                pass
+        return made
+
+    # files ---------------------------------------------------------------------------------------------------------------
+
+    def pack(self, *, kind: str = KIND, settings: dict[str, Any] | None = None) -> PackedArrays:
+        """Give the file that `save` writes, before it is written."""
+        own = {**self._stored_settings(), "feature_map": None}
+        if self.feature_map is not None:
+            own["feature_map"] = self.feature_map.kind
+        return pack_arrays(kind, self._stored_arrays(), {**(settings or {}), "codec": own})
+
+    def save(
+        self, path: str | os.PathLike[str], *, kind: str = KIND, settings: dict[str, Any] | None = None
+    ) -> None:
+        """Write the codec to one file; `settings` go beside it, under the file's `kind`."""
+        self.pack(kind=kind, settings=settings).write(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, kind: str = KIND) -> tuple[Self, dict[str, Any]]:
+        """Read a codec of this class, with the settings saved beside it."""
+        arrays, settings = load_arrays(path, kind)
+        try:
+            own = settings.pop("codec")
+            if (found := own.pop("type", cls.TYPE)) != cls.TYPE:
+                raise ValueError(f"it is of type {found!r}, expected {cls.TYPE!r}")  # noqa: TRY301
+            inner = {
+                name.removeprefix(_FEATURES): arrays.pop(name)
+                for name in list(arrays)
+                if name.startswith(_FEATURES)
+            }
+            features = own.pop("feature_map")
+            own["feature_map"] = None if features is None else load_feature_map(features, inner)
+            return cls._restored(arrays, own), settings
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                f"{os.fspath(path)}: holds no codec of this version of supquant: {error!r}"
+            ) from error
+
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = {name: value for name in self._ARRAYS if (value := getattr(self, name)) is not None}
+        if self.feature_map is not None:
+            arrays |= {_FEATURES + name: value for name, value in self.feature_map.arrays().items()}
+        return arrays
+
+    @abstractmethod
+    def _stored_settings(self) -> dict[str, Any]:
+        """Give all that is no array and no feature map, as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
+        """Make the codec from its arrays and settings, among these the feature map."""

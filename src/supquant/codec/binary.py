@@ -1,0 +1,119 @@
+"""Codes of bits, ranked by the number of bits that differ: what linear hashing ends in.
+
+    X -> features -> project -> compare with thresholds -> pack eight bits a byte -> codes
+
+A byte is a codeword of 256, and a Hamming distance is a sum of popcounts: the tables of a query hold those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
+from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.errors import InputError
+from supquant.validation import check_vectors
+
+_POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(
+    axis=1, dtype=np.float32
+)  # (256,)
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryCodec(ProjectingCodec):
+    """Encodes to bits, decodes to signs, and makes tables of Hamming distances.
+
+    Bit j of a code is ``project(features(x))[j] > thresholds[j]``, packed as `numpy.packbits` does.
+
+    Parameters
+    ----------
+    projection : (d, bits) float32 or None
+        None where the features themselves are compared.
+    thresholds : (bits,) float32
+        A multiple of eight of them.
+    feature_map : FeatureMap or None
+
+    Examples
+    --------
+    >>> codec = BinaryCodec(None, np.zeros(8, dtype=np.float32))
+    >>> codec.encode_items([[1, 1, 1, 1, -1, -1, -1, -1], [-1, -1, -1, -1, -1, -1, -1, 1]])
+    array([[240],
+           [  1]], dtype=uint8)
+    >>> codec.query_tables([[1, 1, 1, 1, -1, -1, -1, -1]]).tables[0, 0, [240, 1]]
+    array([0., 5.], dtype=float32)
+    """
+
+    projection: Block | None
+    thresholds: Block
+    feature_map: FeatureMap | None = None
+
+    TYPE: ClassVar[str] = "binary"
+    _ARRAYS: ClassVar[tuple[str, ...]] = ("projection", "thresholds")
+
+    def __post_init__(self) -> None:
+        check_part("thresholds", self.thresholds, "bits")
+        bits = self.n_components
+        if bits % 8 or not 8 <= bits <= 8 * MOST_CODEBOOKS:
+            raise InputError(
+                f"bits must be a multiple of 8 from 8 to {8 * MOST_CODEBOOKS}, got {bits} thresholds"
+            )
+        if self.projection is not None:
+            check_part("projection", self.projection, "d", bits)
+
+    @property
+    def n_codebooks(self) -> int:
+        """M, the bytes of one code."""
+        return self.n_components // 8
+
+    @property
+    def n_codewords(self) -> int:
+        """K, the values of a byte."""
+        return 256
+
+    @property
+    def n_components(self) -> int:
+        """Bits of a code."""
+        return len(self.thresholds)
+
+    @property
+    def rankings(self) -> tuple[str, ...]:
+        """The one ranking that `query_tables` knows."""
+        return ("hamming",)
+
+    def encode_items(self, X: object, y: object = None, *, n_jobs: int | None = None) -> Codes:
+        """Give vectors X (n, p) their codes (n, M) uint8; labels are refused."""
+        if y is not None:
+            raise InputError("codes of bits are made from vectors alone: encode items without y")
+        return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, lambda z, _: self._packed(z))
+
+    def query_tables(
+        self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
+    ) -> QueryTables:
+        """Make tables (q, M, 256) of the bits in which each byte differs from that of a query in Q (q, p)."""
+        self._ranking(ranking)
+        Q = check_vectors(Q, n_features=self.n_inputs, min_rows=0)
+        bits = np.empty((len(Q), self.n_codebooks), dtype=np.uint8)
+        self._by_queries(Q, n_jobs, (bits,), lambda z: (self._packed(z),))
+        tables = _POPCOUNTS[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]
+        return QueryTables(tables, np.zeros(len(bits), dtype=np.float32), bits=bits)
+
+    def decode(self, codes: object) -> Block:
+        """Give the signs (n, bits) float32 that codes (n, M) stand for: 1 for a bit that is set, else -1."""
+        signs = np.unpackbits(self.check_codes(codes), axis=1).astype(np.float32)
+        signs *= 2
+        signs -= 1
+        return signs
+
+    def _packed(self, projected: Block) -> Codes:
+        return np.packbits(projected > self.thresholds, axis=1)
+
+    def _stored_settings(self) -> dict[str, Any]:
+        return {"type": self.TYPE}
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
+        return cls(arrays.get("projection"), arrays["thresholds"], own["feature_map"])

@@ -1,0 +1,134 @@
+"""What a codec is to an index, and what it is made of: the protocol, the tables of queries, feature maps."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.storage import PackedArrays
+
+__all__ = ["AnyCodec", "FeatureMap", "QueryTables", "load_feature_map", "register_feature_map"]
+
+Block = NDArray[np.float32]
+Codes = NDArray[np.uint8]
+
+
+@runtime_checkable
+class AnyCodec(Protocol):
+    """Encodes items and makes look-up tables of queries; frozen, whatever was learned and how.
+
+    A code is M bytes, each the number of one of K codewords. A query ranks codes by the sums of its table's entries.
+    """
+
+    @property
+    def n_codebooks(self) -> int:
+        """M, the bytes of one code."""
+
+    @property
+    def n_codewords(self) -> int:
+        """K, at most 256."""
+
+    @property
+    def n_inputs(self) -> int:
+        """Width of the vectors that come in."""
+
+    @property
+    def rankings(self) -> tuple[str, ...]:
+        """The rankings that `query_tables` knows; the first one is the default."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+
+    def encode_items(self, X: object, y: object = None, *, n_jobs: int | None = None) -> Codes:
+        """Give vectors X (n, p), with their labels where they are known, codes (n, M) uint8."""
+
+    def query_tables(
+        self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
+    ) -> QueryTables:
+        """Make the tables of queries Q (q, p); they are the same bits for a query alone and in a batch."""
+
+    def check_codes(self, codes: object) -> Codes:
+        """Check codes (n, M) that come from outside."""
+
+    def decode(self, codes: object) -> Block:
+        """Give the vectors (n, r) float32 that codes (n, M) stand for."""
+
+    def pack(self) -> PackedArrays:
+        """Give the file that `load_codec` reads, before it is written."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file that `load_codec` reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTables:
+    """What a scan needs of queries: look-up tables, and how to turn their sums into scores.
+
+    Parameters
+    ----------
+    tables : (q, M, K) float32
+        Smaller sums are nearer, whatever the ranking.
+    offsets : (q,) float32
+        What the sums lack to be scores.
+    descending : bool
+        Whether greater scores are nearer.
+    bits : (q, M) uint8, optional
+        Where sums are Hamming distances: the queries' own codes.
+
+    Examples
+    --------
+    >>> made = QueryTables(np.zeros((1, 2, 4), np.float32), np.array([5], np.float32))
+    >>> made.scores(np.array([[-3, 1]], np.float32))
+    array([[2., 6.]], dtype=float32)
+    """
+
+    tables: Block
+    offsets: Block
+    descending: bool = False
+    bits: Codes | None = None
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def scores(self, sums: Block) -> Block:
+        """Turn sums (q, k) float32 into scores: ``offsets + sums``, or ``offsets - sums`` where they descend."""
+        offsets = self.offsets[:, None]
+        return offsets - sums if self.descending else offsets + sums
+
+
+class FeatureMap(Protocol):
+    """A fitted, frozen map from vectors to features."""
+
+    kind: ClassVar[str]
+
+    @property
+    def n_inputs(self) -> int:
+        """Width of what comes in."""
+
+    def __call__(self, x: Block) -> Block:
+        """Map a block (b, p) to its features (b, d)."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give what a file must hold."""
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Make the map again from a file's arrays."""
+
+
+_feature_maps: dict[str, type[FeatureMap]] = {}
+
+
+def register_feature_map(kind: type[FeatureMap]) -> None:
+    """Let codec files hold feature maps of this kind."""
+    _feature_maps[kind.kind] = kind
+
+
+def load_feature_map(kind: str, arrays: dict[str, NDArray[Any]]) -> FeatureMap:
+    """Make a map of a registered kind from its arrays; a KeyError where there is none of that kind."""
+    return _feature_maps[kind].from_arrays(arrays)

@@ -1,0 +1,41 @@
+"""Files to codecs, of whichever type the file holds."""
+
+from __future__ import annotations
+
+import os
+
+from supquant.codec.additive import Codec
+from supquant.codec.base import ProjectingCodec
+from supquant.codec.binary import BinaryCodec
+from supquant.codec.interface import AnyCodec
+from supquant.errors import FileFormatError
+from supquant.storage import open_arrays
+
+_TYPES: dict[str, type[Codec | BinaryCodec]] = {each.TYPE: each for each in (Codec, BinaryCodec)}
+
+
+def load_codec(path: str | os.PathLike[str]) -> AnyCodec:
+    """Read a codec of any type from a file that its `save` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged, foreign, or of another kind, such as a model.
+    FileNotFoundError
+        If there is no file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from supquant.codec import BinaryCodec
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     BinaryCodec(None, np.zeros(16, dtype=np.float32)).save(f"{folder}/codec")
+    ...     load_codec(f"{folder}/codec").rankings
+    ('hamming',)
+    """
+    own = open_arrays(path, ProjectingCodec.KIND).settings.get("codec")
+    name = own.get("type", Codec.TYPE) if isinstance(own, dict) else None
+    if not isinstance(name, str) or name not in _TYPES:
+        raise FileFormatError(f"{os.fspath(path)}: holds no codec of this version of supquant: type {name!r}")
+    return _TYPES[name].load(path)[0]
