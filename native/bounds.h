@@ -11,9 +11,9 @@
 namespace supquant {
 
 // A byte of the table is floor((t - lowest of its codebook) * 254 / reach), at most 255. The reach is the distance from the
-// lowest possible sum to the cut, so that all 255 steps lie where the decision falls. If a sum in float32 is below the cut then
-// its exact value is below cut + slack, and its bytes add up to at most `limit()`. Neither rounding here (double: M * 2^-44 of
-// a step at the most) nor saturation can make that false: the sum of bytes is a whole number, and 254 is one.
+// lowest possible sum to a cut, so that all 254 steps lie where the decision falls. If a sum in float32 is below the cut then
+// its exact value is below cut + slack, and its bytes add up to at most `limit(cut, reach)`. Neither rounding here (double:
+// M * 2^-44 of a step at the most) nor saturation can make that false: the sum of bytes is a whole number, and 254 is one.
 class Bounds {
   public:
     static constexpr int kSteps = 254;
@@ -35,34 +35,31 @@ class Bounds {
     }
 
     const float* table() const { return table_; }
-    bool out_of_reach(float cut) const { return cut + slack_ <= base_; }
 
-    // Fits the steps to a cut; entry k of codebook m goes to out[(m * 256 + k) * stride].
-    void fit(float cut, uint8_t* out, size_t stride) {
-        reach_ = cut + slack_ - base_;
-        const double scale = kSteps / reach_;
+    // How far the sums that may be below a cut reach above the lowest; none are where this is not positive.
+    double reach(float cut) const { return cut + slack_ - base_; }
+
+    // Entry k of codebook m goes to out[(m * 256 + k) * stride].
+    void fill(double reach, uint8_t* out, size_t stride) const {
+        const double scale = kSteps / reach;
         for (int m = 0; m < M_; ++m) {
             const float* from = table_ + m * K_;
             uint8_t* to = out + size_t(m) * kMaxCodewords * stride;
             const double low = lowest_[m];
             for (int k = 0; k < K_; ++k) to[k * stride] = uint8_t(std::min((double(from[k]) - low) * scale, 255.0));
         }
-        fit_(cut);
     }
-    void lower_limit(float cut) { fit_(cut); }
-    int limit() const { return limit_; }
+
+    // The limit for a cut at or below the one that the tables of this reach were made for.
+    int limit(float cut, double made_for) const {
+        return int(std::min(reach(cut) / made_for * kSteps + 1e-3, double(kSteps)));
+    }
 
   private:
-    void fit_(float cut) {
-        const double steps = (cut + slack_ - base_) / reach_ * kSteps;
-        limit_ = int(std::min(steps + 1e-3, double(kSteps)));
-    }
-
     const float* table_;
     int M_, K_;
     std::vector<float> lowest_;   // (M,)
-    double base_ = 0, slack_ = 0, reach_ = 1;
-    int limit_ = kSteps;
+    double base_ = 0, slack_ = 0;
 };
 
 }  // namespace supquant

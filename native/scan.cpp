@@ -23,6 +23,8 @@ class BlockReader {
     }
 
     bool done() const { return next_ >= end_; }
+    size_t next() const { return next_; }
+    void skip_to(size_t block) { next_ = block; }
     const BlockList& list() const { return list_; }
 
     const BlockList& read() {
@@ -49,6 +51,9 @@ class BlockReader {
     BlockList list_;
 };
 
+// Whether so many of some rows passed that adding up all of them is quicker than one by one.
+bool many(size_t passed, size_t rows) { return 8 * passed > rows; }
+
 // Which way of ruling out rows pays now. The first ways are faster and let more rows through; where one lets too many through the
 // next one takes over, and after a while, longer each time, it gets another chance: the cut may have fallen.
 class Choice {
@@ -59,7 +64,7 @@ class Choice {
 
     Way way() const { return way_; }
     void saw(size_t rows, size_t passed) {
-        if (way_ != kFloat && passed * 8 > rows) {
+        if (way_ != kFloat && many(passed, rows)) {
             way_ = Way(way_ + 1);
             left_ = wait_;
             wait_ = std::min(4 * wait_, 64);
@@ -73,6 +78,9 @@ class Choice {
     Way way_;
     int left_ = 0, wait_ = 1;
 };
+
+// Steps left between the lowest sum and the cut: below, tables are made anew.
+constexpr int kRefit = 160;
 
 // One query's search; Answers is TopK or Within.
 template <class Answers>
@@ -88,9 +96,10 @@ class Search {
           answers_(std::move(answers)) {}
 
     Answers& answers() { return answers_; }
-    Bounds& bounds() { return bounds_; }
+    const Answers& answers() const { return answers_; }
+    const Bounds& bounds() const { return bounds_; }
     bool has_cut() const { return answers_.cut() < std::numeric_limits<float>::infinity(); }
-    bool hopeless() const { return has_cut() && bounds_.out_of_reach(answers_.cut()); }
+    bool hopeless() const { return has_cut() && !(bounds_.reach(answers_.cut()) > 0); }
 
     // Takes a code whose sum is below the cut, for all its rows.
     void take(uint32_t code, float sum) {
@@ -127,12 +136,14 @@ class Search {
             const BlockList& blocks = reader.read();
             const size_t rows = size_t(blocks.count) * kBlockRows;
             size_t passed = 0;
-            if (!has_cut() || choice_.way() == Choice::kFloat) {
-                sum_blocks(reader);
-            } else {
+            if (has_cut() && choice_.way() != Choice::kFloat) {
                 mark(blocks);
-                passed = for_marked(reader, [&](uint32_t code, size_t) { consider(code); });
+                passed = marked(blocks);
             }
+            if (!has_cut() || choice_.way() == Choice::kFloat || many(passed, rows))
+                sum_blocks(reader);
+            else
+                for_marked(reader, [&](uint32_t code, size_t) { consider(code); });
             if (has_cut()) choice_.saw(rows, passed);
             answers_.tighten();
         }
@@ -148,14 +159,13 @@ class Search {
     void mark(const BlockList& blocks) {
         const float cut = answers_.cut();
         if (bits_) return mark_bits(blocks, std::ceil(cut) - 1);
-        if (cut != fitted_) bounds_.lower_limit(cut);
-        const bool coarse = choice_.way() == Choice::kCoarse;
-        if (bounds_.limit() < kRefit || fine_.empty()) {
+        if (fine_.empty() || bounds_.limit(cut, reach_) < kRefit) {
+            reach_ = bounds_.reach(cut);
             fine_.assign(size_t(M_) * kMaxCodewords, 255);
-            bounds_.fit(cut, fine_.data(), 1);
+            bounds_.fill(reach_, fine_.data(), 1);
             coarse_.clear();
         }
-        fitted_ = cut;
+        const bool coarse = choice_.way() == Choice::kCoarse;
         if (coarse && coarse_.empty()) {
             coarse_.assign(size_t(M_) * kMaxCodewords, 255);
             for (int m = 0; m < M_; ++m)
@@ -165,7 +175,7 @@ class Search {
                 }
         }
         active_kernels().mark_by_tables(blocks, coarse ? coarse_.data() : fine_.data(), coarse,
-                                        uint8_t(bounds_.limit()), marks_);
+                                        uint8_t(bounds_.limit(cut, reach_)), marks_);
     }
 
     // Marks the codes that differ from the query in at most so many bits. Sums of bytes saturate at 255 and say nothing there.
@@ -178,24 +188,25 @@ class Search {
             active_kernels().mark_by_bits(blocks, bits_, uint8_t(most), marks_);
     }
 
-    // Calls use(code, place among the listed codes) for the marked codes that count; returns how many were.
-    template <class Use>
-    size_t for_marked(const BlockReader& reader, Use use) {
+    size_t marked(const BlockList& blocks) const {
         size_t count = 0;
+        for (int b = 0; b < blocks.count; ++b) count += std::popcount(marks_[b]);
+        return count;
+    }
+
+    // Calls use(code, place among the listed codes) for the marked codes that count.
+    template <class Use>
+    void for_marked(const BlockReader& reader, Use use) {
         const BlockList& blocks = reader.list();
         for (int b = 0; b < blocks.count; ++b) {
             if (!marks_[b]) continue;
             uint64_t marks = marks_[b] & reader.allowed(blocks.numbers[b]);
-            count += std::popcount(marks);
             for (; marks; marks &= marks - 1) {
                 const int i = std::countr_zero(marks);
                 use(blocks.numbers[b] * kBlockRows + i, size_t(b) * kBlockRows + i);
             }
         }
-        return count;
     }
-
-    static constexpr int kRefit = 160;   // steps left between the lowest sum and the cut: below, tables are made anew
 
     const ScanSpace& space_;
     const int M_, K_;
@@ -203,8 +214,8 @@ class Search {
     Bounds bounds_;
     Choice choice_;
     Answers answers_;
-    std::vector<uint8_t> fine_, coarse_;   // (M, 256)
-    float fitted_ = 0;
+    std::vector<uint8_t> fine_, coarse_;   // (M, 256), made for this reach:
+    double reach_ = 0;
     uint64_t marks_[kScanBlocks];
     float sums_[kScanBlocks * kBlockRows];
 };
@@ -227,31 +238,43 @@ class Group {
                 search->answers().tighten();
             }
         }
-        std::vector<uint32_t> rows(kScanBlocks * kBlockRows);
-        std::vector<uint64_t> lanes(rows.size());
         int crowded = 0;
+        size_t alone = kAlone;
         while (!reader.done()) {
             const BlockList& blocks = reader.read();
-            const size_t start = blocks.count ? blocks.numbers[0] : end;
+            if (!blocks.count) return;
             fit();
-            if (crowded >= kPatience) {  // bytes rule out too little: each query goes on in its own way
-                for (auto& search : searches_) search->run(start, end);
-                return;
-            }
-            const size_t found = kernels.mark_many(blocks, table_.data(), limits_, rows.data(), lanes.data());
+            const size_t found = kernels.mark_many(blocks, table_.data(), limits_, rows_, lanes_);
             size_t passed = 0;
-            for (size_t i = 0; i < found; ++i) {
-                if (!(reader.allowed(rows[i] / kBlockRows) >> (rows[i] % kBlockRows) & 1)) continue;
-                passed += std::popcount(lanes[i]);
-                for (uint64_t left = lanes[i]; left; left &= left - 1)
-                    searches_[std::countr_zero(left)]->consider(rows[i]);
+            for (size_t i = 0; i < found; ++i) passed += std::popcount(lanes_[i]);
+            if (many(passed, size_t(blocks.count) * kBlockRows * searches_.size())) {
+                for (auto& search : searches_) search->sum_blocks(reader);
+                ++crowded;
+            } else {
+                consider_found(reader, found);
+                crowded = 0;
             }
-            crowded = passed * 16 > blocks.count * kBlockRows * searches_.size() ? crowded + 1 : 0;
             for (auto& search : searches_) search->answers().tighten();
+            if (crowded == kPatience) {  // bytes rule out too little: for a while each query goes on in its own way
+                const size_t from = reader.next(), to = std::min(end, from + alone);
+                for (auto& search : searches_) search->run(from, to);
+                reader.skip_to(to);
+                --crowded;
+                alone *= 4;
+            }
         }
     }
 
   private:
+    // Lets every query consider the rows that passed for it.
+    void consider_found(const BlockReader& reader, size_t found) {
+        for (size_t i = 0; i < found; ++i) {
+            if (!(reader.allowed(rows_[i] / kBlockRows) >> (rows_[i] % kBlockRows) & 1)) continue;
+            for (uint64_t left = lanes_[i]; left; left &= left - 1)
+                searches_[std::countr_zero(left)]->consider(rows_[i]);
+        }
+    }
+
     bool all_have_cuts() const {
         return std::all_of(searches_.begin(), searches_.end(), [](auto& search) { return search->has_cut(); });
     }
@@ -262,36 +285,38 @@ class Group {
         if (table_.empty()) {
             table_.assign(size_t(M_) * kMaxCodewords * width, 255);
             std::fill_n(limits_, kMaxLanes, 0);
-            fitted_.assign(searches_.size(), false);
-            cuts_.assign(searches_.size(), 0);
+            reach_.assign(searches_.size(), 0);
         }
         for (size_t lane = 0; lane < searches_.size(); ++lane) {
-            Search<Answers>& search = *searches_[lane];
+            const Search<Answers>& search = *searches_[lane];
             const float cut = search.answers().cut();
-            if (fitted_[lane] && cut == cuts_[lane]) continue;
-            cuts_[lane] = cut;
             if (search.hopeless()) {  // no row can be near: entries of 255 let none through
+                if (reach_[lane] == kNone) continue;
                 for (size_t entry = 0; entry < size_t(M_) * kMaxCodewords; ++entry) table_[entry * width + lane] = 255;
                 limits_[lane] = 0;
+                reach_[lane] = kNone;
                 continue;
             }
-            if (fitted_[lane]) search.bounds().lower_limit(cut);
-            if (!fitted_[lane] || search.bounds().limit() < kRefit) search.bounds().fit(cut, &table_[lane], width);
-            fitted_[lane] = true;
-            limits_[lane] = uint8_t(search.bounds().limit());
+            if (reach_[lane] == 0 || search.bounds().limit(cut, reach_[lane]) < kRefit) {
+                reach_[lane] = search.bounds().reach(cut);
+                search.bounds().fill(reach_[lane], &table_[lane], width);
+            }
+            limits_[lane] = uint8_t(search.bounds().limit(cut, reach_[lane]));
         }
     }
 
-    static constexpr int kRefit = 160;
-    static constexpr int kPatience = 32;   // crowded lists of blocks in a row
+    static constexpr double kNone = -1;
+    static constexpr int kPatience = 4;              // crowded lists of blocks, one after the other
+    static constexpr size_t kAlone = 8 * kScanBlocks;   // blocks of the first while
 
     const ScanSpace& space_;
     const int M_;
     Searches& searches_;
     std::vector<uint8_t> table_;   // (M, 256, lanes)
     uint8_t limits_[kMaxLanes];
-    std::vector<char> fitted_;     // (searches,)
-    std::vector<float> cuts_;      // (searches,)
+    uint32_t rows_[kScanBlocks * kBlockRows];    // that passed,
+    uint64_t lanes_[kScanBlocks * kBlockRows];   // and for which queries
+    std::vector<double> reach_;   // that each lane's table was made for; 0: not yet
 };
 
 // Runs every query over all rows; make(query) gives a query's empty answers, which come back in parts[query], one for each piece

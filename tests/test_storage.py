@@ -5,7 +5,6 @@ import stat
 import subprocess
 import sys
 import textwrap
-import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -279,22 +278,30 @@ def test_opening_leaves_the_payload_unread_and_verify_finds_the_damage_every_tim
             file.verify()
 
 
-def test_a_payload_is_verified_once_by_however_many_threads(saved, monkeypatch):
+def test_a_payload_found_right_is_not_read_again(saved, monkeypatch):
     read = []
     checksums = storage._checksums
-
-    def slowly(pieces):
-        read.append(1)
-        time.sleep(0.05)
-        return checksums(pieces)
-
-    monkeypatch.setattr(storage, "_checksums", slowly)
+    monkeypatch.setattr(storage, "_checksums", lambda pieces: read.append(1) or checksums(pieces))
     file = open_arrays(saved, "model")
     assert read == []
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: file.verify(), range(8)))
+    file.verify()
     file.verify()
     assert read == [1]
+
+
+def test_several_threads_may_verify_at_once(saved):
+    file = open_arrays(saved, "model")
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: file.verify(), range(8))) == [None] * 8
+    damage(saved)
+    file = open_arrays(saved, "model")
+
+    def fails(_):
+        with pytest.raises(FileFormatError):
+            file.verify()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(fails, range(8)))
 
 
 def test_an_open_file_knows_its_size_and_digest(saved):

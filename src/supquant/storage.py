@@ -17,7 +17,6 @@ import math
 import mmap
 import os
 import secrets
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -332,7 +331,6 @@ class ArrayFile:
 
     def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
         self.path = path
-        self._lock = threading.Lock()
         self._verified = False
         with _errors_naming(path):
             self._file = _map(Path(path))
@@ -346,20 +344,18 @@ class ArrayFile:
     def verify(self) -> None:
         """Compare the arrays with their checksums, which reads all of them; once found right, this costs nothing.
 
-        Any number of threads may call it.
+        Any number of threads may call it; those that come at the same time do the same work twice, without a lock that a
+        forked child might find held.
 
         Raises
         ------
         FileFormatError
             If they differ, each time it is called.
         """
-        if self._verified:
-            return
-        with self._lock:
-            if not self._verified:
-                with _errors_naming(self.path):
-                    _verify_payload(self._file, self._start, self._checksums)
-                self._verified = True
+        if not self._verified:
+            with _errors_naming(self.path):
+                _verify_payload(self._file, self._start, self._checksums)
+            self._verified = True
 
 
 @contextmanager
