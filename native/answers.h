@@ -39,11 +39,14 @@ class TopK {
     // Only rows with a sum below this can be among the k lowest; infinity as long as there are not k.
     float cut() const { return cut_; }
 
+    // After fewer rows so many are still below the cut that ruling rows out does not pay.
+    size_t warm_up() const { return 8 * k_; }
+
     // False if the key, and so any higher one, is not among the k lowest.
     bool take(Key key) {
         if (key >= worst_) return false;
         keys_.push_back(key);
-        if (keys_.size() >= 2 * k_ + 64) select();
+        if (keys_.size() >= 2 * k_ + 1024) select();
         return true;
     }
 
@@ -79,6 +82,7 @@ class Within {
     explicit Within(float limit) : cut_(std::nextafter(limit, std::numeric_limits<float>::infinity())) {}
 
     float cut() const { return cut_; }
+    size_t warm_up() const { return 0; }
     bool take(Key key) {
         keys_.push_back(key);
         return true;

@@ -99,6 +99,10 @@ supquant::ScanQueries queries_of(const In<float, 3>& tables, const Maybe<uint8_t
     return {tables.data(), data_of(bits), tables.shape(0), int(tables.shape(1)), int(tables.shape(2))};
 }
 
+size_t first_unbounded(In<float, 3> tables, double limit) {
+    return supquant::first_unbounded(queries_of(tables, {}), limit);
+}
+
 size_t scan(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<uint32_t, 1> members,
             Maybe<uint64_t, 1> eligible, In<float, 3> tables, Maybe<uint8_t, 2> bits, bool prune, Out<float, 2> sums,
             Out<int64_t, 2> rows, int n_threads) {
@@ -181,6 +185,7 @@ NB_MODULE(_native, module) {
     module.def("decode", &decode<double>, exact("codes"), exact("codebooks"), exact("out"), "n_threads"_a);
 
     const auto optional = [](const char* name) { return nb::arg(name).noconvert().none(); };
+    module.def("first_unbounded", &first_unbounded, exact("tables"), "limit"_a);
     module.def("scan", &scan, exact("blocks"), "n"_a, optional("starts"), optional("members"), optional("eligible"),
                exact("tables"), optional("bits"), "prune"_a, exact("sums"), exact("rows"), "n_threads"_a);
     nb::class_<FoundWithin>(module, "FoundWithin")

@@ -17,6 +17,15 @@ inline uint64_t eight_bits(const uint8_t* mask) {
     return bytes * 0x0102040810204080u >> 56;
 }
 
+// Whether any of 64 bytes is set.
+inline bool any_set(const uint8_t* bytes) {
+    typedef uint64_t Pair __attribute__((vector_size(16)));
+    Pair parts[4];
+    std::memcpy(parts, bytes, sizeof parts);
+    const Pair all = (parts[0] | parts[1]) | (parts[2] | parts[3]);
+    return (all[0] | all[1]) != 0;
+}
+
 // Mixes the bytes of a code to a well spread word.
 inline uint64_t mix(const uint8_t* code, int M) {
     uint64_t hash = 0;
@@ -49,12 +58,8 @@ void pack_mask(const uint8_t* mask, size_t n, uint64_t* words) {
     const size_t whole = n / kBlockRows;
     for (size_t w = 0; w < whole; ++w) {
         const uint8_t* from = mask + w * kBlockRows;
-        uint64_t parts[8];
-        std::memcpy(parts, from, sizeof parts);
-        uint64_t any = 0;
-        for (uint64_t part : parts) any |= part;
         uint64_t word = 0;
-        if (any)
+        if (any_set(from))
             for (int i = 0; i < 8; ++i) word |= eight_bits(from + 8 * i) << (8 * i);
         words[w] = word;
     }

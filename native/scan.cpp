@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t kTaskBlocks = 1024;   // a query's rows are cut for threads into pieces of at least so many blocks
 
-// Blocks begin .. end of a space, handed out a few at a time; those without an eligible row are passed over.
+// Blocks begin .. end of a space, handed out a few at a time. Those without an eligible row are passed over; where a block has only
+// a few, these rows are handed out by themselves.
 class BlockReader {
   public:
     BlockReader(const ScanSpace& space, int M, size_t begin, size_t end)
@@ -25,12 +26,20 @@ class BlockReader {
     bool done() const { return next_ >= end_; }
     size_t next() const { return next_; }
     void skip_to(size_t block) { next_ = block; }
+
     const BlockList& list() const { return list_; }
+    const uint32_t* rows_begin() const { return rows_; }
+    const uint32_t* rows_end() const { return rows_ + n_listed_; }
 
     const BlockList& read() {
         list_.count = 0;
-        for (; list_.count < kScanBlocks && next_ < end_; ++next_)
-            if (!words_ || words_[next_]) numbers_[list_.count++] = uint32_t(next_);
+        n_listed_ = 0;
+        for (; list_.count < kScanBlocks && n_listed_ <= kMostRows - kFew && next_ < end_; ++next_) {
+            if (!words_)
+                numbers_[list_.count++] = uint32_t(next_);
+            else if (words_[next_])
+                list_rows(words_[next_]);
+        }
         return list_;
     }
 
@@ -43,24 +52,37 @@ class BlockReader {
     }
 
   private:
+    void list_rows(uint64_t word) {
+        if (std::popcount(word) > kFew) {
+            numbers_[list_.count++] = uint32_t(next_);
+            return;
+        }
+        for (; word; word &= word - 1) rows_[n_listed_++] = uint32_t(next_ * kBlockRows + std::countr_zero(word));
+    }
+
+    static constexpr int kFew = 4;
+    static constexpr int kMostRows = 256;
+
     const uint64_t* words_;
     const size_t n_;
     size_t next_;
     const size_t end_;
     uint32_t numbers_[kScanBlocks];
     BlockList list_;
+    uint32_t rows_[kMostRows];
+    int n_listed_ = 0;
 };
 
 // Whether so many of some rows passed that adding up all of them is quicker than one by one.
 bool many(size_t passed, size_t rows) { return 8 * passed > rows; }
 
-// Which way of ruling out rows pays now. The first ways are faster and let more rows through; where one lets too many through the
-// next one takes over, and after a while, longer each time, it gets another chance: the cut may have fallen.
+// Which way of ruling out rows pays now. The first ways are faster and let more rows through. Where one lets too many through the
+// next one takes over; the faster one is tried again after a while, longer each time, since the cut falls.
 class Choice {
   public:
     enum Way { kCoarse, kFine, kFloat };
 
-    explicit Choice(Way best) : best_(best), way_(best) {}
+    explicit Choice(Way best) : best_(best), way_(best == kCoarse ? kFine : best) {}
 
     Way way() const { return way_; }
     void saw(size_t rows, size_t passed) {
@@ -76,7 +98,7 @@ class Choice {
   private:
     const Way best_;
     Way way_;
-    int left_ = 0, wait_ = 1;
+    int left_ = 4, wait_ = 4;   // lists of blocks
 };
 
 // Steps left between the lowest sum and the cut: below, tables are made anew.
@@ -98,6 +120,7 @@ class Search {
     Answers& answers() { return answers_; }
     const Answers& answers() const { return answers_; }
     const Bounds& bounds() const { return bounds_; }
+    bool warm() const { return has_cut() && summed_ >= answers_.warm_up(); }
     bool has_cut() const { return answers_.cut() < std::numeric_limits<float>::infinity(); }
     bool hopeless() const { return has_cut() && !(bounds_.reach(answers_.cut()) > 0); }
 
@@ -116,17 +139,28 @@ class Search {
 
     // Adds up one code in float32 and takes it if it is below the cut.
     void consider(uint32_t code) {
-        const uint8_t* at = space_.blocks + size_t(code / kBlockRows) * M_ * kBlockRows + code % kBlockRows;
+        const uint8_t* codes = at(code);
         const float* table = bounds_.table();
-        float sum = table[at[0]];
-        for (int m = 1; m < M_; ++m) sum += table[m * K_ + at[m * kBlockRows]];
+        float sum = table[codes[0]];
+        for (int m = 1; m < M_; ++m) sum += table[m * K_ + codes[m * kBlockRows]];
         if (sum < answers_.cut()) take(code, sum);
+    }
+
+    // Considers the rows that were listed by themselves. Each byte of a code lies in a line of its own, so they are fetched ahead.
+    void consider_rows(const BlockReader& reader) {
+        constexpr int kAhead = 4;
+        for (const uint32_t* row = reader.rows_begin(); row != reader.rows_end(); ++row) {
+            if (row + kAhead < reader.rows_end())
+                for (int m = 0; m < M_; ++m) __builtin_prefetch(at(row[kAhead]) + m * kBlockRows);
+            consider(*row);
+        }
     }
 
     // Adds up whole blocks.
     void sum_blocks(const BlockReader& reader) {
         const BlockList& blocks = reader.list();
         active_kernels().block_sums(blocks, bounds_.table(), K_, answers_.cut(), sums_, marks_);
+        summed_ += size_t(blocks.count) * kBlockRows;
         for_marked(reader, [&](uint32_t code, size_t place) { take(code, sums_[place]); });
     }
 
@@ -134,17 +168,19 @@ class Search {
         BlockReader reader(space_, M_, begin, end);
         while (!reader.done() && !hopeless()) {
             const BlockList& blocks = reader.read();
-            const size_t rows = size_t(blocks.count) * kBlockRows;
-            size_t passed = 0;
-            if (has_cut() && choice_.way() != Choice::kFloat) {
-                mark(blocks);
-                passed = marked(blocks);
-            }
-            if (!has_cut() || choice_.way() == Choice::kFloat || many(passed, rows))
+            consider_rows(reader);
+            if (!warm() || choice_.way() == Choice::kFloat) {
                 sum_blocks(reader);
-            else
-                for_marked(reader, [&](uint32_t code, size_t) { consider(code); });
-            if (has_cut()) choice_.saw(rows, passed);
+                if (warm()) choice_.saw(0, 0);
+            } else {
+                mark(blocks);
+                const size_t rows = size_t(blocks.count) * kBlockRows, passed = marked(blocks);
+                if (many(passed, rows))
+                    sum_blocks(reader);
+                else
+                    for_marked(reader, [&](uint32_t code, size_t) { consider(code); });
+                choice_.saw(rows, passed);
+            }
             answers_.tighten();
         }
     }
@@ -154,6 +190,10 @@ class Search {
         const KernelTable& kernels = active_kernels();
         if (!prune || (!bits_ && !kernels.fast_lookup)) return Choice::kFloat;
         return !bits_ && kernels.start_coarse ? Choice::kCoarse : Choice::kFine;
+    }
+
+    const uint8_t* at(uint32_t code) const {
+        return space_.blocks + size_t(code / kBlockRows) * M_ * kBlockRows + code % kBlockRows;
     }
 
     void mark(const BlockList& blocks) {
@@ -216,6 +256,7 @@ class Search {
     Answers answers_;
     std::vector<uint8_t> fine_, coarse_;   // (M, 256), made for this reach:
     double reach_ = 0;
+    size_t summed_ = 0;   // rows, in whole blocks
     uint64_t marks_[kScanBlocks];
     float sums_[kScanBlocks * kBlockRows];
 };
@@ -231,9 +272,10 @@ class Group {
     void run(size_t begin, size_t end) {
         const KernelTable& kernels = active_kernels();
         BlockReader reader(space_, M_, begin, end);
-        while (!reader.done() && !all_have_cuts()) {
+        while (!reader.done() && !all_warm()) {
             reader.read();
             for (auto& search : searches_) {
+                search->consider_rows(reader);
                 search->sum_blocks(reader);
                 search->answers().tighten();
             }
@@ -242,7 +284,7 @@ class Group {
         size_t alone = kAlone;
         while (!reader.done()) {
             const BlockList& blocks = reader.read();
-            if (!blocks.count) return;
+            for (auto& search : searches_) search->consider_rows(reader);
             fit();
             const size_t found = kernels.mark_many(blocks, table_.data(), limits_, rows_, lanes_);
             size_t passed = 0;
@@ -275,8 +317,8 @@ class Group {
         }
     }
 
-    bool all_have_cuts() const {
-        return std::all_of(searches_.begin(), searches_.end(), [](auto& search) { return search->has_cut(); });
+    bool all_warm() const {
+        return std::all_of(searches_.begin(), searches_.end(), [](auto& search) { return search->warm(); });
     }
 
     // Brings limits up to date, and tables where a cut has fallen far.
@@ -359,9 +401,29 @@ std::vector<Key> merged(std::vector<std::vector<Key>>& parts) {
 
 }  // namespace
 
+size_t first_unbounded(const ScanQueries& queries, double limit) {
+    const size_t size = size_t(queries.M) * queries.K;
+    for (size_t query = 0; query < queries.count; ++query) {
+        double sum = 0;
+        for (int m = 0; m < queries.M; ++m) {
+            const float* entries = queries.tables + query * size + size_t(m) * queries.K;
+            float largest = 0;
+            bool is_number = true;
+            for (int k = 0; k < queries.K; ++k) {
+                const float magnitude = std::fabs(entries[k]);
+                largest = std::max(largest, magnitude);
+                is_number &= magnitude == magnitude;
+            }
+            sum += is_number ? largest : limit;
+        }
+        if (!(sum < limit)) return query;
+    }
+    return queries.count;
+}
+
 size_t scan(const ScanSpace& space, const ScanQueries& queries, size_t k, bool prune, float* sums, int64_t* rows,
             int n_threads) {
-    const bool ascending = !space.starts;
+    const bool ascending = !space.starts && !space.eligible;
     auto parts = search_all<TopK>(space, queries, prune, n_threads, [&](size_t) { return TopK(k, ascending); });
     std::vector<size_t> found(queries.count, 0);
     parallel_for(queries.count, n_threads, [&](size_t query, int) {

@@ -24,6 +24,9 @@ struct ScanQueries {
     int K;
 };
 
+// The first query whose sums might not be below `limit` in magnitude, or not be numbers; `count` if there is none.
+size_t first_unbounded(const ScanQueries& queries, double limit);
+
 // Finds the k lowest sums of every query, equal ones by row; sums and rows are (count, k), of which `found` columns are filled,
 // the same number for every query, which is returned. `prune` false adds up every row.
 size_t scan(const ScanSpace& space, const ScanQueries& queries, size_t k, bool prune, float* sums, int64_t* rows,

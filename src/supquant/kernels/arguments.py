@@ -5,7 +5,7 @@ They guard the door to compiled code against our own mistakes; what users hand i
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Doubles, Floats, Scanned
 
 __all__ = [
+    "LARGEST_SUM",
     "check_array",
     "check_codes",
-    "check_finite",
     "check_k",
     "check_limit",
     "check_limits",
@@ -27,29 +27,32 @@ __all__ = [
     "check_threads",
     "check_weights",
     "codewords_of",
+    "refuse_unbounded",
 ]
 
 MAX_CODEBOOKS = 64
 MAX_CODEWORDS = 256
-_LARGEST_SUM = 0.99 * float(np.finfo(np.float32).max)
+LARGEST_SUM = 0.99 * float(np.finfo(np.float32).max)
+"""Of the largest magnitudes in a table's codebooks: what float32 adds up without overflow, in any order."""
 
 
 def check_array(
     array: Any, name: str, shape: tuple[int | None, ...], *dtypes: type[np.generic]
 ) -> tuple[int, ...]:
     """Refuse anything but a C-contiguous array of one of `dtypes` and of `shape`, None for any length."""
-    wanted = " or ".join(np.dtype(dtype).name for dtype in dtypes)
-    if not isinstance(array, np.ndarray) or array.dtype not in dtypes:
+    if not isinstance(array, np.ndarray) or array.dtype.type not in dtypes or not array.dtype.isnative:
+        wanted = " or ".join(np.dtype(dtype).name for dtype in dtypes)
         raise ValueError(f"{name} must be an array of {wanted}, got {_describe(array)}")
-    fits = array.ndim == len(shape) and all(
-        want is None or have == want for have, want in zip(array.shape, shape, strict=True)
-    )
+    sizes = array.shape
+    fits = len(sizes) == len(shape)
+    for have, want in zip(sizes, shape, strict=False):
+        fits = fits and (want is None or have == want)
     if not fits:
         text = ", ".join("any" if want is None else str(want) for want in shape)
-        raise ValueError(f"{name} must have shape ({text}), got {array.shape}")
+        raise ValueError(f"{name} must have shape ({text}), got {sizes}")
     if not array.flags.c_contiguous:
         raise ValueError(f"{name} must be C-contiguous")
-    return tuple(array.shape)
+    return sizes
 
 
 def _describe(value: object) -> str:
@@ -131,15 +134,11 @@ def check_scan(scanned: Scanned, tables: Floats, query_bits: Bytes | None) -> tu
     return q, n_rows
 
 
-def check_finite(tables: Floats) -> None:
-    """Refuse tables (q, M, K) with sums that are not finite in float32, or might not be."""
-    largest = np.maximum(tables.max(axis=2), -tables.min(axis=2)).sum(axis=1, dtype=np.float64)  # (q,)
-    fits = largest < _LARGEST_SUM  # NaN is not below either
-    if not fits.all():
-        worst = int(np.argmin(fits))
-        raise ValueError(
-            f"the sums of table {worst} must be finite in float32, got entries that add up to {largest[worst]:g}"
-        )
+def refuse_unbounded(query: int) -> NoReturn:
+    """Say which table's sums are not finite in float32, or might not be."""
+    raise ValueError(
+        f"the sums of table {query} must be finite in float32, got entries that are no numbers or add up to too much"
+    )
 
 
 def check_k(k: int) -> None:

@@ -22,12 +22,21 @@ from supquant.kernels.arguments import (
 )
 from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
 from supquant.kernels.reference import distinct
-from supquant.kernels.scan_native import count_distinct, pack_mask, scan, scan_within, set_bits, take
+from supquant.kernels.scan_native import (
+    count_bits,
+    count_distinct,
+    pack_mask,
+    scan,
+    scan_within,
+    set_bits,
+    take,
+)
 
 __all__ = [
     "assign",
     "available_levels",
     "code_sums",
+    "count_bits",
     "count_distinct",
     "decode",
     "distinct",

@@ -221,6 +221,10 @@ class Kernels(Protocol):
         """Pack a mask (n,) into words (ceil(n / 64),): bit i is bit ``i % 64`` of word ``i // 64``."""
         ...
 
+    def count_bits(self, words: NDArray[np.uint64]) -> int:
+        """Count the bits of words (w,) that are set."""
+        ...
+
     def set_bits(self, words: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """List the bits of words (w,) that are set, ascending; bit i is bit ``i % 64`` of word ``i // 64``."""
         ...

@@ -22,13 +22,22 @@ from supquant.kernels.arguments import (
     codewords_of,
 )
 from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
-from supquant.kernels.scan_reference import count_distinct, pack_mask, scan, scan_within, set_bits, take
+from supquant.kernels.scan_reference import (
+    count_bits,
+    count_distinct,
+    pack_mask,
+    scan,
+    scan_within,
+    set_bits,
+    take,
+)
 
 Index = TypeVar("Index", bound=np.integer[Any])
 
 __all__ = [
     "assign",
     "code_sums",
+    "count_bits",
     "count_distinct",
     "decode",
     "distinct",

@@ -10,19 +10,20 @@ from numpy.typing import NDArray
 
 import supquant.kernels._native as _native  # noqa: PLR0402
 from supquant.kernels.arguments import (
+    LARGEST_SUM,
     check_array,
     check_codes,
-    check_finite,
     check_k,
     check_limit,
     check_limits,
     check_scan,
     check_taken,
     check_threads,
+    refuse_unbounded,
 )
 from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Floats, Rows, Scanned
 
-__all__ = ["count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
+__all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
 
 
 def scan(
@@ -35,15 +36,17 @@ def scan(
 ) -> tuple[Floats, Rows]:
     """Find the k rows with the lowest sums of every table."""
     q, n_rows = check_scan(scanned, tables, query_bits)
-    check_finite(tables)
+    _check_bounded(tables)
     check_threads(n_threads)
     check_k(k)
-    shape = (q, min(k, n_rows if scanned.eligible is None else _native.count_bits(scanned.eligible)))
+    shape = (q, min(k, n_rows))
     sums, rows = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int64)
-    if sums.size:
-        found = _native.scan(*_space(scanned), tables, query_bits, prune, sums, rows, n_threads)
-        assert found == shape[1], (found, shape)
-    return sums, rows
+    if sums.size == 0:
+        return sums, rows
+    found = _native.scan(*_space(scanned), tables, query_bits, prune, sums, rows, n_threads)
+    if found == shape[1]:
+        return sums, rows
+    return sums[:, :found].copy(), rows[:, :found].copy()
 
 
 def scan_within(
@@ -51,7 +54,7 @@ def scan_within(
 ) -> tuple[Rows, Floats, Rows]:
     """Find all rows whose sum is at most the limit of its table."""
     q, _ = check_scan(scanned, tables, query_bits)
-    check_finite(tables)
+    _check_bounded(tables)
     check_limits(limits, q)
     check_threads(n_threads)
     found = _native.scan_within(*_space(scanned), tables, query_bits, limits, n_threads)
@@ -60,6 +63,12 @@ def scan_within(
     sums, rows = np.empty(starts[-1], dtype=np.float32), np.empty(starts[-1], dtype=np.int64)
     found.write(sums, rows)
     return starts, sums, rows
+
+
+def _check_bounded(tables: Floats) -> None:
+    query = _native.first_unbounded(tables, LARGEST_SUM)
+    if query < len(tables):
+        refuse_unbounded(query)
 
 
 def _space(scanned: Scanned) -> tuple[Any, ...]:
@@ -89,9 +98,14 @@ def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
     return words
 
 
+def count_bits(words: NDArray[np.uint64]) -> int:
+    """Count the bits that are set."""
+    check_array(words, "words", (None,), np.uint64)
+    return int(_native.count_bits(words))
+
+
 def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """List the bits that are set, ascending."""
-    check_array(words, "words", (None,), np.uint64)
-    rows = np.empty(_native.count_bits(words), dtype=np.uint32)
+    rows = np.empty(count_bits(words), dtype=np.uint32)
     _native.set_bits(words, rows)
     return rows

@@ -7,19 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.kernels.arguments import (
+    LARGEST_SUM,
     check_array,
     check_codes,
-    check_finite,
     check_k,
     check_limit,
     check_limits,
     check_scan,
     check_taken,
     check_threads,
+    refuse_unbounded,
 )
 from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Floats, Rows, Scanned
 
-__all__ = ["count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
+__all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
 
 
 def scan(
@@ -32,7 +33,7 @@ def scan(
 ) -> tuple[Floats, Rows]:
     """Find the k rows with the lowest sums of every table."""
     check_scan(scanned, tables, query_bits)
-    check_finite(tables)
+    _check_bounded(tables)
     check_threads(n_threads)
     check_k(k)
     del prune
@@ -78,10 +79,22 @@ def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
     return words
 
 
+def count_bits(words: NDArray[np.uint64]) -> int:
+    """Count the bits that are set."""
+    return len(set_bits(words))
+
+
 def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """List the bits that are set, ascending."""
     check_array(words, "words", (None,), np.uint64)
     return np.flatnonzero(_bits(words, len(words) * BLOCK_ROWS)).astype(np.uint32)
+
+
+def _check_bounded(tables: Floats) -> None:
+    largest = np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64)  # (q,)
+    bounded = largest < LARGEST_SUM  # NaN is not below either
+    if not bounded.all():
+        refuse_unbounded(int(np.argmin(bounded)))
 
 
 def _eligible_sums(scanned: Scanned, tables: Floats) -> tuple[Floats, Rows]:
