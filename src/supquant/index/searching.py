@@ -1,0 +1,124 @@
+"""Queries to answers, on an index as it is at one moment."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.codec import AnyCodec, QueryTables
+from supquant.errors import InputError
+from supquant.index.snapshot import Snapshot
+from supquant.index.topk import Positions, Sums, View, nearest, within
+from supquant.parallel import BLOCK_ROWS, row_blocks
+from supquant.validation import check_choice, check_vectors
+
+__all__ = ["Search"]
+
+_RANKING_BYTES = 16 << 20
+"""Of sums and positions in one block of whole rankings."""
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The rows that a call searches, whatever happens to the index meanwhile; `CodeIndex` says what the answers are.
+
+    Parameters
+    ----------
+    codec : AnyCodec
+    snapshot : Snapshot
+    views : sequence of View
+        The rows of the snapshot that count.
+    n_threads : int
+    """
+
+    codec: AnyCodec
+    snapshot: Snapshot
+    views: Sequence[View]
+    n_threads: int
+
+    def best(self, Q: object, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
+        """Find the k best rows for every query."""
+        found = [self._best_of_block(queries, k) for queries in self._blocks(Q, ranking)]
+        scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
+        return scores, self.snapshot.ids_at(positions)
+
+    def _best_of_block(self, queries: QueryTables, k: int) -> tuple[Sums, Positions]:
+        sums, positions = nearest(self.views, queries.tables, queries.bits, k, self.n_threads)
+        return queries.scores(sums), positions
+
+    def lowest(self, tables: object, k: int) -> tuple[Sums, NDArray[Any]]:
+        """Find the k rows of lowest sums for every table."""
+        bits = tables.bits if isinstance(tables, QueryTables) else None
+        array = tables.tables if isinstance(tables, QueryTables) else np.asarray(tables)
+        M, K = self.codec.n_codebooks, self.codec.n_codewords
+        if array.ndim != 3 or array.shape[1:] != (M, K) or array.dtype.kind not in "fiu":
+            raise InputError(
+                f"tables must be numbers of shape (q, {M}, {K}), got {array.dtype} of shape {array.shape}"
+            )
+        checked = np.ascontiguousarray(array, dtype=np.float32)
+        sums, positions = nearest(self.views, checked, bits, k, self.n_threads)
+        return sums, self.snapshot.ids_at(positions)
+
+    def within(self, Q: object, radius: object, ranking: str | None) -> tuple[Positions, Sums, NDArray[Any]]:
+        """Find all rows whose score is as good as a radius or better."""
+        bound = _check_radius(radius)
+        found = [self._within_of_block(queries, bound) for queries in self._blocks(Q, ranking)]
+        counts, scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
+        return np.concatenate([[0], np.cumsum(counts)]), scores, self.snapshot.ids_at(positions)
+
+    def _within_of_block(self, queries: QueryTables, radius: np.float32) -> tuple[Positions, Sums, Positions]:
+        limits = _sum_limits(queries, radius)
+        numbers, sums, positions = within(self.views, queries.tables, queries.bits, limits, self.n_threads)
+        scores = replace(queries, offsets=queries.offsets[numbers]).scores(sums[:, None])[:, 0]
+        good = scores >= radius if queries.descending else scores <= radius
+        return np.bincount(numbers[good], minlength=len(queries)), scores[good], positions[good]
+
+    def rankings(self, Q: object, ranking: str | None) -> Iterator[tuple[Sums, NDArray[Any]]]:
+        """Rank all rows for every query, a block of queries at a time."""
+        checked = self._checked(Q)
+        if ranking is not None:
+            check_choice(ranking, "ranking", self.codec.rankings)
+        n_rows = max(1, self.snapshot.n_live)
+
+        def ranked(block: tuple[int, int]) -> tuple[Sums, NDArray[Any]]:
+            return self.best(checked[slice(*block)], n_rows, ranking)
+
+        return map(ranked, row_blocks(len(checked), min(BLOCK_ROWS, max(1, _RANKING_BYTES // (12 * n_rows)))))
+
+    def _blocks(self, Q: object, ranking: str | None) -> Iterator[QueryTables]:
+        """Make the tables of queries, in blocks of bounded memory; there is at least one."""
+        if isinstance(Q, Sized) and len(Q) > BLOCK_ROWS:
+            checked = self._checked(Q)
+            for block in row_blocks(len(checked)):
+                yield self.codec.query_tables(checked[slice(*block)], ranking, n_jobs=self.n_threads)
+        else:
+            yield self.codec.query_tables(Q, ranking, n_jobs=self.n_threads)
+
+    def _checked(self, Q: object) -> NDArray[Any]:
+        return check_vectors(Q, name="Q", n_features=self.codec.n_inputs, min_rows=0)
+
+
+def _check_radius(radius: object) -> np.float32:
+    if isinstance(radius, bool) or not isinstance(radius, numbers.Real) or math.isnan(radius):
+        raise InputError(f"radius must be a number, got {radius!r}")
+    return np.float32(min(max(float(radius), -_FLOAT32_MAX), _FLOAT32_MAX))
+
+
+def _sum_limits(queries: QueryTables, radius: np.float32) -> Sums:
+    """Give limits (q,) that the sums of rows within the radius do not exceed.
+
+    A score is rounded after the sum, so some rows that are not within the radius keep to the limits as well.
+    """
+    offsets = queries.offsets.astype(np.float64)
+    exact = offsets - radius if queries.descending else radius - offsets
+    rounding = abs(float(radius)) * 2.0**-23 + 2.0**-149
+    limits = np.clip(exact + rounding, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
+    return np.nextafter(limits, np.float32(_FLOAT32_MAX))

@@ -1,0 +1,153 @@
+"""Codecs made of random arrays, rows for them, and the answers worked out one row at a time."""
+
+import os
+import signal
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+
+from supquant.codec import BinaryCodec, Codec
+
+M, K, R = 3, 16, 2
+
+
+def _read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.fixture(scope="session")
+def tied_codec():
+    """A codec of three codebooks whose codewords are tiny whole numbers: sums are exact and most of them equal."""
+    codebooks = np.random.default_rng(1).integers(-1, 2, size=(M, K, R)).astype(np.float32)
+    return Codec(codebooks=_read_only(codebooks), constant=0.25)
+
+
+@pytest.fixture(scope="session")
+def real_codec():
+    """A codec of three codebooks of real numbers: sums are rounded, and only equal codes tie."""
+    codebooks = np.random.default_rng(2).normal(size=(M, K, R)).astype(np.float32)
+    return Codec(codebooks=_read_only(codebooks), constant=0.1)
+
+
+@pytest.fixture(scope="session")
+def binary_codec():
+    """A codec of 24 bits, in three bytes."""
+    rng = np.random.default_rng(3)
+    projection = rng.normal(size=(R, 8 * M)).astype(np.float32)
+    thresholds = rng.normal(scale=0.5, size=8 * M).astype(np.float32)
+    return BinaryCodec(_read_only(projection), _read_only(thresholds))
+
+
+@pytest.fixture(scope="session")
+def queries():
+    """Five queries of whole numbers, (5, 2) float32."""
+    return _read_only(np.random.default_rng(4).integers(-2, 3, size=(5, R)).astype(np.float32))
+
+
+@pytest.fixture(scope="session")
+def draw_codes():
+    """Return a function that draws codes (n, M): any codewords, or rows of a pool of `distinct` codes."""
+
+    def draw(codec, rng, n, distinct=None):
+        if distinct is None:
+            return rng.integers(0, codec.n_codewords, size=(n, codec.n_codebooks), dtype=np.uint8)
+        # The pool is the same whatever the generator, so that codes repeat from one call to the next.
+        pool = np.random.default_rng(5).integers(
+            0, codec.n_codewords, size=(distinct, codec.n_codebooks), dtype=np.uint8
+        )
+        return pool[rng.integers(0, distinct, size=n)]
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def exhaustive():
+    """Return a function that ranks codes (n, M) for queries: scores (q, n), positions (q, n).
+
+    It is the definition: float32 tables added in codebook order, the smallest sum first, of equals the first inserted.
+    """
+
+    def rank(codec, codes, Q, ranking=None):
+        made = codec.query_tables(Q, ranking)
+        sums = made.tables[:, 0][:, codes[:, 0]]
+        for m in range(1, codec.n_codebooks):
+            sums = sums + made.tables[:, m][:, codes[:, m]]
+        assert sums.dtype == np.float32
+        order = sums.argsort(axis=1, kind="stable")
+        sums = np.take_along_axis(sums, order, axis=1)
+        offsets = made.offsets[:, None]
+        return (offsets - sums if made.descending else offsets + sums), order
+
+    return rank
+
+
+@pytest.fixture(scope="session")
+def portrait(queries):
+    """Return a function that writes down all that an index answers, for comparison by ``==``."""
+
+    def draw(index):
+        ids = list(index.ids)
+        limits, near, near_ids = index.range_search(queries, 3.0)
+        arrays = [
+            index.codes(ids),
+            index.reconstruct(ids),
+            *(part for block in index.rank(queries) for part in block),
+            *index.search(queries, 7),
+            *index.search(queries, 5, where=index.filter(ids[::2])),
+            *(limits, near, near_ids),
+        ]
+        return (
+            len(index),
+            ids,
+            [array.tolist() if array.dtype == object else (array.shape, array.tobytes()) for array in arrays],
+        )
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def contents():
+    """Return a function that reads a folder: bytes by file name."""
+
+    def read(folder):
+        return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def make_ids():
+    """Return a function that gives the ids numbered `numbers` of a kind: "automatic" (none), "int" or "string"."""
+
+    def make(kind, numbers):
+        if kind == "automatic":
+            return None
+        if kind == "int":
+            return [(number * 7919) % 100_003 - 50_000 for number in numbers]
+        return [f"{'äpfel/' * (number % 3)}{number:x}" for number in numbers]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def fork():
+    """Return a function that runs `work` in a child, which ends with status 0 or, after an error, 1: its process id."""
+
+    def start(work):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+            child = os.fork()
+        if child:
+            return child
+        try:
+            signal.alarm(20)  # one that hangs is no less a failure
+            work()
+            os._exit(0)
+        except BaseException:  # noqa: BLE001, the child must not return into pytest
+            traceback.print_exc()
+            os._exit(1)
+
+    return start

@@ -1,0 +1,306 @@
+"""A save that is killed anywhere leaves the old index or the new one, whole, and nothing that a later save keeps."""
+
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from supquant import CodeIndex
+from supquant.errors import FileFormatError
+
+TIMED, MID_WRITE = 130, 30
+STEPS = {  # what a save asks of the system, by the names Python has for it
+    *("open", "write", "writelines", "flush", "close", "__exit__", "truncate", "fsync", "fdatasync"),
+    *("replace", "rename", "link", "unlink", "remove", "mkdir", "rmdir", "listdir", "scandir", "mmap"),
+}
+
+
+class Children:
+    """Children that do some work and are killed over it. Each way says whether the kill came in time."""
+
+    def __init__(self, fork):
+        self.fork = fork
+
+    def duration(self, work):
+        """Let a child do its work; return the seconds from its beginning to its end."""
+        child = self._begun(work)
+        began = time.monotonic()
+        assert not died(child, None)
+        return time.monotonic() - began
+
+    def killed_after(self, work, delay):
+        """Kill a child `delay` seconds after it began."""
+        child = self._begun(work)
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+        return died(child, signal.SIGKILL)
+
+    def _begun(self, work):
+        reading, writing = os.pipe()
+
+        def announced():
+            os.write(writing, b"!")
+            work()
+
+        child = self.fork(announced)
+        os.read(reading, 1)
+        os.close(reading)
+        os.close(writing)
+        return child
+
+    def killed_at_step(self, work, step):
+        """Let a child kill itself at one of its `steps`."""
+
+        def suicidal():
+            on_each_step(lambda i: os.kill(os.getpid(), signal.SIGKILL) if i == step else None)
+            work()
+
+        return died(self.fork(suicidal), signal.SIGKILL)
+
+    def killed_in_a_write(self, work, n_bytes):
+        """Let the system kill a child as soon as a file would grow past `n_bytes`."""
+
+        def limited():
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            work()
+
+        return died(self.fork(limited), signal.SIGXFSZ)
+
+    def steps(self, work):
+        """Let a child do its work; return the numbers of its steps."""
+        reading, writing = os.pipe()
+
+        def counted():
+            seen = []
+            on_each_step(seen.append)
+            work()
+            sys.setprofile(None)
+            os.write(writing, str(len(seen)).encode())
+
+        assert not died(self.fork(counted), None)
+        count = int(os.read(reading, 20))
+        os.close(reading)
+        os.close(writing)
+        return range(1, count + 1)
+
+
+def died(child, by):
+    """Wait for a child; say whether it died by a signal. One that failed by itself is an error."""
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in {0, -by if by else 0}, f"the child ended with {status}"
+    return status != 0
+
+
+def on_each_step(then):
+    """Call ``then(i)`` before and after everything this process asks of the system from now on, counted from 1."""
+    seen = 0
+
+    def hook(_frame, event, function):
+        nonlocal seen
+        if event in {"c_call", "c_return", "c_exception"} and function.__name__ in STEPS:
+            seen += 1
+            then(seen)
+
+    sys.setprofile(hook)
+
+
+class Kill(NamedTuple):
+    how: str
+    stage: str  # "before" the first write, "between" that and the commit, or "after" the commit
+    found: str  # "old", "new", or what went wrong
+
+
+class Scene:
+    """An index in a folder, and a changed one that is about to be saved over it."""
+
+    def __init__(self, home, codec, draw_codes, portrait, contents):
+        self.portrait, self.contents = portrait, contents
+        self.kept, self.folder = home / "kept", home / "index"
+        rng = np.random.default_rng(6)
+        index = CodeIndex(codec)
+        index.add_codes(draw_codes(codec, rng, 2400), ids=range(2400))
+        index.add_codes(draw_codes(codec, rng, 1100, 5), ids=range(2400, 3500))
+        index.remove(range(0, 3500, 9))
+        index.save(self.kept)
+        self.old = portrait(index)
+        self.restore()
+        self.changed = CodeIndex.load(self.folder)
+        self.changed.remove(range(1, 3500, 90))
+        self.changed.update_codes(range(2, 3500, 90), draw_codes(codec, rng, 39))
+        self.changed.add_codes(draw_codes(codec, rng, 1500), ids=range(4000, 5500))
+        self.new = portrait(self.changed)
+        assert self.new != self.old
+
+    def restore(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.kept, self.folder)
+
+    def save(self):
+        self.changed.save(self.folder)
+
+    def judge(self, how):
+        """Say when a killed save was hit and what it left."""
+        before, now = self.contents(self.kept), self.contents(self.folder)
+        committed = now.get("manifest.json") != before["manifest.json"]
+        stage = "after" if committed else "before" if now == before else "between"
+        try:
+            found = self.portrait(CodeIndex.load(self.folder, verify="full"))
+        except Exception as error:  # noqa: BLE001, whatever it is, it is to be reported
+            return Kill(how, stage, repr(error))
+        return Kill(how, stage, "old" if found == self.old else "new" if found == self.new else "a mixture")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory, tied_codec, draw_codes, portrait, contents):
+    return Scene(tmp_path_factory.mktemp("crash"), tied_codec, draw_codes, portrait, contents)
+
+
+@pytest.fixture(scope="module")
+def children(fork):
+    return Children(fork)
+
+
+@pytest.fixture(scope="module")
+def kills(scene, children):
+    """Kill many saves, each over a fresh copy of the old index, and write down what they left."""
+    found = []
+
+    def record(how, killed):
+        if killed:
+            found.append(scene.judge(how))
+        scene.restore()
+
+    durations = []
+    for _ in range(5):
+        durations.append(children.duration(scene.save))
+        scene.restore()
+    attempts = 0
+    while len(found) < TIMED and attempts < 4 * TIMED:  # some kills come too late
+        delay = np.median(durations) * (attempts % TIMED) / TIMED
+        record("timed", children.killed_after(scene.save, delay))
+        attempts += 1
+
+    steps = children.steps(scene.save)
+    largest = max(file.stat().st_size for file in scene.folder.iterdir())
+    scene.restore()
+    for step in steps:
+        record("at a step", children.killed_at_step(scene.save, step))
+    for n_bytes in np.linspace(0, largest - 1, MID_WRITE, dtype=int).tolist():
+        record("in a write", children.killed_in_a_write(scene.save, n_bytes))
+    return found
+
+
+def test_a_killed_save_leaves_the_old_index_or_the_new_one_whole(kills):
+    expected = {"before": "old", "between": "old", "after": "new"}
+    assert [kill for kill in kills if kill.found != expected[kill.stage]] == []
+
+
+def test_the_kills_were_many_and_fell_everywhere(kills):
+    assert len(kills) >= 200
+    stages = Counter(kill.stage for kill in kills)
+    assert stages["between"] >= 20
+    assert stages["before"] >= 1
+    assert stages["after"] >= 1
+    between = Counter(kill.how for kill in kills if kill.stage == "between")
+    assert between["timed"] >= 1
+    assert between["at a step"] >= 10
+    assert between["in a write"] >= 10
+
+
+def test_a_later_save_clears_away_what_killed_ones_left(scene, children, tmp_path):
+    scene.restore()
+    steps = children.steps(scene.save)
+    scene.restore()
+    left = set()
+    for step in steps[::4]:  # one after the other, over what the last one left
+        children.killed_at_step(scene.save, step)
+        left |= set(scene.contents(scene.folder))
+        if scene.judge("at a step").stage == "after":
+            break
+    scene.changed.save(tmp_path / "clean")
+    clean = scene.contents(tmp_path / "clean")
+    assert left - set(clean) - set(scene.contents(scene.kept)), "there was nothing to clear away"
+    scene.save()
+    assert scene.contents(scene.folder) == clean
+
+
+def test_a_killed_first_save_does_not_bar_the_folder(scene, children, tmp_path):
+    folder = tmp_path / "first"
+
+    def save():
+        scene.changed.save(folder)
+
+    halfway = 0
+    for step in children.steps(save)[::3]:
+        shutil.rmtree(folder, ignore_errors=True)
+        children.killed_at_step(save, step)
+        try:
+            assert scene.portrait(CodeIndex.load(folder, verify="full")) == scene.new
+        except (FileNotFoundError, FileFormatError):
+            halfway += folder.exists() and any(folder.iterdir())
+        save()
+        assert scene.portrait(CodeIndex.load(folder, verify="full")) == scene.new
+    assert halfway >= 3
+
+
+def test_a_full_disk_leaves_the_old_index_and_the_one_in_memory(scene, children):
+    scene.restore()
+
+    def save_too_much():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        with pytest.raises(OSError, match="large"):
+            scene.save()
+        assert scene.portrait(scene.changed) == scene.new
+
+    assert not died(children.fork(save_too_much), None)
+    assert scene.judge("full disk").found == "old"
+    scene.save()
+    assert scene.judge("room again").found == "new"
+
+
+def test_everything_is_on_the_disk_before_the_manifest_names_it(scene, monkeypatch):
+    """A kill cannot show what a power cut would lose, so the order of syncs is watched instead."""
+    scene.restore()
+    log = []  # ("sync", inode), ("rename", new name), ("delete", name)
+
+    def watch(name, note):
+        original = getattr(os, name)
+
+        def watched(*arguments, **options):
+            log.append(note(*arguments))
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(os, name, watched)
+
+    watch("fsync", lambda descriptor: ("sync", os.fstat(descriptor).st_ino))
+    for name in ("replace", "rename"):
+        watch(name, lambda _, target: ("rename", Path(target).name))
+    for name in ("unlink", "remove"):
+        watch(name, lambda path: ("delete", Path(path).name))
+    scene.save()
+    monkeypatch.undo()
+
+    old = {file.name for file in scene.kept.iterdir()} - {"manifest.json"}
+    written = {file.stat().st_ino for file in scene.folder.iterdir() if file.name not in old}
+    assert len(written) > 1
+    commit = log.index(("rename", "manifest.json"))
+    before, after = log[:commit], log[commit + 1 :]
+    assert {("sync", inode) for inode in written} <= set(before)
+    folder_sync = ("sync", scene.folder.stat().st_ino)
+    names_are_safe = len(before) - before[::-1].index(folder_sync)
+    assert not any(entry[0] == "rename" for entry in before[names_are_safe:])
+    assert not any(entry[0] == "delete" and entry[1] in old for entry in before)
+    deletions = [i for i, entry in enumerate(after) if entry[0] == "delete"]
+    assert deletions, "nothing of the old index was deleted"
+    assert folder_sync in after[: deletions[0]], "old files go before the new manifest is on the disk"

@@ -1,0 +1,175 @@
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supquant import kernels
+from supquant.index import parts as parts_module
+from supquant.index.bitmaps import bits_at, bits_of
+from supquant.index.ids import NumberRange
+from supquant.index.parts import Part, merged, settled
+from supquant.index.segments import Segment
+
+SIZES = [1, 15, 16, 17, 63, 64, 65, 129, 1000]
+
+
+def draw(n, M, distinct=None, seed=0):
+    rng = np.random.default_rng(seed)
+    if distinct is None:
+        return rng.integers(0, 256, size=(n, M), dtype=np.uint8)
+    return rng.integers(0, 256, size=(distinct, M), dtype=np.uint8)[rng.integers(0, distinct, size=n)]
+
+
+def ranked(segment, tables, eligible=None):
+    return kernels.active().scan(segment.scanned(eligible), tables, max(1, segment.n_rows))
+
+
+@pytest.fixture
+def tables():
+    """Return a function that makes the tables (2, M, 256) of small whole numbers, whose sums are exact and often tie."""
+
+    def make(M):
+        return np.random.default_rng(1).integers(0, 5, size=(2, M, 256)).astype(np.float32)
+
+    return make
+
+
+@pytest.mark.parametrize("M", [1, 2, 8, 9, 64])
+@pytest.mark.parametrize(
+    ("n", "distinct"), [(n, None) for n in SIZES] + [(n, max(1, n // 10)) for n in SIZES if n >= 8]
+)
+def test_codes_come_back_and_are_ranked_as_they_were_given(tables, n, M, distinct):
+    codes = draw(n, M, distinct)
+    segment = Segment.of_codes(codes)
+    assert (segment.n_rows, segment.grouped) == (n, distinct is not None)
+    assert np.array_equal(segment.codes(), codes)
+    some = np.random.default_rng(2).integers(0, n, size=20)
+    assert np.array_equal(segment.codes(some), codes[some])
+    expected = sum(tables(M)[:, m, codes[:, m]] for m in range(M))
+    order = expected.argsort(axis=1, kind="stable")
+    sums, rows = ranked(segment, tables(M))
+    assert np.array_equal(rows, order)
+    assert np.array_equal(sums, np.take_along_axis(expected, order, axis=1))
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_codes_are_grouped_up_to_one_distinct_in_eight(extra):
+    n = 800
+    codes = np.zeros((n, 2), dtype=np.uint8)
+    codes[: n // 8 + extra] = np.arange(n // 8 + extra)[:, None]
+    codes[n // 8 + extra :] = codes[0]
+    segment = Segment.of_codes(codes)
+    assert segment.grouped is (extra == 0)
+    assert segment.n_distinct == (None if extra else n // 8)
+
+
+@given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 30), st.integers(0, 2**32 - 1))
+def test_groups_are_the_distinct_codes_in_order_with_their_rows_ascending(n, M, distinct, seed):
+    codes = draw(n, M, distinct, seed)
+    segment = Segment.of_codes(codes)
+    if not segment.grouped:
+        return
+    scanned = segment.scanned()
+    kept = scanned.blocks.transpose(0, 2, 1).reshape(-1, M)
+    assert np.array_equal(kept[: scanned.n], np.unique(codes, axis=0))
+    assert not kept[scanned.n :].any()
+    for code, start, stop in zip(kept[: scanned.n], scanned.starts[:-1], scanned.starts[1:], strict=True):
+        assert scanned.members[start:stop].tolist() == np.flatnonzero((codes == code).all(axis=1)).tolist()
+
+
+@pytest.mark.parametrize("distinct", [None, 4])
+@pytest.mark.parametrize("share", [0.0, 0.03, 0.5, 1.0])
+def test_a_part_of_the_rows_is_a_segment_of_its_own(tables, distinct, share):
+    codes = draw(1000, 3, distinct)
+    segment = Segment.of_codes(codes)
+    rows = np.flatnonzero(np.random.default_rng(3).random(1000) < share).astype(np.uint32)
+    part = segment.part(rows)
+    assert (part.n_rows, part.grouped) == (len(rows), segment.grouped)
+    assert np.array_equal(part.codes(), codes[rows])
+    sums, found = ranked(part, tables(3))
+    expected = ranked(segment, tables(3), bits_of(rows.astype(np.int64), 1000))
+    assert np.array_equal(sums, expected[0])
+    assert np.array_equal(rows[found], expected[1])
+
+
+@pytest.mark.parametrize("distinct", [None, 4])
+def test_nbytes_are_those_of_all_that_a_scan_reads(distinct):
+    segment = Segment.of_codes(draw(1000, 3, distinct))
+    scanned = segment.scanned()
+    arrays = [each for each in (scanned.blocks, scanned.starts, scanned.members) if each is not None]
+    assert segment.nbytes == sum(each.nbytes for each in arrays)
+    assert segment.nbytes == (4 * 1000 + 4 * 5 + 64 * 3 if distinct else 16 * 64 * 3)
+
+
+@given(st.lists(st.integers(0, 199), unique=True))
+def test_bits_are_the_rows_they_are_made_of(rows):
+    words = bits_of(np.array(rows, dtype=np.int64), 200)
+    assert words.shape == (4,)
+    assert kernels.active().count_bits(words) == len(rows)
+    assert np.flatnonzero(bits_at(words, np.arange(200))).tolist() == sorted(rows)
+
+
+# parts -------------------------------------------------------------------------------------------------------------------
+
+
+def part_of(n, first=0):
+    return Part(Segment.of_codes(draw(n, 2, seed=first)), NumberRange(first, n))
+
+
+def sizes(parts):
+    return [part.n_live for part in parts]
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=25))
+def test_however_rows_come_there_are_few_parts_and_few_copies(batches):
+    parts, copied, first = (), 0, 0
+    made = []
+
+    def counted(run):
+        nonlocal copied
+        copied += sum(sizes(run))
+        made.append(merged(run))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts_module, "merged", counted)
+        for n in batches:
+            parts = settled((*parts, part_of(n, first)))
+            first += n
+            assert sum(sizes(parts)) == first
+            assert all(one >= 2 * other for one, other in zip(sizes(parts), sizes(parts)[1:], strict=False))
+    assert copied <= first * (1 + np.log(first) / np.log(1.5)) + 64 * len(batches)
+    assert np.concatenate([part.ids.values for part in parts]).tolist() == list(range(first))
+
+
+def test_rows_stay_where_they_are_when_little_is_added():
+    large = part_of(1000)
+    parts = settled((large, part_of(100, 1000)))
+    assert sizes(parts) == [1000, 100]
+    assert parts[0] is large
+
+
+def test_a_part_without_rows_left_goes_and_one_with_few_is_written_anew():
+    part = part_of(1000)
+    assert settled((part.without(np.arange(1000)),)) == ()
+    half = part.without(np.arange(500))
+    assert settled((half,)) == (half,)
+    (anew,) = settled((part.without(np.arange(501)),))
+    assert (anew.n_rows, anew.live) == (499, None)
+    assert anew.ids.values.tolist() == list(range(501, 1000))
+    assert np.array_equal(anew.segment.codes(), part.segment.codes()[501:])
+
+
+def test_merged_rows_tell_where_they_went_and_keep_nothing_of_the_past():
+    one, other = part_of(100).without(np.array([0, 50, 99])), part_of(70, 100)
+    made = merged([one, other])
+    assert one.lineage.moved.lineage is made.lineage
+    assert one.lineage.moved.follow(np.array([0, 1, 49, 50, 51, 98])).tolist() == [0, 48, 49, 96]
+    assert other.lineage.moved.follow(np.array([0, 69])).tolist() == [97, 166]
+    gone = [weakref.ref(each) for each in (one.segment, other.segment, one.lineage, other.lineage)]
+    del one, other
+    gc.collect()
+    assert [each() for each in gone] == [None] * 4
