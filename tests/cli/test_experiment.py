@@ -98,7 +98,7 @@ def test_results_of_an_empty_folder_are_refused(run, tmp_path):
 
 def test_help_lists_the_commands(run):
     output = run("--help").output
-    for command in ("demo", "fit", "encode", "evaluate", "info", "experiment", "results", "bench"):
+    for command in ("demo", "fit", "encode", "index", "search", "evaluate", "info", "experiment", "bench"):
         assert command in output
 
 
@@ -122,8 +122,9 @@ def test_bench_prints_the_ratio_with_machine_and_quality(run, tmp_path, monkeypa
     assert json.loads((tmp_path / "fit.json").read_text()) == record
 
 
-def test_bench_without_faiss_names_the_package(run, monkeypatch):
+@pytest.mark.parametrize("which", ["encode", "search"])
+def test_bench_without_faiss_names_the_package(run, monkeypatch, which):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    result = run("bench", "encode", "--quick")
+    result = run("bench", which, "--quick")
     assert result.exit_code == 2
     assert "faiss" in result.stderr

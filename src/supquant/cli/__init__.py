@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from supquant.cli import bench, demo, experiment, model
+from supquant.cli import bench, bench_search, demo, experiment, index, model
 from supquant.cli.app import app
 
 __all__ = ["app", "main"]
 
-_ = (bench, demo, experiment, model)  # importing them adds their commands
+_ = (bench, bench_search, demo, experiment, index, model)  # importing them adds their commands
 
 
 def main() -> None:

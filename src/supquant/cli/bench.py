@@ -95,10 +95,9 @@ def encode(json: JsonFile = None, quick: Quick = False) -> None:
 
 
 def _print_setting(record: dict[str, Any], what: str) -> None:
-    machine = record["machine"]
-    print_facts(
-        [
-            ("data", f"{record['dataset']}, {what}"),
-            ("machine", f"{machine['processor']}, {machine['cores']} cores, {machine['instruction_set']}"),
-        ]
-    )
+    print_facts([("data", f"{record['dataset']}, {what}"), ("machine", describe(record["machine"]))])
+
+
+def describe(machine: dict[str, Any]) -> str:
+    """Say in a few words what figures were measured on."""
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['instruction_set']}"

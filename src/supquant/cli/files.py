@@ -1,10 +1,11 @@
-"""What the command reads and where it writes: .npy, .npz and .csv files."""
+"""What the command reads and where it writes: .npy, .npz, .csv, .txt and .jsonl files."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,13 +63,68 @@ def read_labelled(path: Path, labels: Path | None = None) -> tuple[Array, Array]
     return check_vectors(X, name=f"X of {path}"), y
 
 
-def check_output(path: Path) -> Path:
-    """Refuse an output that could not be written, before any work is done."""
+def read_ids(path: Path, *, text: bool | None = None) -> Array:
+    """Read ids (n,), whole numbers or strings: an .npy file, `ids` of an .npz file, or a .csv or .txt file, one a line.
+
+    Lines are numbers if all of them are written as numbers are, so that 007 stays a string; `text` tells it beforehand.
+    """
+    kind = _kind(path, (".npy", ".npz", ".csv", ".txt"))
+    if kind in (".npy", ".npz"):
+        ids = read_arrays(path, ("ids",))[0] if kind == ".npz" else _read_npy(path, mapped=False)
+        if ids.ndim != 1 or ids.dtype.kind not in "iuU":
+            raise InputError(
+                f"ids of {path} must be one row of whole numbers or strings, got {ids.dtype} of shape {ids.shape}"
+            )
+        return ids
+    lines = _read_lines(path)
+    if len(lines[0]) > 1:
+        raise InputError(f"{path} has {len(lines[0])} values a line; expected one id")
+    values = [line[0] for line in lines]
+    if text is None:
+        text = not all(_is_whole(value) for value in values)
+    try:
+        return np.array(values, dtype=object) if text else np.array(values).astype(np.int64)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{path} holds an id that is no whole number of 64 bits: {error}") from error
+
+
+ANSWER_FILES = (".npz", ".csv", ".jsonl")
+
+
+def write_answers(path: Path, scores: Array, ids: Array) -> None:
+    """Write the answers (q, k) of all queries.
+
+    An .npz file holds `scores` and `ids`; a .csv file a line for each answer; a .jsonl file a line for each query.
+    """
+    if path.suffix == ".npz":
+        np.savez(path, scores=scores, ids=ids.astype(str) if ids.dtype.kind == "O" else ids)
+        return
+    with path.open("w", newline="", encoding="utf-8") as file:
+        if path.suffix == ".csv":
+            lines = csv.writer(file)
+            lines.writerow(("query", "rank", "id", "score"))
+            for query, answers in enumerate(zip(ids.tolist(), scores.tolist(), strict=True)):
+                for rank, (name, score) in enumerate(zip(*answers, strict=True), start=1):
+                    lines.writerow((query, rank, name, score))
+        else:
+            for query, (names, values) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True)):
+                file.write(json.dumps({"query": query, "ids": names, "scores": values}) + "\n")
+
+
+def check_output(path: Path, kinds: tuple[str, ...] = ()) -> Path:
+    """Refuse an output that could not be written, before any work is done; `kinds` are the endings it may have."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
+    check_parent(path)
+    if kinds and path.suffix not in kinds:
+        raise InputError(f"cannot write {path}: expected a name that ends in {' or '.join(kinds)}")
+    return path
+
+
+def check_parent(path: Path) -> None:
+    """Refuse a file or a folder to write whose own folder is not there."""
     if not path.absolute().parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.absolute().parent}")
-    return path
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -120,6 +176,10 @@ def _read_numbers(path: Path) -> Array:
         return np.array(lines, dtype=np.float32)
     except ValueError as error:
         raise InputError(f"{path} holds something that is no number: {error}") from error
+
+
+def _is_whole(text: str) -> bool:
+    return re.fullmatch(r"0|-?[1-9][0-9]*", text) is not None
 
 
 def _is_number(text: str) -> bool:

@@ -13,6 +13,7 @@ from supquant import kernels
 from supquant.cli.app import INTERRUPTED, app
 from supquant.cli.console import err, out, print_facts, print_table, progress_bars
 from supquant.cli.files import check_output, read_label_file, read_labelled, read_vectors, write_json
+from supquant.cli.index import print_index
 from supquant.codec import RANKINGS
 from supquant.datasets import data_folder
 from supquant.errors import InputError
@@ -95,9 +96,7 @@ def encode(
     labels: Annotated[Path | None, typer.Option(help="Labels of the vectors, where they are known.")] = None,
 ) -> None:
     """Turn vectors into codes, a byte a codebook."""
-    check_output(output)
-    if output.suffix not in (".npy", ".npz"):
-        raise InputError(f"cannot write {output}: expected a name that ends in .npy or .npz")
+    check_output(output, (".npy", ".npz"))
     quantizer = SupervisedQuantizer.load(model)
     X = read_vectors(vectors)
     codes = quantizer.encode(X, None if labels is None else read_label_file(labels))
@@ -158,10 +157,12 @@ def evaluate(
 
 @app.command()
 def info(
-    model: Annotated[Path | None, typer.Argument(help="A model file.", show_default=False)] = None,
+    path: Annotated[
+        Path | None, typer.Argument(help="A model file or an index folder.", show_default=False)
+    ] = None,
 ) -> None:
-    """Say what a model file holds; without one, what this installation runs on."""
-    if model is None:
+    """Say what a model file or an index folder holds; without one, what this installation runs on."""
+    if path is None:
         print_facts(
             [
                 ("supquant", package_version()),
@@ -171,13 +172,26 @@ def info(
                 ("data folder", data_folder()),
             ]
         )
-        return
-    quantizer = SupervisedQuantizer.load(model)
+    elif path.is_dir():
+        print_index(path)
+    else:
+        _print_model(path)
+
+
+def codebooks_of(bits: int) -> int:
+    """Give the number of codebooks, a byte each."""
+    if bits < 8 or bits % 8:
+        raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {bits}")
+    return bits // 8
+
+
+def _print_model(path: Path) -> None:
+    quantizer = SupervisedQuantizer.load(path)
     codebooks = quantizer.codec_.codebooks  # (M, K, r)
     print_facts(
         [
-            ("model", model),
-            ("bytes of the file", model.stat().st_size),
+            ("model", path),
+            ("bytes of the file", path.stat().st_size),
             ("bytes a code", codebooks.shape[0]),
             ("codewords a codebook", codebooks.shape[1]),
             ("projected to", f"{codebooks.shape[2]} dimensions"),
@@ -186,13 +200,6 @@ def info(
             *((name.replace("_", " "), value) for name, value in _plain_settings(quantizer).items()),
         ]
     )
-
-
-def codebooks_of(bits: int) -> int:
-    """Give the number of codebooks, a byte each."""
-    if bits < 8 or bits % 8:
-        raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {bits}")
-    return bits // 8
 
 
 def _features(anchors: int | None, seed: int) -> Any:
