@@ -1,6 +1,7 @@
 # make           set up .venv and install the package into it
 # make demo      train on handwritten digits, print a table, write a page with pictures
 # make test      everything that must hold: lint, types, import directions, tests, sdist -> wheel -> import
+# make sanitize  the tests of the kernels, compiled with address and undefined-behaviour sanitizers
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
 # make clean     remove what the others made
@@ -13,7 +14,7 @@ STAMP  := $(VENV)/.installed
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 
-.PHONY: build demo test lint types pytest dist develop clean
+.PHONY: build demo test lint types pytest dist sanitize develop clean
 
 build: $(STAMP)
 
@@ -47,6 +48,20 @@ dist: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/wheel-check build/dist/*.whl
 	cd / && PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/wheel-check SUPQUANT_REQUIRE_NATIVE=1 $(CURDIR)/$(BIN)/python -c \
 	  'import supquant, supquant.kernels as k; assert "wheel-check" in supquant.__file__, supquant.__file__; print("the wheel imports:", supquant.__file__, k.isa())'
+
+# The sanitizers' libraries must be loaded before Python, which was not compiled with them, and libstdc++ with them, or its
+# exceptions are not known to them. What only compiles or starts other processes has nothing to find here.
+SANITIZED := $(CURDIR)/build/sanitize
+SANITIZERS = $(foreach name,asan ubsan stdc++,$(shell c++ -print-file-name=lib$(name).so))
+SANITIZE   = LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+             PYTHONPATH=$(SANITIZED)/site SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python
+
+sanitize: $(STAMP)
+	rm -rf $(SANITIZED)/site
+	CXX=c++ $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(SANITIZED)/site \
+	  --config-settings=build-dir=$(SANITIZED)/cmake --config-settings=cmake.define.SUPQUANT_SANITIZE=ON .
+	$(SANITIZE) -c 'import supquant.kernels._native as n; assert n.__file__.startswith("$(SANITIZED)"), n.__file__'
+	$(SANITIZE) -m pytest --capture=sys tests/kernels --ignore=tests/kernels/test_compile.py --ignore=tests/kernels/test_levels.py
 
 develop: $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'scikit-build-core>=0.10' 'nanobind>=2.4'

@@ -2,20 +2,15 @@
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import threading
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from supquant.kernels import native
-
-ROOT = Path(__file__).parents[2]
-LOCAL = set("bdrt")  # how nm marks symbols that stay inside an object
 
 # Prints the level in use and a digest of what every kernel answers.
 ANSWERS = """
@@ -41,6 +36,19 @@ for M, K in ((1, 255), (2, 256), (3, 17), (8, 32)):
         k.decode(codes, tables.transpose(1, 2, 0).copy()),
     ):
         digest.update(answer.tobytes())
+    blocks = rng.integers(0, K, size=(40, M, 64), dtype=np.uint8)
+    tables = rng.normal(size=(40, M, K)).astype(np.float32)
+    mask = rng.random(2560) < 0.5
+    for some in (tables[:1], tables[:13], np.round(tables)):
+        for eligible in (None, k.pack_mask(mask)):
+            space = kernels.Scanned(blocks, 2550 if eligible is None else 2560, eligible=eligible)
+            found = k.scan(space, some, 20, n_threads=2)
+            within = k.scan_within(space, some, found[0][:, 9].copy())
+            for answer in (*found, *within):
+                digest.update(answer.tobytes())
+    rows = k.set_bits(k.pack_mask(mask))
+    digest.update(k.take(blocks, rows).tobytes())
+    digest.update(bytes([k.count_distinct(codes, 50)]))
 print(kernels.isa(), digest.hexdigest())
 """
 
@@ -151,26 +159,3 @@ def test_kernels_may_be_called_from_several_threads_at_once():
     for thread in threads:
         thread.join()
     assert answers == [want] * 80
-
-
-@pytest.mark.parametrize("optimisation", ["-O0", "-O3"])
-@pytest.mark.parametrize("lanes", [1, 4])
-def test_only_the_table_of_kernels_leaves_the_object_of_a_level(tmp_path, lanes, optimisation):
-    """An inline function that left it could be linked into code that runs on a lesser CPU."""
-    compiler, nm = shutil.which("c++"), shutil.which("nm")
-    source = ROOT / "native" / "level.cpp"
-    if not (compiler and nm and source.exists()):
-        pytest.skip("needs the sources, c++ and nm")
-    target = tmp_path / "level.o"
-    flags = ["-std=c++20", optimisation, "-fPIC", "-DSUPQUANT_LEVEL=test", f"-DSUPQUANT_LANES={lanes}"]
-    subprocess.run([compiler, *flags, "-c", source, "-o", target], check=True, timeout=120)
-
-    def symbols(option):
-        listing = subprocess.run([nm, option, target], check=True, capture_output=True, text=True).stdout
-        return [line.split()[-2:] for line in listing.splitlines()]  # kind, name
-
-    assert [name for kind, name in symbols("--defined-only") if kind not in LOCAL] == [
-        "_ZN8supquant12kernels_testE"
-    ]
-    outside = {name for _, name in symbols("--undefined-only")}
-    assert outside <= {"memset", "memcpy", "memmove", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"}

@@ -1,0 +1,510 @@
+"""Scans give what their NumPy twins give, bit for bit: for every instruction set, number of threads and way of pruning.
+
+A kernel reads `LIST` rows at a time. Bytes rule rows out only once k rows are known, so `scan` needs more rows than that
+to come to it; `scan_within` does from its first row on.
+"""
+
+import os
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from supquant.kernels import BLOCK_ROWS, Scanned, native, reference
+
+LIST = 16 * BLOCK_ROWS
+PIECE = 1024 * BLOCK_ROWS  # threads share the rows of a query in pieces of at least so many
+LARGEST = float(np.finfo(np.float32).max)
+SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
+KINDS = [
+    "normal",
+    "whole",
+    "equal",
+    "huge",
+    "tiny",
+    "negative",
+    "absorbed",
+    "cancelling",
+    "first",
+    "last",
+    "zeros",
+]
+
+
+def draw_codes(n, M, K, rng):
+    return rng.integers(0, K, size=(n, M), dtype=np.uint8)
+
+
+def draw_tables(kind, q, M, K, rng):
+    """Tables (q, M, K) of one kind; see KINDS."""
+    tables = rng.normal(size=(q, M, K))
+    if kind == "whole":
+        tables = rng.integers(-2, 3, size=(q, M, K))  # ties everywhere
+    elif kind == "equal":
+        tables[:] = 1.5
+    elif kind == "huge":
+        tables *= (
+            0.9899 * LARGEST / np.abs(tables).max(axis=2).sum(axis=1)[:, None, None]
+        )  # just below overflow
+    elif kind == "tiny":
+        tables = rng.integers(-3, 4, size=(q, M, K)) * SMALLEST
+    elif kind == "negative":
+        tables = -1e5 - 1e3 * np.abs(tables)
+    elif kind in {"absorbed", "cancelling"}:
+        tables = rng.uniform(6.0, 8.5, size=(q, M, K))  # next to 2^27, less than 8 is nothing and more is 16
+        tables[:, 0] = 2.0**27
+        if kind == "cancelling" and M > 1:
+            tables[:, -1] = 16.0 * rng.integers(0, 4, size=(q, K)) - 2.0**27
+    elif kind in {"first", "last"}:
+        tables[:, 0 if kind == "first" else -1] *= 1e6  # one codebook decides
+    elif kind == "zeros":
+        tables = rng.choice([0.0, -0.0, -0.0], size=(q, M, K))
+    return tables.astype(np.float32)
+
+
+def in_order(codes, table, order):
+    """Sort codes so that their sums of a table (M, K) descend, the worst order for a search, or ascend."""
+    sums = reference.table_sums(codes, table[None])[0]
+    return codes[{"random": slice(None), "ascending": sums.argsort(), "descending": (-sums).argsort()}[order]]
+
+
+def blocks_of(codes):
+    blocks = np.zeros((-(-len(codes) // BLOCK_ROWS), codes.shape[1], BLOCK_ROWS), dtype=np.uint8)
+    row = np.arange(len(codes))
+    blocks[row // BLOCK_ROWS, :, row % BLOCK_ROWS] = codes
+    return blocks
+
+
+def plain(codes, mask=None):
+    return Scanned(blocks_of(codes), len(codes), eligible=None if mask is None else reference.pack_mask(mask))
+
+
+def grouped(codes, rng, n_rows, density=None):
+    """Deal rows out to the codes; every third code gets none."""
+    holders = np.flatnonzero(np.arange(len(codes)) % 3 != 1)
+    holder = rng.choice(holders, size=n_rows) if n_rows else np.empty(0, dtype=int)
+    members = holder.argsort(kind="stable").astype(np.uint32)
+    starts = holder[members].searchsorted(np.arange(len(codes) + 1)).astype(np.uint32)
+    eligible = None if density is None else reference.pack_mask(rng.random(n_rows) < density)
+    return Scanned(blocks_of(codes), len(codes), starts, members, eligible)
+
+
+def assert_same_bits(got, want):
+    for have, wanted in zip(got, want, strict=True):
+        assert have.dtype == wanted.dtype
+        assert have.shape == wanted.shape
+        assert have.tobytes() == wanted.tobytes()
+
+
+def assert_scans_like_the_twin(space, tables, *ks, bits=None, n_threads=(1,), prune=(True, False)):
+    want = reference.scan(space, tables, max(ks))
+    for k in ks:
+        first = [array[:, :k] for array in want]
+        for threads in n_threads:
+            for pruned in prune:
+                assert_same_bits(native.scan(space, tables, k, bits, pruned, threads), first)
+
+
+def assert_finds_what_the_twin_finds_within(space, tables, limits, bits=None, n_threads=(1,)):
+    want = reference.scan_within(space, tables, limits)
+    for threads in n_threads:
+        assert_same_bits(native.scan_within(space, tables, limits, bits, threads), want)
+
+
+def kth_sums(space, tables, k):
+    """Limits that some k rows are within: the sums of the k-th ones."""
+    sums = reference.scan(space, tables, k)[0]
+    return sums[:, -1].copy() if sums.size else np.zeros(len(tables), dtype=np.float32)
+
+
+@pytest.mark.parametrize("implementation", [native, reference])
+def test_rows_come_by_the_sum_of_their_table_entries_and_then_by_number(implementation, rng):
+    codes, tables = draw_codes(20, 3, 4, rng), draw_tables("whole", 2, 3, 4, rng)
+    space = grouped(codes, rng, 70, density=0.7)
+    rows = {
+        int(row): code
+        for code, start, end in zip(codes, space.starts[:-1], space.starts[1:], strict=True)
+        for row in space.members[start:end]
+        if int(space.eligible[row // 64]) >> int(row % 64) & 1
+    }
+    assert 20 < len(rows) < 70
+    for i, table in enumerate(tables):
+        want = sorted((sum(float(table[m, code[m]]) for m in range(3)), row) for row, code in rows.items())
+        sums, found = implementation.scan(space, tables, 100)
+        assert list(zip(sums[i].tolist(), found[i].tolist(), strict=True)) == want
+        starts, sums, found = implementation.scan_within(space, tables, np.zeros(2, dtype=np.float32))
+        part = slice(starts[i], starts[i + 1])
+        within = [pair for pair in want if pair[0] <= 0]
+        assert list(zip(sums[part].tolist(), found[part].tolist(), strict=True)) == within
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 63, 64, 65, 1000, LIST, LIST + 1, 2 * LIST])
+def test_any_number_of_rows(level, rng, n):
+    for M, K, q in (
+        (1, 256, 1),
+        (2, 256, 20),
+        (3, 5, 1),
+        (4, 2, 7),
+        (8, 256, 1),
+        (8, 17, 5),
+        (16, 3, 1),
+        (16, 256, 40),
+    ):
+        space, tables = plain(draw_codes(n, M, K, rng)), draw_tables("normal", q, M, K, rng)
+        assert_scans_like_the_twin(space, tables, 1, 10, 100, n + 5)
+        assert_finds_what_the_twin_finds_within(space, tables, kth_sums(space, tables, 10))
+
+
+@pytest.mark.parametrize(("M", "K", "q"), [(1, 256, 1), (2, 256, 4), (8, 256, 2), (16, 16, 5), (64, 2, 1)])
+def test_a_hundred_thousand_rows(level, rng, M, K, q):
+    space, tables = plain(draw_codes(100_003, M, K, rng)), draw_tables("normal", q, M, K, rng)
+    assert_scans_like_the_twin(space, tables, 1, 10, 1000, 100_010, n_threads=(1, 3))
+    assert_finds_what_the_twin_finds_within(space, tables, kth_sums(space, tables, 100))
+
+
+@pytest.mark.parametrize("M", [*range(1, 17), 64])
+def test_any_number_of_codebooks(level, rng, M):
+    for kind, q in (("normal", 1), ("whole", 1), ("normal", 20), ("whole", 20)):
+        space, tables = plain(draw_codes(3 * LIST + 7, M, 256, rng)), draw_tables(kind, q, M, 256, rng)
+        assert_scans_like_the_twin(space, tables, 1, 100)
+        assert_finds_what_the_twin_finds_within(space, tables, kth_sums(space, tables, 10))
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 128, 129, 200, 255, 256])
+def test_any_number_of_codewords(level, rng, K):
+    for q in (1, 6):
+        space, tables = plain(draw_codes(4 * LIST, 4, K, rng)), draw_tables("normal", q, 4, K, rng)
+        assert_scans_like_the_twin(space, tables, 5, 50)
+        assert_finds_what_the_twin_finds_within(space, tables, kth_sums(space, tables, 5))
+
+
+@pytest.mark.parametrize("q", [0, 1, 3, 4, 5, 6, 11, 12, 13, 16, 17, 32, 33, 70])
+def test_any_number_of_queries(level, rng, q):
+    """On both sides of the numbers from which on queries are searched together, and of whole vectors of them."""
+    tables = np.concatenate([draw_tables(kind, 7, 4, 64, rng) for kind in KINDS])[rng.permutation(77)[:q]]
+    space = plain(draw_codes(4 * LIST, 4, 64, rng))
+    assert_scans_like_the_twin(space, tables, 1, 30, n_threads=(1, 2, 3, 7))
+    assert_finds_what_the_twin_finds_within(space, tables, kth_sums(space, tables, 30), n_threads=(1, 3))
+
+
+@pytest.mark.parametrize("order", ["random", "ascending", "descending"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_of_any_kind_in_any_order(level, rng, kind, order):
+    for M, K in ((1, 256), (3, 40), (8, 4)):
+        table = draw_tables(kind, 1, M, K, rng)
+        tables = np.concatenate(
+            [table / np.float32(2 ** (i % 3)) for i in range(6)]
+        )  # all have the order of the first
+        space = plain(in_order(draw_codes(6 * LIST + 3, M, K, rng), table[0], order))
+        for some in (tables[:1], tables):
+            assert_scans_like_the_twin(space, some, 1, 20, 700)
+            assert_finds_what_the_twin_finds_within(space, some, kth_sums(space, some, 20))
+
+
+def near_rows(n, M, every, rng):
+    """Codes whose sum of table (M, 256) is far for all rows but one in `every`; those come nearer row by row."""
+    table = np.sort(rng.uniform(0.0, 1.0, size=(M, 256)), axis=1)[:, ::-1].astype(np.float32)
+    table[:, 0] = 1e3
+    codes = np.zeros((n, M), dtype=np.uint8)
+    near = np.arange(every // 2, n, every)
+    codes[near] = np.linspace(1, 255, len(near)).astype(np.uint8)[:, None]
+    return codes, table
+
+
+@pytest.mark.parametrize("M", [1, 2, 3, 8, 16])
+@pytest.mark.parametrize("q", [1, 8])
+def test_bounds_follow_a_cut_that_falls_all_the_time(level, rng, M, q):
+    """Few rows come through, so that bytes stay in use, and each of them is just below the cut."""
+    codes, table = near_rows(12 * LIST, M, 23, rng)
+    tables = np.repeat(table[None], q, axis=0) * np.arange(1, q + 1, dtype=np.float32)[:, None, None]
+    assert_scans_like_the_twin(plain(codes), tables, 1, 3, 40)
+
+
+@pytest.mark.parametrize("M", [2, 3, 8, 16, 64])
+@pytest.mark.parametrize("q", [1, 8])
+def test_bounds_allow_for_the_worst_rounding(level, M, q):
+    """Next to 2^27 float32 takes 7.99 for nothing and 8.01 for 16: rows with equal sums but for a hundredth are 16 apart."""
+    tables = np.tile(np.float32([7.99, 8.01]), (q, M, 1))
+    tables[:, 0] = 2.0**27
+    codes = np.zeros((4 * LIST, M), dtype=np.uint8)
+    codes[:, -1] = 1
+    codes[-100::7] = 0
+    assert_scans_like_the_twin(plain(codes), tables, 5, 15, 40)
+    assert reference.scan(plain(codes), tables, 5)[1][0].min() > 3 * LIST
+    assert_finds_what_the_twin_finds_within(plain(codes), tables, np.full(q, 2.0**27, dtype=np.float32))
+
+
+@pytest.mark.parametrize("q", [1, 4, 20])
+def test_rows_are_not_lost_where_bytes_rule_out_too_little(level, rng, q):
+    """Most rows are as low as the worst one kept, so that bytes are given up more than once; a few better rows come between."""
+    n = 50 * LIST
+    codes = (rng.random((n, 2)) < 0.2).astype(np.uint8)
+    codes[77::500] = 2
+    tables = np.tile(np.float32([1, 2, 0]), (q, 2, 1)) + np.arange(q, dtype=np.float32)[:, None, None]
+    assert_scans_like_the_twin(plain(codes), tables, 1000)
+    assert_scans_like_the_twin(plain(codes, rng.random(n) < 0.6), tables, 1000)
+
+
+def test_a_crowd_after_rare_rows_and_before_them(level, rng):
+    """Ways of ruling rows out are given up in the crowd and taken up again behind it."""
+    codes = draw_codes(60 * LIST, 3, 256, rng)
+    codes[10 * LIST : 20 * LIST] = 7
+    for kind in ("normal", "whole"):
+        tables = draw_tables(kind, 5, 3, 256, rng)
+        tables[:, :, 7] = np.quantile(tables, 0.03)
+        for some in (tables[:1], tables):
+            assert_scans_like_the_twin(plain(codes), some, 10, 600)
+
+
+@pytest.mark.parametrize("n", [1, 63, 65, 1000, LIST + 1, 3 * LIST - 1, 3 * LIST + 40])
+@pytest.mark.parametrize("q", [1, 5, 13])
+def test_what_fills_up_the_last_block_is_never_found(level, rng, n, q):
+    tables = np.abs(draw_tables("normal", q, 3, 9, rng)) + np.float32(1)
+    tables[:, :, 0] = 0  # the codes of rows that do not exist are the nearest
+    for codes in (draw_codes(n, 3, 9, rng), draw_codes(n, 3, 8, rng) + np.uint8(1)):
+        space = plain(codes)
+        assert_scans_like_the_twin(space, tables, 1, 7, n)
+        assert_finds_what_the_twin_finds_within(space, tables, np.full(q, 4.0, dtype=np.float32))
+        everywhere = np.full(q, np.inf, dtype=np.float32)
+        assert_finds_what_the_twin_finds_within(space, tables, everywhere)
+
+
+@pytest.mark.parametrize("n", [65, 1000, 8 * LIST + 3])
+def test_only_eligible_rows_are_found(level, rng, n):
+    row = np.arange(n)
+    masks = [rng.random(n) < density for density in (0.002, 0.03, 0.5, 0.98)]
+    masks += [row < 0, row >= 0, row == n - 1, row % BLOCK_ROWS == 63, (row > n // 3) & (row < n // 2)]
+    codes = draw_codes(n, 4, 32, rng)
+    for q in (1, 9):
+        tables = draw_tables("normal", q, 4, 32, rng)
+        for mask in masks:
+            space = plain(codes, mask)
+            assert_scans_like_the_twin(space, tables, 1, 10, 2000, n_threads=(1, 2))
+            assert_finds_what_the_twin_finds_within(space, tables, kth_sums(space, tables, 10))
+
+
+@pytest.mark.parametrize("kind", ["normal", "whole", "zeros", "absorbed"])
+@pytest.mark.parametrize("density", [None, 0.0, 0.01, 0.6, 1.0])
+def test_a_code_stands_for_all_its_rows(level, rng, kind, density):
+    """Rows do not come in ascending order here, so that equal sums have to be looked at again."""
+    for n, n_rows in ((1, 3), (65, 0), (70, 500), (3 * LIST + 9, 9000)):
+        space = grouped(draw_codes(n, 3, 20, rng), rng, n_rows, density)
+        for q in (1, 9):
+            tables = draw_tables(kind, q, 3, 20, rng)
+            assert_scans_like_the_twin(space, tables, 1, 10, 300, 10_000, n_threads=(1, 3))
+            limits = kth_sums(space, tables, 50)
+            assert_finds_what_the_twin_finds_within(space, tables, limits, n_threads=(1, 3))
+
+
+@pytest.mark.parametrize("M", [1, 2, 3, 8, 15, 16, 31, 32, 33, 64])
+def test_hamming_distances_with_and_without_the_bits_of_the_queries(level, rng, M):
+    """Up to 512: more than a byte holds."""
+    popcounts = np.array([code.bit_count() for code in range(256)], dtype=np.float32)
+    for q in (1, 8):
+        bits = draw_codes(q, M, 256, rng)
+        tables = popcounts[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]  # (q, M, 256)
+        far = ~np.repeat(bits[:1], 3 * LIST, axis=0)  # as far from the first query as can be
+        far[np.arange(LIST, 3 * LIST), rng.integers(0, M, size=2 * LIST)] ^= 1 << rng.integers(
+            0, 8, 2 * LIST
+        ).astype(np.uint8)
+        for codes in (draw_codes(3 * LIST + 5, M, 256, rng), far):
+            for space in (
+                plain(codes),
+                plain(codes, rng.random(len(codes)) < 0.3),
+                grouped(codes, rng, 6000),
+            ):
+                assert_scans_like_the_twin(space, tables, 1, 100, 2500, bits=bits, n_threads=(1, 2))
+                for limits in (kth_sums(space, tables, 20), np.float32([3.5] * q), np.float32([-1e-9] * q)):
+                    assert_finds_what_the_twin_finds_within(space, tables, limits, bits=bits)
+
+
+@pytest.mark.parametrize("kind", ["normal", "whole"])
+def test_threads_share_the_rows_of_a_query(level, rng, kind):
+    codes = draw_codes(3 * PIECE + 71, 2, 256, rng)
+    spaces = [plain(codes), plain(codes, rng.random(len(codes)) < 0.1), grouped(codes, rng, len(codes) + 9)]
+    for q, some in ((1, spaces), (2, spaces[:1]), (5, spaces[:1])):
+        tables = draw_tables(kind, q, 2, 256, rng)
+        for space in some:
+            assert_scans_like_the_twin(space, tables, 1, 100, n_threads=(1, 2, 3, 7), prune=(True,))
+    limits = kth_sums(spaces[0], tables, 50)
+    assert_finds_what_the_twin_finds_within(spaces[0], tables, limits, n_threads=(1, 2, 3, 7))
+
+
+def test_zero_has_no_sign(level, rng):
+    space, tables = plain(draw_codes(300, 2, 8, rng)), draw_tables("zeros", 6, 2, 8, rng)
+    sums, rows = native.scan(space, tables, 300)
+    assert not np.signbit(sums).any()
+    np.testing.assert_array_equal(rows, np.tile(np.arange(300), (6, 1)))
+    for zero in (0.0, -0.0):
+        starts, sums, _ = native.scan_within(space, tables, np.full(6, zero, dtype=np.float32))
+        assert starts[-1] == 6 * 300
+        assert not np.signbit(sums).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_limits_of_any_size(level, rng, kind):
+    space = plain(draw_codes(2 * LIST, 3, 16, rng))
+    for q in (1, 8):
+        tables = draw_tables(kind, q, 3, 16, rng)
+        at = kth_sums(space, tables, 40)
+        below, above = (np.nextafter(at, np.float32(side)) for side in (-np.inf, np.inf))
+        ends = [np.full(q, value, dtype=np.float32) for value in (np.inf, -np.inf, LARGEST, -LARGEST)]
+        mixed = np.where(np.arange(q) % 2, at, np.float32(np.inf))
+        for limits in (at, below, above, *ends, mixed):
+            assert_finds_what_the_twin_finds_within(space, tables, limits)
+
+
+@settings(
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # the level stays as it is
+@given(
+    n=st.one_of(st.integers(0, 200), st.integers(LIST - 2, 4 * LIST)),
+    M=st.integers(1, 17),
+    K=st.one_of(st.integers(1, 8), st.integers(1, 256)),
+    q=st.integers(0, 20),
+    k=st.one_of(st.integers(1, 20), st.integers(1, 3000)),
+    kind=st.sampled_from(KINDS),
+    order=st.sampled_from(["random", "ascending", "descending"]),
+    density=st.sampled_from([None, None, 0.05, 0.7]),
+    n_rows=st.one_of(st.none(), st.integers(0, 4000)),
+    n_threads=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+)
+def test_anything_at_once(level, n, M, K, q, k, kind, order, density, n_rows, n_threads, seed):
+    rng = np.random.default_rng(seed)
+    tables = draw_tables(kind, q, M, K, rng)
+    codes = draw_codes(n, M, K, rng)
+    if q:
+        codes = in_order(codes, tables[0], order)
+    if n_rows is None or n == 0:
+        space = plain(codes, None if density is None else rng.random(n) < density)
+    else:
+        space = grouped(codes, rng, n_rows, density)
+    assert_scans_like_the_twin(space, tables, k, n_threads=(n_threads,))
+    limits = kth_sums(space, tables, k)
+    assert_finds_what_the_twin_finds_within(space, tables, limits, n_threads=(n_threads,))
+
+
+@pytest.fixture
+def busy_scan(rng):
+    """A function that scans with three threads and says whether the answer is right."""
+    space = plain(draw_codes(3 * PIECE, 2, 64, rng))
+    tables = draw_tables("normal", 5, 2, 64, rng)
+    cases = [(some, reference.scan(space, some, 20)) for some in (tables[:1], tables)]
+
+    def answers_are_right():
+        found = [native.scan(space, some, 20, n_threads=3) for some, _ in cases]
+        return all(
+            have.tobytes() == wanted.tobytes()
+            for got, (_, want) in zip(found, cases, strict=True)
+            for have, wanted in zip(got, want, strict=True)
+        )
+
+    return answers_are_right
+
+
+def test_a_forked_child_can_scan(busy_scan):
+    assert busy_scan()  # the parent's pool has threads now, which the child does not inherit
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if busy_scan() else 2
+        finally:
+            os._exit(status)
+    guard = threading.Timer(60, os.kill, (child, 9))
+    guard.start()
+    _, status = os.waitpid(child, 0)
+    guard.cancel()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert busy_scan()
+
+
+def test_scans_may_run_in_several_threads_at_once(busy_scan):
+    answers = []
+    threads = [
+        threading.Thread(target=lambda: answers.extend(busy_scan() for _ in range(10))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [True] * 40
+
+
+@pytest.mark.parametrize("implementation", [native, reference])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, LARGEST / 3 * 1.01, -LARGEST / 3 * 1.01])
+def test_tables_without_finite_sums_are_refused(implementation, value, rng):
+    space, tables = plain(draw_codes(10, 3, 4, rng)), draw_tables("normal", 4, 3, 4, rng)
+    tables[2, :, 1] = value
+    for scan in (implementation.scan, implementation.scan_within):
+        argument = 5 if scan is implementation.scan else np.zeros(4, dtype=np.float32)
+        with pytest.raises(ValueError, match=r"the sums of table 2 must be finite in float32, got"):
+            scan(space, tables, argument)
+
+
+@pytest.mark.parametrize("implementation", [native, reference])
+def test_wrong_arguments_are_refused(implementation, rng):
+    codes, tables = draw_codes(70, 3, 4, rng), draw_tables("normal", 2, 3, 4, rng)
+    space, limits = plain(codes), np.zeros(2, dtype=np.float32)
+    scan, within = implementation.scan, implementation.scan_within
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
+        scan(space, tables, 0)
+    with pytest.raises(ValueError, match="n_threads must be at least 1, got 0"):
+        scan(space, tables, 1, n_threads=0)
+    with pytest.raises(ValueError, match="n_threads must be at least 1, got 0"):
+        within(space, tables, limits, n_threads=0)
+    with pytest.raises(ValueError, match="limits must be numbers, got NaN for query 1"):
+        within(space, tables, np.float32([0, np.nan]))
+    with pytest.raises(ValueError, match=r"limits must have shape \(2\), got \(3,\)"):
+        within(space, tables, np.zeros(3, dtype=np.float32))
+    with pytest.raises(ValueError, match="limits must be an array of float32, got float64"):
+        within(space, tables, np.zeros(2))
+
+    codes_of_rows = {"starts": np.arange(71, dtype=np.uint32), "members": np.arange(70, dtype=np.uint32)}
+    spaces = {
+        r"blocks must have shape \(2, 3, 64\), got \(1, 3, 64\)": Scanned(space.blocks[:1], 70),
+        r"blocks must have shape \(2, 3, 64\), got \(2, 2, 64\)": plain(codes[:, :2]),
+        "blocks must be C-contiguous": Scanned(np.asfortranarray(space.blocks), 70),
+        "blocks must be an array of uint8, got int8": Scanned(space.blocks.view(np.int8), 70),
+        r"eligible must have shape \(2\), got \(1,\)": plain(codes, np.ones(64, dtype=bool)),
+        r"starts must have shape \(71\), got \(70,\)": Scanned(
+            space.blocks, 70, codes_of_rows["members"], codes_of_rows["members"]
+        ),
+        "members must be an array of uint32, got NoneType": Scanned(
+            space.blocks, 70, codes_of_rows["starts"]
+        ),
+        r"eligible must have shape \(1\), got \(2,\)": Scanned(
+            space.blocks,
+            70,
+            np.zeros(71, dtype=np.uint32),
+            np.arange(64, dtype=np.uint32),
+            np.zeros(2, dtype=np.uint64),
+        ),
+    }
+    for message, wrong in spaces.items():
+        with pytest.raises(ValueError, match=message):
+            scan(wrong, tables, 5)
+        with pytest.raises(ValueError, match=message):
+            within(wrong, tables, limits)
+
+    for message, wrong in {
+        "tables must be an array of float32, got float64": tables.astype(float),
+        r"tables must have shape \(any, any, any\), got \(3, 4\)": tables[0],
+        "tables must be of 1 to 64 codebooks of 1 to 256, got 65 of 4": np.zeros(
+            (2, 65, 4), dtype=np.float32
+        ),
+        "tables must be of 1 to 64 codebooks of 1 to 256, got 3 of 257": np.zeros(
+            (2, 3, 257), dtype=np.float32
+        ),
+        "tables must be of 1 to 64 codebooks of 1 to 256, got 3 of 0": np.zeros((2, 3, 0), dtype=np.float32),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            scan(space, wrong, 5)
+    with pytest.raises(ValueError, match=r"query_bits must have shape \(2, 3\), got \(1, 3\)"):
+        scan(space, tables, 5, np.zeros((1, 3), dtype=np.uint8))
