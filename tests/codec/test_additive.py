@@ -457,7 +457,7 @@ def test_vectors_that_are_not_finite_are_refused(codec, vectors, value):
     X = vectors.copy()
     X[4, 2] = value
     for way in (codec.encode, codec.transform, codec.tables, codec.decision_function):
-        with pytest.raises(InputError, match=r"Input X contains .*\(first in row 4\)"):
+        with pytest.raises(InputError, match=r"Input [XQ] contains .*\(first in row 4\)"):
             way(X)
 
 
@@ -494,3 +494,9 @@ def test_rank_refuses_codes_of_another_codec(rng):
     codec = Codec(rng.normal(size=(3, 4, 5)).astype(np.float32))
     with pytest.raises(InputError, match=r"\(n, 3\)"):
         codec.rank(np.zeros((1, 5)), np.zeros((2, 2), dtype=np.uint8))
+
+
+def test_queries_whose_distances_float32_cannot_hold_are_refused(rng):
+    codec = Codec(rng.normal(size=(2, 4, 3)).astype(np.float32))
+    with pytest.raises(InputError, match="row 1 of Q lies too far out"):
+        codec.query_tables([[0, 0, 0], [1e30, 0, 0]])

@@ -137,12 +137,20 @@ class Codec(ProjectingCodec):
     ) -> QueryTables:
         """Make what a scan needs of queries Q (q, p): the same bits for a query alone and in a batch."""
         ranking = self._ranking(ranking)
-        Q = check_vectors(Q, n_features=self.n_inputs, min_rows=0)
+        Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
         offsets = np.empty(len(Q), dtype=np.float32)
-        self._by_queries(
-            Q, n_jobs, (tables, offsets), lambda z: (self.tables_of(z, ranking), self.offsets_of(z))
-        )
+
+        def made_of(projected: Block) -> tuple[Block, Block]:
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # what overflows is refused below, or by the scan
+                return self.tables_of(projected, ranking), self.offsets_of(projected)
+
+        self._by_queries(Q, n_jobs, (tables, offsets), made_of)
+        if not np.isfinite(offsets).all():
+            row = int(np.argmin(np.isfinite(offsets)))
+            raise InputError(f"row {row} of Q lies too far out: its squared distances are beyond float32")
         return QueryTables(tables, offsets)
 
     def tables(self, Q: object, ranking: str = "euclidean", *, n_jobs: int | None = None) -> Block:

@@ -95,7 +95,7 @@ class BinaryCodec(ProjectingCodec):
     ) -> QueryTables:
         """Make tables (q, M, 256) of the bits in which each byte differs from that of a query in Q (q, p)."""
         self._ranking(ranking)
-        Q = check_vectors(Q, n_features=self.n_inputs, min_rows=0)
+        Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         bits = np.empty((len(Q), self.n_codebooks), dtype=np.uint8)
         self._by_queries(Q, n_jobs, (bits,), lambda z: (self._packed(z),))
         tables = _POPCOUNTS[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]
