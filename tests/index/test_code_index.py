@@ -84,6 +84,17 @@ def test_numbers_are_given_in_turn_and_never_again(index, codes, tmp_path):
         assert each.add_codes(codes[:1]).ids.tolist() == [7]
 
 
+@pytest.mark.parametrize("ids", [range(100), range(100, 0, -1), [f"{i}" for i in range(100)]])
+def test_removed_ids_are_unknown_and_may_be_added_again(index, codes, ids):
+    index.add_codes(codes, ids=ids).remove(ids[:20])
+    for action in (index.remove, index.codes, index.filter):
+        with pytest.raises(InputError, match="not in the index"):
+            action(ids[19:21])
+    index.add_codes(codes[:5], ids=ids[5:10])
+    assert index.ids.tolist() == [*ids[20:], *ids[5:10]]
+    assert np.array_equal(index.codes([ids[5], ids[99]]), codes[[0, 99]])
+
+
 def test_updated_rows_come_last_under_their_ids(index, codes):
     index.add_codes(codes, ids=[f"{i}" for i in range(100)])
     index.update_codes(["7", "3"], codes[:2])
@@ -280,6 +291,12 @@ def test_segments_answer_as_one(tied_codec, draw_codes, exhaustive, queries, bat
         found, ids = index.search(queries, k)
         assert np.array_equal(found, scores[:, :k])
         assert np.array_equal(ids, order[:, :k])
+    limits, found, ids = index.range_search(queries, 2.0)
+    within = scores <= 2
+    assert 0 < within.sum() < within.size
+    assert np.array_equal(np.diff(limits), within.sum(axis=1))
+    assert np.array_equal(found, scores[within])
+    assert np.array_equal(ids, order[within])
 
 
 def test_many_queries_are_answered_in_blocks_as_few_are(index, codes, rng):
@@ -432,6 +449,22 @@ def test_a_failed_save_elsewhere_leaves_an_empty_folder(index, codes, tmp_path, 
     with pytest.raises(OSError, match="No space left"):
         index.save(tmp_path / "index")
     assert list((tmp_path / "index").iterdir()) == []
+
+
+def test_a_save_writes_again_what_is_not_as_it_was_left(index, codes, tmp_path):
+    index.add_codes(codes, ids=range(100, 0, -1)).save(tmp_path)
+    loaded = CodeIndex.load(tmp_path)
+    before = {path: path.stat() for path in tmp_path.glob("*.safetensors")}
+    loaded.save(tmp_path)
+    index.save(tmp_path)
+    assert {path: path.stat() for path in tmp_path.glob("*.safetensors")} == before
+    (file,) = tmp_path.glob("codes-*")
+    file.write_bytes(file.read_bytes()[:-1])
+    index.save(tmp_path)
+    (file,) = tmp_path.glob("ids-*")
+    file.unlink()
+    index.save(tmp_path)
+    assert np.array_equal(CodeIndex.load(tmp_path, verify="full").codes(range(100, 0, -1)), codes)
 
 
 # threads -----------------------------------------------------------------------------------------------------------------

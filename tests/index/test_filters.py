@@ -135,6 +135,17 @@ def test_a_filter_used_for_the_first_time_after_many_changes_is_right(
     )
 
 
+def test_rows_of_several_segments_that_are_merged_stay_in_the_filter(
+    build, draw_codes, tied_codec, tables, rng
+):
+    index = build(300).add_codes(draw_codes(tied_codec, rng, 100))
+    assert len(index.info()["segments"]) == 2
+    chosen = range(0, 400, 3)
+    where = index.filter(chosen)
+    index.remove([0, 399]).compact()
+    assert same(index.search_tables(tables, 400, where=where), among(index, tables, chosen))
+
+
 def test_a_filter_whose_rows_are_all_gone_finds_nothing(build, tables):
     index = build(200)
     where = index.filter(range(100))

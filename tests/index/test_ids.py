@@ -186,3 +186,18 @@ def test_ids_come_in_the_shape_that_is_asked_for():
         assert taken[1, 0] == taken[1, 1] == texts(ids)[1]
     assert isinstance(ids, StringIds)
     assert taken.dtype == object
+
+
+def test_strings_of_a_file_are_cut_between_characters():
+    whole = read_ids(["ä", "b"])
+    arrays = whole._arrays()
+    assert whole._flaw() is None
+    for name, values, flaw in [
+        ("offsets", [0, 1, 3], "between the bytes of a character"),
+        ("offsets", [0, 2, 4], "from 0 to 3"),
+        ("offsets", [0, 4, 3], "from 0 to 3"),
+        ("blob", [0xC3, 0xC3, 0x62], "not UTF-8"),
+        ("order", [0, 2], "below 2"),
+    ]:
+        altered = {**arrays, name: np.array(values, dtype=arrays[name].dtype)}
+        assert flaw in StringIds(**altered)._flaw()

@@ -117,3 +117,11 @@ def test_tables_that_cannot_be_summed_are_refused(tied_codec, draw_codes, rng, b
     for where in (None, [1, 5], index.filter([1, 5]), np.arange(100) % 2 == 0):
         with pytest.raises(InputError):
             index.search_tables(tables, 5, where=where)
+
+
+def test_queries_whose_scores_would_overflow_are_refused(real_codec, coarse):
+    index = CodeIndex(real_codec).add_codes(coarse[0])
+    far = np.full((1, 2), 1e30, dtype=np.float32)  # finite, its square is not
+    for ask in (index.search, lambda Q: index.range_search(Q, np.inf), lambda Q: list(index.rank(Q))):
+        with pytest.raises(InputError):
+            ask(far)

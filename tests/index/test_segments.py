@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from supquant import kernels
 from supquant.index import parts as parts_module
-from supquant.index.bitmaps import bits_at, bits_of
+from supquant.index.bitmaps import LiveRows, bits_at, bits_of
 from supquant.index.ids import NumberRange
 from supquant.index.parts import Part, merged, settled
 from supquant.index.segments import Segment
@@ -110,6 +110,14 @@ def test_bits_are_the_rows_they_are_made_of(rows):
     assert words.shape == (4,)
     assert kernels.active().count_bits(words) == len(rows)
     assert np.flatnonzero(bits_at(words, np.arange(200))).tolist() == sorted(rows)
+
+
+def test_live_rows_of_a_file_are_as_many_as_it_says_and_none_lies_past_the_end():
+    live = LiveRows.after(None, np.array([3, 69]), 70)
+    assert (live.count, live._flaw()) == (68, None)
+    assert np.flatnonzero(~live.mask()).tolist() == [3, 69]
+    for n_rows, count in [(70, 67), (70, 69), (69, 69), (68, 68)]:
+        assert LiveRows(live.words(), n_rows, count)._flaw() is not None
 
 
 # parts -------------------------------------------------------------------------------------------------------------------

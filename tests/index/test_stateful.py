@@ -274,7 +274,6 @@ class IndexMachine(RuleBasedStateMachine):
         rng = np.random.default_rng(seed)
         rows = self.some(rng, share)
         rng.shuffle(rows)
-        rows = [Row(*row) for row in rows]
         ids = self.as_given(rng, [row.id for row in rows])
         assert np.array_equal(self.index.codes(ids), self.codes(rows))
         assert np.array_equal(self.index.reconstruct(ids), self.codec.decode(self.codes(rows)))

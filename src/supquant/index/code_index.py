@@ -54,6 +54,11 @@ class CodeIndex:
     >>> scores, ids = index.search(X[:3], k=5)
     >>> scores.shape, ids.shape
     ((3, 5), (3, 5))
+    >>> even = index.filter(np.arange(0, 1000, 2))
+    >>> index.search(X[:3], k=5, where=even)[1] % 2
+    array([[0, 0, 0, 0, 0],
+           [0, 0, 0, 0, 0],
+           [0, 0, 0, 0, 0]])
     """
 
     def __init__(self, codec: object) -> None:

@@ -136,24 +136,23 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[str, Any]:
     """Write the files that a folder lacks; return the manifest that names all of them."""
-    named = _named(folder)
     segments = []
     for part in snapshot.parts:
         ids, live = part.ids, part.live
         segments.append(
             {
                 "rows": part.n_rows,
-                "codes": part.segment.write(folder, named),
-                "ids": ids.write(folder, named) if isinstance(ids, StoredArrays) else None,
+                "codes": part.segment.write(folder),
+                "ids": ids.write(folder) if isinstance(ids, StoredArrays) else None,
                 "first_id": ids.first if isinstance(ids, NumberRange) else None,
-                "live": None if live is None else live.write(folder, named),
+                "live": None if live is None else live.write(folder),
                 "live_rows": part.n_live,
             }
         )
     return {
         "format": _FORMAT,
         "version": _VERSION,
-        "codec": codec.write(folder, named),
+        "codec": codec.write(folder),
         "id_kind": snapshot.id_kind,
         "next_number": snapshot.next_number,
         "segments": segments,

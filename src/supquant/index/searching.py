@@ -76,10 +76,10 @@ class Search:
 
     def _within_of_block(self, queries: QueryTables, radius: np.float32) -> tuple[Positions, Sums, Positions]:
         limits = _sum_limits(queries, radius)
-        numbers, sums, positions = within(self.views, queries.tables, queries.bits, limits, self.n_threads)
-        scores = replace(queries, offsets=queries.offsets[numbers]).scores(sums[:, None])[:, 0]
+        which, sums, positions = within(self.views, queries.tables, queries.bits, limits, self.n_threads)
+        scores = replace(queries, offsets=queries.offsets[which]).scores(sums[:, None])[:, 0]
         good = scores >= radius if queries.descending else scores <= radius
-        return np.bincount(numbers[good], minlength=len(queries)), scores[good], positions[good]
+        return np.bincount(which[good], minlength=len(queries)), scores[good], positions[good]
 
     def rankings(self, Q: object, ranking: str | None) -> Iterator[tuple[Sums, NDArray[Any]]]:
         """Rank all rows for every query, a block of queries at a time."""

@@ -133,9 +133,7 @@ class Segment(StoredArrays):
         take = kernels.active().take
         if self._members is None or self._starts is None:
             return Segment(take(self._blocks, rows), len(rows))
-        number = np.full(
-            self.n_rows, len(rows), dtype=np.uint32
-        )  # of each row in the part; none of them is len(rows)
+        number = np.full(self.n_rows, len(rows), dtype=np.uint32)  # in the part; len(rows) for none
         number[rows] = np.arange(len(rows), dtype=np.uint32)
         members = number[self._members]
         kept = members < len(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,31 +24,33 @@ class Stored(ABC):
     """The first word of the file's name, and what the file says it holds."""
 
     def __init__(self, file: ArrayFile | None = None) -> None:
-        path = None if file is None else Path(file.path)
-        self._name = None if path is None else path.name
-        self._homes = set() if path is None else {path.parent}
+        self._stamps: dict[Path, _Stamp] = {}  # of the files that this wrote or found
+        if file is not None:
+            self._stamps[Path(file.path)] = _stamp(Path(file.path))
 
     @abstractmethod
     def _pack(self) -> PackedArrays:
         """Give the content of the file."""
 
-    def write(self, folder: Path, named: Collection[str]) -> str:
-        """Write the file into a folder, unless this put it there or found it there before; return its name.
-
-        Parameters
-        ----------
-        folder : Path
-        named : collection of str
-            The files that the folder's manifest names. Others may be what a crash left.
-        """
-        name = self._name
-        if name is not None and name in named and folder in self._homes and (folder / name).is_file():
-            return name
+    def write(self, folder: Path) -> str:
+        """Write the file into a folder, unless it is there as this wrote or found it before; return its name."""
+        for path, stamp in list(self._stamps.items()):
+            if path.parent == folder and path.exists() and _stamp(path) == stamp:
+                return path.name
         packed = self._pack()
-        name = self._name = _file_name(self.KIND, packed.digest)
-        packed.write(folder / name)
-        self._homes.add(folder)
-        return name
+        path = folder / _file_name(self.KIND, packed.digest)
+        packed.write(path)
+        self._stamps[path] = _stamp(path)
+        return path.name
+
+
+_Stamp = tuple[int, int, int]
+
+
+def _stamp(path: Path) -> _Stamp:
+    """Tell a file from others that come to stand in its place."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class StoredArrays(Stored):
