@@ -39,6 +39,9 @@ class TopK {
     // Only rows with a sum below this can be among the k lowest; infinity as long as there are not k.
     float cut() const { return cut_; }
 
+    // No more rows of equal sum are of use.
+    size_t most() const { return k_; }
+
     // After fewer rows so many are still below the cut that ruling rows out does not pay.
     size_t warm_up() const { return 8 * k_; }
 
@@ -82,6 +85,7 @@ class Within {
     explicit Within(float limit) : cut_(std::nextafter(limit, std::numeric_limits<float>::infinity())) {}
 
     float cut() const { return cut_; }
+    size_t most() const { return std::numeric_limits<size_t>::max(); }
     size_t warm_up() const { return 0; }
     bool take(Key key) {
         keys_.push_back(key);

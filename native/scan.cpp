@@ -130,11 +130,14 @@ class Search {
             answers_.take(make_key(sum, code));
             return;
         }
-        for (uint32_t i = space_.starts[code]; i < space_.starts[code + 1]; ++i) {
+        size_t left = answers_.most();
+        for (uint32_t i = space_.starts[code]; left && i < space_.starts[code + 1]; ++i) {
             const uint32_t row = space_.members[i];
             if (space_.eligible && !(space_.eligible[row / kBlockRows] >> (row % kBlockRows) & 1)) continue;
             if (!answers_.take(make_key(sum, row))) return;
+            --left;
         }
+        answers_.tighten();  // one code may have brought all the rows there is room for
     }
 
     // Adds up one code in float32 and takes it if it is below the cut.
