@@ -181,13 +181,16 @@ def test_any_number_of_codewords(level, rng, K):
         assert_finds_what_the_twin_finds_within(space, tables, kth_sums(space, tables, 5))
 
 
-@pytest.mark.parametrize("q", [0, 1, 3, 4, 5, 6, 11, 12, 13, 16, 17, 32, 33, 70])
+@pytest.mark.parametrize("q", [0, 1, 3, 4, 5, 6, 11, 12, 13, 15, 16, 17, 31, 32, 33, 70])
 def test_any_number_of_queries(level, rng, q):
     """On both sides of the numbers from which on queries are searched together, and of whole vectors of them."""
-    tables = np.concatenate([draw_tables(kind, 7, 4, 64, rng) for kind in KINDS])[rng.permutation(77)[:q]]
     space = plain(draw_codes(4 * LIST, 4, 64, rng))
-    assert_scans_like_the_twin(space, tables, 1, 30, n_threads=(1, 2, 3, 7))
-    assert_finds_what_the_twin_finds_within(space, tables, kth_sums(space, tables, 30), n_threads=(1, 3))
+    normal = draw_tables("normal", q, 4, 64, rng)
+    mixed = np.concatenate([draw_tables(kind, 7, 4, 64, rng) for kind in KINDS])[rng.permutation(77)[:q]]
+    for tables in (normal, mixed):
+        assert_scans_like_the_twin(space, tables, 1, 30, n_threads=(1, 2, 3, 7))
+        limits = kth_sums(space, tables, 30)
+        assert_finds_what_the_twin_finds_within(space, tables, limits, n_threads=(1, 3))
 
 
 @pytest.mark.parametrize("order", ["random", "ascending", "descending"])
@@ -272,14 +275,17 @@ def test_what_fills_up_the_last_block_is_never_found(level, rng, n, q):
         assert_finds_what_the_twin_finds_within(space, tables, everywhere)
 
 
-@pytest.mark.parametrize("n", [65, 1000, 8 * LIST + 3])
-def test_only_eligible_rows_are_found(level, rng, n):
+@pytest.mark.parametrize("kind", ["normal", "whole"])
+@pytest.mark.parametrize("n", [65, 1000, 25 * LIST + 3])
+def test_only_eligible_rows_are_found(level, rng, n, kind):
+    """Blocks with none, with a few and with many of them, apart and side by side."""
     row = np.arange(n)
-    masks = [rng.random(n) < density for density in (0.002, 0.03, 0.5, 0.98)]
-    masks += [row < 0, row >= 0, row == n - 1, row % BLOCK_ROWS == 63, (row > n // 3) & (row < n // 2)]
+    masks = [rng.random(n) < density for density in (0.002, 0.03, 0.07, 0.98)]
+    masks += [rng.random(n) < rng.choice([0.0, 0.02, 0.5], size=n // 64 + 1)[row // 64]]
+    masks += [row < 0, row >= 0, row == n - 1, row % 64 == 63, (row > n // 3) & (row < n // 2)]
     codes = draw_codes(n, 4, 32, rng)
     for q in (1, 9):
-        tables = draw_tables("normal", q, 4, 32, rng)
+        tables = draw_tables(kind, q, 4, 32, rng)
         for mask in masks:
             space = plain(codes, mask)
             assert_scans_like_the_twin(space, tables, 1, 10, 2000, n_threads=(1, 2))
@@ -440,12 +446,14 @@ def test_scans_may_run_in_several_threads_at_once(busy_scan):
 @pytest.mark.parametrize("implementation", [native, reference])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, LARGEST / 3 * 1.01, -LARGEST / 3 * 1.01])
 def test_tables_without_finite_sums_are_refused(implementation, value, rng):
-    space, tables = plain(draw_codes(10, 3, 4, rng)), draw_tables("normal", 4, 3, 4, rng)
-    tables[2, :, 1] = value
-    for scan in (implementation.scan, implementation.scan_within):
-        argument = 5 if scan is implementation.scan else np.zeros(4, dtype=np.float32)
+    space, limits = plain(draw_codes(10, 3, 4, rng)), np.zeros(4, dtype=np.float32)
+    for place in range(4):
+        tables = draw_tables("normal", 4, 3, 4, rng)
+        tables[2, :, place] = value
         with pytest.raises(ValueError, match=r"the sums of table 2 must be finite in float32, got"):
-            scan(space, tables, argument)
+            implementation.scan(space, tables, 5)
+        with pytest.raises(ValueError, match=r"the sums of table 2 must be finite in float32, got"):
+            implementation.scan_within(space, tables, limits)
 
 
 @pytest.mark.parametrize("implementation", [native, reference])
