@@ -3,6 +3,7 @@
 // Tables of bytes hold lower bounds; their sums saturate at 255, which no limit reaches.
 #pragma once
 
+#include "codebooks.h"
 #include "kernels.h"
 
 #if defined(SUPQUANT_BYTES_NEON)
@@ -135,13 +136,9 @@ size_t mark_many_of(const BlockList& blocks, const uint8_t* table, const uint8_t
 
 size_t mark_many(const BlockList& blocks, const uint8_t* table, const uint8_t* limits, uint32_t* rows,
                  uint64_t* lanes) {
-    const int M = blocks.n_codebooks;
-    const auto kernel = M == 2    ? mark_many_of<2>
-                        : M == 4  ? mark_many_of<4>
-                        : M == 8  ? mark_many_of<8>
-                        : M == 16 ? mark_many_of<16>
-                                  : mark_many_of<0>;
-    return kernel(blocks, table, limits, rows, lanes);
+    return with_codebooks(blocks.n_codebooks, [&](auto M) {
+        return mark_many_of<decltype(M)::value>(blocks, table, limits, rows, lanes);
+    });
 }
 
 // Sums in float32 and in codebook order, of whole blocks; marks the rows whose sum is below the limit.
@@ -171,13 +168,9 @@ void block_sums_of(const BlockList& blocks, const float* table, int K, float lim
 }
 
 void block_sums(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) {
-    const int M = blocks.n_codebooks;
-    const auto kernel = M == 2    ? block_sums_of<2>
-                        : M == 4  ? block_sums_of<4>
-                        : M == 8  ? block_sums_of<8>
-                        : M == 16 ? block_sums_of<16>
-                                  : block_sums_of<0>;
-    kernel(blocks, table, K, limit, sums, rows);
+    with_codebooks(blocks.n_codebooks, [&](auto M) {
+        block_sums_of<decltype(M)::value>(blocks, table, K, limit, sums, rows);
+    });
 }
 
 }  // namespace

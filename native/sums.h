@@ -1,6 +1,7 @@
 // Sums over codes: statistics of training, decoding, and the scan with tables. Included only by level.cpp.
 #pragma once
 
+#include "codebooks.h"
 #include "kernels.h"
 
 namespace {
@@ -53,12 +54,9 @@ void table_sums_of(const uint8_t* codes, const float* table, int M, int K, size_
 }
 
 void table_sums(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums) {
-    const auto kernel = M == 2    ? table_sums_of<2>
-                        : M == 4  ? table_sums_of<4>
-                        : M == 8  ? table_sums_of<8>
-                        : M == 16 ? table_sums_of<16>
-                                  : table_sums_of<0>;
-    kernel(codes, table, M, K, begin, end, sums);
+    with_codebooks(M, [&](auto count) {
+        table_sums_of<decltype(count)::value>(codes, table, M, K, begin, end, sums);
+    });
 }
 
 template <class Real>

@@ -74,7 +74,7 @@ class Segment(StoredArrays):
         limit = n // _ROWS_PER_CODE
         if kernels.active().count_distinct(codes, limit) > limit:
             return cls(_blocks_of(codes), n)
-        distinct, starts, members = _grouped(codes)
+        distinct, starts, members = kernels.active().group(codes)
         return cls(_blocks_of(distinct), len(distinct), starts, members)
 
     @classmethod
@@ -170,18 +170,3 @@ def _blocks_of(codes: Codes) -> Codes:
     if full < len(blocks):
         blocks[full, :, : n % BLOCK_ROWS] = codes[full * BLOCK_ROWS :].T
     return blocks
-
-
-def _grouped(codes: Codes) -> tuple[Codes, Numbers, Numbers]:
-    """Find the distinct codes (u, M) in lexicographic order, with their `starts` and `members`."""
-    n, M = codes.shape
-    padded = np.zeros((n, -(-M // 8) * 8), dtype=np.uint8)
-    padded[:, :M] = codes
-    words = padded.view(">u8").astype(np.uint64)  # as numbers they are ordered as their bytes are
-    members = np.lexsort(words.T[::-1])  # stable, so rows of equal codes ascend
-    ordered = words[members]
-    new = np.ones(n, dtype=bool)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    firsts = np.flatnonzero(new)
-    starts = np.append(firsts, n).astype(np.uint32)
-    return codes[members[firsts]], starts, members.astype(np.uint32)

@@ -21,7 +21,7 @@ from supquant.kernels.arguments import (
     codewords_of,
 )
 from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
-from supquant.kernels.reference import distinct
+from supquant.kernels.reference import distinct, group
 from supquant.kernels.scan_native import (
     count_bits,
     count_distinct,
@@ -42,6 +42,7 @@ __all__ = [
     "distinct",
     "force_level",
     "greedy",
+    "group",
     "interaction",
     "level",
     "pack_mask",

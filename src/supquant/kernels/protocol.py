@@ -159,6 +159,10 @@ class Kernels(Protocol):
         """Return the distinct rows (u, M) in lexicographic order and how often each occurs (u,)."""
         ...
 
+    def group(self, codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
+        """Find the distinct rows (u, M) in lexicographic order, and `starts` and `members` as in `Scanned`."""
+        ...
+
     def scan(
         self,
         scanned: Scanned,

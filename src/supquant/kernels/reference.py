@@ -42,6 +42,7 @@ __all__ = [
     "decode",
     "distinct",
     "greedy",
+    "group",
     "interaction",
     "pack_mask",
     "pair_counts",
@@ -335,14 +336,20 @@ def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArra
 
 def distinct(codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
     """Return the distinct rows in lexicographic order and how often each occurs."""
+    found, starts, _ = group(codes)
+    return found, (starts[1:] - starts[:-1]).astype(np.int64)
+
+
+def group(codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
+    """Find the distinct rows in lexicographic order, and the rows that each stands for."""
     n, M = check_codes(codes, 256)
     # Eight bytes to a big-endian word compare like the bytes themselves, and sort far faster.
     padded = np.zeros((n, -(-M // 8) * 8), dtype=np.uint8)
     padded[:, :M] = codes
     words = padded.view(">u8").astype(np.uint64)  # (n, ceil(M / 8))
-    order = np.lexsort(words.T[::-1])
-    words = words[order]
-    starts = np.ones(n, dtype=bool)
-    starts[1:] = (words[1:] != words[:-1]).any(axis=1)
-    first = np.flatnonzero(starts)
-    return codes[order[first]], np.diff(first, append=n)
+    members = np.lexsort(words.T[::-1])  # stable: rows of equal codes ascend
+    words = words[members]
+    new = np.ones(n, dtype=bool)
+    new[1:] = (words[1:] != words[:-1]).any(axis=1)
+    firsts = np.flatnonzero(new)
+    return codes[members[firsts]], np.append(firsts, n).astype(np.uint32), members.astype(np.uint32)
