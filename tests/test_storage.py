@@ -12,13 +12,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from supquant import storage
 from supquant.errors import FileFormatError, InputError
-from supquant.storage import load_arrays, open_arrays, pack_arrays, save_arrays, write_file_atomically
+from supquant.storage import (
+    layout,
+    load_arrays,
+    open_arrays,
+    pack_arrays,
+    save_arrays,
+    write_file_atomically,
+    writing,
+)
 
 ARRAYS = {
     "codes": np.arange(51, dtype=np.uint8).reshape(17, 3),
@@ -114,10 +122,9 @@ def test_checksums_are_xxh3_of_each_mebibyte():
     payload = np.random.default_rng(0).integers(0, 256, 3 * 2**20 + 5, dtype=np.uint8)
     pieces = np.split(payload, [7, 2**20, 2**20 + 1, 3 * 2**20])
     expected = [
-        storage.xxhash.xxh3_64_hexdigest(payload[i : i + 2**20].tobytes())
-        for i in range(0, len(payload), 2**20)
+        xxhash.xxh3_64_hexdigest(payload[i : i + 2**20].tobytes()) for i in range(0, len(payload), 2**20)
     ]
-    assert storage._checksums([piece.data for piece in pieces]) == expected
+    assert layout.digests_of([piece.data for piece in pieces]) == expected
 
 
 @reusing_the_folder
@@ -193,7 +200,7 @@ def test_a_header_that_lies_is_refused_even_with_a_right_checksum(tmp_path, entr
     lying = tmp_path / "lying"
     payload = bytes(size)
     lying.write_bytes(
-        storage._head("model", "{}", entries, storage._checksums([memoryview(payload)]))[0] + payload
+        writing._head("model", "{}", entries, layout.digests_of([memoryview(payload)]))[0] + payload
     )
     try:
         arrays, _ = load_arrays(lying, "model")
@@ -230,7 +237,7 @@ def entry(shape, begin, end, dtype="U8"):
 def test_arrays_that_do_not_tile_the_payload_are_refused(tmp_path, entries, message):
     path = tmp_path / "lying"
     path.write_bytes(
-        storage._head("model", "{}", entries, storage._checksums([memoryview(bytes(8))]))[0] + bytes(8)
+        writing._head("model", "{}", entries, layout.digests_of([memoryview(bytes(8))]))[0] + bytes(8)
     )
     with pytest.raises(FileFormatError, match=message):
         load_arrays(path, "model")
@@ -252,7 +259,7 @@ def test_a_safetensors_file_of_others_is_refused_as_such(tmp_path):
 
 
 def test_a_later_format_is_refused_with_both_versions(saved, monkeypatch):
-    monkeypatch.setattr(storage, "_VERSION", "2")
+    monkeypatch.setattr(layout, "VERSION", "2")
     with pytest.raises(FileFormatError, match="format version '1', this supquant reads version '2'"):
         load_arrays(saved, "model")
 
@@ -280,8 +287,8 @@ def test_opening_leaves_the_payload_unread_and_verify_finds_the_damage_every_tim
 
 def test_a_payload_found_right_is_not_read_again(saved, monkeypatch):
     read = []
-    checksums = storage._checksums
-    monkeypatch.setattr(storage, "_checksums", lambda pieces: read.append(1) or checksums(pieces))
+    checksums = layout.digests_of
+    monkeypatch.setattr(layout, "digests_of", lambda pieces: read.append(1) or checksums(pieces))
     file = open_arrays(saved, "model")
     assert read == []
     file.verify()

@@ -1,0 +1,193 @@
+"""Arrays to a file: packed and digested first, then written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from supquant.errors import InputError
+from supquant.storage import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["PackedArrays", "pack_arrays", "save_arrays", "write_file_atomically"]
+
+
+def save_arrays(
+    path: str | os.PathLike[str], kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]
+) -> None:
+    """Write arrays and settings to one file, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write. A file that is there already is replaced.
+    kind : str
+        What the file holds; `load_arrays` asks for the same.
+    arrays : mapping of str to ndarray
+        Booleans, integers or real numbers, of any shape. Those that are C-contiguous are written without a copy.
+    settings : mapping of str to JSON value
+        Whatever `json` can write and that is no NaN or infinity.
+
+    Raises
+    ------
+    InputError
+        If an array or a setting cannot be stored; nothing is written then.
+    OSError
+        If the file cannot be written, as when the disk is full; what was at `path` is unchanged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_arrays(f"{folder}/small", "demo", {"codes": np.eye(2, dtype=np.uint8)}, {"n_codewords": 2})
+    ...     arrays, settings = load_arrays(f"{folder}/small", "demo")
+    >>> arrays["codes"].shape, settings
+    ((2, 2), {'n_codewords': 2})
+    """
+    pack_arrays(kind, arrays, settings).write(path)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedArrays:
+    """A file that is not written yet; made by `pack_arrays`.
+
+    Attributes
+    ----------
+    digest : str
+        32 hexadecimal digits, of the whole content: files of the same digest have the same bytes.
+    """
+
+    digest: str
+    _pieces: tuple[memoryview, ...] = field(repr=False)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the file as `write_file_atomically` does."""
+        write_file_atomically(path, *self._pieces)
+
+
+def pack_arrays(kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> PackedArrays:
+    """Do all of `save_arrays` but the writing, for those who name files by their content.
+
+    The arrays must not change before they are written.
+
+    Examples
+    --------
+    >>> one, other = (pack_arrays("demo", {"codes": np.full(3, value)}, {}) for value in (1, 2))
+    >>> len(one.digest), one.digest == other.digest
+    (32, False)
+    """
+    stored = {name: _storable(name, array) for name, array in arrays.items()}
+    try:
+        settings_text = json.dumps(dict(settings), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"settings must be JSON values without NaN or infinity: {error}") from error
+    # Widest items first: then every array starts at a multiple of its item size, without gaps.
+    payload = {name: stored[name] for name in sorted(stored, key=lambda name: -stored[name].itemsize)}
+    pieces = [array.reshape(-1).view(np.uint8).data for array in payload.values()]
+    head, digest = _head(kind, settings_text, _entries(payload), layout.digests_of(pieces))
+    return PackedArrays(digest, (memoryview(head), *pieces))
+
+
+def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
+    """Write one file, whole or not at all.
+
+    It is written beside its place under another name, synced to the disk and renamed, and the renaming is synced too: a
+    failure (a full disk, a crash) leaves what was there before.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write. A file that is there already is replaced; a link stays, and the file it leads to is replaced.
+    *pieces : bytes or memoryview
+        The content, one after the other.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; what was at `path` is unchanged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_file_atomically(f"{folder}/note", b"all ", b"or nothing")
+    ...     (Path(folder) / "note").read_bytes()
+    b'all or nothing'
+    """
+    target = Path(path).resolve()
+    try:
+        _replace(target, pieces)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"could not save, nothing was changed: {reason}", str(path)) from error
+    _sync_folder(target.parent)
+
+
+def _storable(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """`array` C-contiguous and little-endian."""
+    if name == "__metadata__":
+        raise InputError("an array cannot be called '__metadata__'")
+    dtype = array.dtype.newbyteorder("<")
+    if dtype not in layout.DTYPE_NAMES:
+        raise InputError(f"array {name!r} of dtype {array.dtype} cannot be stored")
+    return np.asarray(array, dtype=dtype, order="C")
+
+
+def _entries(payload: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Any]]:
+    entries: dict[str, dict[str, Any]] = {}
+    begin = 0
+    for name, array in payload.items():
+        end = begin + array.nbytes
+        entries[name] = {
+            "dtype": layout.DTYPE_NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+        begin = end
+    return entries
+
+
+def _head(
+    kind: str, settings_text: str, entries: Mapping[str, Any], checksums: list[str]
+) -> tuple[bytes, str]:
+    """All bytes before the payload (the header's length, the header, spaces up to the alignment) and their digest."""
+    values = (kind, layout.VERSION, settings_text, json.dumps(checksums), layout.ZERO_DIGEST)
+    metadata = {layout.PREFIX + field: value for field, value in zip(layout.FIELDS, values, strict=True)}
+    header = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode("ascii")
+    header += b" " * (-(8 + len(header)) % layout.ALIGNMENT)
+    head = len(header).to_bytes(8, "little") + header
+    field = f'"{layout.PREFIX}header":"'.encode()
+    digest = layout.head_digest(head)
+    return head.replace(field + layout.ZERO_DIGEST.encode(), field + digest.encode(), 1), digest
+
+
+def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    temporary = target.with_name(f".supquant-{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:  # Ctrl-C too must leave no half-written file behind
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the renaming itself durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
