@@ -7,12 +7,13 @@ kept to one thread meanwhile: on two cores its threads and ours would fight, and
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -86,7 +87,7 @@ class _BlasLimit:
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._before = [(library, library.num_threads) for library in _blas()]
+                self._before = [(library, library.num_threads) for library in _blas(len(sys.modules))]
                 for library, _ in self._before:
                     _set_threads(library, 1)
             self._inside += 1
@@ -99,9 +100,14 @@ class _BlasLimit:
                     _set_threads(library, n_threads)
 
 
-@cache
-def _blas() -> list[Any]:
-    """Find the BLAS libraries whose number of threads belongs to the process, once: that takes milliseconds."""
+@lru_cache(maxsize=1)
+def _blas(n_modules: int) -> list[Any]:
+    """Find the BLAS libraries whose number of threads belongs to the process.
+
+    That takes milliseconds, so it is done again only where there are more modules than before: one of them may have
+    brought a library.
+    """
+    del n_modules
     libraries = ThreadpoolController().lib_controllers
     return [
         each

@@ -107,6 +107,14 @@ def test_codes_that_differ_in_one_byte_are_distinct(M):
     assert native.count_distinct(codes, len(codes)) == 255 * M
 
 
+def test_any_two_codes_are_told_apart():
+    """Whatever place they have in a table, alone or together, up to its end."""
+    for first in range(64):
+        for second in range(64):
+            codes = np.array([[first], [second], [first]], dtype=np.uint8)
+            assert native.count_distinct(codes, 5) == (1 if first == second else 2)
+
+
 @pytest.mark.parametrize("implementation", [native, reference])
 def test_count_distinct_refuses_what_are_no_codes(implementation):
     with pytest.raises(ValueError, match="codes must be an array of uint8, got int64"):

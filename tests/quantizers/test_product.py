@@ -199,5 +199,5 @@ def test_bad_vectors_are_refused_and_change_nothing(clusters, X, message):
 
 def test_vectors_of_another_width_are_refused(fitted):
     for way in (fitted.encode, fitted.transform, fitted.tables):
-        with pytest.raises(InputError, match=r"X has 5 features, but .* expecting 8"):
+        with pytest.raises(InputError, match=r"[XQ] has 5 features, but .* expecting 8"):
             way(np.zeros((3, 5)))
