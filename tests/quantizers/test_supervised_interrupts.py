@@ -1,0 +1,172 @@
+"""What an interrupt leaves behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from supquant import SupervisedQuantizer
+from supquant.quantizers import alternating
+from supquant.rows import LocalRows
+
+SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
+
+
+def assert_usable(quantizer, X, y):
+    assert (quantizer.predict(X) == y).mean() > 0.5
+    assert quantizer.encode(X).shape == quantizer.encode(X, y).shape == (len(X), 2)
+    assert quantizer.n_features_in_ == X.shape[1]
+    totals = [entry["total"] for entry in quantizer.objective_]
+    assert totals[-1] <= min(totals) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first fit", "refit"])
+def test_an_interrupt_leaves_the_best_model_so_far_and_is_raised_again(
+    clusters, solver, again, assert_same_model
+):
+    def interrupt(progress):
+        if progress.step == 2:
+            raise KeyboardInterrupt
+
+    settings = SMALL | {"max_iter": 20, "tol": 0.0, "solver": solver}
+    quantizer = SupervisedQuantizer(2, **settings)
+    if again:
+        quantizer.set_params(n_codewords=4, max_iter=1).fit(*clusters).set_params(n_codewords=8, max_iter=20)
+    quantizer.set_params(callback=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        quantizer.fit(*clusters)
+    assert_usable(quantizer, *clusters)
+    assert quantizer.n_iter_ == 2
+    assert_same_model(quantizer, SupervisedQuantizer(2, **settings | {"max_iter": 2}).fit(*clusters))
+
+
+@pytest.mark.parametrize("at", ["assign", "statistics"])
+def test_an_interrupt_within_a_pass_leaves_the_last_finished_step(clusters, solver, monkeypatch, at):
+    calls = []
+    original = getattr(LocalRows, at)
+
+    def interrupted(self, *arguments):
+        calls.append(at)
+        if len(calls) == 3 or at == "statistics":
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    monkeypatch.setattr(LocalRows, at, interrupted)
+    quantizer = SupervisedQuantizer(2, **SMALL | {"max_iter": 20, "tol": 0.0, "solver": solver})
+    with pytest.raises(KeyboardInterrupt):
+        quantizer.fit(*clusters)
+    if at == "assign":  # the start, then two iterations, the second unfinished
+        assert_usable(quantizer, *clusters)
+        assert quantizer.n_iter_ == 1
+        assert quantizer.objective_[-1]["step"] in {"solve", "codebooks"}
+    else:  # before the solver's first step there is nothing to leave
+        assert not hasattr(quantizer, "codec_")
+
+
+@pytest.mark.parametrize("at", ["first iteration", "between", "second iteration"])
+def test_an_interrupt_on_the_way_to_a_long_code_leaves_a_long_code(clusters, solver, monkeypatch, at):
+    """Four codebooks start from two: the interrupt comes while there are two, four, or just before the four begin."""
+    calls = []
+
+    def interrupt(progress):
+        if (at, progress.stage, progress.step) in {
+            ("first iteration", f"{solver}, 2 codebooks", 1),
+            ("second iteration", f"{solver}, 4 codebooks", 1),
+        }:
+            raise KeyboardInterrupt
+
+    def statistics(self):
+        calls.append(self)
+        if at == "between" and len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(self)
+
+    original = LocalRows.statistics
+    monkeypatch.setattr(LocalRows, "statistics", statistics)
+    quantizer = SupervisedQuantizer(4, **SMALL, solver=solver, callback=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        quantizer.fit(*clusters)
+    X, y = clusters
+    assert quantizer.codec_.codebooks.shape[:2] == (4, 8)
+    assert quantizer.training_codes_.shape == (300, 4)
+    assert quantizer.encode(X).shape == quantizer.encode(X, y).shape == (300, 4)
+    assert quantizer.decode(quantizer.training_codes_).shape == (300, 8)
+    scores = quantizer.decode(quantizer.training_codes_) @ quantizer.codec_.classifier
+    assert (scores.argmax(axis=1) == y).mean() > 0.7
+
+
+def test_an_interrupt_between_two_turns_leaves_the_model_of_the_last_record(
+    clusters, monkeypatch, assert_last_objective
+):
+    calls = []
+    minimise = alternating.minimise_codebooks
+
+    def interrupted(*arguments, **settings):
+        calls.append("codebooks")
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return minimise(*arguments, **settings)
+
+    monkeypatch.setattr(alternating, "minimise_codebooks", interrupted)
+    monkeypatch.setattr(alternating, "FEW_CHANGES", 2.0)  # two turns in the second iteration
+    quantizer = SupervisedQuantizer(2, **SMALL, solver="alternating", tol=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        quantizer.fit(*clusters)
+    assert quantizer.objective_[-1]["step"] == "constant"
+    assert_last_objective(quantizer, *clusters)
+
+
+def test_an_interrupt_before_the_solver_begins_leaves_the_old_model(clusters, monkeypatch):
+    quantizer = SupervisedQuantizer(2, **SMALL).fit(*clusters)
+    before = dict(vars(quantizer))
+
+    def interrupt(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("supquant.quantizers.training.product_start", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        quantizer.fit(*clusters)
+    assert vars(quantizer) == before
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from supquant import SupervisedQuantizer
+
+rng = np.random.default_rng(0)
+y = rng.integers(0, 5, size=6000)
+X = (rng.normal(scale=3, size=(5, 20))[y] + rng.normal(size=(6000, 20))).astype(np.float32)
+sq = SupervisedQuantizer(
+    4, n_codewords=64, features=None, solver=sys.argv[1], quantization_weight=1.0, tol=0.0, max_iter=10_000,
+    random_state=0, n_jobs=2, callback=lambda progress: print("step", flush=True),
+)
+try:
+    sq.fit(X, y)
+except KeyboardInterrupt:
+    print("interrupted", sq.encode(X[:10]).shape, (sq.predict(X) == y).mean() > 0.5, len(sq.objective_) > 1, flush=True)
+"""
+
+
+def test_a_real_interrupt_returns_at_once_with_a_usable_model(solver):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), solver],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        first = process.stdout.readline()
+        assert first == "step\n", process.communicate()[1]
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert errors == ""
+    assert output.splitlines()[-1] == "interrupted (10, 4) True True"
