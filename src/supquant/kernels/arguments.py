@@ -127,6 +127,8 @@ def check_scan(scanned: Scanned, tables: Floats, query_bits: Bytes | None) -> tu
     if scanned.starts is not None:
         check_array(scanned.starts, "starts", (scanned.n + 1,), np.uint32)
         n_rows = check_array(scanned.members, "members", (None,), np.uint32)[0]
+    if n_rows >= 2**32:
+        raise ValueError(f"rows must be fewer than 2**32, got {n_rows}")
     if scanned.eligible is not None:
         check_array(scanned.eligible, "eligible", (-(-n_rows // BLOCK_ROWS),), np.uint64)
     if query_bits is not None:

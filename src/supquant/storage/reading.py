@@ -67,6 +67,7 @@ def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
     Examples
     --------
     >>> import tempfile
+    >>> from supquant.storage import save_arrays
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_arrays(f"{folder}/small", "demo", {"codes": np.eye(2, dtype=np.uint8)}, {})
     ...     file = open_arrays(f"{folder}/small", "demo")

@@ -48,6 +48,7 @@ def save_arrays(
     Examples
     --------
     >>> import tempfile
+    >>> from supquant.storage import load_arrays
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_arrays(f"{folder}/small", "demo", {"codes": np.eye(2, dtype=np.uint8)}, {"n_codewords": 2})
     ...     arrays, settings = load_arrays(f"{folder}/small", "demo")
