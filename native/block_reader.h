@@ -1,0 +1,70 @@
+// The blocks and rows of a space that count.
+#pragma once
+
+#include <bit>
+
+#include "kernels.h"
+#include "scan.h"
+
+namespace supquant {
+
+// Blocks begin .. end of a space, handed out a few at a time. Those without an eligible row are passed over; where a block has only
+// a few, these rows are handed out by themselves.
+class BlockReader {
+  public:
+    BlockReader(const ScanSpace& space, int M, size_t begin, size_t end)
+        : words_(space.starts ? nullptr : space.eligible), n_(space.n), next_(begin), end_(end) {
+        list_ = {space.blocks, numbers_, 0, M};
+    }
+
+    bool done() const { return next_ >= end_; }
+    size_t next() const { return next_; }
+    void skip_to(size_t block) { next_ = block; }
+
+    const BlockList& list() const { return list_; }
+    const uint32_t* rows_begin() const { return rows_; }
+    const uint32_t* rows_end() const { return rows_ + n_listed_; }
+
+    const BlockList& read() {
+        list_.count = 0;
+        n_listed_ = 0;
+        for (; list_.count < kScanBlocks && n_listed_ <= kMostRows - kFew && next_ < end_; ++next_) {
+            if (!words_)
+                numbers_[list_.count++] = uint32_t(next_);
+            else if (words_[next_])
+                list_rows(words_[next_]);
+        }
+        return list_;
+    }
+
+    // Keeps of a block's rows those that exist and are eligible.
+    uint64_t allowed(uint32_t block) const {
+        uint64_t rows = words_ ? words_[block] : ~uint64_t(0);
+        const size_t first = size_t(block) * kBlockRows;
+        if (first + kBlockRows > n_) rows &= (uint64_t(1) << (n_ - first)) - 1;
+        return rows;
+    }
+
+  private:
+    void list_rows(uint64_t word) {
+        if (std::popcount(word) > kFew) {
+            numbers_[list_.count++] = uint32_t(next_);
+            return;
+        }
+        for (; word; word &= word - 1) rows_[n_listed_++] = uint32_t(next_ * kBlockRows + std::countr_zero(word));
+    }
+
+    static constexpr int kFew = 4;
+    static constexpr int kMostRows = 256;
+
+    const uint64_t* words_;
+    const size_t n_;
+    size_t next_;
+    const size_t end_;
+    uint32_t numbers_[kScanBlocks];
+    BlockList list_;
+    uint32_t rows_[kMostRows];
+    int n_listed_ = 0;
+};
+
+}  // namespace supquant
