@@ -1,26 +1,21 @@
-"""What all quantizers offer once they are fitted: the ways of their codec."""
+"""What all quantizers offer once they are fitted, beyond what every estimator does."""
 
 from __future__ import annotations
 
-import os
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
-from supquant.codec import Codec
-from supquant.errors import FileFormatError
+from supquant.codec import BinaryCodec, Codec
+from supquant.estimator import CodeEstimator
 
 
-class FittedQuantizer(TransformerMixin, BaseEstimator):
-    """The shared part of the estimators: everything that needs no more than `codec_`."""
+class FittedQuantizer(CodeEstimator):
+    """The shared part of the quantizers: their codec is a `Codec`."""
 
     codec_: Codec
-    n_jobs: int | None
-    _file_kind: ClassVar[str]
+    _codec_type: ClassVar[type[Codec | BinaryCodec]] = Codec
 
     def transform(self, X: object) -> NDArray[np.float32]:
         """Project vectors X (n, p) into the space of the codebooks.
@@ -29,89 +24,5 @@ class FittedQuantizer(TransformerMixin, BaseEstimator):
         -------
         (n, r) float32
         """
-        return self._codec().transform(X, n_jobs=self.n_jobs)
-
-    def decode(self, codes: object) -> NDArray[np.float32]:
-        """Give the vectors (n, r) float32 that codes (n, M) stand for, in the space of `transform`."""
-        return self._codec().decode(codes)
-
-    def tables(self, Q: object, ranking: str = "euclidean") -> NDArray[np.float32]:
-        """Make the look-up tables of queries.
-
-        Parameters
-        ----------
-        Q : (q, p) array
-        ranking : {"euclidean"}
-
-        Returns
-        -------
-        (q, M, K) float32
-            Summed over the codewords of a code, smaller is nearer.
-        """
-        return self._codec().tables(Q, ranking, n_jobs=self.n_jobs)
-
-    def rank(self, Q: object, codes: object, ranking: str = "euclidean") -> NDArray[np.intp]:
-        """Rank all codes for every query, exactly.
-
-        Parameters
-        ----------
-        Q : (q, p) array
-        codes : (n, M) uint8
-        ranking : {"euclidean"}
-
-        Returns
-        -------
-        (q, n) int
-            Row numbers of the codes, nearest first; of equal ones the earlier.
-        """
-        return self._codec().rank(Q, codes, ranking, n_jobs=self.n_jobs)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one safetensors file; a failure leaves what was there before.
-
-        The file holds the codec, the parameters and the record of the fit, but not the training codes.
-        """
-        codec = self._codec()
-        codec.save(path, kind=self._file_kind, settings={"parameters": self._parameters(), **self._record()})
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model that `save` wrote."""
-        codec, settings = Codec.load(path, kind=cls._file_kind)
-        try:
-            model = cls(**settings.pop("parameters"))
-            model._restore(settings)
-        except (KeyError, TypeError) as error:
-            raise FileFormatError(
-                f"{os.fspath(path)}: it is of another version of supquant: {error!r}"
-            ) from error
-        model.codec_ = codec
-        model.n_features_in_ = codec.n_inputs
-        return model
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # float32 whatever comes in
-        return tags
-
-    def _codec(self) -> Codec:
-        check_is_fitted(self, "codec_")
-        return self.codec_
-
-    def _parameters(self) -> dict[str, Any]:
-        """Give the constructor's parameters that a file can hold; live objects are left to their defaults."""
-        given = cast("dict[str, Any]", self.get_params(deep=False))
-        values = {
-            name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
-        }
-        return {name: value for name, value in values.items() if _is_plain(value)}
-
-    def _record(self) -> dict[str, Any]:
-        return {}
-
-    def _restore(self, record: dict[str, Any]) -> None:
-        del record
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)
+        codec: Codec = self._codec()
+        return codec.transform(X, n_jobs=self.n_jobs)

@@ -12,12 +12,11 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import Tags
 
 from supquant.codec import Codec, FeatureMap, MissingLabels, spread_codes
 from supquant.errors import InputError
-from supquant.features import AnchorKernel
+from supquant.features import AnchorKernel, check_features, fit_feature_map
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
@@ -40,9 +39,6 @@ from supquant.validation import (
 )
 
 Codes = NDArray[np.uint8]
-
-WIDE = 2000
-"""Vectors of more dimensions than this are taken as they are by ``features="auto"``: they separate classes linearly."""
 
 N_SEEDS = 1024
 """Training codes that a codec keeps to start encodings from."""
@@ -229,12 +225,7 @@ class SupervisedQuantizer(FittedQuantizer):
         check_integer(self.max_iter, "max_iter", 1)
         check_integer(self.max_turns, "max_turns", 1)
         check_nonnegative(self.tol, "tol")
-        if (
-            self.features is not None
-            and not isinstance(self.features, AnchorKernel)
-            and self.features != "auto"
-        ):
-            raise InputError(f"features must be 'auto', an AnchorKernel or None, got {self.features!r}")
+        check_features(self.features)
         if self.init is not None:
             self._check_init(self.init, M, K)
 
@@ -258,20 +249,7 @@ class SupervisedQuantizer(FittedQuantizer):
                     f"init was fitted on {self.init.codec_.n_inputs} features, X has {X.shape[1]}"
                 )
             return feature_map
-        kernel = self.features
-        if kernel == "auto":
-            kernel = (
-                None
-                if X.shape[1] > WIDE
-                else AnchorKernel(min(1000, max(1, len(X) // 4)), n_jobs=self.n_jobs)
-            )
-        if kernel is None:
-            return None
-        kernel = clone(kernel)
-        if kernel.random_state is None:
-            kernel.set_params(random_state=int(rng.integers(2**31)))
-        fitted: FeatureMap = kernel.fit(X).map_
-        return fitted
+        return fit_feature_map(self.features, X, rng, self.n_jobs)
 
     def _run(
         self, training: Training, X: NDArray[Any], labels: Labels, feature_map: FeatureMap | None

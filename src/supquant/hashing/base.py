@@ -1,0 +1,175 @@
+"""What all hashing methods share: vectors to bits, and a fit that is a sequence of finished steps."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import Tags
+
+from supquant.codec import BinaryCodec, Codec, FeatureMap
+from supquant.codec.base import MOST_CODEBOOKS
+from supquant.errors import InputError
+from supquant.estimator import CodeEstimator
+from supquant.features import Features, check_features, fit_feature_map
+from supquant.hashing.rows import HashRows
+from supquant.labels import read_labels
+from supquant.parallel import single_blas
+from supquant.progress import Progress, Reporter
+from supquant.validation import (
+    check_integer,
+    check_vectors,
+    random_generator,
+    resolve_jobs,
+)
+
+Codes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class HashFunctions:
+    """A learned model: bit j of a row is ``(features @ projection)[j] > thresholds[j]``."""
+
+    projection: NDArray[np.floating] | None  # (d, bits); None where the features themselves are compared
+    thresholds: NDArray[np.floating]  # (bits,)
+    bits: NDArray[np.bool_] | None = None
+    """(m, bits) learned for the rows with their labels; None where those of the functions are the learned ones."""
+    feature_map: FeatureMap | None = None
+    """Only where it is no longer the one that the rows came with."""
+
+
+@dataclass(frozen=True)
+class HashStep:
+    """One finished step of a fit: what it measured, and the model so far, made when somebody asks for it."""
+
+    values: Mapping[str, float]
+    functions: Callable[[], HashFunctions]
+
+
+class HashEstimator(CodeEstimator):
+    """The shared part of the methods whose codes are bits, ranked by Hamming distance.
+
+    A method checks its own parameters and learns; everything else is here. One that works on pairs of rows has a parameter
+    `max_rows`, how many random rows it learns from at the most.
+    """
+
+    codec_: BinaryCodec
+    training_codes_: Codes
+    objective_: list[dict[str, float]]
+    n_iter_: int
+    n_bits: int
+    features: Features
+    random_state: int | np.random.Generator | None
+    callback: Callable[[Progress], None] | None
+    verbose: int
+    _codec_type: ClassVar[type[Codec | BinaryCodec]] = BinaryCodec
+
+    def fit(self, X: object, y: object) -> Self:
+        """Learn the hash functions.
+
+        Parameters
+        ----------
+        X : (n, p) array
+            Any real dtype.
+        y : (n,) class labels of any hashable kind, or an (n, L) indicator matrix, dense or sparse
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If it was interrupted; once a step is finished, the best model so far is fitted all the same.
+        """
+        if check_integer(self.n_bits, "n_bits", 8, 8 * MOST_CODEBOOKS) % 8:
+            raise InputError(f"n_bits must be a multiple of 8, whole bytes, got {self.n_bits}")
+        check_features(self.features)
+        self._check_parameters()
+        X = check_vectors(X)
+        labels = read_labels(y, n_rows=len(X))
+        rng = random_generator(self.random_state)
+        n_jobs = resolve_jobs(self.n_jobs)
+        last: HashStep | None = None
+        record: list[dict[str, float]] = []
+        with single_blas():
+            feature_map = fit_feature_map(self.features, X, rng, self.n_jobs)
+            chosen = self._sample(len(X), rng)
+            rows = (
+                HashRows(X, labels, feature_map, n_jobs)
+                if chosen is None
+                else HashRows(X[chosen], labels.take(chosen), feature_map, n_jobs)
+            )
+            try:
+                with Reporter(self.callback, self.verbose).stage(self._file_kind, self._n_steps()) as stage:
+                    for last in self._learn(rows, rng):
+                        record.append(dict(last.values))
+                        stage.step(**last.values)
+            finally:
+                if last is not None:  # also on Ctrl-C
+                    self.objective_, self.n_iter_ = record, len(record)
+                    self._store(last.functions(), X, chosen, feature_map)
+        return self
+
+    def encode(self, X: object) -> Codes:
+        """Give vectors X (n, p) their codes (n, n_bits / 8) uint8."""
+        return self._codec().encode_items(X, n_jobs=self.n_jobs)
+
+    def transform(self, X: object) -> NDArray[np.float32]:
+        """Give the bits of vectors X (n, p) as signs: (n, n_bits) float32 of 1 and -1."""
+        return self.decode(self.encode(X))
+
+    # what a method adds ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Check the method's own parameters."""
+
+    @abstractmethod
+    def _learn(self, rows: HashRows, rng: np.random.Generator) -> Iterator[HashStep]:
+        """Learn, handing out every finished step; the last one is the result."""
+
+    @abstractmethod
+    def _n_steps(self) -> int | None:
+        """Give how many steps `_learn` takes at the most, if that is known."""
+
+    # parts ----------------------------------------------------------------------------------------------------------------
+
+    def _sample(self, n_rows: int, rng: np.random.Generator) -> NDArray[np.intp] | None:
+        """Choose the rows to learn from, ascending; None for all."""
+        max_rows = getattr(self, "max_rows", None)
+        if max_rows is None or check_integer(max_rows, "max_rows", 2) >= n_rows:
+            return None
+        return np.sort(rng.permutation(n_rows)[:max_rows])
+
+    def _store(
+        self,
+        functions: HashFunctions,
+        X: NDArray[Any],
+        chosen: NDArray[np.intp] | None,
+        feature_map: FeatureMap | None,
+    ) -> None:
+        projection = functions.projection
+        self.codec_ = BinaryCodec(
+            None if projection is None else np.ascontiguousarray(projection, dtype=np.float32),
+            np.ascontiguousarray(functions.thresholds, dtype=np.float32),
+            functions.feature_map or feature_map,
+        )
+        self.n_features_in_ = int(X.shape[1])
+        if functions.bits is not None and chosen is None:
+            self.training_codes_ = np.packbits(functions.bits, axis=1)
+            return
+        self.training_codes_ = self.codec_.encode_items(X, n_jobs=self.n_jobs)
+        if functions.bits is not None:
+            self.training_codes_[chosen] = np.packbits(functions.bits, axis=1)
+
+    def _record(self) -> dict[str, Any]:
+        return {"objective": self.objective_, "n_iter": self.n_iter_}
+
+    def _restore(self, record: dict[str, Any]) -> None:
+        self.objective_, self.n_iter_ = record["objective"], record["n_iter"]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
