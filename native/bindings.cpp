@@ -77,6 +77,27 @@ void table_sums(In<uint8_t, 2> codes, In<float, 3> tables, Out<float, 2> sums, i
     supquant::table_sums(view(codes, int(tables.shape(2))), tables.data(), tables.shape(0), sums.data(), n_threads);
 }
 
+void hamming(In<uint8_t, 2> codes, In<uint8_t, 2> queries, Out<uint16_t, 2> distances, int n_threads) {
+    nb::gil_scoped_release release;
+    supquant::hamming(view(codes, supquant::kMaxCodewords), queries.data(), queries.shape(0), distances.data(), n_threads);
+}
+
+void tree_sums(In<float, 2> x, In<int32_t, 3> features, In<float, 3> thresholds, In<float, 3> leaves, int depth,
+               Out<float, 2> sums, int n_threads) {
+    nb::gil_scoped_release release;
+    const supquant::TreeEnsemble trees{features.data(),   thresholds.data(), leaves.data(), leaves.shape(0),
+                                       leaves.shape(1), depth,             x.shape(1)};
+    supquant::tree_sums(trees, x.data(), x.shape(0), sums.data(), n_threads);
+}
+
+void best_splits(In<uint8_t, 2> bins, In<uint32_t, 1> rows, In<double, 1> weights, In<uint64_t, 1> starts,
+                 In<int32_t, 2> features, Out<int32_t, 1> chosen, Out<uint8_t, 1> last, int n_threads) {
+    nb::gil_scoped_release release;
+    const supquant::TreeLevel level{bins.data(),   bins.shape(1),   rows.data(),       weights.data(),
+                                    starts.data(), features.data(), features.shape(0), features.shape(1)};
+    supquant::best_splits(level, chosen.data(), last.data(), n_threads);
+}
+
 template <class Real>
 void decode(In<uint8_t, 2> codes, In<Real, 3> codebooks, Out<Real, 2> out, int n_threads) {
     nb::gil_scoped_release release;
@@ -181,6 +202,11 @@ NB_MODULE(_native, module) {
                "K"_a, "max_sweeps"_a, "pairwise"_a, exact("codes"), "n_threads"_a);
     module.def("greedy", &greedy, exact("unary"), exact("cross"), "K"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
+    module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);
+    module.def("tree_sums", &tree_sums, exact("x"), exact("features"), exact("thresholds"), exact("leaves"), "depth"_a,
+               exact("sums"), "n_threads"_a);
+    module.def("best_splits", &best_splits, exact("bins"), exact("rows"), exact("weights"), exact("starts"),
+               exact("features"), exact("chosen"), exact("last"), "n_threads"_a);
     module.def("decode", &decode<float>, exact("codes"), exact("codebooks"), exact("out"), "n_threads"_a);
     module.def("decode", &decode<double>, exact("codes"), exact("codebooks"), exact("out"), "n_threads"_a);
 

@@ -47,6 +47,32 @@ struct BlockList {
     int n_codebooks;
 };
 
+// Trees of 2^depth - 1 nodes and 2^depth leaves, level by level: from node k a row goes on to 2 k + 1, or to 2 k + 2 where its
+// feature is above the threshold.
+struct TreeEnsemble {
+    const int32_t* features;   // (n_groups, group_size, 2^depth - 1)
+    const float* thresholds;   // the same
+    const float* leaves;       // (n_groups, group_size, 2^depth)
+    size_t n_groups;
+    size_t group_size;
+    int depth;
+    size_t d;                  // features of a row
+};
+
+// The rows of one node, whose features are numbers of bins.
+struct SplitProblem {
+    const uint8_t* bins;       // (d, n)
+    size_t n;
+    const uint32_t* rows;      // (count,)
+    const double* weights;     // (count,), negative for rows of the negative class
+    size_t count;
+};
+struct Split {
+    double score;   // -1: no split has rows on both sides
+    size_t place;   // of the feature in its list
+    uint8_t bin;    // the last one on the left
+};
+
 struct KernelTable {
     const char* name;
 
@@ -102,6 +128,16 @@ struct KernelTable {
 
     // sums[b, i] = table[0, code] + table[1, code] + ... in that order, (count, 64); rows[b] = those below the limit.
     void (*block_sums)(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows);
+
+    // distances[i] = the bits in which code i differs from the query (M,), for n codes (n, M).
+    void (*hamming)(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances);
+
+    // sums[i, g] = the leaves that row i of x (n, d) comes to in the trees of group g, added in their order; rows begin .. end.
+    void (*tree_sums)(const TreeEnsemble& trees, const float* x, size_t begin, size_t end, float* sums);
+
+    // The split with the greatest sum over its two sides of (sum of weights)^2 / (sum of their magnitudes), among the
+    // features listed at begin .. end; of equal ones the first.
+    void (*best_split)(const SplitProblem& problem, const int32_t* features, size_t begin, size_t end, Split* best);
 };
 
 }  // namespace supquant

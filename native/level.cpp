@@ -4,9 +4,11 @@
 //   SUPQUANT_BYTES_...    which file holds its vectors of bytes (none: bytes_portable.h),
 // and the table below is the only symbol that leaves the object.
 #include "assign.h"
+#include "hamming.h"
 #include "kernels.h"
 #include "prune.h"
 #include "sums.h"
+#include "trees.h"
 
 #define SUPQUANT_JOIN_(a, b) a##b
 #define SUPQUANT_JOIN(a, b) SUPQUANT_JOIN_(a, b)
@@ -20,7 +22,8 @@ const KernelTable SUPQUANT_JOIN(kernels_, SUPQUANT_LEVEL) = {
     SUPQUANT_TEXT(SUPQUANT_LEVEL), fold_pair_table, assign,     greedy,        code_sums,
     pair_block,                    interaction,     table_sums, decode<float>, decode<double>,
     kQueryLanes,                   kGroupFrom,      kFastLookup, kStartCoarse,  mark_by_tables,
-    mark_by_bits,                  mark_many,       block_sums,
+    mark_by_bits,                  mark_many,       block_sums, hamming,       tree_sums,
+    best_split,
 };
 
 }  // namespace supquant

@@ -143,6 +143,40 @@ void table_sums(const Codes& codes, const float* tables, size_t n_queries, float
     });
 }
 
+void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint16_t* distances, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    parallel_for(n_queries, n_threads, [&](size_t query, int) {
+        kernels.hamming(codes.data, queries + query * codes.M, codes.n, codes.M, distances + query * codes.n);
+    });
+}
+
+void tree_sums(const TreeEnsemble& trees, const float* x, size_t n, float* sums, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    parallel_parts(n, 64, n_threads, [&](size_t begin, size_t end) { kernels.tree_sums(trees, x, begin, end, sums); });
+}
+
+void best_splits(const TreeLevel& level, int32_t* features, uint8_t* bins, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    constexpr size_t kPiece = 32;
+    const size_t pieces = (level.n_features + kPiece - 1) / kPiece;
+    std::vector<Split> found(level.n_nodes * pieces);
+    parallel_for(found.size(), n_threads, [&](size_t task, int) {
+        const size_t node = task / pieces, begin = task % pieces * kPiece;
+        const size_t first = level.starts[node];
+        const SplitProblem problem{level.bins, level.n, level.rows + first, level.weights + first,
+                                   size_t(level.starts[node + 1] - first)};
+        kernels.best_split(problem, level.features + node * level.n_features, begin,
+                           std::min(begin + kPiece, level.n_features), &found[task]);
+    });
+    for (size_t node = 0; node < level.n_nodes; ++node) {
+        const Split* best = &found[node * pieces];
+        for (size_t piece = 1; piece < pieces; ++piece)
+            if (found[node * pieces + piece].score > best->score) best = &found[node * pieces + piece];
+        features[node] = level.features[node * level.n_features + best->place];
+        bins[node] = best->bin;
+    }
+}
+
 void decode(const Codes& codes, const float* codebooks, size_t r, float* out, int n_threads) {
     decode_with(active_kernels().decode_float, codes, codebooks, r, out, n_threads);
 }

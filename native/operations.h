@@ -28,6 +28,22 @@ InteractionSums interaction(const Codes& codes, const uint64_t* first, const dou
 void assign(AssignProblem problem, size_t n, int n_threads);
 void greedy(const float* unary, const float* cross, size_t n, int M, int K, uint8_t* codes, int n_threads);
 void table_sums(const Codes& codes, const float* tables, size_t n_queries, float* sums, int n_threads);
+void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint16_t* distances, int n_threads);
+void tree_sums(const TreeEnsemble& trees, const float* x, size_t n, float* sums, int n_threads);
+
+// Nodes of one level of a tree, each with rows of its own and a list of features to choose from.
+struct TreeLevel {
+    const uint8_t* bins;        // (d, n)
+    size_t n;
+    const uint32_t* rows;       // those of node k at starts[k] up to starts[k + 1]
+    const double* weights;      // of the rows as they stand there
+    const uint64_t* starts;     // (n_nodes + 1,)
+    const int32_t* features;    // (n_nodes, n_features)
+    size_t n_nodes;
+    size_t n_features;
+};
+void best_splits(const TreeLevel& level, int32_t* features, uint8_t* bins, int n_threads);
+
 void decode(const Codes& codes, const float* codebooks, size_t r, float* out, int n_threads);
 void decode(const Codes& codes, const double* codebooks, size_t r, double* out, int n_threads);
 

@@ -49,6 +49,15 @@ for M, K in ((1, 255), (2, 256), (3, 17), (8, 32)):
     rows = k.set_bits(k.pack_mask(mask))
     digest.update(k.take(blocks, rows).tobytes())
     digest.update(bytes([k.count_distinct(codes, 50)]))
+    digest.update(k.hamming(codes, codes[:5]).tobytes())
+    x = unary[:, :M].copy()
+    nodes = rng.integers(0, M, size=(2, 4, 7)).astype(np.int32)
+    leaves = rng.normal(size=(2, 4, 8)).astype(np.float32)
+    digest.update(k.tree_sums(x, nodes, leaves[:, :, 1:].copy(), leaves).tobytes())
+    rows, starts = np.arange(70, dtype=np.uint32), np.array([0, 30, 70], dtype=np.uint64)
+    lists = np.tile(np.arange(M, dtype=np.int32), (2, 1))
+    for answer in k.best_splits(codes.T.copy(), rows, rng.normal(size=70), starts, lists):
+        digest.update(answer.tobytes())
 print(kernels.isa(), digest.hexdigest())
 """
 

@@ -10,13 +10,15 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Doubles, Floats, Scanned
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Doubles, Floats, Numbers, Scanned
 
 __all__ = [
     "LARGEST_SUM",
     "check_array",
     "check_codes",
+    "check_ensemble",
     "check_k",
+    "check_level",
     "check_limit",
     "check_limits",
     "check_scan",
@@ -32,6 +34,9 @@ __all__ = [
 
 MAX_CODEBOOKS = 64
 MAX_CODEWORDS = 256
+DEEPEST = 16
+"""Levels of a decision tree."""
+
 LARGEST_SUM = 0.99 * float(np.finfo(np.float32).max)
 """Of the largest magnitudes in a table's codebooks: what float32 adds up without overflow, in any order."""
 
@@ -59,11 +64,11 @@ def _describe(value: object) -> str:
     return f"{value.dtype.name}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
-def check_codes(codes: Bytes, K: int, n_codebooks: int | None = None) -> tuple[int, int]:
+def check_codes(codes: Bytes, K: int, n_codebooks: int | None = None, name: str = "codes") -> tuple[int, int]:
     """Refuse codes that are not (n, M) uint8 below K; return n and M."""
-    n, M = check_array(codes, "codes", (None, n_codebooks), np.uint8)
+    n, M = check_array(codes, name, (None, n_codebooks), np.uint8)
     if not 1 <= M <= MAX_CODEBOOKS:
-        raise ValueError(f"codes must have 1 to {MAX_CODEBOOKS} columns, got {M}")
+        raise ValueError(f"{name} must have 1 to {MAX_CODEBOOKS} columns, got {M}")
     if not 1 <= K <= MAX_CODEWORDS:
         raise ValueError(f"K must be between 1 and {MAX_CODEWORDS}, got {K}")
     if n and K < MAX_CODEWORDS and (largest := int(codes.max())) >= K:
@@ -169,6 +174,45 @@ def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
     if n and (last := int(rows.max())) >= b * BLOCK_ROWS:
         raise ValueError(f"rows must be below {b * BLOCK_ROWS}, got {last}")
     return n, M
+
+
+def check_ensemble(
+    x: Floats, features: Numbers, thresholds: Floats, leaves: Floats
+) -> tuple[int, int, int, int]:
+    """Refuse trees that do not fit together or rows; return the numbers of rows, groups, trees of a group, and levels."""
+    n, d = check_array(x, "x", (None, None), np.float32)
+    groups, size, n_leaves = check_array(leaves, "leaves", (None, None, None), np.float32)
+    depth = n_leaves.bit_length() - 1
+    if n_leaves < 2 or n_leaves != 1 << depth or depth > DEEPEST:
+        raise ValueError(f"leaves must be 2**1 to 2**{DEEPEST} to a tree, got {n_leaves}")
+    check_array(features, "features", (groups, size, n_leaves - 1), np.int32)
+    check_array(thresholds, "thresholds", (groups, size, n_leaves - 1), np.float32)
+    _check_features(features, d)
+    return n, groups, size, depth
+
+
+def check_level(
+    bins: Bytes, rows: NDArray[np.uint32], weights: Doubles, starts: NDArray[np.uint64], features: Numbers
+) -> tuple[int, int]:
+    """Refuse nodes whose rows or features do not exist; return the numbers of nodes and of features to each."""
+    d, n = check_array(bins, "bins", (None, None), np.uint8)
+    (m,) = check_array(rows, "rows", (None,), np.uint32)
+    check_array(weights, "weights", (m,), np.float64)
+    n_nodes, n_features = check_array(features, "features", (None, None), np.int32)
+    check_array(starts, "starts", (n_nodes + 1,), np.uint64)
+    if not n_features:
+        raise ValueError("features must have at least one to a node, got none")
+    _check_features(features, d)
+    if m and (last := int(rows.max())) >= n:
+        raise ValueError(f"rows must be below {n}, got {last}")
+    if starts[0] != 0 or starts[-1] != m or (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"starts must ascend from 0 to {m}, got {starts.tolist()}")
+    return n_nodes, n_features
+
+
+def _check_features(features: Numbers, d: int) -> None:
+    if features.size and not 0 <= int(features.min()) <= int(features.max()) < d:
+        raise ValueError(f"features must lie in 0 .. {d - 1}, got {features.min()} .. {features.max()}")
 
 
 def check_sweeps(max_sweeps: int) -> None:

@@ -20,6 +20,7 @@ from supquant.kernels.arguments import (
     check_weights,
     codewords_of,
 )
+from supquant.kernels.hash_native import best_splits, hamming, tree_sums
 from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
 from supquant.kernels.reference import distinct, group
 from supquant.kernels.scan_native import (
@@ -35,6 +36,7 @@ from supquant.kernels.scan_native import (
 __all__ = [
     "assign",
     "available_levels",
+    "best_splits",
     "code_sums",
     "count_bits",
     "count_distinct",
@@ -43,6 +45,7 @@ __all__ = [
     "force_level",
     "greedy",
     "group",
+    "hamming",
     "interaction",
     "level",
     "pack_mask",
@@ -52,6 +55,7 @@ __all__ = [
     "set_bits",
     "table_sums",
     "take",
+    "tree_sums",
 ]
 
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK_ROWS", "Bytes", "Doubles", "Floats", "Kernels", "Real", "Rows", "Scanned"]
+__all__ = ["BLOCK_ROWS", "Bytes", "Doubles", "Floats", "Kernels", "Numbers", "Real", "Rows", "Scanned"]
 
 BLOCK_ROWS = 64
 """Rows of a block that scans read."""
@@ -24,6 +24,7 @@ Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
+Numbers = NDArray[np.int32]
 Real = TypeVar("Real", np.float32, np.float64)
 
 
@@ -231,4 +232,67 @@ class Kernels(Protocol):
 
     def set_bits(self, words: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """List the bits of words (w,) that are set, ascending; bit i is bit ``i % 64`` of word ``i // 64``."""
+        ...
+
+    def hamming(self, codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
+        """Count the bits in which codes (n, M) differ from queries (q, M): (q, n)."""
+        ...
+
+    def tree_sums(
+        self, x: Floats, features: Numbers, thresholds: Floats, leaves: Floats, n_threads: int = 1
+    ) -> Floats:
+        """Add up the leaves that rows come to in groups of decision trees, in float32 and in the order of the trees.
+
+        A row goes from node k of a tree to node ``2 k + 1``, or to ``2 k + 2`` where its feature is above the threshold;
+        past the last node the leaves begin.
+
+        Parameters
+        ----------
+        x : ndarray (n, d) float32
+        features : ndarray (groups, trees, 2**depth - 1) int32
+            Which feature a node compares, below d.
+        thresholds : ndarray like `features`, float32
+        leaves : ndarray (groups, trees, 2**depth) float32
+            The depth is at most 16.
+
+        Returns
+        -------
+        ndarray (n, groups) float32
+        """
+        ...
+
+    def best_splits(
+        self,
+        bins: Bytes,
+        rows: NDArray[np.uint32],
+        weights: Doubles,
+        starts: NDArray[np.uint64],
+        features: Numbers,
+        n_threads: int = 1,
+    ) -> tuple[Numbers, Bytes]:
+        """Find the best split of every node of one level of a decision tree.
+
+        It leaves the lowest weighted Gini impurity of two classes: with s the sum of a side's weights and m that of their
+        magnitudes, the sum of ``s**2 / m`` over both sides is greatest. Of equal splits that of the first feature in the
+        node's list wins, then that of the lowest bin. A node without any split gets its first feature and bin 255.
+
+        Parameters
+        ----------
+        bins : ndarray (d, n) uint8
+            Feature by feature, the bin of every row.
+        rows : ndarray (m,) uint32
+            The rows of the first node, then those of the second, and so on.
+        weights : ndarray (m,) float64
+            Of those rows, negative for the negative class, and not zero.
+        starts : ndarray (nodes + 1,) uint64
+            Node k has the rows ``starts[k]`` up to ``starts[k + 1]``.
+        features : ndarray (nodes, f) int32
+            From which each node may choose, below d.
+
+        Returns
+        -------
+        features : ndarray (nodes,) int32
+        last : ndarray (nodes,) uint8
+            The last bin that goes left.
+        """
         ...

@@ -21,6 +21,7 @@ from supquant.kernels.arguments import (
     check_weights,
     codewords_of,
 )
+from supquant.kernels.hash_reference import best_splits, hamming, tree_sums
 from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
 from supquant.kernels.scan_reference import (
     count_bits,
@@ -36,6 +37,7 @@ Index = TypeVar("Index", bound=np.integer[Any])
 
 __all__ = [
     "assign",
+    "best_splits",
     "code_sums",
     "count_bits",
     "count_distinct",
@@ -43,6 +45,7 @@ __all__ = [
     "distinct",
     "greedy",
     "group",
+    "hamming",
     "interaction",
     "pack_mask",
     "pair_counts",
@@ -51,6 +54,7 @@ __all__ = [
     "set_bits",
     "table_sums",
     "take",
+    "tree_sums",
 ]
 
 

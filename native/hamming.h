@@ -1,0 +1,72 @@
+// Hamming distances between codes of bits. Included only by level.cpp.
+//
+// Where an instruction set has no instruction that counts bits the compiler would call a library: there, and in short words,
+// which it turns into vectors, they are counted by shifts and masks.
+#pragma once
+
+#include "kernels.h"
+
+namespace {
+
+// The number of bits set in a word: those of pairs, of fours, of bytes, and then of twice as many bytes in turn.
+template <class Word>
+inline Word count_bits(Word x) {
+    constexpr Word kAll = Word(~Word(0));
+    x = Word(x - ((x >> 1) & Word(kAll / 3)));
+    x = Word((x & Word(kAll / 5)) + ((x >> 2) & Word(kAll / 5)));
+    x = Word((x + (x >> 4)) & Word(kAll / 17));
+    for (unsigned shift = 8; shift < 8 * sizeof(Word); shift *= 2) x = Word(x + (x >> shift));
+    return x & Word(0xff);
+}
+
+#if defined(__aarch64__) || defined(__POPCNT__)
+inline uint32_t count_bits(uint32_t x) { return uint32_t(__builtin_popcount(x)); }
+inline uint64_t count_bits(uint64_t x) { return uint64_t(__builtin_popcountll(x)); }
+#endif
+
+template <class Word>
+inline Word load_word(const uint8_t* from) {
+    Word word;
+    __builtin_memcpy(&word, from, sizeof word);
+    return word;
+}
+
+// Codes of kWords words each.
+template <class Word, int kWords>
+void hamming_of(const uint8_t* codes, const uint8_t* query, size_t n, uint16_t* distances) {
+    Word asked[kWords];
+    __builtin_memcpy(asked, query, sizeof asked);
+    for (size_t i = 0; i < n; ++i) {
+        const uint8_t* code = codes + i * sizeof asked;
+        uint16_t sum = 0;
+        for (int w = 0; w < kWords; ++w)
+            sum = uint16_t(sum + count_bits(Word(load_word<Word>(code + w * sizeof(Word)) ^ asked[w])));
+        distances[i] = sum;
+    }
+}
+
+// Codes of any length: eight bytes at a time, then what is left of them.
+void hamming_of_any(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances) {
+    for (size_t i = 0; i < n; ++i) {
+        const uint8_t* code = codes + i * M;
+        unsigned sum = 0;
+        int m = 0;
+        for (; m + 8 <= M; m += 8)
+            sum += unsigned(count_bits(load_word<uint64_t>(code + m) ^ load_word<uint64_t>(query + m)));
+        for (; m < M; ++m) sum += count_bits(uint8_t(code[m] ^ query[m]));
+        distances[i] = uint16_t(sum);
+    }
+}
+
+void hamming(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances) {
+    switch (M) {
+        case 1: return hamming_of<uint8_t, 1>(codes, query, n, distances);
+        case 2: return hamming_of<uint16_t, 1>(codes, query, n, distances);
+        case 4: return hamming_of<uint32_t, 1>(codes, query, n, distances);
+        case 8: return hamming_of<uint64_t, 1>(codes, query, n, distances);
+        case 16: return hamming_of<uint64_t, 2>(codes, query, n, distances);
+        default: return hamming_of_any(codes, query, n, M, distances);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,45 @@
+"""Hamming distances and decision trees, compiled: checks, arrays for the results, `_native`."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+import supquant.kernels._native as _native  # noqa: PLR0402
+from supquant.kernels.arguments import check_codes, check_ensemble, check_level, check_threads
+from supquant.kernels.protocol import Bytes, Doubles, Floats, Numbers
+
+__all__ = ["best_splits", "hamming", "tree_sums"]
+
+
+def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
+    """Count the bits in which codes differ from queries."""
+    n, M = check_codes(codes, 256)
+    q, _ = check_codes(queries, 256, n_codebooks=M, name="queries")
+    check_threads(n_threads)
+    distances = np.empty((q, n), dtype=np.uint16)
+    _native.hamming(codes, queries, distances, n_threads)
+    return distances
+
+
+def tree_sums(x: Floats, features: Numbers, thresholds: Floats, leaves: Floats, n_threads: int = 1) -> Floats:
+    """Add up the leaves that rows come to."""
+    n, groups, _, depth = check_ensemble(x, features, thresholds, leaves)
+    check_threads(n_threads)
+    sums = np.empty((n, groups), dtype=np.float32)
+    _native.tree_sums(x, features, thresholds, leaves, depth, sums, n_threads)
+    return sums
+
+
+def best_splits(
+    bins: Bytes,
+    rows: NDArray[np.uint32],
+    weights: Doubles,
+    starts: NDArray[np.uint64],
+    features: Numbers,
+    n_threads: int = 1,
+) -> tuple[Numbers, Bytes]:
+    """Find the best split of every node of a level."""
+    n_nodes, _ = check_level(bins, rows, weights, starts, features)
+    check_threads(n_threads)
+    chosen, last = np.empty(n_nodes, dtype=np.int32), np.empty(n_nodes, dtype=np.uint8)
+    _native.best_splits(bins, rows, weights, starts, features, chosen, last, n_threads)
+    return chosen, last

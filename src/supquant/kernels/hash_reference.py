@@ -1,0 +1,78 @@
+"""Hamming distances and decision trees in NumPy; `supquant.kernels.reference` takes them in, `Kernels` says what they mean."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.kernels.arguments import check_codes, check_ensemble, check_level, check_threads
+from supquant.kernels.protocol import Bytes, Doubles, Floats, Numbers
+
+__all__ = ["best_splits", "hamming", "tree_sums"]
+
+_POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint16)
+
+
+def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
+    """Count the bits in which codes differ from queries."""
+    n, M = check_codes(codes, 256)
+    q, _ = check_codes(queries, 256, n_codebooks=M, name="queries")
+    check_threads(n_threads)
+    distances = np.empty((q, n), dtype=np.uint16)
+    for query, distance in zip(queries, distances, strict=True):
+        _POPCOUNTS[codes ^ query].sum(axis=1, dtype=np.uint16, out=distance)
+    return distances
+
+
+def tree_sums(x: Floats, features: Numbers, thresholds: Floats, leaves: Floats, n_threads: int = 1) -> Floats:
+    """Add up the leaves that rows come to."""
+    n, groups, size, depth = check_ensemble(x, features, thresholds, leaves)
+    check_threads(n_threads)
+    rows, sums = np.arange(n), np.zeros((n, groups), dtype=np.float32)
+    for group in range(groups):
+        for tree in range(size):
+            node = np.zeros(n, dtype=np.intp)
+            for _ in range(depth):
+                above = x[rows, features[group, tree, node]] > thresholds[group, tree, node]
+                node = 2 * node + 1 + above
+            sums[:, group] += leaves[group, tree, node - (2**depth - 1)]
+    return sums
+
+
+def best_splits(
+    bins: Bytes,
+    rows: NDArray[np.uint32],
+    weights: Doubles,
+    starts: NDArray[np.uint64],
+    features: Numbers,
+    n_threads: int = 1,
+) -> tuple[Numbers, Bytes]:
+    """Find the best split of every node of a level."""
+    n_nodes, _ = check_level(bins, rows, weights, starts, features)
+    check_threads(n_threads)
+    chosen = features[:, 0].copy()
+    last = np.full(n_nodes, 255, dtype=np.uint8)
+    for node in range(n_nodes):
+        part = slice(int(starts[node]), int(starts[node + 1]))
+        signed = np.zeros(256)
+        mass = np.zeros(256)
+        total, whole = (_in_order(values) for values in (weights[part], np.abs(weights[part])))
+        best = -1.0
+        for feature in features[node]:
+            column = bins[feature, rows[part]]
+            signed[:] = mass[:] = 0
+            np.add.at(signed, column, weights[part])
+            np.add.at(mass, column, np.abs(weights[part]))
+            left, left_mass = np.add.accumulate(signed), np.add.accumulate(mass)
+            right, right_mass = total - left, whole - left_mass
+            split = (left_mass > 0) & (right_mass > 0)
+            split[255] = False
+            scores = np.full(256, -1.0)
+            scores[split] = (left * left)[split] / left_mass[split] + (right * right)[split] / right_mass[
+                split
+            ]
+            if (highest := scores.max()) > best:
+                best, chosen[node], last[node] = highest, feature, scores.argmax()
+    return chosen, last
+
+
+def _in_order(values: Doubles) -> float:
+    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
