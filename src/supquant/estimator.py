@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant import kernels
-from supquant.codec import BinaryCodec, Codec
+from supquant.codec import BinaryCodec, Codec, LabelCodec
 from supquant.errors import FileFormatError
 from supquant.validation import resolve_jobs
 
@@ -23,7 +23,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     codec_: Any
     n_jobs: int | None
     _file_kind: ClassVar[str]
-    _codec_type: ClassVar[type[Codec | BinaryCodec]]
+    _codec_type: ClassVar[type[Codec | BinaryCodec | LabelCodec]]
 
     def decode(self, codes: object) -> NDArray[np.float32]:
         """Give the vectors (n, r) float32 that codes (n, M) stand for, in the space of `transform`."""

@@ -8,12 +8,14 @@ does not change it. `AnyCodec` is all that an index knows of one.
     base        what the codecs share: rows in blocks, files
     additive    Codec: sums of codewords, Euclidean ranking
     binary      BinaryCodec: bits, Hamming ranking
+    labels      LabelCodec: labels, ranked by class scores
     loader      a file to the codec it holds
 """
 
 from supquant.codec.additive import RANKINGS, Codec, MissingLabels, Ranking, spread_codes
 from supquant.codec.binary import BinaryCodec
 from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, register_feature_map
+from supquant.codec.labels import LabelCodec, check_label_count
 from supquant.codec.loader import load_codec
 
 __all__ = [
@@ -22,9 +24,11 @@ __all__ = [
     "BinaryCodec",
     "Codec",
     "FeatureMap",
+    "LabelCodec",
     "MissingLabels",
     "QueryTables",
     "Ranking",
+    "check_label_count",
     "load_codec",
     "register_feature_map",
     "spread_codes",

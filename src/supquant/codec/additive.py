@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.assignment import CodeSearch
-from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
+from supquant.codec.base import (
+    MOST_CODEBOOKS,
+    ProjectingCodec,
+    check_part,
+    classes_from_plain,
+    plain_classes,
+)
 from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
@@ -246,14 +252,14 @@ class Codec(ProjectingCodec):
 
     def _stored_settings(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in _SETTINGS}
-        own["classes"] = None if self.classes is None else _plain(self.classes)
+        own["classes"] = None if self.classes is None else plain_classes(self.classes)
         return own
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         classes = own.pop("classes")
         parts: dict[str, Any] = {**arrays, **own}
-        return cls(**parts, classes=None if classes is None else _from_plain(classes))
+        return cls(**parts, classes=None if classes is None else classes_from_plain(classes))
 
     # parts ----------------------------------------------------------------------------------------------------------------
 
@@ -291,15 +297,3 @@ def spread_codes(codes: Codes, limit: int) -> Codes:
     distinct, counts = kernels.active().distinct(codes)
     ranks = np.linspace(0, len(codes) - 1, min(limit, len(codes))).round()
     return distinct[np.unique(np.searchsorted(np.cumsum(counts), ranks, side="right"))]
-
-
-def _plain(classes: NDArray[Any]) -> dict[str, Any]:
-    """Write class labels as JSON; labels that JSON cannot hold are refused."""
-    values = classes.tolist()
-    if not all(isinstance(value, str | int | float | bool) for value in values):
-        raise InputError("only class labels that are strings or numbers can be saved")
-    return {"dtype": classes.dtype.str if classes.dtype.kind != "O" else "O", "values": values}
-
-
-def _from_plain(stored: dict[str, Any]) -> NDArray[Any]:
-    return np.array(stored["values"], dtype=np.dtype(stored["dtype"]))

@@ -188,3 +188,16 @@ class ProjectingCodec(ABC):
     @abstractmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         """Make the codec from its arrays and settings, among these the feature map."""
+
+
+def plain_classes(classes: NDArray[Any]) -> dict[str, Any]:
+    """Write class labels as JSON; labels that JSON cannot hold are refused."""
+    values = classes.tolist()
+    if not all(isinstance(value, str | int | float | bool) for value in values):
+        raise InputError("only class labels that are strings or numbers can be saved")
+    return {"dtype": classes.dtype.str if classes.dtype.kind != "O" else "O", "values": values}
+
+
+def classes_from_plain(stored: dict[str, Any]) -> NDArray[Any]:
+    """Make class labels again from what `plain_classes` gave."""
+    return np.array(stored["values"], dtype=np.dtype(stored["dtype"]))

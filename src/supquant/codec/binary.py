@@ -88,7 +88,7 @@ class BinaryCodec(ProjectingCodec):
         """Give vectors X (n, p) their codes (n, M) uint8; labels are refused."""
         if y is not None:
             raise InputError("codes of bits are made from vectors alone: encode items without y")
-        return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, lambda z, _: self._packed(z))
+        return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, lambda z, _: self.bits_of(z))
 
     def query_tables(
         self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
@@ -97,7 +97,7 @@ class BinaryCodec(ProjectingCodec):
         self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         bits = np.empty((len(Q), self.n_codebooks), dtype=np.uint8)
-        self._by_queries(Q, n_jobs, (bits,), lambda z: (self._packed(z),))
+        self._by_queries(Q, n_jobs, (bits,), lambda z: (self.bits_of(z),))
         tables = _POPCOUNTS[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]
         return QueryTables(tables, np.zeros(len(bits), dtype=np.float32), bits=bits)
 
@@ -108,7 +108,8 @@ class BinaryCodec(ProjectingCodec):
         signs -= 1
         return signs
 
-    def _packed(self, projected: Block) -> Codes:
+    def bits_of(self, projected: Block) -> Codes:
+        """Compare projected vectors (b, bits) with the thresholds: codes (b, M)."""
         return np.packbits(projected > self.thresholds, axis=1)
 
     def _stored_settings(self) -> dict[str, Any]:

@@ -8,10 +8,13 @@ from supquant.codec.additive import Codec
 from supquant.codec.base import ProjectingCodec
 from supquant.codec.binary import BinaryCodec
 from supquant.codec.interface import AnyCodec
+from supquant.codec.labels import LabelCodec
 from supquant.errors import FileFormatError
 from supquant.storage import open_arrays
 
-_TYPES: dict[str, type[Codec | BinaryCodec]] = {each.TYPE: each for each in (Codec, BinaryCodec)}
+_TYPES: dict[str, type[Codec | BinaryCodec | LabelCodec]] = {
+    each.TYPE: each for each in (Codec, BinaryCodec, LabelCodec)
+}
 
 
 def load_codec(path: str | os.PathLike[str]) -> AnyCodec:

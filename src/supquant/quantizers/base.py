@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec import BinaryCodec, Codec
+from supquant.codec import Codec
 from supquant.estimator import CodeEstimator
 
 
@@ -15,7 +15,7 @@ class FittedQuantizer(CodeEstimator):
     """The shared part of the quantizers: their codec is a `Codec`."""
 
     codec_: Codec
-    _codec_type: ClassVar[type[Codec | BinaryCodec]] = Codec
+    _codec_type: ClassVar = Codec
 
     def transform(self, X: object) -> NDArray[np.float32]:
         """Project vectors X (n, p) into the space of the codebooks.

@@ -10,7 +10,7 @@ payload, which is the arrays one after the other. Ours in the header's metadata:
     supquant.header     xxh3 (128 bits, hexadecimal) of all before the payload, with zeros for this digest
 """
 
-from supquant.storage.reading import ArrayFile, load_arrays, open_arrays
+from supquant.storage.reading import ArrayFile, load_arrays, open_arrays, read_kind
 from supquant.storage.writing import PackedArrays, pack_arrays, save_arrays, write_file_atomically
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "load_arrays",
     "open_arrays",
     "pack_arrays",
+    "read_kind",
     "save_arrays",
     "write_file_atomically",
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ArrayFile", "load_arrays", "open_arrays"]
+__all__ = ["ArrayFile", "load_arrays", "open_arrays", "read_kind"]
 
 
 def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -76,6 +76,22 @@ def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
     ((2, 2), 4)
     """
     return ArrayFile(path, kind)
+
+
+def read_kind(path: str | os.PathLike[str]) -> str:
+    """Say what a file that `save_arrays` wrote holds; its header alone is checked.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from supquant.storage import save_arrays
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_arrays(f"{folder}/small", "demo", {}, {})
+    ...     read_kind(f"{folder}/small")
+    'demo'
+    """
+    with _errors_naming(path):
+        return _head(_map(Path(path)))[2]["kind"]
 
 
 class ArrayFile:
@@ -137,14 +153,7 @@ def _map(path: Path) -> mmap.mmap:
 
 def _parse(file: mmap.mmap, kind: str) -> tuple[int, str, str, dict[str, NDArray[Any]], dict[str, Any]]:
     """Find where the payload starts, its checksums, the digest, the arrays and the settings."""
-    length = int.from_bytes(file[:8], "little")
-    if length > min(len(file) - 8, layout.LONGEST_HEADER):
-        raise FileFormatError(
-            f"truncated or not a safetensors file: a header of {length} bytes in a file of {len(file)}"
-        )
-    head = file[: 8 + length]
-    header = _json_object(head[8:], "header")
-    metadata = _own_metadata(header.pop("__metadata__", None), head)
+    head, header, metadata = _head(file)
     if metadata["kind"] != kind:
         raise FileFormatError(f"holds a {metadata['kind']!r}, expected a {kind!r}")
 
@@ -159,6 +168,19 @@ def _parse(file: mmap.mmap, kind: str) -> tuple[int, str, str, dict[str, NDArray
     arrays = {name: _view(file, len(head), name, entry) for name, entry in header.items()}
     settings = _json_object(metadata["settings"], "settings")
     return len(head), metadata["checksums"], metadata["header"], arrays, settings
+
+
+def _head(file: mmap.mmap) -> tuple[bytes, dict[str, Any], dict[str, str]]:
+    """Find all before the payload, what it says of the arrays, and our own fields."""
+    length = int.from_bytes(file[:8], "little")
+    if length > min(len(file) - 8, layout.LONGEST_HEADER):
+        raise FileFormatError(
+            f"truncated or not a safetensors file: a header of {length} bytes in a file of {len(file)}"
+        )
+    head = file[: 8 + length]
+    header = _json_object(head[8:], "header")
+    metadata = _own_metadata(header.pop("__metadata__", None), head)
+    return head, header, metadata
 
 
 def _json_object(text: bytes | str, what: str) -> dict[str, Any]:
