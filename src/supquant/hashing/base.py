@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
-from supquant.codec import BinaryCodec, Codec, FeatureMap
+from supquant.codec import BinaryCodec, FeatureMap
 from supquant.codec.base import MOST_CODEBOOKS
 from supquant.errors import InputError
 from supquant.estimator import CodeEstimator
@@ -66,7 +66,7 @@ class HashEstimator(CodeEstimator):
     random_state: int | np.random.Generator | None
     callback: Callable[[Progress], None] | None
     verbose: int
-    _codec_type: ClassVar[type[Codec | BinaryCodec]] = BinaryCodec
+    _codec_type: ClassVar = BinaryCodec
 
     def fit(self, X: object, y: object) -> Self:
         """Learn the hash functions.
@@ -156,11 +156,12 @@ class HashEstimator(CodeEstimator):
             functions.feature_map or feature_map,
         )
         self.n_features_in_ = int(X.shape[1])
-        if functions.bits is not None and chosen is None:
-            self.training_codes_ = np.packbits(functions.bits, axis=1)
-            return
-        self.training_codes_ = self.codec_.encode_items(X, n_jobs=self.n_jobs)
-        if functions.bits is not None:
+        if functions.bits is None:
+            self.training_codes_ = self.codec_.encode_items(X, n_jobs=self.n_jobs)
+        elif chosen is None:
+            self.training_codes_ = np.ascontiguousarray(np.packbits(functions.bits, axis=1))
+        else:
+            self.training_codes_ = self.codec_.encode_items(X, n_jobs=self.n_jobs)
             self.training_codes_[chosen] = np.packbits(functions.bits, axis=1)
 
     def _record(self) -> dict[str, Any]:

@@ -1,0 +1,210 @@
+"""A classifier as a baseline: an item is its label, or random bits of its class scores; a query is its class scores.
+
+"How should we evaluate supervised hashing?" (Sablayrolles, Douze, Usunier, Jegou, ICASSP 2017) shows that, where the classes
+of the database are those of training, storing the predicted class beats most supervised codes at a few bits an item.
+
+The classifier is least squares with a small ridge on the labels as 0 and 1, without an intercept: the one inside
+supervised quantization, before anything is quantized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from sklearn.utils import Tags
+
+from supquant.codec import LabelCodec, check_label_count
+from supquant.estimator import CodeEstimator
+from supquant.features import Features, check_features, fit_feature_map
+from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
+from supquant.hashing.rows import HashRows
+from supquant.labels import read_labels
+from supquant.parallel import single_blas
+from supquant.progress import Progress
+from supquant.statistics import Float, Moments
+from supquant.validation import check_positive, check_vectors, random_generator, resolve_jobs
+
+Codes = NDArray[np.uint8]
+
+
+class ClassifierLabels(CodeEstimator):
+    """Items are labels, queries class scores: an item scores as much as its label, or the sum of its labels.
+
+    Parameters
+    ----------
+    ridge : float
+        Of the least squares, in units of the mean diagonal of X'X; 1 in absolute units costs half a point of MAP.
+    features : "auto", AnchorKernel or None
+        As for `SupervisedQuantizer`.
+    n_jobs : int, optional
+        Threads; all cores by default. Codes do not depend on it.
+    random_state : int, numpy Generator or None
+        Of the anchors.
+
+    Attributes
+    ----------
+    codec_ : LabelCodec
+    classes_ : (L,) array
+    training_codes_ : (n, M) uint8
+        The labels of the training rows themselves.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from supquant.hashing import ClassifierLabels
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = ClassifierLabels(random_state=0).fit(X[:1500], y[:1500])
+    >>> codes = model.encode(X[1500:])
+    >>> codes.shape, bool((codes[:, 0] == y[1500:]).mean() > 0.9)
+    ((297, 1), True)
+    """
+
+    codec_: LabelCodec
+    _codec_type: ClassVar = LabelCodec
+    _file_kind: ClassVar[str] = "classifier-labels"
+
+    def __init__(
+        self,
+        *,
+        ridge: float = 1e-6,
+        features: Features = "auto",
+        n_jobs: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.ridge = ridge
+        self.features = features
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: object, y: object) -> Self:
+        """Learn the classifier from vectors X (n, p) and labels `y`, as `SupervisedQuantizer` takes them."""
+        ridge = check_positive(self.ridge, "ridge")
+        check_features(self.features)
+        X = check_vectors(X)
+        labels = read_labels(y, n_rows=len(X))
+        check_label_count(labels.n_labels, multilabel=labels.multilabel)
+        rng = random_generator(self.random_state)
+        with single_blas():
+            feature_map = fit_feature_map(self.features, X, rng, self.n_jobs)
+            rows = HashRows(X, labels, feature_map, resolve_jobs(self.n_jobs))
+            weights = least_squares(rows.moments(), ridge)
+        self.codec_ = LabelCodec(weights.astype(np.float32), labels.classes, labels.multilabel, feature_map)
+        self.n_features_in_ = int(X.shape[1])
+        self.training_codes_ = self.codec_.codes_of(labels)
+        return self
+
+    def encode(self, X: object, y: object = None) -> Codes:
+        """Give vectors X (n, p) the codes (n, M) uint8 of their labels `y`, or of those that the classifier says."""
+        return self._codec().encode_items(X, y, n_jobs=self.n_jobs)
+
+    def decision_function(self, X: object) -> NDArray[np.float32]:
+        """Score every label for vectors X (n, p): (n, L) float32."""
+        return self._codec().decision_function(X, n_jobs=self.n_jobs)
+
+    def transform(self, X: object) -> NDArray[np.float32]:
+        """Give the class scores of vectors X (n, p): (n, L) float32."""
+        return self.decision_function(X)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels, as found in `fit`."""
+        return self._codec().classes
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+class ClassifierBits(HashEstimator):
+    """Items and queries are random-projection bits of their class scores, ranked by Hamming distance.
+
+    Bit j says on which side of the mean the scores lie along a random direction; the learned codes of training rows are
+    those of their label vectors.
+
+    Parameters
+    ----------
+    n_bits : int, default=64
+        A multiple of 8.
+    ridge : float
+        As for `ClassifierLabels`.
+    features : "auto", AnchorKernel or None
+        As for `SupervisedQuantizer`.
+    n_jobs : int, optional
+        Threads; all cores by default. Codes do not depend on it.
+    random_state : int, numpy Generator or None
+    callback : callable, optional
+        Called with a `supquant.progress.Progress`.
+    verbose : int
+        Above 0, steps are logged.
+
+    Attributes
+    ----------
+    codec_ : BinaryCodec
+    training_codes_ : (n, n_bits / 8) uint8
+    objective_ : list of dict
+        The mean squared error of the class scores.
+    n_iter_ : int
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from supquant.hashing import ClassifierBits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> ClassifierBits(32, random_state=0).fit(X[:1500], y[:1500]).encode(X[1500:]).shape
+    (297, 4)
+    """
+
+    _file_kind: ClassVar[str] = "classifier-bits"
+
+    def __init__(
+        self,
+        n_bits: int = 64,
+        *,
+        ridge: float = 1e-6,
+        features: Features = "auto",
+        n_jobs: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+        callback: Callable[[Progress], None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_bits = n_bits
+        self.ridge = ridge
+        self.features = features
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.callback = callback
+        self.verbose = verbose
+
+    def _check_parameters(self) -> None:
+        check_positive(self.ridge, "ridge")
+
+    def _n_steps(self) -> int:
+        return 1
+
+    def _learn(self, rows: HashRows, rng: np.random.Generator) -> Iterator[HashStep]:
+        moments = rows.moments()
+        weights = least_squares(moments, self.ridge)  # (d, L)
+        directions = rng.normal(size=(weights.shape[1], self.n_bits))  # (L, bits)
+        scores = moments.sum_x / moments.n_rows @ weights  # (L,) mean
+        frequencies = rows.labels.dense(0, len(rows)).mean(axis=0)  # (L,)
+        bits = np.concatenate(
+            list(rows.map_blocks(lambda _, block: (rows.labels.dense(*block) - frequencies) @ directions > 0))
+        )
+        error = moments.yy - 2 * np.vdot(moments.xy, weights) + np.vdot(weights, moments.xx @ weights)
+        functions = HashFunctions(weights @ directions, scores @ directions, bits)
+        yield HashStep({"objective": float(error) / moments.n_rows}, lambda: functions)
+
+
+def least_squares(moments: Moments, ridge: float) -> Float:
+    """Solve (X'X + delta I) W = X'Y for W (d, L), delta relative to the mean diagonal of X'X."""
+    d = len(moments.xx)
+    delta = ridge * (float(np.trace(moments.xx)) / d or 1.0)
+    weights: Float = scipy.linalg.solve(moments.xx + delta * np.eye(d), moments.xy, assume_a="pos")
+    return weights
