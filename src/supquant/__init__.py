@@ -1,21 +1,33 @@
 """supquant: short codes learned from labelled vectors, searched by table look-ups."""
 
-from supquant.codec import BinaryCodec, Codec
+from supquant.codec import BinaryCodec, Codec, LabelCodec
 from supquant.errors import FileFormatError, InputError, SupquantError
 from supquant.features import AnchorKernel
 from supquant.index import CodeIndex
-from supquant.quantizers import ProductQuantizer, SupervisedQuantizer
+from supquant.models import load_model
+from supquant.quantizers import (
+    CompositeQuantizer,
+    OptimizedProductQuantizer,
+    ProductQuantizer,
+    SupervisedQuantizer,
+    TripletQuantizer,
+)
 
 __all__ = [
     "AnchorKernel",
     "BinaryCodec",
     "CodeIndex",
     "Codec",
+    "CompositeQuantizer",
     "FileFormatError",
     "InputError",
+    "LabelCodec",
+    "OptimizedProductQuantizer",
     "ProductQuantizer",
     "SupervisedQuantizer",
     "SupquantError",
+    "TripletQuantizer",
+    "load_model",
 ]
 
 

@@ -23,6 +23,8 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     codec_: Any
     n_jobs: int | None
     _file_kind: ClassVar[str]
+    _recorded: ClassVar[tuple[str, ...]] = ()
+    """Attributes, less their underscore, that a file holds beside the codec."""
     _codec_type: ClassVar[type[Codec | BinaryCodec | LabelCodec]]
 
     def decode(self, codes: object) -> NDArray[np.float32]:
@@ -72,7 +74,8 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         The file holds the codec, the parameters and the record of the fit, but not the training codes.
         """
         codec = self._codec()
-        codec.save(path, kind=self._file_kind, settings={"parameters": self._parameters(), **self._record()})
+        record = {name: getattr(self, f"{name}_") for name in self._recorded}
+        codec.save(path, kind=self._file_kind, settings={"parameters": self._parameters(), **record})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -80,7 +83,8 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         codec, settings = cls._codec_type.load(path, kind=cls._file_kind)
         try:
             model = cls(**settings.pop("parameters"))
-            model._restore(settings)
+            for name in cls._recorded:
+                setattr(model, f"{name}_", settings[name])
         except (KeyError, TypeError) as error:
             raise FileFormatError(
                 f"{os.fspath(path)}: it is of another version of supquant: {error!r}"
@@ -105,13 +109,6 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
             name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
         }
         return {name: value for name, value in values.items() if _is_plain(value)}
-
-    def _record(self) -> dict[str, Any]:
-        """Give what a file holds of the fit beyond the codec."""
-        return {}
-
-    def _restore(self, record: dict[str, Any]) -> None:
-        del record
 
 
 def _is_plain(value: object) -> bool:

@@ -67,6 +67,7 @@ class HashEstimator(CodeEstimator):
     callback: Callable[[Progress], None] | None
     verbose: int
     _codec_type: ClassVar = BinaryCodec
+    _recorded: ClassVar[tuple[str, ...]] = ("objective", "n_iter")
 
     def fit(self, X: object, y: object) -> Self:
         """Learn the hash functions.
@@ -163,12 +164,6 @@ class HashEstimator(CodeEstimator):
         else:
             self.training_codes_ = self.codec_.encode_items(X, n_jobs=self.n_jobs)
             self.training_codes_[chosen] = np.packbits(functions.bits, axis=1)
-
-    def _record(self) -> dict[str, Any]:
-        return {"objective": self.objective_, "n_iter": self.n_iter_}
-
-    def _restore(self, record: dict[str, Any]) -> None:
-        self.objective_, self.n_iter_ = record["objective"], record["n_iter"]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

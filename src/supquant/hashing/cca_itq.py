@@ -46,6 +46,8 @@ class CCAITQ(HashEstimator):
         Rounds of iterative quantization.
     features : AnchorKernel, "auto" or None, default=None
         What the hash functions see; None takes the vectors as they are, as published.
+    max_rows : int, optional
+        How many random rows to learn from at the most; all by default.
     n_jobs : int, optional
         Threads; all cores by default. Codes do not depend on it.
     random_state : int, numpy Generator or None
@@ -104,6 +106,7 @@ class CCAITQ(HashEstimator):
         covariance_ridge: float = 1e-4,
         max_iter: int = 50,
         features: Features = None,
+        max_rows: int | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.Generator | None = None,
         callback: Callable[[Progress], None] | None = None,
@@ -113,6 +116,7 @@ class CCAITQ(HashEstimator):
         self.covariance_ridge = covariance_ridge
         self.max_iter = max_iter
         self.features = features
+        self.max_rows = max_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.callback = callback

@@ -48,6 +48,8 @@ class SDH(HashEstimator):
         Rounds of all three steps at the most; fewer where no bit changes any more.
     features : AnchorKernel, "auto" or None, default="auto"
         What the hash functions see; ``"auto"`` is a kernel of 1000 anchors at the most, None the vectors themselves.
+    max_rows : int, optional
+        How many random rows to learn from at the most; all by default.
     n_jobs : int, optional
         Threads; all cores by default. Codes do not depend on it.
     random_state : int, numpy Generator or None
@@ -101,6 +103,7 @@ class SDH(HashEstimator):
         function_ridge: float = 1e-6,
         max_iter: int = 5,
         features: Features = "auto",
+        max_rows: int | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.Generator | None = None,
         callback: Callable[[Progress], None] | None = None,
@@ -112,6 +115,7 @@ class SDH(HashEstimator):
         self.function_ridge = function_ridge
         self.max_iter = max_iter
         self.features = features
+        self.max_rows = max_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.callback = callback

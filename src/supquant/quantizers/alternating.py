@@ -3,7 +3,7 @@
 Psi is recorded after each and never rises. Once few codes change, W, P, eps and C take more and more turns before the rows are
 visited again. One turn brings the scale of the codewords a part in thousands nearer to the balance of gamma and lambda, and
 the ranking depends on that balance: it takes some hundred turns, and visiting all rows after each would take hours.
-``max_turns=1`` is the published order.
+``max_turns=1`` is the published order. Where P is fixed, its step falls away.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from supquant.quantizers.lbfgs import minimise_codebooks
-from supquant.quantizers.objective import SmallProblem
+from supquant.quantizers.objective import FixedProjection, SmallProblem
 from supquant.quantizers.steps import (
     Start,
     Step,
     best_state,
-    row_basis,
     terms_of,
     used_codewords,
     with_codewords,
+    working_basis,
 )
 from supquant.statistics import Float, ModelState
 
@@ -30,7 +30,7 @@ CODEBOOK_ITERATIONS = 100
 
 CODEBOOK_TOLERANCE = 1e-9
 
-STEPS = ("classifier", "projection", "constant", "codebooks")
+STEPS: tuple[str, ...] = ("classifier", "projection", "constant", "codebooks")
 
 FEW_CHANGES = 0.1
 """Part of the rows that may change their code for the number of turns to double."""
@@ -75,17 +75,22 @@ def _turns(
     """W, P, eps and C in turn, the codes fixed, until a turn lowers psi by less than `tol` of itself."""
     C = used_codewords(problem, state.codebooks)  # (u, r)
     state = replace(state, classifier=problem.classifier(C))
-    yield Step("classifier", iteration, terms_of(problem, state), partial(replace, state))
-    state = replace(state, projection=problem.projection(C))
-    step = Step("projection", iteration, terms_of(problem, state), partial(replace, state))
+    step = Step("classifier", iteration, terms_of(problem, state), partial(replace, state))
     yield step
+    steps = STEPS
+    if isinstance(problem.solver, FixedProjection):
+        steps = tuple(name for name in STEPS if name != "projection")
+    else:
+        state = replace(state, projection=problem.projection(C))
+        step = Step("projection", iteration, terms_of(problem, state), partial(replace, state))
+        yield step
 
-    # W and P are now made of the rows of C, and the steps that follow stay among these
-    basis = row_basis(C)  # (r, r')
+    # a learned P and W are now made of the rows of C, and the steps that follow stay among these
+    basis = working_basis(problem, C)  # (r, r')
     point = _Point(C @ basis, basis.T @ state.classifier, C @ basis, state.constant)
     for turn in range(turns):
         before = step.terms.total
-        for name in STEPS[2:] if turn == 0 else STEPS:
+        for name in steps[-2:] if turn == 0 else steps:
             point = _step(problem, point, name)
             projected = problem.projected_best(point.projected)
             terms = problem.terms(point.codebooks, point.classifier, projected, point.constant)

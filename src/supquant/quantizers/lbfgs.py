@@ -1,14 +1,19 @@
-"""L-BFGS over the used codewords, shared by both solvers (SciPy's L-BFGS-B, without bounds)."""
+"""L-BFGS over the used codewords, shared by the solvers (SciPy's L-BFGS-B, without bounds)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from supquant.statistics import Float
 
 HISTORY = 10
+
+RELATIVE_RIDGE = 0.1
+"""On the diagonal of B'B, in units of its mean: the error does not see a shift of one codebook against another."""
 
 
 def minimise_codebooks(
@@ -34,3 +39,31 @@ def minimise_codebooks(
     )
     best: Float = result.x.reshape(C.shape)
     return best if evaluate(best)[0] < start else C
+
+
+def minimise_preconditioned(
+    evaluate: Callable[[Float], tuple[float, Float]],
+    C: Float,
+    bb: Float,
+    energy: float,
+    *,
+    max_iter: int,
+    tol: float,
+) -> Float:
+    """Minimise a function of the codewords C (u, r) that grows with |S - Z|^2 for fixed Z, as `minimise_codebooks` does.
+
+    The second derivative of that error by C is B'B (u, u): L-BFGS works on ``V = R'C``, where ``R R'`` is nearly B'B / |Z|^2.
+    Then V has no unit either, as it should, since L-BFGS begins with a step of length one.
+    """
+    ridge = RELATIVE_RIDGE * float(np.diag(bb).mean())
+    lower: Float = cholesky((bb + ridge * np.eye(len(bb))) / (energy or 1.0), lower=True)
+
+    def codewords(V: Float) -> Float:
+        words: Float = solve_triangular(lower, V, lower=True, trans="T")
+        return words
+
+    def function(V: Float) -> tuple[float, Float]:
+        value, gradient = evaluate(codewords(V))
+        return value, solve_triangular(lower, gradient, lower=True)
+
+    return codewords(minimise_codebooks(function, lower.T @ C, max_iter=max_iter, tol=tol))

@@ -2,8 +2,9 @@
 
     psi = |Y - S W|^2 + lambda |W|^2 + gamma (|S - X P|^2 + delta |P|^2) + mu sum_i (e_i - eps)^2
 
-Given the codes and the codebooks C, the best W, P and eps have closed forms. Codewords that no row uses drop out of the
-problem: `SmallProblem` holds the others only. `C` below is (u, r), the used codewords, one a row.
+Given the codes and the codebooks C, the best W, P and eps have closed forms; where P is fixed instead, delta is zero. Codewords
+that no row uses drop out of the problem: `SmallProblem` holds the others only. `C` below is (u, r), the used codewords, one a
+row.
 """
 
 from __future__ import annotations
@@ -64,6 +65,14 @@ class ProjectionSolver:
 
 
 @dataclass(frozen=True)
+class FixedProjection:
+    """A projection that is given and stays as it is."""
+
+    moments: Moments
+    matrix: Float  # (d, r)
+
+
+@dataclass(frozen=True)
 class Projected:
     """What psi needs to know of a projection P."""
 
@@ -75,7 +84,7 @@ class Projected:
 class SmallProblem:
     """Psi as a function of the used codewords and W, P, eps, from statistics alone."""
 
-    solver: ProjectionSolver
+    solver: ProjectionSolver | FixedProjection
     penalties: Penalties
     rows: TrainingRows
     n_codewords: int  # K
@@ -88,7 +97,7 @@ class SmallProblem:
     @classmethod
     def of(
         cls,
-        solver: ProjectionSolver,
+        solver: ProjectionSolver | FixedProjection,
         statistics: CodeStatistics,
         penalties: Penalties,
         rows: TrainingRows,
@@ -104,13 +113,13 @@ class SmallProblem:
     @cached_property
     def explained(self) -> Float:
         """B'X (X'X + delta I)^-1 X'B, (u, u): what the best projection explains of B'B."""
-        half = self.solver.half_solve(self.bx.T)  # (d, u)
+        half = self._learned().half_solve(self.bx.T)  # (d, u)
         return half.T @ half
 
     @cached_property
     def t(self) -> Float:
         """T = B'B - B'X (X'X + delta I)^-1 X'B, (u, u): with the best P the quantization term is gamma tr(C'TC)."""
-        half = self.solver.half_solve(self.bx.T)  # (d, u)
+        half = self._learned().half_solve(self.bx.T)  # (d, u)
         t = half.T @ half
         return np.subtract(self.bb, t, out=t)
 
@@ -123,7 +132,9 @@ class SmallProblem:
         return solution
 
     def projection(self, C: Float) -> Float:
-        """P (d, r) = (X'X + delta I)^-1 X'S (equation 8)."""
+        """P (d, r) = (X'X + delta I)^-1 X'S (equation 8), or the fixed one."""
+        if isinstance(self.solver, FixedProjection):
+            return self.solver.matrix
         return self.solver.solve(self.bx.T @ C)
 
     def constant(self, gram: Float) -> float:
@@ -141,9 +152,16 @@ class SmallProblem:
         return Projected(self.bx @ P, float(np.vdot(P, moments.xx @ P) + delta * np.vdot(P, P)))
 
     def projected_best(self, C: Float) -> Projected:
-        """Sum up the rows under the best projection for C (u, r), without making it."""
+        """Sum up the rows under the best projection for C (u, r), without making it, or under the fixed one."""
+        if isinstance(self.solver, FixedProjection):
+            return self._projected_fixed
         sums = self.explained @ C
         return Projected(sums, float(np.vdot(C, sums)))
+
+    @cached_property
+    def _projected_fixed(self) -> Projected:
+        assert isinstance(self.solver, FixedProjection)
+        return self.projected(self.solver.matrix)
 
     # psi and its derivatives -----------------------------------------------------------------------------------------
 
@@ -182,17 +200,29 @@ class SmallProblem:
         """Psi with the best W, P and eps for C, and its gradient, which is the partial one at that point."""
         weights = self.penalties
         BBC = self.bb @ C
-        TC = self.t @ C
+        error, pull = self._quantization(C, BBC)
         SY = C.T @ self.by
         gram = C.T @ BBC + weights.ridge * np.eye(C.shape[1])
         W: Float = cho_solve(cho_factor(gram, lower=True, check_finite=False), SY, check_finite=False)
         products = C @ C.T
         inner = self._interaction(products, self.constant(products))
         value = self.solver.moments.yy - np.vdot(SY, W)
-        value += weights.quantization * np.vdot(C, TC) + weights.constraint * inner.sum_squares
-        gradient = 2 * ((BBC @ W - self.by) @ W.T + weights.quantization * TC)
+        value += weights.quantization * error + weights.constraint * inner.sum_squares
+        gradient = 2 * ((BBC @ W - self.by) @ W.T + weights.quantization * pull)
         gradient += (2 * weights.constraint) * (inner.derivative @ C)
         return float(value), gradient
 
+    def _quantization(self, C: Float, BBC: Float) -> tuple[float, Float]:
+        """Give |S - X P|^2 under the best or the fixed P, and half its gradient (u, r), from B'B C."""
+        if isinstance(self.solver, FixedProjection):
+            sums, energy = self._projected_fixed.sums, self._projected_fixed.energy
+            return float(np.vdot(C, BBC) - 2 * np.vdot(C, sums) + energy), BBC - sums
+        TC = self.t @ C
+        return float(np.vdot(C, TC)), TC
+
     def _interaction(self, gram: Float, eps: float) -> Interaction:
         return self.rows.interaction(self.used, gram, eps)
+
+    def _learned(self) -> ProjectionSolver:
+        assert isinstance(self.solver, ProjectionSolver)
+        return self.solver

@@ -62,6 +62,7 @@ class ProductQuantizer(FittedQuantizer):
     """
 
     _file_kind: ClassVar[str] = "product-quantizer"
+    _recorded: ClassVar[tuple[str, ...]] = ("n_iter",)
 
     def __init__(
         self,
@@ -86,11 +87,10 @@ class ProductQuantizer(FittedQuantizer):
         K = check_integer(self.n_codewords, "n_codewords", 2, 256)
         max_iter = check_integer(self.max_iter, "max_iter", 1)
         check_enough_rows(len(X), K)
+        n_jobs = resolve_jobs(self.n_jobs)
         rng = random_generator(self.random_state)
-        sample = np.sort(rng.permutation(len(X))[: ROWS_PER_CODEWORD * K])
-        groups = np.array_split(np.arange(X.shape[1]), M)
         codebooks, self.n_iter_ = product_codebooks(
-            as_float32(X[sample]), groups, K, rng=rng, max_iter=max_iter, n_jobs=resolve_jobs(self.n_jobs)
+            sample_rows(X, K, rng), column_groups(X.shape[1], M), K, rng=rng, max_iter=max_iter, n_jobs=n_jobs
         )
         self.codec_ = Codec(codebooks, independent=True)
         self.n_features_in_ = int(X.shape[1])
@@ -101,11 +101,15 @@ class ProductQuantizer(FittedQuantizer):
         """Give vectors X (n, p) their codes (n, M) uint8."""
         return self._codec().encode(X, n_jobs=self.n_jobs)
 
-    def _record(self) -> dict[str, Any]:
-        return {"n_iter": self.n_iter_}
 
-    def _restore(self, record: dict[str, Any]) -> None:
-        self.n_iter_ = record["n_iter"]
+def sample_rows(X: NDArray[Any], n_codewords: int, rng: np.random.Generator) -> Block:
+    """Choose the rows (s, d) that k-means looks at, in their order."""
+    return as_float32(X[np.sort(rng.permutation(len(X))[: ROWS_PER_CODEWORD * n_codewords])])
+
+
+def column_groups(n_columns: int, n_codebooks: int) -> list[NDArray[np.intp]]:
+    """Cut the columns into the consecutive groups that codebooks stand for."""
+    return np.array_split(np.arange(n_columns), n_codebooks)
 
 
 def product_codebooks(

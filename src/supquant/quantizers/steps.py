@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from supquant.quantizers.objective import ObjectiveTerms, ProjectionSolver, SmallProblem
+from supquant.quantizers.objective import FixedProjection, ObjectiveTerms, ProjectionSolver, SmallProblem
 from supquant.rows import TrainingRows
 from supquant.statistics import CodeStatistics, Float, ModelState, Moments, Penalties
 
@@ -52,12 +52,15 @@ class Start:
     codebooks: Float  # (M, K, r)
     projection: Float  # (d, r)
     penalties: Penalties
+    fixed_projection: bool = False  # whether P stays as it is
 
-    def solver(self) -> ProjectionSolver:
-        """Factor X'X + delta I."""
+    def solver(self) -> ProjectionSolver | FixedProjection:
+        """Factor X'X + delta I, if P is to be learned."""
+        if self.fixed_projection:
+            return FixedProjection(self.moments, self.projection)
         return ProjectionSolver.of(self.moments, self.penalties.projection_ridge)
 
-    def problem(self, solver: ProjectionSolver, statistics: CodeStatistics) -> SmallProblem:
+    def problem(self, solver: ProjectionSolver | FixedProjection, statistics: CodeStatistics) -> SmallProblem:
         """Give the small problem for the codes as they are."""
         return SmallProblem.of(solver, statistics, self.penalties, self.rows, self.codebooks.shape[1])
 
@@ -93,9 +96,15 @@ def with_codewords(problem: SmallProblem, codebooks: Float, C: Float) -> Float:
 
 
 def row_basis(C: Float) -> Float:
-    """Give an orthonormal basis (r, min(u, r)) of a space that holds the rows of C (u, r).
-
-    Psi given the codes depends on C through C C' alone, so both solvers may work in these coordinates.
-    """
+    """Give an orthonormal basis (r, min(u, r)) of a space that holds the rows of C (u, r)."""
     basis: Float = np.linalg.qr(C.T)[0] if len(C) < C.shape[1] else np.eye(C.shape[1])
     return basis
+
+
+def working_basis(problem: SmallProblem, C: Float) -> Float:
+    """Give the coordinates (r, r') that a solver may work in from C (u, r) on.
+
+    Where P is learned, psi given the codes depends on C through C C' alone, and the rows of C are enough. A fixed P draws the
+    codewords out of their span.
+    """
+    return np.eye(C.shape[1]) if isinstance(problem.solver, FixedProjection) else row_basis(C)

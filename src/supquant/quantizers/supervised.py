@@ -12,21 +12,20 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import Tags
 
-from supquant.codec import Codec, FeatureMap, MissingLabels, spread_codes
+from supquant.codec import Codec, FeatureMap, MissingLabels
 from supquant.errors import InputError
-from supquant.features import AnchorKernel, check_features, fit_feature_map
+from supquant.features import AnchorKernel, check_features
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.alternating import alternating_steps
-from supquant.quantizers.base import FittedQuantizer
+from supquant.quantizers.chain import ChainedQuantizer
 from supquant.quantizers.initialisation import lengthen
 from supquant.quantizers.joint import joint_steps
 from supquant.quantizers.product import check_enough_rows
 from supquant.quantizers.steps import Start, Step
-from supquant.quantizers.training import SHORTEST, Training
+from supquant.quantizers.training import Projection, Training, seeded
 from supquant.statistics import ModelState
 from supquant.validation import (
     check_choice,
@@ -40,11 +39,8 @@ from supquant.validation import (
 
 Codes = NDArray[np.uint8]
 
-N_SEEDS = 1024
-"""Training codes that a codec keeps to start encodings from."""
 
-
-class SupervisedQuantizer(FittedQuantizer):
+class SupervisedQuantizer(ChainedQuantizer):
     """Short codes that keep what vectors mean, learned from labelled vectors.
 
     Parameters
@@ -54,7 +50,11 @@ class SupervisedQuantizer(FittedQuantizer):
     n_codewords : int, default=256
         K, at most 256.
     n_components : int, default=256
-        r, dimensions of the space that is quantized; at most as many as there are features.
+        r, dimensions of the space that is quantized; at most as many as there are features, all of them with the projection
+        ``"identity"``.
+    projection : {"learned", "identity", "pca"}
+        P, from the features to that space. ``"learned"`` is the method; ``"identity"`` and the fixed directions of
+        ``"pca"`` are what the paper compares it with.
     features : "auto", AnchorKernel or None
         Map from vectors to features. ``"auto"`` takes a kernel on anchors, a quarter of the rows and at most 1000, or the
         vectors as they are beyond 2000 dimensions; None takes them as they are.
@@ -114,6 +114,7 @@ class SupervisedQuantizer(FittedQuantizer):
         *,
         n_codewords: int = 256,
         n_components: int = 256,
+        projection: Projection = "learned",
         features: AnchorKernel | Literal["auto"] | None = "auto",
         solver: Literal["joint", "alternating"] = "joint",
         quantization_weight: float = 1e-5,
@@ -131,6 +132,7 @@ class SupervisedQuantizer(FittedQuantizer):
         self.n_codebooks = n_codebooks
         self.n_codewords = n_codewords
         self.n_components = n_components
+        self.projection = projection
         self.features = features
         self.solver = solver
         self.quantization_weight = quantization_weight
@@ -169,8 +171,10 @@ class SupervisedQuantizer(FittedQuantizer):
         check_enough_rows(len(X), self.n_codewords)
         rng = random_generator(self.random_state)
         with single_blas():
-            feature_map = self.fit_features(X, rng)
-            training = Training(X, labels, feature_map, self.n_codewords, rng, resolve_jobs(self.n_jobs))
+            feature_map = self._fit_features(X, rng)
+            training = Training(
+                X, labels, feature_map, self.n_codewords, rng, resolve_jobs(self.n_jobs), self.projection
+            )
             self._run(training, X, labels, feature_map)
         return self
 
@@ -215,9 +219,8 @@ class SupervisedQuantizer(FittedQuantizer):
     # fitting, stage by stage -----------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        M = check_integer(self.n_codebooks, "n_codebooks", 1, 64)
-        K = check_integer(self.n_codewords, "n_codewords", 2, 256)
-        check_integer(self.n_components, "n_components", 1)
+        self._check_codebooks()
+        check_choice(self.projection, "projection", ("learned", "identity", "pca"))
         check_choice(self.solver, "solver", ("joint", "alternating"))
         check_positive(self.quantization_weight, "quantization_weight")
         check_nonnegative(self.constraint_weight, "constraint_weight")
@@ -226,30 +229,10 @@ class SupervisedQuantizer(FittedQuantizer):
         check_integer(self.max_turns, "max_turns", 1)
         check_nonnegative(self.tol, "tol")
         check_features(self.features)
-        if self.init is not None:
-            self._check_init(self.init, M, K)
-
-    @staticmethod
-    def _check_init(init: object, n_codebooks: int, n_codewords: int) -> None:
-        if not isinstance(init, SupervisedQuantizer):
-            raise InputError(f"init must be a fitted SupervisedQuantizer or None, got {init!r}")
-        shorter = init._codec()
-        if shorter.n_codebooks > n_codebooks or shorter.n_codewords != n_codewords:
+        if self.init is not None and self.init.projection != self.projection:
             raise InputError(
-                f"init must have at most n_codebooks={n_codebooks} codebooks of n_codewords={n_codewords} codewords, "
-                f"got {shorter.n_codebooks} of {shorter.n_codewords}"
+                f"init was fitted with projection={self.init.projection!r}, which cannot become {self.projection!r}"
             )
-
-    def fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
-        """Fit the map from vectors to features alone, as `fit` does first."""
-        if self.init is not None:
-            feature_map = self.init.codec_.feature_map
-            if self.init.codec_.n_inputs != X.shape[1]:
-                raise InputError(
-                    f"init was fitted on {self.init.codec_.n_inputs} features, X has {X.shape[1]}"
-                )
-            return feature_map
-        return fit_feature_map(self.features, X, rng, self.n_jobs)
 
     def _run(
         self, training: Training, X: NDArray[Any], labels: Labels, feature_map: FeatureMap | None
@@ -270,14 +253,8 @@ class SupervisedQuantizer(FittedQuantizer):
 
     def _steps(self, training: Training, X: NDArray[Any], labels: Labels) -> Iterator[Step]:
         """Solve for the shortest code, then for the one asked for; a longer code always starts from a shorter one."""
-        if self.init is not None:
-            training.begin_from(self.init.codec_, self._codes_of_init(X, labels))
-            lengths = [self.n_codebooks]
-        else:
-            training.begin(min(SHORTEST, self.n_codebooks), self.n_components)
-            lengths = sorted({min(SHORTEST, self.n_codebooks), self.n_codebooks})
         weights = (self.quantization_weight, self.constraint_weight, self.classifier_ridge)
-        for length in lengths:
+        for length in self._begin(training, X, labels=labels):
             training.lengthen(length)
             start = training.start(*map(float, weights))
             name = f"{self.solver}, {length} codebooks"
@@ -293,13 +270,6 @@ class SupervisedQuantizer(FittedQuantizer):
             return joint_steps(start, max_iter=self.max_iter, tol=self.tol)
         return alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
 
-    def _codes_of_init(self, X: NDArray[Any], labels: Labels) -> Codes:
-        assert self.init is not None
-        codes: Codes | None = getattr(self.init, "training_codes_", None)
-        if codes is not None and len(codes) == len(X):
-            return codes
-        return self.init.codec_.encode(X, labels, n_jobs=self.n_jobs)
-
     def _store(
         self,
         state: ModelState,
@@ -310,7 +280,7 @@ class SupervisedQuantizer(FittedQuantizer):
     ) -> None:
         codec = Codec(
             codebooks=state.codebooks.astype(np.float32),
-            projection=state.projection.astype(np.float32),
+            projection=None if self.projection == "identity" else state.projection.astype(np.float32),
             classifier=state.classifier.astype(np.float32),
             classes=labels.classes,
             multilabel=labels.multilabel,
@@ -319,21 +289,6 @@ class SupervisedQuantizer(FittedQuantizer):
             constraint_weight=state.penalties.constraint,
             feature_map=feature_map,
         )
-        if codec.n_codebooks > SHORTEST:  # shorter codes are searched exactly; here the better start is kept
-            seeded = replace(codec, seeds=spread_codes(codes, N_SEEDS))
-            sample = X[:: -(-len(X) // N_SEEDS)]
-            codec = min(seeded, codec, key=lambda each: each.mean_cost(sample))
-        self.codec_ = codec
+        self.codec_ = seeded(codec, codes, X)
         self.n_features_in_ = self.codec_.n_inputs
         self.training_codes_ = codes
-
-    def _record(self) -> dict[str, Any]:
-        return {"objective": self.objective_, "n_iter": self.n_iter_}
-
-    def _restore(self, record: dict[str, Any]) -> None:
-        self.objective_, self.n_iter_ = record["objective"], record["n_iter"]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags

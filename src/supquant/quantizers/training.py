@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from supquant.codec import spread_codes
 from supquant.quantizers.initialisation import (
     SAMPLE_ROWS_PER_CODEWORD,
     lengthen,
@@ -23,15 +25,23 @@ if TYPE_CHECKING:
     from supquant.codec import Codec, FeatureMap
     from supquant.labels import Labels
 
+N_SEEDS = 1024
+"""Training codes that a codec keeps to start encodings from."""
+
 SHORTEST = 2
 """Codebooks of the code that starts from product quantization; longer ones start from it."""
+
+Projection = Literal["learned", "identity", "pca"]
 
 RELATIVE_PROJECTION_RIDGE = 1e-6
 """Delta, in units of the mean diagonal of X'X, which is nearly singular for kernel features."""
 
 
 class Training:
-    """The rows, what was summed over them once, and the current codebooks (M, K, r) and codes (n, M)."""
+    """The rows, what was summed over them once, and the current codebooks (M, K, r) and codes (n, M).
+
+    The projection is learned from principal components on, or stays what it is: these, or the identity.
+    """
 
     def __init__(
         self,
@@ -41,7 +51,9 @@ class Training:
         n_codewords: int,
         rng: np.random.Generator,
         n_jobs: int,
+        projection: Projection = "learned",
     ) -> None:
+        self._mode = projection
         self._X, self._labels, self._feature_map = X, labels, feature_map
         self._n_codewords, self.rng, self._n_jobs = n_codewords, rng, n_jobs
         self.codes: NDArray[np.uint8] = np.zeros((len(X), 0), dtype=np.uint8)
@@ -49,8 +61,12 @@ class Training:
         self.moments: Moments = self.rows.moments()
 
     def begin(self, n_codebooks: int, n_components: int) -> None:
-        """Start from principal components and product quantization."""
-        self.projection = principal_components(self.moments, min(n_components, len(self.moments.xx)))
+        """Start from principal components, or the identity, and product quantization."""
+        d = len(self.moments.xx)
+        if self._mode == "identity":
+            self.projection = np.eye(d)
+        else:
+            self.projection = principal_components(self.moments, min(n_components, d))
         chosen = np.sort(self.rng.permutation(len(self._X))[: SAMPLE_ROWS_PER_CODEWORD * self._n_codewords])
         sample = as_float32(self._X[chosen])
         start = product_start(
@@ -67,8 +83,8 @@ class Training:
 
     def begin_from(self, shorter: Codec, codes: NDArray[np.uint8]) -> None:
         """Start from a fitted codec and the codes (n, M) of the rows under it."""
-        assert shorter.projection is not None
-        self.projection = shorter.projection.astype(np.float64)
+        projection = np.eye(shorter.n_components) if shorter.projection is None else shorter.projection
+        self.projection = projection.astype(np.float64)
         self._set(shorter.codebooks.astype(np.float64), codes.copy())
 
     def lengthen(self, n_codebooks: int) -> None:
@@ -82,11 +98,21 @@ class Training:
 
     def start(self, quantization: float, constraint: float, ridge: float) -> Start:
         """Give a solver what it needs."""
+        fixed = self._mode != "learned"
         mean_diagonal = float(np.trace(self.moments.xx)) / len(self.moments.xx)
-        delta = RELATIVE_PROJECTION_RIDGE * (mean_diagonal or 1.0)
+        delta = 0.0 if fixed else RELATIVE_PROJECTION_RIDGE * (mean_diagonal or 1.0)
         penalties = Penalties(quantization, constraint, ridge, delta)
-        return Start(self.rows, self.moments, self.codebooks, self.projection, penalties)
+        return Start(self.rows, self.moments, self.codebooks, self.projection, penalties, fixed)
 
     def _set(self, codebooks: Float, codes: NDArray[np.uint8]) -> None:
         self.codebooks, self.codes = codebooks, codes
         self.rows.recode(codes)
+
+
+def seeded(codec: Codec, codes: NDArray[np.uint8], X: NDArray[Any]) -> Codec:
+    """Let encodings start from codes (n, M) of the rows X, if that finds codes of lower cost than a start of their own."""
+    if codec.n_codebooks <= SHORTEST:  # searched exactly
+        return codec
+    from_codes = replace(codec, seeds=spread_codes(codes, N_SEEDS))
+    sample = X[:: -(-len(X) // N_SEEDS)]
+    return min(from_codes, codec, key=lambda each: each.mean_cost(sample))
