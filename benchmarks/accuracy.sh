@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The accuracy tables: every cell is one JSON file under results/; what is there already is not run again.
 #
-#   SUPQUANT_DATA=... benchmarks/accuracy.sh [joint] [classifier] [unlabelled] [penalties] [alternating] [published]
+#   SUPQUANT_DATA=... benchmarks/accuracy.sh [joint] [classifier] [unlabelled] [compare] [penalties] [alternating] [published]
 #   supquant results results/
 #
 # Without arguments all parts run, cheapest first. SUPQUANT names the command, results/ can be moved by RESULTS.
@@ -38,12 +38,29 @@ unlabelled() {
     done; done
 }
 
+# every method beside ours, with its authors' settings, seed 0: those whose time is limited at 64 bits, and the published cells
+compare() {
+    for method in cca-itq sdh sdh-linear ssh ksh fasthash mlh bre; do
+        cells "compare/cifar10-$method" 64 --dataset cifar10 --method $method --bits 64
+    done
+    cells compare/mnist-sdh 64 --dataset mnist --method sdh --bits 64
+    for method in classifier classifier-bits classifier-scores euclidean pq opq cq; do
+        cells "compare/cifar10-$method" 64 --dataset cifar10 --method $method --bits 16,64
+    done
+    cells compare/mnist-cq 16 --dataset mnist --method cq --bits 16
+    # gamma 1e-4 is what validation finds on 10,000 training rows of CIFAR-10 where P is fixed (40 points)
+    cells compare/cifar10-sq-no-transform 16 --dataset cifar10 --method sq-no-transform --bits 16 --quantization-weight 1e-4
+    cells compare/cifar10-sq-pca 16 --dataset cifar10 --method sq-no-transform --bits 16 --quantization-weight 1e-4 \
+        --set projection=pca
+    cells compare/cifar10-sq-triplet 16 --dataset cifar10 --method sq-triplet --bits 16
+}
+
 # gamma and mu of the alternating solver, by validation at 16 bits on some of the rows of seed 0; then reused
 penalties() {
     mkdir -p "$results/penalties"
     for data in cifar10 mnist; do
         cells "penalties/$data" 16 --dataset $data --method sq --solver alternating --bits 16 --seed 0 \
-            --rows "${PENALTY_ROWS:-21000}" --penalties validate --penalties-file "$results/penalties/$data.points.json"
+            --rows "${PENALTY_ROWS:-21000}" --tuning validate --tuning-file "$results/penalties/$data.points.json"
     done
 }
 
@@ -51,10 +68,10 @@ alternating() {
     for data in cifar10 mnist; do
         points=$results/penalties/$data.points.json
         cells "alternating/$data-0" 128 --dataset $data --method sq --solver alternating --bits 16,32,64,128 \
-            --seed 0 --penalties "$points"
+            --seed 0 --tuning "$points"
         for seed in 1 2; do
             cells "alternating/$data-$seed" 32 --dataset $data --method sq --solver alternating --bits 16,32 \
-                --seed $seed --penalties "$points"
+                --seed $seed --tuning "$points"
         done
     done
 }
@@ -63,8 +80,8 @@ alternating() {
 published() {
     for data in cifar10 mnist; do
         cells "published/$data" 128 --dataset $data --method sq --solver alternating --bits 16,32,64,128 --seed 0 \
-            --rows 21000 --max-turns 1 --max-iter 40 --penalties "$results/penalties/$data.points.json"
+            --rows 21000 --max-turns 1 --max-iter 40 --tuning "$results/penalties/$data.points.json"
     done
 }
 
-for part in ${@:-classifier joint unlabelled penalties alternating published}; do $part; done
+for part in ${@:-classifier joint unlabelled compare penalties alternating published}; do $part; done

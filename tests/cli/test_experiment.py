@@ -26,21 +26,32 @@ def test_several_lengths_are_written_to_a_folder_and_make_a_table(run, tmp_path)
     assert "16 bits" in run("results", tmp_path / "cells", "--value", "fit_seconds").output
 
 
-def test_penalties_of_a_file_of_points_are_used(run, tmp_path):
+def test_the_best_of_a_file_of_points_is_used(run, tmp_path):
     points = tmp_path / "points.json"
     points.write_text(
         json.dumps(
             {
                 "fingerprint": "",
                 "points": [
-                    {"quantization_weight": 1e-4, "constraint_weight": 0.2, "map": 0.5, "fit_seconds": 1}
+                    {"parameters": {"constraint_weight": 0.2}, "map": 0.5, "fit_seconds": 1},
+                    {"parameters": {"constraint_weight": 0.3}, "map": 0.4, "fit_seconds": 1},
                 ],
             }
         )
     )
-    result = run("experiment", *QUICK, "--penalties", points, "--json", tmp_path / "cell.json")
+    result = run("experiment", *QUICK, "--tuning", points, "--json", tmp_path / "cell.json")
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "cell.json").read_text())["parameters"]["constraint_weight"] == 0.2
+
+
+def test_parameters_of_the_estimator_are_set_by_name(run, tmp_path):
+    arguments = ("--method", "classifier-bits", "--rows", 300, "--set", "ridge=0.5", "--kernel-for-all")
+    result = run("experiment", *arguments, "--anchors", 60, "--out-dir", tmp_path)
+    assert result.exit_code == 0, result.output
+    (file,) = tmp_path.iterdir()
+    assert file.name == "digits-classifier-bits-paper-hamming-16bits-seed0.json"
+    parameters = json.loads(file.read_text())["parameters"]
+    assert (parameters["ridge"], parameters["features"]) == (0.5, "kernel")
 
 
 def test_any_npz_file_is_a_data_set(run, files, tmp_path):
@@ -58,13 +69,16 @@ def test_any_npz_file_is_a_data_set(run, files, tmp_path):
         (("--dataset", "nowhere.npz"), "no such file"),
         (("--bits", "16;32"), "whole numbers"),
         (("--bits", "20"), "multiple of 8"),
+        (("--set", "ridge"), "name=value"),
+        (("--set", "ridge=1"), "has no parameter 'ridge'"),
+        (("--method", "pq", "--solver", "joint"), "has no parameter 'solver'"),
         (("--method", "opq"), "method"),
         (("--protocol", "unseen"), "protocol"),
         (("--ranking", "x"), "ranking"),
         (("--rows", "5000"), "1797 rows"),
         (("--rows", "200"), "256"),
         (("--queries", "5000"), "n_queries"),
-        (("--penalties", "nowhere.json"), "no such file"),
+        (("--tuning", "nowhere.json"), "no such file"),
         (("--json", "/no/such/folder/x.json"), "there is no folder"),
     ],
 )

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from supquant import SupervisedQuantizer
+from supquant import SupervisedQuantizer, load_model
 from supquant.datasets.files import read_arrays
 
 
@@ -176,3 +176,38 @@ def test_interrupt_before_there_is_a_model_writes_nothing(files, tmp_path):
     assert ended.returncode == 130, ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("method", ["pq", "classifier", "classifier-bits"])
+def test_any_method_is_fitted_encoded_indexed_searched_and_described(run, files, tmp_path, method):
+    model, codes, index = tmp_path / "m", tmp_path / "codes.npy", tmp_path / "items.index"
+    for arguments in (
+        ("fit", files / "train.npz", "-o", model, "--method", method, "--bits", 16),
+        ("encode", model, files / "items.npz", "-o", codes),
+        ("evaluate", model, "--database", files / "items.npz", "--queries", files / "queries.npz"),
+        ("index", model, files / "items.npz", "-o", index),
+        ("search", index, files / "queries.npz", "-k", 3),
+        ("info", model),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 0, result.output
+    assert np.load(codes).shape == (300, 1 if method == "classifier" else 2)
+    assert type(load_model(model)).__name__ in result.output
+
+
+def test_parameters_of_a_method_are_set_by_name(run, files, tmp_path):
+    arguments = (
+        "fit",
+        files / "train.npz",
+        "-o",
+        tmp_path / "m",
+        "--method",
+        "classifier-bits",
+        "--set",
+        "ridge=0.25",
+    )
+    assert run(*arguments, "--anchors", 0).exit_code == 0
+    assert load_model(tmp_path / "m").ridge == 0.25
+    assert load_model(tmp_path / "m").codec_.feature_map is None
+    result = run(*arguments[:-1], "solver=joint")
+    assert (result.exit_code, "has no parameter 'solver'" in result.output) == (2, True)

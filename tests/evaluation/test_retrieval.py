@@ -9,7 +9,6 @@ from supquant.evaluation import (
     evaluate_scores,
     evaluate_tables,
     evaluate_vectors,
-    label_scores,
     retrieval,
 )
 from supquant.labels import read_labels
@@ -93,11 +92,6 @@ def test_euclidean_scores_rank_like_distances():
     items, queries = rng.normal(size=(30, 5)), rng.normal(size=(4, 5))
     distances = np.linalg.norm(queries[:, None] - items, axis=2)
     np.testing.assert_array_equal(euclidean_scores(items)(queries).argsort(axis=1), distances.argsort(axis=1))
-
-
-def test_several_labels_add_their_scores():
-    items = read_labels(np.array([[1, 1, 0], [0, 0, 1]]))
-    np.testing.assert_allclose(label_scores(items)(np.array([[0.1, 0.2, 0.9]])), [[-0.3, -0.9]])
 
 
 def test_no_queries_are_refused():

@@ -29,7 +29,8 @@ CEILING_GAP = 0.005  # how far joint codes may stay behind the classifier that s
 
 
 def measure(data, solver, protocol, bits, max_iter, anchors):
-    settings = Settings(anchors=anchors, solver=solver, max_iter=max_iter)
+    told = {"solver": solver} if max_iter is None else {"solver": solver, "max_iter": max_iter}
+    settings = Settings(anchors=anchors, parameters=told)
     (cell,) = run_cells(data, bits=(bits,), protocol=protocol, settings=settings)
     return cell.map
 

@@ -6,8 +6,7 @@ import pytest
 
 from supquant.datasets import load
 from supquant.errors import InputError
-from supquant.evaluation import PenaltySelection
-from supquant.evaluation.penalties import GridPoint
+from supquant.evaluation import GridPoint, Tuning
 from supquant.experiments.cell import run_cells, time_queries
 from supquant.experiments.methods import METHODS, Settings
 
@@ -22,6 +21,8 @@ FIELDS = [
     "map_learned",
     "map_encoded",
     "map_tie_aware",
+    "map_learned_tie_aware",
+    "map_encoded_tie_aware",
     "precision_at",
     "distinct_codes",
     "quantization_error",
@@ -32,7 +33,23 @@ FIELDS = [
     "parameters",
     "machine",
 ]
-QUICK = Settings(anchors=100, max_iter=2)
+QUICK = Settings(anchors=100, parameters={"max_iter": 2})
+PARAMETERS: dict[str, dict] = {
+    "sq": {"max_iter": 2},
+    "sq-triplet": {"max_iter": 1},
+    "sq-no-transform": {"max_iter": 1},
+    "cq": {"max_iter": 1},
+    "opq": {"max_iter": 2},
+    "ksh": {"max_iter": 20},
+    "fasthash": {"n_trees": 10},
+    "mlh": {"n_epochs": 1},
+    "bre": {"max_iter": 5},
+}
+"""By method: what makes its fit of some hundred rows quick."""
+
+
+def quick(method):
+    return Settings(anchors=100, parameters=PARAMETERS.get(method, {}))
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +67,23 @@ def several_labels(data):
 @pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
 @pytest.mark.parametrize("method", list(METHODS))
 def test_a_cell_has_the_agreed_fields(data, method, protocol):
-    (cell,) = run_cells(data, method=method, protocol=protocol, settings=QUICK)
+    (cell,) = run_cells(data, method=method, protocol=protocol, settings=quick(method))
     record = json.loads(json.dumps(cell.to_json()))
     assert sorted(record) == sorted(FIELDS)
     assert sorted(record["query_ms"]) == ["encode", "features", "scan", "tables", "total"]
     assert record["machine"]["instruction_set"]
     assert 0 < record["map"] <= 1
-    learned = protocol == "paper" and method != "euclidean"
-    assert record["map"] == record["map_learned" if learned else "map_encoded"]
-    assert (record["map_learned"] is not None) == learned
+    learned = protocol == "paper" and method not in ("euclidean", "classifier-scores")
+    published = METHODS[method].published if learned else "encoded"
+    for end in ("", "_tie_aware"):
+        assert record["map" + end] == record[f"map_{published}{end}"]
+        assert (record["map_learned" + end] is not None) == learned
 
 
 @pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
-@pytest.mark.parametrize("method", ["sq", "classifier", "euclidean"])
+@pytest.mark.parametrize("method", list(METHODS))
 def test_cells_with_several_labels_a_row(several_labels, method, protocol):
-    (cell,) = run_cells(several_labels, method=method, protocol=protocol, settings=QUICK)
+    (cell,) = run_cells(several_labels, method=method, protocol=protocol, settings=quick(method))
     assert cell.map > 0.5
 
 
@@ -74,8 +93,8 @@ def test_lengths_come_in_the_order_asked_for(data):
 
 
 def test_a_length_is_the_same_alone_and_in_a_sweep(data):
-    (alone,) = run_cells(data, bits=(32,), settings=replace(QUICK, max_iter=1))
-    *_, last = run_cells(data, bits=(16, 32), settings=replace(QUICK, max_iter=1))
+    (alone,) = run_cells(data, bits=(32,), settings=replace(QUICK, parameters={"max_iter": 1}))
+    *_, last = run_cells(data, bits=(16, 32), settings=replace(QUICK, parameters={"max_iter": 1}))
     assert alone.map == last.map
     assert alone.parameters["starts_from_bits"] == 16
 
@@ -85,38 +104,51 @@ def test_seeds_change_the_split_and_repeat(data):
     assert maps[0] == maps[1] != maps[2]
 
 
-def test_penalties_of_a_selection_are_used(data):
-    chosen = PenaltySelection.of([GridPoint(1e-3, 0.5, 0.9, 1.0), GridPoint(1e-4, 0.1, 0.8, 1.0)])
-    (cell,) = run_cells(data, settings=QUICK, penalties=chosen)
+def test_parameters_found_before_are_used(data):
+    points = [
+        GridPoint({"quantization_weight": weight}, score, 1.5) for weight, score in ((1e-3, 0.9), (1e-4, 0.8))
+    ]
+    (cell,) = run_cells(data, settings=QUICK, tuning=Tuning(tuple(points)))
     assert cell.parameters["quantization_weight"] == 1e-3
-    assert cell.parameters["constraint_weight"] == 0.5
-    assert cell.parameters["penalties"] == "validated"
+    assert cell.parameters["tuning"] == {"points": 2, "seconds": 3.0, "found": {"quantization_weight": 1e-3}}
 
 
-def test_penalties_are_validated_on_the_training_rows_with_as_many_queries(data, monkeypatch, tmp_path):
+def test_parameters_are_validated_on_the_training_rows_with_as_many_queries(data, monkeypatch, tmp_path):
     asked = {}
 
-    def select(X, y, **settings):
-        asked.update(settings, shape=X.shape, n_labels=len(y))
-        return PenaltySelection.of([GridPoint(1e-3, 0.5, 0.9, 1.0)])
+    def search(estimator, grid, X, y, **settings):
+        asked.update(settings, estimator=estimator, grid=grid, shape=X.shape, n_labels=len(y))
+        return Tuning((GridPoint({"quantization_weight": 1e-3}, 0.9, 1.0),))
 
-    monkeypatch.setattr("supquant.experiments.cell.select_penalties", select)
-    (cell,) = run_cells(data, settings=QUICK, penalties="validate", penalties_file=tmp_path / "grid.json")
+    monkeypatch.setattr("supquant.experiments.cell.tune", search)
+    (cell,) = run_cells(data, settings=QUICK, tuning="validate", tuning_file=tmp_path / "grid.json")
     assert (asked["shape"], asked["n_labels"], asked["n_validation"]) == ((630, 64), 630, 70)
     assert asked["resume"] == tmp_path / "grid.json"
-    assert asked["max_iter"] == 2
+    assert asked["codes"] == "learned"
+    assert len(asked["grid"]["quantization_weight"]) == 10
+    assert (asked["estimator"].max_iter, asked["estimator"].features.n_anchors) == (2, 100)
     assert cell.parameters["quantization_weight"] == 1e-3
+
+
+def test_a_method_is_tuned_on_the_codes_that_it_is_published_with(data):
+    (cell,) = run_cells(
+        data, method="classifier-bits", settings=Settings(anchors=50), tuning="validate", tuning_rows=300
+    )
+    assert cell.parameters["tuning"]["points"] == len(METHODS["classifier-bits"].grid["ridge"])
+    assert cell.parameters["ridge"] == cell.parameters["tuning"]["found"]["ridge"]
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"method": "opq"}, "method"),
+        ({"method": "lsh"}, "method"),
         ({"ranking": "alphabetical"}, "ranking"),
         ({"protocol": "unseen"}, "protocol"),
         ({"bits": (12,)}, "multiple of 8"),
         ({"n_queries": 700}, "n_queries"),
-        ({"penalties": "guess"}, "penalties"),
+        ({"tuning": "guess"}, "tuning"),
+        ({"method": "euclidean", "tuning": "validate"}, "nothing to tune"),
+        ({"ranking": "hamming"}, "no ranking"),
     ],
 )
 def test_impossible_cells_are_refused(data, wrong, message):

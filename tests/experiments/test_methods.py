@@ -1,10 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from supquant.datasets import load
+from supquant.errors import InputError
 from supquant.evaluation import split_rows
-from supquant.experiments.methods import METHODS, Settings, Training, apply_steps
+from supquant.experiments.methods import METHODS, EstimatorMethod, Settings, Training, apply_steps
 from supquant.labels import read_labels
+
+QUICK = Settings(anchors=60, parameters={"max_iter": 1})
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +27,11 @@ def several_labels(training):
 
 def test_a_longer_code_starts_from_the_shorter_one_and_chains_are_fitted_once(training):
     stages = []
-    method = METHODS["sq"](
-        training, Settings(anchors=60, max_iter=1), lambda event: stages.append(event.step)
-    )
+    method = METHODS["sq"](training, QUICK, lambda event: stages.append(event.step))
     shorter = method.fitted(16)
     before = len(stages)
     longer = method.fitted(32)
-    assert longer.quantizer.init is shorter.quantizer
+    assert longer.estimator.init is shorter.estimator
     assert len(stages) > before
     assert method.fitted(16) is shorter
     assert longer.chain_seconds == pytest.approx(longer.fit_seconds + shorter.fit_seconds)
@@ -36,10 +39,10 @@ def test_a_longer_code_starts_from_the_shorter_one_and_chains_are_fitted_once(tr
 
 @pytest.mark.parametrize("name", ["pq", "sq"])
 def test_steps_give_the_scores_of_tables(training, name):
-    fitted = METHODS[name](training, Settings(anchors=60, max_iter=1)).fitted(16)
+    fitted = METHODS[name](training, QUICK).fitted(16)
     codes = fitted.encoded(training.X[:50])
     queries = training.X[50:60]
-    tables = fitted.quantizer.tables(queries)
+    tables = fitted.estimator.tables(queries)
     expected = tables[:, 0, codes[:, 0]] + tables[:, 1, codes[:, 1]]
     np.testing.assert_allclose(
         apply_steps(fitted.steps(codes, "euclidean"), queries), expected, rtol=1e-4, atol=1e-4
@@ -49,46 +52,64 @@ def test_steps_give_the_scores_of_tables(training, name):
 def test_quantization_error_is_relative_to_the_variance(training):
     fitted = METHODS["pq"](training, Settings()).fitted(16)
     codes = fitted.encoded(training.X)
-    error = np.square(training.X - fitted.quantizer.decode(codes)).sum()
+    error = np.square(training.X - fitted.estimator.decode(codes)).sum()
     variance = np.square(training.X - training.X.mean(axis=0)).sum()
     assert fitted.quantization_error(training.X, codes) == pytest.approx(error / variance, rel=1e-4)
 
 
-def test_classifier_is_least_squares_with_a_small_ridge_and_no_intercept(training):
-    fitted = METHODS["classifier"](training, Settings(anchors=0)).fitted(16)
-    X = training.X.astype(np.float64)
-    ridge = 1e-6 * np.trace(X.T @ X) / 64
-    W = np.linalg.solve(X.T @ X + ridge * np.eye(64), X.T @ training.labels.dense(0, len(X)))
-    np.testing.assert_array_equal(fitted.encoded(training.X).indices, (X @ W).argmax(axis=1))
-    scores = apply_steps(fitted.steps(fitted.learned(), "euclidean"), training.X[:5])
-    np.testing.assert_allclose(scores, -(X[:5] @ W)[:, training.labels.indices], atol=1e-4)
-
-
-def test_classifier_uses_the_anchors_of_sq(training):
-    settings = Settings(anchors=60, max_iter=1, seed=4)
-    classifier = METHODS["classifier"](training, settings).fitted(16)
-    quantizer = METHODS["sq"](training, settings).fitted(16).quantizer
+@pytest.mark.parametrize("name", ["classifier", "classifier-bits", "classifier-scores"])
+def test_classifier_uses_the_anchors_of_sq(training, name):
+    classifier = METHODS[name](training, Settings(anchors=60, seed=4)).fitted(16)
+    quantizer = METHODS["sq"](training, replace(QUICK, seed=4)).fitted(16).estimator
     np.testing.assert_array_equal(
-        classifier.steps(training.labels, "euclidean")["features"](training.X[:9]),
+        classifier.steps(classifier.encoded(training.X[:9]), "semantic")["features"](training.X[:9]),
         quantizer.codec_.features(training.X[:9]),
     )
 
 
-def test_classifier_with_several_labels_stores_label_sets_or_scores(several_labels):
-    fitted = METHODS["classifier"](several_labels, Settings(anchors=60)).fitted(16)
-    learned, encoded = fitted.learned(), fitted.encoded(several_labels.X)
-    assert fitted.bytes_per_item(learned) == 1
-    assert fitted.distinct(learned) == len(np.unique(several_labels.y, axis=0))
-    assert encoded.shape == (600, 3)
-    assert fitted.bytes_per_item(encoded) == 12
-    scores = apply_steps(fitted.steps(learned, "euclidean"), several_labels.X[:4])
-    np.testing.assert_allclose(scores, -encoded[:4] @ several_labels.y.T, atol=1e-5)
+def test_classifier_stores_labels_and_scores_them(several_labels):
+    labels = METHODS["classifier"](several_labels, Settings(anchors=60)).fitted(16)
+    floats = METHODS["classifier-scores"](several_labels, Settings(anchors=60)).fitted(16)
+    stored, scores = labels.learned(), floats.encoded(several_labels.X)
+    assert (labels.bytes_per_item(stored), floats.bytes_per_item(scores)) == (1, 12)
+    assert labels.distinct(stored) == len(np.unique(several_labels.y, axis=0))
+    assert floats.learned() is None
+    queries = several_labels.X[:4]
+    for_labels = apply_steps(labels.steps(stored, "semantic"), queries)
+    np.testing.assert_allclose(for_labels, -scores[:4] @ several_labels.y.T, atol=1e-5)
+    for_scores = apply_steps(floats.steps(scores, "semantic"), queries)
+    np.testing.assert_allclose(for_scores, -scores[:4] @ scores.T, atol=1e-5)
+
+
+def test_steps_of_bits_give_hamming_distances(training):
+    fitted = METHODS["classifier-bits"](training, Settings(anchors=60)).fitted(32)
+    codes, queries = fitted.encoded(training.X[:50]), training.X[50:60]
+    signs = [fitted.estimator.transform(rows) for rows in (queries, training.X[:50])]
+    expected = (signs[0][:, None] != signs[1]).sum(axis=2)
+    np.testing.assert_array_equal(apply_steps(fitted.steps(codes, "hamming"), queries), expected)
 
 
 def test_items_are_as_large_as_they_say(training):
     assert METHODS["euclidean"](training, Settings()).fitted(16).bytes_per_item(training.X) == 256
     classifier = METHODS["classifier"](training, Settings(anchors=60)).fitted(16)
     assert classifier.bytes_per_item(classifier.learned()) == 1
+
+
+def test_kernel_goes_to_the_methods_published_with_it_or_to_all(training):
+    for name, method in METHODS.items():
+        if not issubclass(method, EstimatorMethod):
+            continue
+        for for_all in (False, True):
+            settings = Settings(anchors=60, kernel_for_all=for_all)
+            estimator = method(training, settings).estimator(16)
+            known = estimator.get_params(deep=False)
+            if "features" in known:
+                assert (known["features"] is not None) == (method.kernel or for_all), name
+
+
+def test_unknown_parameters_are_refused(training):
+    with pytest.raises(InputError, match="ProductQuantizer has no parameter 'solver'"):
+        METHODS["pq"](training, Settings(parameters={"solver": "joint"})).fitted(16)
 
 
 def test_halves_of_the_unlabelled_protocol_can_be_learned_from(training):
@@ -98,4 +119,10 @@ def test_halves_of_the_unlabelled_protocol_can_be_learned_from(training):
     )
     fitted = METHODS["classifier"](half, Settings(anchors=60)).fitted(16)
     predicted = fitted.encoded(training.X[split.database])
-    assert np.mean(predicted.indices == training.labels.take(split.database).indices) > 0.9
+    assert np.mean(predicted[:, 0] == training.labels.take(split.database).indices) > 0.9
+
+
+def test_the_bandwidth_of_the_kernel_can_be_given(training):
+    fitted = METHODS["sdh"](training, Settings(anchors=60, bandwidth=2.5)).fitted(16)
+    assert fitted.estimator.codec_.feature_map.bandwidth == 2.5
+    assert fitted.parameters["bandwidth"] == 2.5

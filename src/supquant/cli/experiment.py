@@ -10,11 +10,11 @@ import typer
 from supquant.cli.app import app
 from supquant.cli.console import out, print_table, progress_bars
 from supquant.cli.files import check_output, write_json
-from supquant.codec import RANKINGS
+from supquant.cli.parameters import Parameters, read_parameters
 from supquant.datasets import NAMES, load
 from supquant.errors import InputError
-from supquant.evaluation import PROTOCOLS, PenaltySelection
-from supquant.experiments.cell import Cell, run_cells
+from supquant.evaluation import PROTOCOLS, Tuning
+from supquant.experiments.cell import RANKINGS, Cell, run_cells
 from supquant.experiments.methods import METHODS, Settings
 from supquant.experiments.table import VALUES, read_cells, result_table
 
@@ -30,7 +30,9 @@ def experiment(
         str, typer.Option(help="One length, or several: 16,32,64,128. A longer code starts from the shorter.")
     ] = "16",
     protocol: Annotated[str, typer.Option(help=", ".join(PROTOCOLS))] = "paper",
-    ranking: Annotated[str, typer.Option(help=", ".join(RANKINGS))] = "euclidean",
+    ranking: Annotated[
+        str | None, typer.Option(help=f"{', '.join(RANKINGS)}; the method's own by default.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the split and of the method.", min=0)] = 0,
     json: Annotated[
         Path | None, typer.Option(help="Write the cell here (a list of cells, if several lengths).")
@@ -42,6 +44,13 @@ def experiment(
     anchors: Annotated[
         int, typer.Option(help="Anchors of the kernel features; 0: vectors as they are.", min=0)
     ] = 1000,
+    bandwidth: Annotated[
+        float | None, typer.Option(help="Of the kernel features; by the published rule by default.")
+    ] = None,
+    kernel_for_all: Annotated[
+        bool, typer.Option("--kernel-for-all", help="Kernel features for methods published without them too.")
+    ] = False,
+    parameters: Parameters = None,
     quantization_weight: Annotated[float | None, typer.Option(help="gamma, above 0.")] = None,
     constraint_weight: Annotated[float | None, typer.Option(help="mu.")] = None,
     max_iter: Annotated[int | None, typer.Option(help="Iterations of a fit at the most.")] = None,
@@ -52,15 +61,16 @@ def experiment(
     missing_labels: Annotated[
         str, typer.Option(help="Encode items without labels by predict or drop.")
     ] = "predict",
-    penalties: Annotated[
+    tuning: Annotated[
         str | None,
-        typer.Option(
-            help="`validate`: choose gamma and mu by validation MAP; or a file of points so chosen."
-        ),
+        typer.Option(help="`validate`: choose parameters by validation MAP; or a file of points so found."),
     ] = None,
-    penalties_file: Annotated[
+    tuning_file: Annotated[
         Path | None, typer.Option(help="Where `validate` keeps finished points, to go on from after a stop.")
     ] = None,
+    tuning_rows: Annotated[
+        int, typer.Option(help="Training rows that `validate` uses at the most.", min=2)
+    ] = 20_000,
     queries: Annotated[int | None, typer.Option(help="Number of queries.", min=1)] = None,
     rows: Annotated[int | None, typer.Option(help="Use so many random rows of the data set.", min=1)] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
@@ -71,18 +81,24 @@ def experiment(
         check_output(json)
     if out_dir is not None:
         out_dir.mkdir(parents=True, exist_ok=True)
+    told = {
+        "solver": solver,
+        "quantization_weight": quantization_weight,
+        "constraint_weight": constraint_weight,
+        "max_iter": max_iter,
+        "max_turns": max_turns,
+    }
     settings = Settings(
         seed=seed,
         anchors=anchors,
-        solver=solver,
-        quantization_weight=quantization_weight,
-        constraint_weight=constraint_weight,
-        max_iter=max_iter,
-        max_turns=max_turns,
+        bandwidth=bandwidth,
+        kernel_for_all=kernel_for_all,
         missing_labels=missing_labels,
         n_jobs=jobs,
+        parameters={name: value for name, value in told.items() if value is not None}
+        | read_parameters(parameters),
     )
-    chosen = penalties if penalties in (None, "validate") else PenaltySelection.load(penalties)
+    chosen = tuning if tuning in (None, "validate") else Tuning.load(tuning)
     data = load(dataset)
     if rows is not None:
         data = data.sample(rows)
@@ -96,8 +112,9 @@ def experiment(
             ranking=ranking,
             n_queries=queries,
             settings=settings,
-            penalties=chosen,
-            penalties_file=penalties_file,
+            tuning=chosen,
+            tuning_file=tuning_file,
+            tuning_rows=tuning_rows,
             callback=callback,
         ):
             cells.append(cell)
@@ -135,11 +152,11 @@ def _lengths(text: str) -> list[int]:
 
 
 def _file_name(cell: Cell) -> str:
-    solver = cell.parameters.get("solver")
     parts = (
         Path(cell.dataset).stem,
         cell.method,
-        solver,
+        cell.parameters.get("solver"),
+        "kernel" if cell.parameters.get("features") == "kernel, ours" else None,
         cell.protocol,
         cell.ranking,
         f"{cell.bits}bits",

@@ -21,9 +21,9 @@ from supquant.cli.files import (
 )
 from supquant.errors import InputError
 from supquant.index import CodeIndex
+from supquant.models import load_model
 from supquant.parallel import row_blocks
 from supquant.progress import Reporter
-from supquant.quantizers import SupervisedQuantizer
 
 BATCH_ROWS = 65_536  # between two reports of progress
 SHOWN_QUERIES = 3
@@ -63,7 +63,7 @@ def make_index(
             "--append adds to the index that is there and --replace removes it: give one of them"
         )
     _check_folder(output, append or replace)
-    codec = SupervisedQuantizer.load(model).codec_
+    codec = load_model(model).codec_
     index = CodeIndex.load(output) if append else CodeIndex(codec)
     if append and index.codec.pack().digest != codec.pack().digest:
         raise InputError(f"{output} was made with another model than {model}")

@@ -14,19 +14,23 @@ from supquant.cli.app import INTERRUPTED, app
 from supquant.cli.console import err, out, print_facts, print_table, progress_bars
 from supquant.cli.files import check_output, read_label_file, read_labelled, read_vectors, write_json
 from supquant.cli.index import print_index
-from supquant.codec import RANKINGS
+from supquant.cli.parameters import Parameters, read_parameters
 from supquant.datasets import data_folder
 from supquant.errors import InputError
 from supquant.evaluation import evaluate_tables
 from supquant.experiments.machine import package_version
+from supquant.experiments.methods import METHODS, EstimatorMethod, with_parameters
 from supquant.features import AnchorKernel
 from supquant.labels import read_labels
-from supquant.quantizers import SupervisedQuantizer
-from supquant.validation import resolve_jobs
+from supquant.models import load_model
+from supquant.validation import check_choice, resolve_jobs
 
 ModelFile = Annotated[
     Path, typer.Argument(help="A model file written by `supquant fit`.", show_default=False)
 ]
+
+ESTIMATORS = {name: method for name, method in METHODS.items() if issubclass(method, EstimatorMethod)}
+"""The methods whose result can be saved."""
 
 
 @app.command()
@@ -41,48 +45,54 @@ def fit(
     labels: Annotated[
         Path | None, typer.Option(help="Labels: .npy, .npz with y, .csv or .txt; else y of the .npz file.")
     ] = None,
-    bits: Annotated[int, typer.Option(help="Length of a code; 8 bits a codebook.")] = 64,
+    method: Annotated[str, typer.Option(help=", ".join(ESTIMATORS))] = "sq",
+    bits: Annotated[int, typer.Option(help="Length of a code, a multiple of 8.")] = 64,
     init: Annotated[Path | None, typer.Option(help="A model with a shorter code to start from.")] = None,
     anchors: Annotated[
         int | None,
-        typer.Option(help="Anchors of the kernel features; 0: none. By default chosen from the data."),
+        typer.Option(help="Anchors of the kernel features; 0: none. By default the method's own choice."),
     ] = None,
     solver: Annotated[str | None, typer.Option(help="joint or alternating.")] = None,
     quantization_weight: Annotated[float | None, typer.Option(help="gamma, above 0.")] = None,
     constraint_weight: Annotated[float | None, typer.Option(help="mu.")] = None,
-    codewords: Annotated[int, typer.Option(help="Codewords of a codebook, at most 256.")] = 256,
+    codewords: Annotated[int | None, typer.Option(help="Codewords of a codebook, at most 256.")] = None,
     max_iter: Annotated[int | None, typer.Option(help="Iterations at the most.")] = None,
+    parameters: Parameters = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same codes.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
 ) -> None:
     """Learn codes from labelled vectors and write a model file. Ctrl-C saves the best model so far."""
     check_output(output)
+    check_choice(method, "method", tuple(ESTIMATORS))
     told: dict[str, Any] = {
         "solver": solver,
         "quantization_weight": quantization_weight,
         "constraint_weight": constraint_weight,
+        "n_codewords": codewords,
         "max_iter": max_iter,
+        "init": None if init is None else load_model(init),
     }
+    given = {name: value for name, value in told.items() if value is not None}
+    if anchors is not None:
+        given["features"] = AnchorKernel(anchors, random_state=seed) if anchors else None
+    estimator = with_parameters(
+        ESTIMATORS[method].make(8 * codebooks_of(bits)),
+        {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)},
+    )
     X, y = read_labelled(vectors, labels)
     with progress_bars() as callback:
-        quantizer = SupervisedQuantizer(
-            codebooks_of(bits),
-            n_codewords=codewords,
-            features=_features(anchors, seed),
-            init=None if init is None else SupervisedQuantizer.load(init),
-            random_state=seed,
-            n_jobs=jobs,
-            callback=callback,
-            **{name: value for name, value in told.items() if value is not None},
-        )
+        if "callback" in estimator.get_params(deep=False):
+            estimator.set_params(callback=callback)
         try:
-            quantizer.fit(X, y)
+            estimator.fit(X, y)
         except KeyboardInterrupt:
-            _save_interrupted(quantizer, output)
+            _save_interrupted(estimator, output)
             raise typer.Exit(INTERRUPTED) from None
-    quantizer.save(output)
+    estimator.save(output)
     out.print(
-        f"Wrote {output}: {len(X)} rows learned, {bits // 8} bytes a code.", markup=False, soft_wrap=True
+        f"Wrote {output}: {len(X)} rows learned, {estimator.codec_.n_codebooks} bytes a code.",
+        markup=False,
+        soft_wrap=True,
     )
 
 
@@ -97,9 +107,9 @@ def encode(
 ) -> None:
     """Turn vectors into codes, a byte a codebook."""
     check_output(output, (".npy", ".npz"))
-    quantizer = SupervisedQuantizer.load(model)
+    codec = load_model(model).codec_
     X = read_vectors(vectors)
-    codes = quantizer.encode(X, None if labels is None else read_label_file(labels))
+    codes = codec.encode_items(X, None if labels is None else read_label_file(labels))
     if output.suffix == ".npy":
         np.save(output, codes)
     else:
@@ -115,7 +125,9 @@ def evaluate(
     model: ModelFile,
     database: Annotated[Path, typer.Option(help="Items to search: .npz with X and y.", show_default=False)],
     queries: Annotated[Path, typer.Option(help="Queries: .npz with X and y.", show_default=False)],
-    ranking: Annotated[str, typer.Option(help=f"{', '.join(RANKINGS)}")] = "euclidean",
+    ranking: Annotated[
+        str | None, typer.Option(help="One that the model knows; its first by default.")
+    ] = None,
     cut: Annotated[int | None, typer.Option(help="Count only the first so many of a ranking.")] = None,
     with_labels: Annotated[
         bool, typer.Option("--with-labels", help="Encode items with their labels.")
@@ -125,12 +137,12 @@ def evaluate(
     """Measure how well codes answer queries; items that share a label with the query count as right."""
     if json is not None:
         check_output(json)
-    quantizer = SupervisedQuantizer.load(model)
+    codec = load_model(model).codec_
     (X, y), (Q, query_y) = read_labelled(database), read_labelled(queries)
-    codes = quantizer.encode(X, y if with_labels else None)
+    codes = codec.encode_items(X, y if with_labels else None)
     labels = read_labels(_stacked(y, query_y), n_rows=len(X) + len(Q))
     quality = evaluate_tables(
-        quantizer.tables(Q, ranking),
+        codec.query_tables(Q, ranking).tables,
         codes,
         labels.take(np.arange(len(X), len(X) + len(Q))),
         labels.take(np.arange(len(X))),
@@ -186,31 +198,30 @@ def codebooks_of(bits: int) -> int:
 
 
 def _print_model(path: Path) -> None:
-    quantizer = SupervisedQuantizer.load(path)
-    codebooks = quantizer.codec_.codebooks  # (M, K, r)
-    print_facts(
-        [
-            ("model", path),
-            ("bytes of the file", path.stat().st_size),
-            ("bytes a code", codebooks.shape[0]),
-            ("codewords a codebook", codebooks.shape[1]),
-            ("projected to", f"{codebooks.shape[2]} dimensions"),
-            ("vectors of", f"{quantizer.codec_.n_inputs} dimensions"),
-            ("labels", f"{len(quantizer.classes_)}: {_some(quantizer.classes_)}"),
-            *((name.replace("_", " "), value) for name, value in _plain_settings(quantizer).items()),
-        ]
-    )
+    model = load_model(path)
+    codec = model.codec_
+    facts: list[tuple[str, Any]] = [
+        ("model", path),
+        ("method", type(model).__name__),
+        ("bytes of the file", path.stat().st_size),
+        ("bytes a code", codec.n_codebooks),
+        ("codewords a codebook", codec.n_codewords),
+        ("projected to", f"{codec.n_components} dimensions"),
+        ("vectors of", f"{codec.n_inputs} dimensions"),
+        ("rankings", ", ".join(codec.rankings)),
+    ]
+    classes = getattr(codec, "classes", None)
+    if classes is not None:
+        facts.append(("labels", f"{len(classes)}: {_some(classes)}"))
+    unchanged = ("n_codebooks", "n_codewords", "n_bits", "features", "init", "callback", "verbose", "n_jobs")
+    told = model.get_params(deep=False)
+    facts += [(name.replace("_", " "), value) for name, value in told.items() if name not in unchanged]
+    print_facts(facts)
 
 
-def _features(anchors: int | None, seed: int) -> Any:
-    if anchors is None:
-        return "auto"
-    return AnchorKernel(anchors, random_state=seed) if anchors else None
-
-
-def _save_interrupted(quantizer: Any, output: Path) -> None:
-    if hasattr(quantizer, "codec_"):
-        quantizer.save(output)
+def _save_interrupted(estimator: Any, output: Path) -> None:
+    if hasattr(estimator, "codec_"):
+        estimator.save(output)
         err.print(f"Interrupted: wrote the best model so far to {output}.", markup=False, soft_wrap=True)
     else:
         err.print("Interrupted before there was a model; nothing was written.")
@@ -228,11 +239,3 @@ def _stacked(first: Any, second: Any) -> Any:
 def _some(classes: Any, limit: int = 8) -> str:
     shown = ", ".join(str(label) for label in classes[:limit])
     return shown if len(classes) <= limit else f"{shown}, ..."
-
-
-def _plain_settings(quantizer: Any) -> dict[str, Any]:
-    told = quantizer.get_params(deep=False)
-    return {
-        name: told[name]
-        for name in ("solver", "quantization_weight", "constraint_weight", "classifier_ridge")
-    }

@@ -1,32 +1,31 @@
-"""Splits, the quality of rankings, and the choice of penalties."""
+"""Splits, the quality of rankings, and the choice of parameters."""
 
 from __future__ import annotations
 
-from supquant.evaluation.penalties import GridPoint, PenaltySelection, select_penalties
 from supquant.evaluation.retrieval import (
     RetrievalQuality,
     euclidean_scores,
     evaluate_scores,
     evaluate_tables,
     evaluate_vectors,
-    label_scores,
 )
 from supquant.evaluation.splits import PROTOCOLS, Split, default_queries, split_rows
+from supquant.evaluation.tuning import PENALTIES, GridPoint, Tuning, tune
 
 __all__ = [
+    "PENALTIES",
     "PROTOCOLS",
     "GridPoint",
-    "PenaltySelection",
     "RetrievalQuality",
     "Split",
+    "Tuning",
     "default_queries",
     "euclidean_scores",
     "evaluate_scores",
     "evaluate_tables",
     "evaluate_vectors",
-    "label_scores",
-    "select_penalties",
     "split_rows",
+    "tune",
 ]
 
 

@@ -139,25 +139,6 @@ def euclidean_scores(items: Array) -> Score:
     return lambda queries: squares - 2 * (queries @ items.T)
 
 
-def label_scores(items: Labels) -> Score:
-    """Score items that are stored as their labels, for queries that come as class scores (b, L).
-
-    An item gets the score of its label, or the sum over its labels if it has several; the sign is turned,
-    so that smaller is nearer.
-
-    Examples
-    --------
-    >>> from supquant.labels import read_labels
-    >>> label_scores(read_labels(["cat", "dog", "cat"]))(np.array([[0.9, 0.1]]))
-    array([[-0.9, -0.1, -0.9]])
-    """
-    if items.indices is not None:
-        indices = items.indices
-        return lambda class_scores: -class_scores[:, indices]
-    indicator = items.indicator  # (n, L) sparse
-    return lambda class_scores: -(indicator @ class_scores.T).T
-
-
 def evaluate_scores(
     score: Score,
     queries: Array,

@@ -11,17 +11,26 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from supquant.codec import RANKINGS
 from supquant.errors import InputError
 from supquant.evaluation import (
-    PenaltySelection,
     RetrievalQuality,
+    Tuning,
     evaluate_scores,
-    select_penalties,
     split_rows,
+    tune,
 )
 from supquant.experiments.machine import describe_machine, peak_memory_mb
-from supquant.experiments.methods import METHODS, STEP_NAMES, Fitted, Settings, Steps, Training, apply_steps
+from supquant.experiments.methods import (
+    METHODS,
+    STEP_NAMES,
+    EstimatorMethod,
+    Fitted,
+    Method,
+    Settings,
+    Steps,
+    Training,
+    apply_steps,
+)
 from supquant.labels import Labels, read_labels
 from supquant.validation import check_choice
 
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 TIMED_QUERIES = 50
+RANKINGS = ("euclidean", "hamming", "semantic")
 
 
 @dataclass(frozen=True)
@@ -46,11 +56,13 @@ class Cell:
         Which cell it is. The length of `euclidean` and `classifier` is what was asked for; their size is in
         `index_bytes_per_item`.
     map : float
-        Of the codes learned with the labels under `paper`, else of the codes made from the vectors alone.
+        Of the codes that the method's published figures are about: under `paper` those learned with the
+        labels for quantizers and `classifier`, else those made from the vectors alone.
     map_learned, map_encoded : float or None
         Each of the two; the first is None where there are no learned codes of the database.
     map_tie_aware : float
-        `map` over all orders of items that score equal.
+        `map` over all orders of items that score equal; `map_learned_tie_aware` and `map_encoded_tie_aware`
+        are those of the other two.
     precision_at : mapping
         The share of true neighbours among the first 1, 10, 100 and 1,000.
     distinct_codes : int or None
@@ -75,6 +87,8 @@ class Cell:
     map_learned: float | None
     map_encoded: float
     map_tie_aware: float
+    map_learned_tie_aware: float | None
+    map_encoded_tie_aware: float
     precision_at: Mapping[str, float]
     distinct_codes: int | None
     quantization_error: float | None
@@ -96,11 +110,12 @@ def run_cells(
     method: str = "sq",
     bits: Sequence[int] = (16,),
     protocol: str = "paper",
-    ranking: str = "euclidean",
+    ranking: str | None = None,
     n_queries: int | None = None,
     settings: Settings | None = None,
-    penalties: str | PenaltySelection | None = None,
-    penalties_file: str | Path | None = None,
+    tuning: str | Tuning | None = None,
+    tuning_file: str | Path | None = None,
+    tuning_rows: int = 20_000,
     callback: Callback | None = None,
 ) -> Iterator[Cell]:
     """Measure one method at several code lengths; lengths of one chain are fitted once.
@@ -108,20 +123,23 @@ def run_cells(
     Parameters
     ----------
     dataset : Dataset
-    method : {"sq", "pq", "euclidean", "classifier"}
+    method : str
+        A name in `METHODS`.
     bits : sequence of int
         Multiples of 8. `sq` fits a longer code from the shorter one, whether that one was asked for or not.
     protocol : {"paper", "unlabelled"}
-    ranking : {"euclidean"}
-        `classifier` has a ranking of its own, whatever this says.
+    ranking : {"euclidean", "hamming", "semantic"}, optional
+        The method's own by default.
     n_queries : int, optional
     settings : Settings, optional
         Its `seed` is the seed of the split too.
-    penalties : "validate", PenaltySelection or None
-        Choose both weights by validation on the training rows, take those of a selection, or leave those of
-        `settings`.
-    penalties_file : path, optional
+    tuning : "validate", Tuning or None
+        Choose what the method's `grid` names by validation on the training rows, at the first of the lengths;
+        take the best of points found before; or leave the parameters of `settings`.
+    tuning_file : path, optional
         Where "validate" remembers the points it has finished.
+    tuning_rows : int
+        Training rows that "validate" uses at the most.
     callback : callable, optional
         Gets `Progress` events.
 
@@ -139,11 +157,11 @@ def run_cells(
     """
     settings = settings or Settings()
     check_choice(method, "method", tuple(METHODS))
+    kind = METHODS[method]
+    ranking = kind.rankings[0] if ranking is None else ranking
     check_choice(ranking, "ranking", RANKINGS)
-    if ranking not in METHODS[method].rankings:
-        raise InputError(
-            f"method {method} has no ranking {ranking!r}; it has {', '.join(METHODS[method].rankings)}"
-        )
+    if ranking not in kind.rankings:
+        raise InputError(f"method {method} has no ranking {ranking!r}; it has {', '.join(kind.rankings)}")
     for length in bits:
         if length < 8 or length % 8:
             raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {length}")
@@ -164,16 +182,24 @@ def run_cells(
         ranking=ranking,
         n_jobs=settings.n_jobs,
     )
-    if penalties is not None:
-        settings = _with_penalties(
-            settings,
-            penalties,
-            file=penalties_file,
-            training=training,
-            n_validation=len(split.queries),
-            callback=callback,
-        )
-    fitter = METHODS[method](training, settings, callback)
+    budget: dict[str, Any] = {"points": 0}
+    if tuning is not None:
+        if isinstance(tuning, str):
+            check_choice(tuning, "tuning", ("validate",))
+            tuning = _validated(
+                kind(training, settings, callback),
+                bits[0],
+                n_validation=len(split.queries),
+                max_rows=tuning_rows,
+                resume=tuning_file,
+            )
+        settings = replace(settings, parameters={**settings.parameters, **tuning.parameters})
+        budget = {
+            "points": len(tuning.points),
+            "seconds": tuning.fit_seconds,
+            "found": dict(tuning.parameters),
+        }
+    fitter = kind(training, settings, callback)
     for length in bits:
         fitted = fitter.fitted(length)
         yield Cell(
@@ -190,10 +216,10 @@ def run_cells(
                 "n_training": len(split.training),
                 "n_database": len(split.database),
                 "n_queries": len(split.queries),
-                "penalties": "given" if penalties is None else "validated",
+                "tuning": budget,
             },
             machine=describe_machine(),
-            **problem.measure(fitted),
+            **problem.measure(fitted, kind.published),
             peak_memory_mb=peak_memory_mb(),
         )
 
@@ -210,17 +236,21 @@ class _Problem:
     ranking: str
     n_jobs: int | None
 
-    def measure(self, fitted: Fitted) -> dict[str, Any]:
+    def measure(self, fitted: Fitted, published: str) -> dict[str, Any]:
         encoded = fitted.encoded(self.database)
         learned = fitted.learned() if self.learned else None
         of_encoded = self._quality(fitted.steps(encoded, self.ranking))
         of_learned = None if learned is None else self._quality(fitted.steps(learned, self.ranking))
-        items, quality = (encoded, of_encoded) if of_learned is None else (learned, of_learned)
+        items, quality = (
+            (encoded, of_encoded) if of_learned is None or published == "encoded" else (learned, of_learned)
+        )
         return {
             "map": quality.map,
             "map_learned": None if of_learned is None else of_learned.map,
             "map_encoded": of_encoded.map,
             "map_tie_aware": quality.map_tie_aware,
+            "map_learned_tie_aware": None if of_learned is None else of_learned.map_tie_aware,
+            "map_encoded_tie_aware": of_encoded.map_tie_aware,
             "precision_at": {str(k): precision for k, precision in quality.precision_at.items()},
             "distinct_codes": fitted.distinct(items),
             "quantization_error": fitted.quantization_error(self.database, items),
@@ -258,32 +288,22 @@ def time_queries(steps: Steps, queries: Array) -> dict[str, float]:
     return {**median, "total": sum(median.values())}
 
 
-def _with_penalties(
-    settings: Settings,
-    penalties: str | PenaltySelection,
-    *,
-    file: str | Path | None,
-    training: Training,
-    n_validation: int,
-    callback: Callback | None,
-) -> Settings:
-    if isinstance(penalties, str):
-        check_choice(penalties, "penalties", ("validate",))
-        fixed = ("quantization_weight", "constraint_weight")
-        told = {name: value for name, value in settings.quantizer_settings().items() if name not in fixed}
-        penalties = select_penalties(
-            training.X,
-            training.y,
-            n_validation=n_validation,
-            features=settings.features(),
-            random_state=settings.seed,
-            n_jobs=settings.n_jobs,
-            resume=file,
-            callback=callback,
-            **told,
-        )
-    return replace(
-        settings,
-        quantization_weight=penalties.quantization_weight,
-        constraint_weight=penalties.constraint_weight,
+def _validated(
+    method: Method, bits: int, *, n_validation: int, max_rows: int, resume: str | Path | None
+) -> Tuning:
+    """Tune a method on its training rows, with as many validation queries as there are queries."""
+    if not method.grid or not isinstance(method, EstimatorMethod):
+        raise InputError(f"{type(method).__name__} has nothing to tune")
+    return tune(
+        method.estimator(bits).set_params(callback=None),
+        method.grid,
+        method.training.X,
+        method.training.y,
+        codes=method.published,
+        n_validation=min(n_validation, max_rows, len(method.training.X)),
+        max_rows=max_rows,
+        random_state=method.settings.seed,
+        n_jobs=method.settings.n_jobs,
+        resume=resume,
+        callback=method.callback,
     )

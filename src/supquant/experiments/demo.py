@@ -89,7 +89,7 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
     product = METHODS["pq"](training, settings).fitted(BITS)
     ours = SupervisedQuantization(training, settings, callback).fitted(BITS)
     raw_items, product_codes, our_codes = (method.encoded(database) for method in (vectors, product, ours))
-    labelled_codes = ours.quantizer.encode(database, digits.y[split.database])
+    labelled_codes = ours.estimator.encode(database, digits.y[split.database])
     product_steps, our_steps = product.steps(product_codes, "euclidean"), ours.steps(our_codes, "euclidean")
     contenders = [
         search.contender(

@@ -19,6 +19,8 @@ VALUES = (
     "map_learned",
     "map_encoded",
     "map_tie_aware",
+    "map_learned_tie_aware",
+    "map_encoded_tie_aware",
     "distinct_codes",
     "quantization_error",
     "fit_seconds",
@@ -107,12 +109,15 @@ def _describe(cell: Mapping[str, Any]) -> tuple[str, ...]:
     """Say what cells of one line have in common."""
     parameters = cell["parameters"]
     anchors = f"{parameters['anchors']} anchors" if parameters.get("anchors") else None
+    if anchors and parameters.get("features") == "kernel, ours":
+        anchors += ", not as published"
     published = parameters.get("solver") == "alternating" and parameters.get("max_turns") == 1
     order = "published order" if published else None
+    tuned = "tuned" if parameters.get("tuning", {}).get("points") else None
     return (
         f"{cell['dataset']}, {parameters['n_training']:,} rows",
         f"{cell['protocol']}, {cell['ranking']}",
-        ", ".join(filter(None, (cell["method"], parameters.get("solver"), order, anchors))),
+        ", ".join(filter(None, (cell["method"], parameters.get("solver"), order, anchors, tuned))),
     )
 
 

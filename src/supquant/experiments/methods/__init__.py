@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from supquant.experiments.methods.classifier import Classifier
+from supquant.experiments.methods.classifier import Classifier, ClassifierOfBits, ClassifierOfScores
+from supquant.experiments.methods.codes import EstimatorMethod, with_parameters
+from supquant.experiments.methods.hashing import (
+    CorrelationHashing,
+    KernelSupervisedHashing,
+    LinearDiscreteHashing,
+    MinimalLossHashing,
+    ReconstructiveHashing,
+    SemiSupervisedHashing,
+    SupervisedDiscreteHashing,
+    TreeHashing,
+)
 from supquant.experiments.methods.interface import (
     STEP_NAMES,
     Fitted,
@@ -12,16 +23,48 @@ from supquant.experiments.methods.interface import (
     Training,
     apply_steps,
 )
-from supquant.experiments.methods.quantization import ProductQuantization, SupervisedQuantization
+from supquant.experiments.methods.quantization import (
+    CompositeQuantization,
+    OptimizedProductQuantization,
+    ProductQuantization,
+    SupervisedQuantization,
+    TripletQuantization,
+    WithoutTransform,
+)
 from supquant.experiments.methods.vectors import EuclideanVectors
 
-__all__ = ["METHODS", "STEP_NAMES", "Fitted", "Method", "Settings", "Steps", "Training", "apply_steps"]
+__all__ = [
+    "METHODS",
+    "STEP_NAMES",
+    "EstimatorMethod",
+    "Fitted",
+    "Method",
+    "Settings",
+    "Steps",
+    "Training",
+    "apply_steps",
+    "with_parameters",
+]
 
 METHODS: dict[str, type[Method]] = {
     "sq": SupervisedQuantization,
+    "sq-triplet": TripletQuantization,
+    "sq-no-transform": WithoutTransform,
+    "cq": CompositeQuantization,
     "pq": ProductQuantization,
+    "opq": OptimizedProductQuantization,
+    "sdh": SupervisedDiscreteHashing,
+    "sdh-linear": LinearDiscreteHashing,
+    "ksh": KernelSupervisedHashing,
+    "fasthash": TreeHashing,
+    "cca-itq": CorrelationHashing,
+    "ssh": SemiSupervisedHashing,
+    "mlh": MinimalLossHashing,
+    "bre": ReconstructiveHashing,
     "euclidean": EuclideanVectors,
     "classifier": Classifier,
+    "classifier-bits": ClassifierOfBits,
+    "classifier-scores": ClassifierOfScores,
 }
 
 

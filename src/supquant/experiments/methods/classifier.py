@@ -1,120 +1,88 @@
-"""Report: `classifier`, an item stored as its label and a query as its class scores.
-
-The ceiling of a protocol in which the database comes with its labels: nothing is quantized, the label
-itself is kept.
-"""
+"""Report: the classifier in its three forms: an item is its label, bits of its class scores, or the scores themselves."""
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
 
-from supquant.codec import RANKINGS
-from supquant.evaluation import label_scores
-from supquant.experiments.methods.interface import Array, Fitted, Method, Steps, Training
-from supquant.labels import Labels
-from supquant.parallel import row_blocks
+from supquant.experiments.methods.codes import EstimatorMethod
+from supquant.experiments.methods.interface import Array, Fitted, Method, Steps
+from supquant.hashing import ClassifierBits, ClassifierLabels
 
 if TYPE_CHECKING:
-    from supquant.features import GaussianMap
+    from collections.abc import Mapping, Sequence
 
-RELATIVE_RIDGE = 1e-6
-"""In units of the mean diagonal of X'X, as in the projection of `sq`: a ridge of 1 costs half a point of MAP."""
+GRID: Mapping[str, Sequence[float]] = {"ridge": tuple(float(ridge) for ridge in np.geomspace(1e-9, 1e1, 40))}
 
 
-class FittedClassifier(Fitted):
-    """Least squares with ridge and no intercept; items are labels, or float class scores (n, L).
+class Classifier(EstimatorMethod):
+    """`classifier`: items are labels, which is the same at any code length."""
 
-    Scores are what an item is if it came without labels and could have several of them.
-    """
+    kernel = True
+    rankings = ("semantic", "euclidean")  # both say the same of labels
+    grid = GRID
 
-    def __init__(self, labels: Labels, features: GaussianMap | None, weights: Array, seconds: float) -> None:
+    @classmethod
+    def make(cls, bits: int) -> ClassifierLabels:
+        """Give the classifier, whatever the length."""
+        del bits
+        return ClassifierLabels()
+
+
+class ClassifierOfBits(EstimatorMethod):
+    """`classifier-bits`: random-projection bits of the class scores."""
+
+    kernel = True
+    rankings = ("hamming",)
+    grid = GRID
+
+    @classmethod
+    def make(cls, bits: int) -> ClassifierBits:
+        """Give the classifier of so many bits."""
+        return ClassifierBits(bits)
+
+
+class FittedScores(Fitted):
+    """Items are float class scores (n, L); they rank by their product with those of the query."""
+
+    def __init__(self, classifier: ClassifierLabels, seconds: float, parameters: Mapping[str, Any]) -> None:
         self.fit_seconds = self.chain_seconds = seconds
-        self.parameters = {
-            "relative_ridge": RELATIVE_RIDGE,
-            "anchors": 0 if features is None else len(features.anchors),
-            "n_labels": weights.shape[1],
-        }
-        self._labels = labels
-        self._features = features
-        self._weights = weights  # (d, L) float32
+        self.parameters = parameters
+        self._classifier = classifier
 
-    def learned(self) -> Labels:
-        """Give the training labels themselves."""
-        return self._labels
+    def encoded(self, X: Array) -> Array:
+        """Give the class scores of vectors without labels."""
+        return self._classifier.decision_function(X)
 
-    def encoded(self, X: Array) -> Labels | Array:
-        """Give the predicted label of each row, or its class scores if it may have several."""
-        scores = np.concatenate(
-            [self._map(X[start:stop]) @ self._weights for start, stop in row_blocks(len(X))]
-        )
-        if self._labels.multilabel:
-            return scores
-        return Labels(
-            classes=self._labels.classes,
-            multilabel=False,
-            indices=scores.argmax(axis=1).astype(np.int32),
-            indicator=None,
-        )
-
-    def steps(self, items: Labels | Array, ranking: str) -> Steps:
-        """Give class scores of the query, then the scores of the items' labels."""
+    def steps(self, items: Array, ranking: str) -> Steps:
+        """Give the class scores of the query, then the products."""
         del ranking
-        scan = label_scores(items) if isinstance(items, Labels) else lambda scores: -(scores @ items.T)
-        return {"features": self._map, "tables": lambda features: features @ self._weights, "scan": scan}
+        codec = self._classifier.codec_
+        return {
+            "features": codec.features,
+            "encode": codec.project,
+            "scan": lambda scores: -(scores @ items.T),
+        }
 
-    def bytes_per_item(self, items: Labels | Array) -> float:
-        """Give the bytes of a label number, of a bit a label, or of the class scores."""
-        if not isinstance(items, Labels):
-            return float(items.itemsize * items.shape[1])
-        bits = items.n_labels if items.multilabel else max(1, (items.n_labels - 1).bit_length())
-        return float(-(-bits // 8))
-
-    def distinct(self, items: Labels | Array) -> int | None:
-        """Count the different labels, or sets of labels."""
-        if not isinstance(items, Labels):
-            return None
-        if items.indices is not None:
-            return len(np.unique(items.indices))
-        return len(np.unique(items.dense(0, len(items)), axis=0))
-
-    def _map(self, X: Array) -> Array:
-        return X if self._features is None else self._features(X)
+    def bytes_per_item(self, items: Array) -> float:
+        """Give four bytes a label."""
+        return float(items.itemsize * items.shape[1])
 
 
-class Classifier(Method):
-    """`classifier`: the same at any code length and whatever the ranking is called."""
+class ClassifierOfScores(Method):
+    """`classifier-scores`: nothing is quantized; what codes of items without labels can hope for."""
 
-    rankings = RANKINGS
+    rankings = ("semantic",)
+    published = "encoded"
 
-    def fitted(self, bits: int) -> FittedClassifier:
-        """Give the one classifier there is."""
+    def fitted(self, bits: int) -> FittedScores:
+        """Give the one classifier there is, whatever the length."""
         del bits
         return self._fitted
 
     @cached_property
-    def _fitted(self) -> FittedClassifier:
-        began = time.perf_counter()
-        kernel = self.settings.features()
-        features = None if kernel is None else kernel.fit(self.training.X).map_
-        weights = _least_squares(self.training, features)
-        return FittedClassifier(self.training.labels, features, weights, time.perf_counter() - began)
-
-
-def _least_squares(training: Training, features: GaussianMap | None) -> Array:
-    """Solve (X'X + delta I) W = X'Y in float64, from sums over row blocks."""
-    width = training.X.shape[1] if features is None else len(features.anchors)
-    xx = np.zeros((width, width))  # (d, d)
-    xy = np.zeros((width, training.labels.n_labels))  # (d, L)
-    for start, stop in row_blocks(len(training.X)):
-        block = training.X[start:stop] if features is None else features(training.X[start:stop])
-        block = np.asarray(block, dtype=np.float64)
-        xx += block.T @ block
-        xy += block.T @ training.labels.dense(start, stop)
-    xx[np.diag_indices(width)] += RELATIVE_RIDGE * np.trace(xx) / width
-    weights: Array = scipy.linalg.solve(xx, xy, assume_a="pos").astype(np.float32)
-    return weights
+    def _fitted(self) -> FittedScores:
+        labels = Classifier(self.training, self.settings, self.callback).fitted(8)
+        return FittedScores(labels.estimator, labels.fit_seconds, labels.parameters)

@@ -8,10 +8,10 @@ and timed one by one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy.typing as npt
 
@@ -28,6 +28,8 @@ Steps = Mapping[str, Callable[[Array], Array]]
 nearer."""
 
 STEP_NAMES = ("features", "tables", "encode", "scan")
+
+Items = Literal["learned", "encoded"]
 
 
 def apply_steps(steps: Steps, queries: Array) -> Array:
@@ -52,42 +54,37 @@ class Training:
 
 @dataclass(frozen=True)
 class Settings:
-    """What may be set, for every method alike; None leaves the estimator's own default.
+    """What may be set, for every method alike.
 
     Attributes
     ----------
     anchors : int
-        Of the kernel features of `sq` and `classifier`; 0 takes vectors as they are.
+        Of the kernel features, for the methods that are published with them; 0 takes vectors as they are.
+    bandwidth : float, optional
+        Of the kernel; by the published rule if None.
+    kernel_for_all : bool
+        Whether methods that are published on raw vectors get the kernel features too.
     missing_labels : {"predict", "drop"}
         How `sq` encodes an item that comes without labels.
+    parameters : mapping
+        What the estimator is told beyond its own defaults.
     """
 
     seed: int = 0
     anchors: int = 1000
-    solver: str | None = None
-    quantization_weight: float | None = None
-    constraint_weight: float | None = None
-    max_iter: int | None = None
-    max_turns: int | None = None
+    bandwidth: float | None = None
+    kernel_for_all: bool = False
     missing_labels: str = "predict"
     n_jobs: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def features(self) -> AnchorKernel | None:
         """Give the kernel features, not yet fitted."""
         if self.anchors == 0:
             return None
-        return AnchorKernel(self.anchors, n_jobs=self.n_jobs, random_state=self.seed)
-
-    def quantizer_settings(self) -> dict[str, Any]:
-        """Give what `SupervisedQuantizer` is told beyond its own defaults."""
-        told = {
-            "solver": self.solver,
-            "quantization_weight": self.quantization_weight,
-            "constraint_weight": self.constraint_weight,
-            "max_iter": self.max_iter,
-            "max_turns": self.max_turns,
-        }
-        return {name: value for name, value in told.items() if value is not None}
+        return AnchorKernel(
+            self.anchors, bandwidth=self.bandwidth, n_jobs=self.n_jobs, random_state=self.seed
+        )
 
 
 class Fitted(ABC):
@@ -135,9 +132,21 @@ class Fitted(ABC):
 
 
 class Method(ABC):
-    """Fits one training set at any code length."""
+    """Fits one training set at any code length.
+
+    Attributes
+    ----------
+    rankings : tuple of str
+        The first one is the default.
+    published : {"learned", "encoded"}
+        Which items the method's published figures are about.
+    grid : mapping
+        What is worth tuning, and the values to try.
+    """
 
     rankings: ClassVar[tuple[str, ...]] = ("euclidean",)
+    published: ClassVar[Items] = "learned"
+    grid: ClassVar[Mapping[str, Sequence[Any]]] = {}
 
     def __init__(self, training: Training, settings: Settings, callback: Callback | None = None) -> None:
         self.training = training

@@ -1,6 +1,7 @@
-"""Score: the choice of the two penalties, gamma and mu, by validation MAP over a grid, as the paper does it.
+"""Score: the choice of an estimator's parameters by validation MAP over a grid, as the paper chooses gamma and mu.
 
-Validation queries are a subset of the training rows; they stay in the training set and in the database.
+Validation queries are a subset of the training rows; they stay in the training set and in the database. Every method is
+tuned by the same procedure, and what that cost stands in the record.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,17 +19,19 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 from joblib import Parallel, delayed
+from sklearn.base import clone
 
 from supquant.errors import InputError
 from supquant.evaluation.retrieval import evaluate_tables
 from supquant.evaluation.splits import default_queries
+from supquant.features import fit_feature_map
 from supquant.labels import Labels, read_labels
+from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
-from supquant.quantizers import SupervisedQuantizer
 from supquant.validation import (
     as_float32,
+    check_choice,
     check_integer,
-    check_positive,
     check_vectors,
     random_generator,
     resolve_jobs,
@@ -37,95 +41,89 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from supquant.features import AnchorKernel
+    from supquant.estimator import CodeEstimator
 
-QUANTIZATION_WEIGHTS = tuple(10.0**exponent for exponent in range(-7, 3))
-CONSTRAINT_WEIGHTS = tuple(10.0**exponent for exponent in range(-1, 3))
+PENALTIES: Mapping[str, Sequence[float]] = {
+    "quantization_weight": tuple(10.0**exponent for exponent in range(-7, 3)),
+    "constraint_weight": tuple(10.0**exponent for exponent in range(-1, 3)),
+}
+"""The published grid of supervised quantization: gamma and mu by decades."""
 
 
 @dataclass(frozen=True)
 class GridPoint:
     """One fit of the grid."""
 
-    quantization_weight: float
-    constraint_weight: float
+    parameters: Mapping[str, Any]
     map: float
     fit_seconds: float
 
 
 @dataclass(frozen=True)
-class PenaltySelection:
-    """The grid of validation MAP and its best pair.
+class Tuning:
+    """The validation MAP of every point of a grid.
 
     Attributes
     ----------
-    quantization_weight, constraint_weight : float
-        The best pair; the first one of the grid if several are equally good.
     points : tuple of GridPoint
-        In the order of the grid, the constraint weight running fastest.
+        In the order of the grid, the last parameter running fastest.
     """
 
-    quantization_weight: float
-    constraint_weight: float
     points: tuple[GridPoint, ...]
 
-    def grid(self) -> tuple[npt.NDArray[np.float64], list[float], list[float]]:
-        """Give the validation MAP (rows: quantization weights, columns: constraint weights) and both axes."""
-        rows = list(dict.fromkeys(point.quantization_weight for point in self.points))
-        columns = list(dict.fromkeys(point.constraint_weight for point in self.points))
-        return np.array([point.map for point in self.points]).reshape(len(rows), len(columns)), rows, columns
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The best point's; the first one's of the grid if several are equally good."""
+        return max(self.points, key=lambda point: point.map).parameters
+
+    @property
+    def fit_seconds(self) -> float:
+        """Of all points together."""
+        return sum(point.fit_seconds for point in self.points)
 
     @classmethod
-    def of(cls, points: Sequence[GridPoint]) -> PenaltySelection:
-        """Choose the best of these points."""
-        best = max(points, key=lambda point: point.map)
-        return cls(best.quantization_weight, best.constraint_weight, tuple(points))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> PenaltySelection:
-        """Choose the best of the points in a file that `select_penalties` wrote as its `resume` file."""
+    def load(cls, path: str | os.PathLike[str]) -> Tuning:
+        """Read the points of a file that `tune` wrote as its `resume` file."""
         if not Path(path).is_file():
             raise InputError(f"no such file: {path}")
         _, points = _read_points(Path(path))
         if not points:
             raise InputError(f"{path} holds no finished point")
-        return cls.of(points)
+        return cls(tuple(points))
 
 
-def select_penalties(
+def tune(
+    estimator: CodeEstimator,
+    grid: Mapping[str, Sequence[Any]],
     X: Any,
     y: Any,
     *,
-    n_codebooks: int = 2,
-    quantization_weights: Sequence[float] = QUANTIZATION_WEIGHTS,
-    constraint_weights: Sequence[float] = CONSTRAINT_WEIGHTS,
+    codes: Literal["learned", "encoded"] = "learned",
     n_validation: int | None = None,
     max_rows: int = 20_000,
-    features: AnchorKernel | Literal["auto"] | None = "auto",
     random_state: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     callback: Callable[[Progress], None] | None = None,
-    **settings: Any,
-) -> PenaltySelection:
-    """Choose `quantization_weight` and `constraint_weight` by validation MAP (Euclidean ranking).
+) -> Tuning:
+    """Fit an estimator at every point of a grid and compare the MAP of validation queries.
 
     Parameters
     ----------
+    estimator : CodeEstimator
+        Not fitted; its own `features` are computed once for the whole grid.
+    grid : mapping of str to sequence
+        The values of each parameter; all combinations are tried.
     X : array of shape (n, d)
         Training vectors.
     y : array of shape (n,) or (n, L)
         Their labels.
-    n_codebooks : int
-        The length at which the search is made; what it finds serves the longer codes too.
-    quantization_weights, constraint_weights : sequence of float
-        The grid.
+    codes : {"learned", "encoded"}
+        What the database holds: the codes learned with the labels, or those made again from the vectors alone.
     n_validation : int, optional
         Number of validation queries: by default 1,000, or a tenth of the rows if there are fewer than 10,000.
     max_rows : int
         A random subset of so many rows is used if there are more.
-    features : "auto", AnchorKernel or None
-        As for `SupervisedQuantizer`; they are computed once for the whole grid.
     random_state : int, Generator or None
         Chooses rows, queries and anchors, and starts every fit.
     n_jobs : int, optional
@@ -136,73 +134,61 @@ def select_penalties(
         `random_state`).
     callback : callable, optional
         Gets a `Progress` after each point.
-    **settings
-        Handed to `SupervisedQuantizer`: ``solver``, ``max_iter``, ...
 
     Returns
     -------
-    PenaltySelection
+    Tuning
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
+    >>> from supquant import SupervisedQuantizer
     >>> X, y = load_digits(return_X_y=True)
-    >>> found = select_penalties(X, y, quantization_weights=[1e-5, 1e-3], constraint_weights=[0.1],
-    ...                          max_rows=600, features=None, max_iter=3, random_state=0)
-    >>> len(found.points)
-    2
+    >>> quantizer = SupervisedQuantizer(2, features=None, max_iter=3)
+    >>> found = tune(quantizer, {"quantization_weight": [1e-5, 1e-3]}, X, y, max_rows=600, random_state=0)
+    >>> len(found.points), list(found.parameters)
+    (2, ['quantization_weight'])
     """
+    check_choice(codes, "codes", ("learned", "encoded"))
     X = check_vectors(X)
     labels = read_labels(y, n_rows=len(X))
-    for weight in quantization_weights:
-        check_positive(weight, "quantization_weights")
-    for weight in constraint_weights:
-        check_positive(weight, "constraint_weights")
-    grid = [(float(gamma), float(mu)) for gamma in quantization_weights for mu in constraint_weights]
-    if not grid:
-        raise InputError("quantization_weights and constraint_weights need at least one value each")
+    points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    if not grid or not points:
+        raise InputError("a grid needs at least one parameter, and each at least one value")
+    known = estimator.get_params(deep=False)
+    if unknown := [name for name in grid if name not in known]:
+        raise InputError(
+            f"{type(estimator).__name__} has no parameter {unknown[0]!r}; it has {', '.join(known)}"
+        )
     check_integer(max_rows, "max_rows", 2)
     rng = random_generator(random_state)
     rows = rng.permutation(len(X))[:max_rows]
-    seed = int(rng.integers(2**31))
+    fixed: dict[str, Any] = {"n_jobs": 1, "random_state": int(rng.integers(2**31))}
     if n_validation is None:
         n_validation = default_queries(len(rows))
     check_integer(n_validation, "n_validation", 1, len(rows))
 
     X, labels = as_float32(X[rows]), labels.take(rows)
-    feature_map = SupervisedQuantizer(features=features, n_jobs=n_jobs).fit_features(X, rng)
-    if feature_map is not None:
-        X = feature_map(X)
-    finished = _Finished.open(resume, _fingerprint(X, labels, n_codebooks, n_validation, settings))
-    left = [pair for pair in grid if pair not in finished.points]
+    if "features" in known:
+        with single_blas():
+            feature_map = fit_feature_map(estimator.features, X, rng, n_jobs)
+        X = X if feature_map is None else feature_map(X)
+        fixed["features"] = None
+    estimator = clone(estimator).set_params(**fixed)
+    finished = _Finished.open(resume, _fingerprint(X, labels, estimator, n_validation, codes))
+    left = [point for point in points if _key(point) not in finished.points]
     # points differ widely in cost and share nothing: a process with one thread each keeps all cores busy
     fits = Parallel(n_jobs=resolve_jobs(n_jobs), return_as="generator_unordered")(
-        delayed(_fit_point)(
-            SupervisedQuantizer(
-                n_codebooks,
-                features=None,
-                quantization_weight=gamma,
-                constraint_weight=mu,
-                random_state=seed,
-                n_jobs=1,
-                **settings,
-            ),
-            X,
-            labels,
-            n_validation,
-        )
-        for gamma, mu in left
+        delayed(_fit_point)(clone(estimator), point, X, labels, n_validation, codes) for point in left
     )
-    with Reporter(callback).stage("penalties", total=len(left)) as stage, _closing(fits):
+    with Reporter(callback).stage("tuning", total=len(left)) as stage, _closing(fits):
         for point in fits:
             finished.add(point)
-            stage.step(
-                quantization_weight=point.quantization_weight,
-                constraint_weight=point.constraint_weight,
-                map=point.map,
-            )
-
-    return PenaltySelection.of([finished.points[pair] for pair in grid])
+            numbers = {
+                name: value for name, value in point.parameters.items() if isinstance(value, int | float)
+            }
+            stage.step(**numbers, map=point.map)
+    return Tuning(tuple(finished.points[_key(point)] for point in points))
 
 
 @contextmanager
@@ -217,15 +203,21 @@ def _closing(fits: Generator[GridPoint, None, None]) -> Iterator[None]:
 
 
 def _fit_point(
-    quantizer: SupervisedQuantizer, X: npt.NDArray[np.float32], labels: Labels, n_validation: int
+    estimator: CodeEstimator,
+    parameters: Mapping[str, Any],
+    X: npt.NDArray[np.float32],
+    labels: Labels,
+    n_validation: int,
+    codes: str,
 ) -> GridPoint:
     began = time.perf_counter()
-    quantizer.fit(X, labels.indicator if labels.multilabel else labels.indices)
+    estimator.set_params(**parameters).fit(X, labels.indicator if labels.multilabel else labels.indices)
     seconds = time.perf_counter() - began
-    tables = quantizer.tables(X[:n_validation])  # rows are in random order
+    tables = estimator.tables(X[:n_validation])  # rows are in random order
     queries = labels.take(np.arange(n_validation))
-    quality = evaluate_tables(tables, quantizer.training_codes_, queries, labels, n_jobs=1)
-    return GridPoint(quantizer.quantization_weight, quantizer.constraint_weight, quality.map, seconds)
+    items = estimator.training_codes_ if codes == "learned" else estimator.encode(X)
+    quality = evaluate_tables(tables, items, queries, labels, n_jobs=1)
+    return GridPoint(parameters, quality.map, seconds)
 
 
 @dataclass
@@ -234,7 +226,7 @@ class _Finished:
 
     path: Path | None
     fingerprint: str
-    points: dict[tuple[float, float], GridPoint]
+    points: dict[str, GridPoint]
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | None, fingerprint: str) -> _Finished:
@@ -244,14 +236,10 @@ class _Finished:
         made_from, points = _read_points(file)
         if made_from != fingerprint:
             raise InputError(f"{file} was made from other data or settings; remove it or name another file")
-        return cls(
-            file,
-            fingerprint,
-            {(point.quantization_weight, point.constraint_weight): point for point in points},
-        )
+        return cls(file, fingerprint, {_key(point.parameters): point for point in points})
 
     def add(self, point: GridPoint) -> None:
-        self.points[point.quantization_weight, point.constraint_weight] = point
+        self.points[_key(point.parameters)] = point
         if self.path is not None:
             content = {
                 "fingerprint": self.fingerprint,
@@ -262,19 +250,24 @@ class _Finished:
             unfinished.replace(self.path)
 
 
+def _key(parameters: Mapping[str, Any]) -> str:
+    return json.dumps(dict(parameters), sort_keys=True)
+
+
 def _read_points(path: Path) -> tuple[str, list[GridPoint]]:
     try:
         content = json.loads(path.read_text())
         return content["fingerprint"], [GridPoint(**point) for point in content["points"]]
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} is not a file of penalty grid points: {error}") from error
+        raise InputError(f"{path} is not a file of grid points: {error}") from error
 
 
 def _fingerprint(
-    X: npt.NDArray[Any], labels: Labels, n_codebooks: int, n_validation: int, settings: Mapping[str, Any]
+    X: npt.NDArray[Any], labels: Labels, estimator: CodeEstimator, n_validation: int, codes: str
 ) -> str:
     """Name the rows and the settings: points of other ones must not be mixed with these."""
     digest = xxhash.xxh3_128(X.tobytes())
     digest.update((labels.dense(0, len(labels)) if labels.indices is None else labels.indices).tobytes())
-    digest.update(repr((n_codebooks, n_validation, sorted(settings.items()))).encode())
+    told = sorted(estimator.get_params(deep=False).items())
+    digest.update(repr((type(estimator).__name__, told, n_validation, codes)).encode())
     return digest.hexdigest()

@@ -1,0 +1,201 @@
+"""Report: methods that are estimators, and whose items are codes."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from supquant import kernels
+from supquant.codec import BinaryCodec, Codec
+from supquant.errors import InputError
+from supquant.experiments.methods.interface import Array, Callback, Fitted, Method, Settings, Steps, Training
+from supquant.parallel import row_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from supquant.estimator import CodeEstimator
+
+SHORTEST_BITS = 16
+"""Of a chain: the code length that starts from nothing."""
+
+_UNRECORDED = ("features", "init", "callback", "verbose")
+"""Live objects, and what changes nothing."""
+
+
+class FittedCodes(Fitted):
+    """A fitted estimator; items are codes (n, M) uint8."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        seconds: float,
+        parameters: Mapping[str, Any],
+        *,
+        chain_seconds: float | None = None,
+        encode_settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.fit_seconds = seconds
+        self.chain_seconds = seconds if chain_seconds is None else chain_seconds
+        self.parameters = parameters
+        self.encode_settings = encode_settings or {}
+
+    def learned(self) -> Array:
+        """Give the codes (n, M) that training ended with."""
+        codes: Array = self.estimator.training_codes_
+        return codes
+
+    def encoded(self, X: Array) -> Array:
+        """Give codes (n, M) of vectors without labels."""
+        codes: Array = self.estimator.encode(X, **self.encode_settings)
+        return codes
+
+    def steps(self, items: Array, ranking: str) -> Steps:
+        """Give features, look-up tables and the scan of all codes; or, of bits, the query's code and the scan."""
+        codec = self.estimator.codec_
+        if isinstance(codec, BinaryCodec):
+            return {
+                "features": codec.features,
+                "encode": lambda features: codec.bits_of(codec.project(features)),
+                "scan": lambda bits: kernels.active().hamming(items, bits),
+            }
+        return {
+            "features": codec.features,
+            "tables": lambda features: codec.tables_of(codec.project(features), ranking),
+            "scan": lambda tables: kernels.active().table_sums(items, tables),
+        }
+
+    def bytes_per_item(self, items: Array) -> float:
+        """Give M, a byte a codebook."""
+        return float(items.shape[1])
+
+    def distinct(self, items: Array) -> int:
+        """Count the different codes."""
+        codes, _ = kernels.active().distinct(items)
+        return len(codes)
+
+    def quantization_error(self, X: Array, items: Array) -> float | None:
+        """Compare decoded with projected vectors, block by block; bits and labels quantize nothing."""
+        codec = self.estimator.codec_
+        if not isinstance(codec, Codec):
+            return None
+        error, squares, total = 0.0, 0.0, np.zeros(1)
+        for start, stop in row_blocks(len(X)):
+            projected = np.asarray(codec.project(codec.features(X[start:stop])), dtype=np.float64)  # (b, r)
+            error += float(np.square(projected - codec.decode(items[start:stop])).sum())
+            squares += float(np.square(projected).sum())
+            total = total + projected.sum(axis=0)
+        return error / (squares - float(np.square(total).sum()) / len(X))
+
+
+class EstimatorMethod(Method):
+    """An estimator at every code length, each fitted by itself or from the next shorter one.
+
+    Attributes
+    ----------
+    kernel : bool
+        Whether the method is published on kernel features; otherwise on the vectors as they are.
+    chained : bool
+        Whether a longer code starts from the shorter one: 16, 32, 64, ... bits.
+    """
+
+    kernel: ClassVar[bool] = False
+    chained: ClassVar[bool] = False
+
+    def __init__(self, training: Training, settings: Settings, callback: Callback | None = None) -> None:
+        super().__init__(training, settings, callback)
+        self._fits: dict[int, FittedCodes] = {}
+
+    @classmethod
+    @abstractmethod
+    def make(cls, bits: int) -> CodeEstimator:
+        """Give the estimator with its own defaults."""
+
+    def estimator(self, bits: int) -> CodeEstimator:
+        """Give the estimator as it is fitted, but for what it starts from."""
+        settings = self.settings
+        estimator = with_parameters(self.make(bits), settings.parameters)
+        known = estimator.get_params(deep=False)
+        told: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.n_jobs}
+        if "callback" in known:
+            told["callback"] = self.callback
+        if "features" in known:
+            told["features"] = settings.features() if self.kernel or settings.kernel_for_all else None
+        return estimator.set_params(**told)
+
+    def fitted(self, bits: int) -> FittedCodes:
+        """Fit the shorter codes first where they are needed; what was fitted is kept."""
+        if bits not in self._fits:
+            shorter_bits = next_shorter(bits) if self.chained else None
+            self._fits[bits] = self._fit(bits, None if shorter_bits is None else self.fitted(shorter_bits))
+        return self._fits[bits]
+
+    def encode_settings(self) -> Mapping[str, Any]:
+        """Give what `encode` is told."""
+        return {}
+
+    def _fit(self, bits: int, shorter: FittedCodes | None) -> FittedCodes:
+        estimator = self.estimator(bits)
+        if shorter is not None:
+            estimator.set_params(init=shorter.estimator)
+        began = time.perf_counter()
+        estimator.fit(self.training.X, self.training.y)
+        seconds = time.perf_counter() - began
+        return FittedCodes(
+            estimator,
+            seconds,
+            self._record(estimator, None if shorter is None else next_shorter(bits)),
+            chain_seconds=seconds + (0.0 if shorter is None else shorter.chain_seconds),
+            encode_settings=self.encode_settings(),
+        )
+
+    def _record(self, estimator: CodeEstimator, starts_from: int | None) -> Mapping[str, Any]:
+        told = estimator.get_params(deep=False)
+        record = {name: value for name, value in told.items() if name not in _UNRECORDED}
+        if "features" in told:
+            on_kernel = told["features"] is not None
+            record["anchors"] = self.settings.anchors if on_kernel else 0
+            record["bandwidth"] = self.settings.bandwidth if on_kernel else None
+            record["features"] = "raw" if not on_kernel else "kernel" if self.kernel else "kernel, ours"
+        if self.chained:
+            record["starts_from_bits"] = starts_from
+        if hasattr(estimator, "n_iter_"):
+            record["n_iter"] = estimator.n_iter_
+        return {**record, **self.encode_settings()}
+
+
+def with_parameters(estimator: CodeEstimator, parameters: Mapping[str, Any]) -> CodeEstimator:
+    """Set parameters of an estimator; one that it does not have is refused.
+
+    Examples
+    --------
+    >>> from supquant import ProductQuantizer
+    >>> with_parameters(ProductQuantizer(), {"max_iter": 5})
+    ProductQuantizer(max_iter=5)
+    """
+    known = estimator.get_params(deep=False)
+    if unknown := [name for name in parameters if name not in known]:
+        raise InputError(
+            f"{type(estimator).__name__} has no parameter {unknown[0]!r}; it has {', '.join(known)}"
+        )
+    return estimator.set_params(**parameters)
+
+
+def next_shorter(bits: int) -> int | None:
+    """Give the code length that a longer one starts from; None for the shortest.
+
+    Examples
+    --------
+    >>> [next_shorter(bits) for bits in (8, 16, 32, 40, 64)]
+    [None, None, 16, 32, 32]
+    """
+    if bits <= SHORTEST_BITS:
+        return None
+    shorter = SHORTEST_BITS
+    while 2 * shorter < bits:
+        shorter *= 2
+    return shorter
