@@ -72,7 +72,7 @@ def test_any_npz_file_is_a_data_set(run, files, tmp_path):
         (("--set", "ridge"), "name=value"),
         (("--set", "ridge=1"), "has no parameter 'ridge'"),
         (("--method", "pq", "--solver", "joint"), "has no parameter 'solver'"),
-        (("--method", "opq"), "method"),
+        (("--method", "lsh"), "method"),
         (("--protocol", "unseen"), "protocol"),
         (("--ranking", "x"), "ranking"),
         (("--rows", "5000"), "1797 rows"),
