@@ -65,3 +65,25 @@ def test_folders_without_cells_are_refused(tmp_path):
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InputError, match=r"bad\.json is not a JSON file"):
         read_cells(tmp_path)
+
+
+def test_cells_that_were_set_differently_stand_on_lines_of_their_own():
+    cell = {
+        "dataset": "digits",
+        "protocol": "paper",
+        "ranking": "hamming",
+        "method": "ksh",
+        "bits": 16,
+        "seed": 0,
+    }
+    parameters = {"n_training": 1618, "max_rows": 1000, "ridge": 0.1}
+    cells = [
+        cell | {"map": 0.5, "parameters": parameters | {"chain_seconds": 1.0}},
+        cell | {"map": 0.6, "parameters": parameters | {"max_rows": 5000, "chain_seconds": 2.0}},
+        cell | {"map": 0.7, "seed": 1, "parameters": parameters | {"max_rows": 5000, "chain_seconds": 2.0}},
+    ]
+    rows = result_table(cells).rows
+    assert [(row[2], row[3], row[4]) for row in rows] == [
+        ("ksh, max_rows=1000", "0", ".5000"),
+        ("ksh, max_rows=5000", "0, 1", ".6500"),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,10 @@ VALUES = (
     "peak_memory_mb",
 )
 """What a table can show."""
+
+
+_OUTCOMES = {"chain_seconds", "n_iter", "n_jobs", "tuning"}
+"""Parameters of a record that nobody set."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,16 @@ def result_table(cells: Iterable[Mapping[str, Any]], value: str = "map") -> Resu
     """
     if value not in VALUES:
         raise InputError(f"unknown value {value!r}: expected one of {', '.join(VALUES)}")
-    groups: dict[tuple[str, ...], dict[int, dict[int, float | None]]] = defaultdict(lambda: defaultdict(dict))
+    lines: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for cell in cells:
-        groups[_describe(cell)][cell["bits"]][cell["seed"]] = cell.get(value)
+        lines[_describe(cell)].append(cell)
+    groups: dict[tuple[str, ...], dict[int, dict[int, float | None]]] = defaultdict(lambda: defaultdict(dict))
+    for key, line in lines.items():
+        names = _told_apart_by(line)
+        for cell in line:
+            named = [f"{name}={cell['parameters'].get(name)}" for name in names]
+            described = (*key[:-1], ", ".join([key[-1], *named]))
+            groups[described][cell["bits"]][cell["seed"]] = cell.get(value)
     lengths = sorted({bits for by_bits in groups.values() for bits in by_bits})
     rows = []
     for key, by_bits in sorted(groups.items()):
@@ -119,6 +131,16 @@ def _describe(cell: Mapping[str, Any]) -> tuple[str, ...]:
         f"{cell['protocol']}, {cell['ranking']}",
         ", ".join(filter(None, (cell["method"], parameters.get("solver"), order, anchors, tuned))),
     )
+
+
+def _told_apart_by(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the parameters in which cells of one code length and seed differ: those were set on purpose."""
+    names: set[str] = set()
+    for one, other in combinations(cells, 2):
+        if (one["bits"], one["seed"]) == (other["bits"], other["seed"]):
+            ours, theirs = one["parameters"], other["parameters"]
+            names |= {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
+    return sorted(names - _OUTCOMES)
 
 
 def _mean_text(by_seed: Mapping[int, float | None], n_seeds: int) -> str:
