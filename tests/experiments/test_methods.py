@@ -126,3 +126,11 @@ def test_the_bandwidth_of_the_kernel_can_be_given(training):
     fitted = METHODS["sdh"](training, Settings(anchors=60, bandwidth=2.5)).fitted(16)
     assert fitted.estimator.codec_.feature_map.bandwidth == 2.5
     assert fitted.parameters["bandwidth"] == 2.5
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in METHODS.items() if issubclass(each, EstimatorMethod)]
+)
+def test_an_estimator_has_the_published_features_by_default_too(name):
+    defaults = METHODS[name].make(16).get_params(deep=False)
+    assert (defaults.get("features") is not None) == METHODS[name].kernel

@@ -61,6 +61,11 @@ class LinearDiscreteHashing(SupervisedDiscreteHashing):
 
     kernel = False
 
+    @classmethod
+    def make(cls, bits: int) -> HashEstimator:
+        """Give the estimator of so many bits, whose own default is the kernel."""
+        return super().make(bits).set_params(features=None)
+
 
 class KernelSupervisedHashing(Hashing):
     """`ksh`."""
