@@ -52,11 +52,13 @@ compare() {
     cells compare/cifar10-sq-no-transform 16 --dataset cifar10 --method sq-no-transform --bits 16 --quantization-weight 1e-4
     cells compare/cifar10-sq-pca 16 --dataset cifar10 --method sq-no-transform --bits 16 --quantization-weight 1e-4 \
         --set projection=pca
-    # KSH as its authors ran it: 300 anchors, 1,000 and 2,000 labelled rows, sigma the root mean square distance of rows
+    # KSH as its authors ran it: 300 anchors, 1,000 and 2,000 labelled rows, sigma the root mean square distance of rows;
+    # and with 5,000 rows
     for rows in 1000 2000; do
         cells "compare/cifar10-ksh-published-$rows" 48 --dataset cifar10 --method ksh --bits 24,48 --anchors 300 \
             --bandwidth 1.414 --set max_rows=$rows
     done
+    cells compare/cifar10-ksh-300-anchors 64 --dataset cifar10 --method ksh --bits 64 --anchors 300 --bandwidth 1.414
     cells compare/cifar10-sq-triplet 16 --dataset cifar10 --method sq-triplet --bits 16
 }
 
