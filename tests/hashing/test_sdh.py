@@ -178,3 +178,15 @@ def test_rows_of_a_class_share_most_of_their_learned_bits(digits):
 def test_bad_parameters_are_refused(parameters, message, clusters):
     with pytest.raises(InputError, match=message):
         SDH(8, **parameters).fit(*clusters)
+
+
+def test_learned_bits_go_to_the_rows_that_were_learned_from(digits):
+    X, y = digits
+    sdh = SDH(16, features=None, max_rows=100, random_state=0).fit(X, y)
+    rng = np.random.default_rng(0)
+    chosen = np.sort(rng.permutation(len(X))[:100])
+    changed = np.flatnonzero((sdh.training_codes_ != sdh.encode(X)).any(axis=1))
+    assert len(changed) > 0
+    assert np.isin(changed, chosen).all()
+    alone = SDH(16, features=None, random_state=rng).fit(X[chosen], y[chosen])
+    np.testing.assert_array_equal(sdh.training_codes_[chosen], alone.training_codes_)
