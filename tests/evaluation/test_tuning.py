@@ -1,4 +1,5 @@
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -43,6 +44,24 @@ def test_map_is_that_of_validation_queries_among_all_rows(digits, codes):
     labels = read_labels(y[rows])
     queries = labels.take(np.arange(40))
     assert point.map == evaluate_tables(model.tables(X[rows[:40]]), items, queries, labels).map
+
+
+class Listener:
+    """A callback that can be neither copied nor sent to another process."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def hear(self, event):
+        with self.lock:
+            pass
+
+
+def test_the_callback_of_the_estimator_stays_where_it_is(digits):
+    hear = Listener().hear
+    model = ClassifierBits(8, features=None, callback=hear)
+    assert len(tune(model, {"ridge": [1e-3, 1e-2]}, *digits, **SETTINGS, n_jobs=2).points) == 2
+    assert model.callback is hear
 
 
 def test_estimators_without_features_are_tuned_too(digits):

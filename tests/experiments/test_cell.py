@@ -130,6 +130,14 @@ def test_parameters_are_validated_on_the_training_rows_with_as_many_queries(data
     assert cell.parameters["quantization_weight"] == 1e-3
 
 
+def test_a_method_without_a_callback_is_tuned_too(data):
+    events = []
+    settings, tuned = Settings(anchors=50), {"tuning": "validate", "tuning_rows": 200}
+    (cell,) = run_cells(data, method="classifier", settings=settings, callback=events.append, **tuned)
+    assert cell.parameters["tuning"]["points"] == len(METHODS["classifier"].grid["ridge"])
+    assert events[-1].step == cell.parameters["tuning"]["points"]
+
+
 def test_a_method_is_tuned_on_the_codes_that_it_is_published_with(data):
     (cell,) = run_cells(
         data, method="classifier-bits", settings=Settings(anchors=50), tuning="validate", tuning_rows=300

@@ -107,6 +107,23 @@ def test_kernel_goes_to_the_methods_published_with_it_or_to_all(training):
                 assert (known["features"] is not None) == (method.kernel or for_all), name
 
 
+@pytest.mark.parametrize("name", ["pq", "cca-itq", "euclidean"])
+def test_kernel_for_all_reaches_every_method(training, name):
+    settings = Settings(anchors=60, kernel_for_all=True)
+    fitted = METHODS[name](training, settings).fitted(16)
+    assert (fitted.parameters["anchors"], fitted.parameters["features"]) == (60, "kernel, ours")
+    kernel = settings.features().fit(training.X).map_
+    queries = training.X[:5]
+    items = fitted.encoded(training.X)
+    np.testing.assert_allclose(
+        fitted.steps(items, "euclidean")["features"](queries), kernel(queries), atol=1e-6
+    )
+    if name == "pq":
+        np.testing.assert_array_equal(items, fitted.estimator.encode(kernel(training.X)))
+        np.testing.assert_array_equal(items, fitted.learned())
+        assert 0 < fitted.quantization_error(training.X, items) < 1
+
+
 def test_unknown_parameters_are_refused(training):
     with pytest.raises(InputError, match="ProductQuantizer has no parameter 'solver'"):
         METHODS["pq"](training, Settings(parameters={"solver": "joint"})).fitted(16)

@@ -10,6 +10,7 @@ import json
 import time
 import warnings
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -169,12 +170,14 @@ def tune(
     check_integer(n_validation, "n_validation", 1, len(rows))
 
     X, labels = as_float32(X[rows]), labels.take(rows)
+    if "callback" in known:
+        fixed["callback"] = None  # it cannot go with the fits to other processes
     if "features" in known:
         with single_blas():
             feature_map = fit_feature_map(estimator.features, X, rng, n_jobs)
         X = X if feature_map is None else feature_map(X)
         fixed["features"] = None
-    estimator = clone(estimator).set_params(**fixed)
+    estimator = clone(copy(estimator).set_params(**fixed))
     finished = _Finished.open(resume, _fingerprint(X, labels, estimator, n_validation, codes))
     left = [point for point in points if _key(point) not in finished.points]
     # points differ widely in cost and share nothing: a process with one thread each keeps all cores busy

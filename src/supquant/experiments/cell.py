@@ -295,9 +295,9 @@ def _validated(
     if not method.grid or not isinstance(method, EstimatorMethod):
         raise InputError(f"{type(method).__name__} has nothing to tune")
     return tune(
-        method.estimator(bits).set_params(callback=None),
+        method.estimator(bits),
         method.grid,
-        method.training.X,
+        method.vectors(method.training.X),
         method.training.y,
         codes=method.published,
         n_validation=min(n_validation, max_rows, len(method.training.X)),

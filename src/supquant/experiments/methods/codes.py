@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,15 +16,20 @@ from supquant.experiments.methods.interface import Array, Callback, Fitted, Meth
 from supquant.parallel import row_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from supquant.estimator import CodeEstimator
+    from supquant.features import GaussianMap
 
 SHORTEST_BITS = 16
 """Of a chain: the code length that starts from nothing."""
 
 _UNRECORDED = ("features", "init", "callback", "verbose")
 """Live objects, and what changes nothing."""
+
+
+def _as_they_are(x: Array) -> Array:
+    return x
 
 
 class FittedCodes(Fitted):
@@ -37,8 +43,10 @@ class FittedCodes(Fitted):
         *,
         chain_seconds: float | None = None,
         encode_settings: Mapping[str, Any] | None = None,
+        feature_map: Callable[[Array], Array] = _as_they_are,
     ) -> None:
         self.estimator = estimator
+        self._mapped = feature_map  # of vectors, before the estimator sees them
         self.fit_seconds = seconds
         self.chain_seconds = seconds if chain_seconds is None else chain_seconds
         self.parameters = parameters
@@ -51,20 +59,25 @@ class FittedCodes(Fitted):
 
     def encoded(self, X: Array) -> Array:
         """Give codes (n, M) of vectors without labels."""
-        codes: Array = self.estimator.encode(X, **self.encode_settings)
+        codes: Array = self.estimator.encode(self._mapped(X), **self.encode_settings)
         return codes
 
     def steps(self, items: Array, ranking: str) -> Steps:
         """Give features, look-up tables and the scan of all codes; or, of bits, the query's code and the scan."""
         codec = self.estimator.codec_
+
+        def features(x: Array) -> Array:
+            made: Array = codec.features(self._mapped(x))
+            return made
+
         if isinstance(codec, BinaryCodec):
             return {
-                "features": codec.features,
+                "features": features,
                 "encode": lambda features: codec.bits_of(codec.project(features)),
                 "scan": lambda bits: kernels.active().hamming(items, bits),
             }
         return {
-            "features": codec.features,
+            "features": features,
             "tables": lambda features: codec.tables_of(codec.project(features), ranking),
             "scan": lambda tables: kernels.active().table_sums(items, tables),
         }
@@ -85,7 +98,9 @@ class FittedCodes(Fitted):
             return None
         error, squares, total = 0.0, 0.0, np.zeros(1)
         for start, stop in row_blocks(len(X)):
-            projected = np.asarray(codec.project(codec.features(X[start:stop])), dtype=np.float64)  # (b, r)
+            projected = np.asarray(
+                codec.project(codec.features(self._mapped(X[start:stop]))), dtype=np.float64
+            )  # (b, r)
             error += float(np.square(projected - codec.decode(items[start:stop])).sum())
             squares += float(np.square(projected).sum())
             total = total + projected.sum(axis=0)
@@ -127,6 +142,17 @@ class EstimatorMethod(Method):
             told["features"] = settings.features() if self.kernel or settings.kernel_for_all else None
         return estimator.set_params(**told)
 
+    def vectors(self, X: Array) -> Array:
+        """Give vectors (n, d) as the estimator takes them: mapped where it is to have a kernel and has no place for it."""
+        return X if self._kernel is None else self._kernel(X)
+
+    @cached_property
+    def _kernel(self) -> GaussianMap | None:
+        settings = self.settings
+        if not settings.kernel_for_all or "features" in self.make(SHORTEST_BITS).get_params(deep=False):
+            return None
+        return settings.fitted_features(self.training.X)
+
     def fitted(self, bits: int) -> FittedCodes:
         """Fit the shorter codes first where they are needed; what was fitted is kept."""
         if bits not in self._fits:
@@ -143,7 +169,7 @@ class EstimatorMethod(Method):
         if shorter is not None:
             estimator.set_params(init=shorter.estimator)
         began = time.perf_counter()
-        estimator.fit(self.training.X, self.training.y)
+        estimator.fit(self.vectors(self.training.X), self.training.y)
         seconds = time.perf_counter() - began
         return FittedCodes(
             estimator,
@@ -151,13 +177,14 @@ class EstimatorMethod(Method):
             self._record(estimator, None if shorter is None else next_shorter(bits)),
             chain_seconds=seconds + (0.0 if shorter is None else shorter.chain_seconds),
             encode_settings=self.encode_settings(),
+            feature_map=self.vectors,
         )
 
     def _record(self, estimator: CodeEstimator, starts_from: int | None) -> Mapping[str, Any]:
         told = estimator.get_params(deep=False)
         record = {name: value for name, value in told.items() if name not in _UNRECORDED}
-        if "features" in told:
-            on_kernel = told["features"] is not None
+        if "features" in told or self._kernel is not None:
+            on_kernel = told.get("features", self._kernel) is not None
             record["anchors"] = self.settings.anchors if on_kernel else 0
             record["bandwidth"] = self.settings.bandwidth if on_kernel else None
             record["features"] = "raw" if not on_kernel else "kernel" if self.kernel else "kernel, ours"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy.typing as npt
 
-from supquant.features import AnchorKernel
+from supquant.features import AnchorKernel, GaussianMap
 from supquant.progress import Progress
 
 if TYPE_CHECKING:
@@ -85,6 +85,11 @@ class Settings:
         return AnchorKernel(
             self.anchors, bandwidth=self.bandwidth, n_jobs=self.n_jobs, random_state=self.seed
         )
+
+    def fitted_features(self, X: Array) -> GaussianMap | None:
+        """Give the kernel features, fitted to vectors X (n, d)."""
+        kernel = self.features()
+        return None if kernel is None else kernel.fit(X).map_
 
 
 class Fitted(ABC):

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from supquant.evaluation import euclidean_scores
 from supquant.experiments.methods.interface import Array, Fitted, Method, Steps
+from supquant.features import GaussianMap
 
 
 class FittedVectors(Fitted):
-    """Nothing is learned; items are vectors (n, d) float32."""
+    """Nothing is learned; items are vectors (n, d) float32, or kernel features of them where all methods have these."""
 
-    def __init__(self) -> None:
-        self.parameters = {}
+    def __init__(self, kernel: GaussianMap | None = None) -> None:
+        self._kernel = kernel
+        self.parameters = (
+            {} if kernel is None else {"anchors": len(kernel.anchors), "features": "kernel, ours"}
+        )
 
     def encoded(self, X: Array) -> Array:
-        """Give the vectors as they are."""
-        return X
+        """Give the vectors as they are, or their features."""
+        return X if self._kernel is None else self._kernel(X)
 
     def steps(self, items: Array, ranking: str) -> Steps:
-        """Give the one step there is."""
+        """Give the features, where there are any, and the scan."""
         del ranking
-        return {"scan": euclidean_scores(items)}
+        scan = {"scan": euclidean_scores(items)}
+        return scan if self._kernel is None else {"features": self._kernel, **scan}
 
     def bytes_per_item(self, items: Array) -> float:
         """Give four bytes a dimension."""
@@ -32,4 +39,9 @@ class EuclideanVectors(Method):
     def fitted(self, bits: int) -> FittedVectors:
         """Give vectors, whatever the length."""
         del bits
-        return FittedVectors()
+        return self._fitted
+
+    @cached_property
+    def _fitted(self) -> FittedVectors:
+        for_all = self.settings.kernel_for_all
+        return FittedVectors(self.settings.fitted_features(self.training.X) if for_all else None)
