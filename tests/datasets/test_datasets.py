@@ -1,20 +1,11 @@
-import gzip
-import pickle
-
 import numpy as np
 import pytest
 
 from supquant import datasets
-from supquant.datasets import load, mnist
+from supquant.datasets import coco30k, load
 from supquant.datasets.dataset import centred_unit_length, root_of_frequencies
+from supquant.datasets.files import checksum
 from supquant.errors import InputError
-
-
-@pytest.fixture
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path))
-    monkeypatch.setattr(mnist, "_packaged_file", lambda: None)
-    return tmp_path
 
 
 def test_digits_are_scaled_to_one_and_know_their_shape():
@@ -39,41 +30,18 @@ def test_sample_of_impossible_size_is_refused(n_rows):
         load("digits").sample(n_rows)
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar10", "coco30k", "coco30k-noperson"])
+@pytest.mark.parametrize("name", [name for name in datasets.NAMES if name != "digits"])
 def test_missing_file_says_where_it_was_looked_for_and_how_to_get_it(name, own_folder):
     with pytest.raises(InputError, match="was not found in") as caught:
         load(name)
     assert str(own_folder) in str(caught.value)
-    assert "arrays X" in str(caught.value)
+    assert "ut there" in str(caught.value)
 
 
 def test_cache_folder_is_used_without_the_environment_variable(monkeypatch):
     monkeypatch.delenv("SUPQUANT_DATA", raising=False)
-    assert "supquant" in str(datasets.data_folder())
-
-
-def test_mnist_pixels_are_divided_by_255(own_folder):
-    np.savez(own_folder / "mnist.npz", X=np.full((4, 784), 255, dtype=np.uint8), y=[0, 1, 0, 1])
-    data = load("mnist")
-    assert data.prepare(data.X)(data.X).max() == 1
-
-
-def test_mnist_is_found_in_the_installed_package(own_folder, monkeypatch):
-    parts = tuple((np.full((2, 784), k / 256, dtype=np.float32), np.array([k, k])) for k in range(3))
-    packaged = own_folder / "mnist.pkl.gz"
-    packaged.write_bytes(gzip.compress(pickle.dumps(parts)))
-    monkeypatch.setattr(mnist, "_packaged_file", lambda: packaged)
-    data = load("mnist")
-    np.testing.assert_array_equal(data.X[:, 0], [0, 0, 1, 1, 2, 2])
-    np.testing.assert_array_equal(data.y, [0, 0, 1, 1, 2, 2])
-
-
-def test_packaged_pickle_may_hold_nothing_but_arrays(own_folder, monkeypatch):
-    packaged = own_folder / "mnist.pkl.gz"
-    packaged.write_bytes(gzip.compress(pickle.dumps(print)))
-    monkeypatch.setattr(mnist, "_packaged_file", lambda: packaged)
-    with pytest.raises(pickle.UnpicklingError, match=r"must not hold builtins\.print"):
-        load("mnist")
+    assert datasets.data_folder().parent == datasets.cache_folder()
+    assert datasets.cache_folder().name == "supquant"
 
 
 def test_centring_uses_the_training_rows_alone():
@@ -92,16 +60,56 @@ def test_rows_of_zeros_stay_zero():
     assert not root_of_frequencies(zeros)(zeros).any()
 
 
-def test_coco_without_person_drops_the_label_and_the_rows_left_empty(own_folder):
+@pytest.fixture
+def four_pictures(own_folder, monkeypatch):
+    X = (np.arange(4)[:, None] * np.ones((1, 500))).astype(np.uint16)
     y = np.zeros((4, 18), dtype=np.uint8)
     y[0, 0] = y[1, [0, 3]] = y[2, 4] = y[3, 0] = 1
-    np.savez(
-        own_folder / "coco30k_bow.npz", X=np.arange(4)[:, None] * np.ones((1, 500), dtype=np.uint16), y=y
-    )
+    np.savez(own_folder / "coco30k_bow.npz", X=X, y=y)
+    monkeypatch.setattr(coco30k, "CHECKSUM", checksum(X, y))
+
+
+def test_coco_draws_a_hundred_queries_a_label(four_pictures):
+    assert load("coco30k").queries_per_label == load("coco30k-noperson").queries_per_label == 100
+
+
+def test_coco_without_person_drops_the_label_and_the_rows_left_empty(four_pictures):
     data = load("coco30k-noperson")
     assert data.y.shape == (2, 17)
     np.testing.assert_array_equal(data.X[:, 0], [1, 2])
     np.testing.assert_allclose(np.square(data.prepare(data.X)(data.X)).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_other_data_under_the_name_of_coco_are_refused(four_pictures, monkeypatch):
+    monkeypatch.setattr(coco30k, "CHECKSUM", "0" * 32)
+    with pytest.raises(InputError, match=r"coco30k_bow\.npz does not hold the published data") as caught:
+        load("coco30k")
+    assert "uint16 (4, 500), uint8 (4, 18)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "labels"),
+    [
+        ("mnist", (70000, 784), (70000,)),
+        ("cifar10", (60000, 512), (60000,)),
+        ("coco30k", (30000, 500), (30000, 18)),
+        ("coco30k-noperson", (15925, 500), (15925, 17)),
+    ],
+)
+def test_published_files_pass_their_checks(name, shape, labels, data_folder):
+    data = load(name)
+    assert (data.X.shape, data.y.shape) == (shape, labels)
+
+
+def test_checksum_sees_values_shapes_and_types():
+    arrays = [
+        np.arange(6, dtype=np.uint8),
+        np.arange(6, dtype=np.uint8).reshape(2, 3),
+        np.arange(6, dtype=np.int8),
+        np.arange(1, 7, dtype=np.uint8),
+    ]
+    assert len({checksum(array) for array in arrays}) == 4
+    assert checksum(arrays[1].T.copy().T) == checksum(arrays[1])  # not the order in memory
 
 
 def test_any_npz_file_is_taken_as_it_is(tmp_path):

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from supquant.datasets import cifar10, coco30k, digits, mnist, npz
+from supquant.datasets import cifar10, coco30k, digits, imagenet, mnist, npz, nuswide
 from supquant.datasets.dataset import Dataset, Preparation
-from supquant.datasets.files import data_folder
+from supquant.datasets.files import cache_folder, data_folder
 from supquant.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["NAMES", "Dataset", "Preparation", "data_folder", "load"]
+    from supquant.progress import Progress
 
-_LOADERS: dict[str, Callable[[], Dataset]] = {
-    "digits": digits.load,
-    "mnist": mnist.load,
-    "cifar10": cifar10.load,
-    "coco30k": coco30k.load,
-    "coco30k-noperson": coco30k.load_without_person,
+    Callback = Callable[[Progress], None] | None
+
+__all__ = ["NAMES", "Dataset", "Preparation", "cache_folder", "data_folder", "load"]
+
+_LOADERS: dict[str, Callable[[Callback], Dataset]] = {
+    "digits": lambda _: digits.load(),
+    "mnist": lambda _: mnist.load(),
+    "cifar10": lambda callback: cifar10.load(callback=callback),
+    "coco30k": lambda _: coco30k.load(),
+    "coco30k-noperson": lambda _: coco30k.load_without_person(),
+    "nuswide": lambda _: nuswide.load(),
+    "imagenet": lambda callback: imagenet.load(callback=callback),
 }
+_DOWNLOADS: dict[str, Callable[[], None]] = {"mnist": mnist.download, "cifar10": cifar10.download}
+
 NAMES = tuple(_LOADERS)
 """The data sets that have a name."""
 
 
-def load(name_or_path: str | Path) -> Dataset:
+def load(name_or_path: str | Path, *, download: bool = False, callback: Callback = None) -> Dataset:
     """Load a data set by its name, or any .npz file with arrays `X` and `y` by its path.
 
     Parameters
@@ -34,6 +42,11 @@ def load(name_or_path: str | Path) -> Dataset:
     name_or_path : str or Path
         One of `NAMES`, or a path that ends in ``.npz``. Files of the named ones are looked for in the
         folder that the environment variable SUPQUANT_DATA names, or else in the user's cache folder.
+    download : bool
+        Fetch missing files of `mnist` and `cifar10` from their public addresses into that folder. The others
+        cannot be had that way.
+    callback : callable, optional
+        Gets `Progress` events where loading takes long: features of pictures, files to be joined.
 
     Returns
     -------
@@ -47,7 +60,9 @@ def load(name_or_path: str | Path) -> Dataset:
     """
     name = str(name_or_path)
     if name in _LOADERS:
-        return _LOADERS[name]()
+        if download and name in _DOWNLOADS:
+            _DOWNLOADS[name]()
+        return _LOADERS[name](callback)
     if name.endswith(".npz"):
         return npz.load(name)
     raise InputError(

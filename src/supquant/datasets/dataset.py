@@ -33,6 +33,15 @@ class Dataset:
         to learn (a mean), it learns from the training rows alone.
     image_shape : tuple of int or None
         The height and width of the picture that a row is, if it is one.
+    images : ndarray of shape (n, h, w) or (n, h, w, 3), uint8, or None
+        The pictures that rows were made from, where they are at hand and rows are not their pixels.
+    queries_per_label : int or None
+        Queries are so many random rows of every label, all distinct, as published; None draws them from all
+        rows alike.
+    n_queries_last : int
+        Where the published queries are fixed: how many rows at the end they are; 0 where they are drawn.
+    cut : int or None
+        The published R: only so many of the first items count in MAP; all if None.
 
     Examples
     --------
@@ -48,6 +57,10 @@ class Dataset:
     y: Array
     prepare: Callable[[Array], Preparation]
     image_shape: tuple[int, int] | None = None
+    images: Array | None = None
+    queries_per_label: int | None = None
+    n_queries_last: int = 0
+    cut: int | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -64,7 +77,13 @@ class Dataset:
         if not 1 <= n_rows <= len(self):
             raise InputError(f"rows must be between 1 and the {len(self)} rows of {self.name}, got {n_rows}")
         rows = np.sort(np.random.default_rng(seed).choice(len(self), n_rows, replace=False))
-        return replace(self, X=self.X[rows], y=self.y[rows])
+        return replace(
+            self,
+            X=self.X[rows],
+            y=self.y[rows],
+            images=None if self.images is None else self.images[rows],
+            n_queries_last=int(np.sum(rows >= len(self) - self.n_queries_last)),
+        )
 
 
 def unchanged(_training_rows: Array) -> Preparation:

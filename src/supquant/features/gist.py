@@ -1,0 +1,169 @@
+"""Pictures to vectors: the GIST descriptor of Oliva and Torralba, "Modeling the Shape of the Scene" (2001).
+
+A grey picture is whitened (slow changes of brightness taken out, local contrast made equal), looked at through
+4 scales x 8 orientations of Gabor filters, and described by the mean response of each of them in every cell of a
+4 x 4 grid: 512 numbers. The filters are given by their transfer functions, in polar coordinates (rho, theta) of the
+frequency plane, rho in cycles per pixel:
+
+    G[s, o] = exp(-3.5 (rho / rho_s - 1)^2 - 2 pi (theta + o pi / 8)^2),    rho_s = .3 / 1.85^s,   s = 0..3, o = 0..7
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from supquant.errors import InputError
+from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.progress import Reporter
+from supquant.validation import resolve_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from supquant.progress import Progress
+
+RECIPE = 1
+"""Grows when descriptors change, so that those kept in a cache are made again."""
+
+SCALES = 4
+ORIENTATIONS = 8
+GRID = 4
+DIMENSIONS = SCALES * ORIENTATIONS * GRID**2
+
+CYCLES = 4.0  # per picture; what is slower is brightness, not shape
+WHITENING_BORDER = 5
+FILTER_BORDER = 32  # mirrored around the picture, so that filters do not see its edges
+SMALLEST_CONTRAST = 0.2
+BLOCK_IMAGES = 32  # whose spectra stay in the cache of a core
+
+Block = NDArray[np.float32]
+
+
+def gist_descriptors(
+    images: NDArray[np.uint8],
+    *,
+    n_jobs: int | None = None,
+    callback: Callable[[Progress], None] | None = None,
+) -> Block:
+    """Describe pictures by their GIST.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, h, w) or (n, h, w, 3), uint8
+        Grey or coloured pictures of one size, at least 4 x 4. Grey is the mean of the colours. A memory map
+        is read block by block.
+    n_jobs : int, optional
+        Threads; all cores by default. Descriptors do not depend on it.
+    callback : callable, optional
+        Gets a `Progress` after every block.
+
+    Returns
+    -------
+    ndarray of shape (n, 512), float32
+        By scale (fine to coarse), then orientation, then cell, column of cells by column.
+
+    Examples
+    --------
+    >>> pictures = np.random.default_rng(0).integers(256, size=(2, 32, 32, 3), dtype=np.uint8)
+    >>> gist_descriptors(pictures).shape
+    (2, 512)
+    """
+    _check_images(images)
+    blocks = row_blocks(len(images), BLOCK_IMAGES)
+    descriptors = np.empty((len(images), DIMENSIONS), dtype=np.float32)
+
+    def describe(block: tuple[int, int]) -> None:
+        descriptors[slice(*block)] = _describe(_grey(images[slice(*block)]))
+
+    with single_blas(), Reporter(callback).stage("gist", total=len(blocks)) as stage:
+        for _ in ordered_map(describe, blocks, resolve_jobs(n_jobs)):
+            stage.step()
+    return descriptors
+
+
+def _check_images(images: NDArray[Any]) -> None:
+    shape = getattr(images, "shape", ())
+    if len(shape) not in (3, 4) or shape[3:] not in ((), (3,)) or min(shape[1:3]) < GRID:
+        raise InputError(
+            f"images must be of shape (n, height, width) or (n, height, width, 3), at least {GRID} x {GRID} "
+            f"pixels, got {shape}"
+        )
+    if images.dtype != np.uint8:
+        raise InputError(f"images must be uint8, intensities of 0..255, got {images.dtype}")
+
+
+def _grey(images: NDArray[np.uint8]) -> Block:
+    """Take the mean of the colours, stretched so that each picture (h, w) reaches from 0 to 255."""
+    grey: Block = images.mean(axis=3, dtype=np.float32) if images.ndim == 4 else images.astype(np.float32)
+    grey -= grey.min(axis=(1, 2), keepdims=True)
+    brightest = grey.max(axis=(1, 2), keepdims=True)
+    brightest[brightest == 0] = 1  # a picture of one grey is black
+    grey *= np.float32(255) / brightest
+    return grey
+
+
+def _describe(grey: Block) -> Block:
+    """Give the descriptors (b, 512) of pictures (b, h, w) of 0..255."""
+    n, height, width = grey.shape
+    spectra = fft.fft2(_mirrored(_whitened(grey), FILTER_BORDER))  # (b, H, W) complex64, H = h + 64
+    rows, columns = (slice(FILTER_BORDER, FILTER_BORDER + side) for side in (height, width))
+    mean_rows, mean_columns = _cell_means(height), _cell_means(width)
+    filtered = np.empty_like(spectra)
+    cells = np.empty((n, SCALES * ORIENTATIONS, GRID, GRID), dtype=np.float32)
+    for number, transfer in enumerate(_transfer_functions(*spectra.shape[1:])):
+        np.multiply(spectra, transfer, out=filtered)
+        # back to pixels one axis after the other: what falls on the border is dropped before the second
+        response = fft.ifft(fft.ifft(filtered, axis=1)[:, rows], axis=2)[:, :, columns]
+        cells[:, number] = (mean_rows @ np.abs(response) @ mean_columns.T).transpose(0, 2, 1)
+    return cells.reshape(n, DIMENSIONS)
+
+
+def _whitened(grey: Block) -> Block:
+    """Subtract the slow part of log intensities, then divide by the local contrast."""
+    x = _mirrored(np.log1p(grey), WHITENING_BORDER)
+    low_pass = _low_pass(*x.shape[1:])
+
+    def slow_part(x: Block) -> Block:
+        return fft.irfft2(fft.rfft2(x) * low_pass, s=x.shape[1:])
+
+    x -= slow_part(x)
+    x /= np.float32(SMALLEST_CONTRAST) + np.sqrt(np.abs(slow_part(np.square(x))))
+    return x[:, WHITENING_BORDER:-WHITENING_BORDER, WHITENING_BORDER:-WHITENING_BORDER]
+
+
+def _mirrored(x: Block, border: int) -> Block:
+    return np.pad(x, ((0, 0), (border, border), (border, border)), mode="symmetric")
+
+
+@lru_cache(maxsize=4)
+def _low_pass(height: int, width: int) -> Block:
+    """Make the half plane (height, width // 2 + 1) of a Gaussian that is one half at `CYCLES` per longer side."""
+    cycles = max(height, width) * np.hypot(fft.fftfreq(height)[:, None], fft.rfftfreq(width))
+    return np.exp2(-np.square(cycles / CYCLES)).astype(np.float32)
+
+
+@lru_cache(maxsize=4)
+def _transfer_functions(height: int, width: int) -> Block:
+    """Make the filters (32, height, width), zero frequency first."""
+    down, across = fft.fftfreq(height)[:, None], fft.fftfreq(width)
+    rho, theta = np.hypot(down, across), np.arctan2(down, across)
+    scales = 0.3 / 1.85 ** np.arange(SCALES)
+    turns = np.pi / ORIENTATIONS * np.arange(ORIENTATIONS)
+    radial = np.exp(-3.5 * np.square(rho / scales[:, None, None] - 1))  # (4, height, width)
+    angles = (theta + turns[:, None, None] + np.pi) % (2 * np.pi) - np.pi  # (8, height, width)
+    angular = np.exp(-2 * np.pi * np.square(angles))
+    filters = radial[:, None] * angular  # (4, 8, height, width)
+    return filters.reshape(-1, height, width).astype(np.float32)
+
+
+@lru_cache(maxsize=4)
+def _cell_means(side: int) -> Block:
+    """Make the matrix (4, side) that takes pixels along one side to the means of four cells."""
+    cell = np.arange(side) * GRID // side  # (side,)
+    member = cell == np.arange(GRID)[:, None]
+    return (member / member.sum(axis=1, keepdims=True)).astype(np.float32)
