@@ -6,10 +6,17 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
 
 from supquant.errors import InputError
 from supquant.labels import read_labels
-from supquant.metrics import average_precision, precision_at, relevance, tie_aware_average_precision
+from supquant.metrics import (
+    average_precision,
+    precision_at,
+    precision_at_recall,
+    relevance,
+    tie_aware_average_precision,
+)
 
 CUTS = st.one_of(st.none(), st.integers(1, 12))
 
@@ -40,6 +47,14 @@ def expected_average_precision_by_enumeration(relevant, scores, cut):
 def test_average_precision_is_its_definition(relevant, cut):
     expected = float(average_precision_by_definition(relevant, cut))
     assert average_precision([relevant], cut)[0] == pytest.approx(expected, abs=1e-14)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60).filter(any))
+def test_average_precision_is_that_of_scikit_learn_where_nothing_is_tied(relevant):
+    falling = -np.arange(len(relevant))
+    expected = average_precision_score(relevant, falling)
+    assert average_precision([relevant])[0] == pytest.approx(expected, abs=1e-14)
+    assert tie_aware_average_precision([relevant], [falling])[0] == pytest.approx(expected, abs=1e-14)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 2)), max_size=6), CUTS)
@@ -77,7 +92,11 @@ def test_queries_of_a_block_do_not_influence_each_other():
     rng = np.random.default_rng(1)
     relevant = rng.random((7, 65)) < 0.3
     scores = np.sort(rng.integers(0, 9, (7, 65)), axis=1)
-    for metric in (average_precision, lambda rows: precision_at(rows, [1, 64])):
+    for metric in (
+        average_precision,
+        lambda rows: precision_at(rows, [1, 64]),
+        lambda rows: precision_at_recall(rows, [0.1, 1.0]),
+    ):
         assert np.array_equal(metric(relevant), np.concatenate([metric(row[None]) for row in relevant]))
     alone = [tie_aware_average_precision(relevant[i : i + 1], scores[i : i + 1], 17)[0] for i in range(7)]
     assert np.array_equal(tie_aware_average_precision(relevant, scores, 17), alone)
@@ -89,12 +108,39 @@ def test_no_queries_or_no_items_give_zeros(shape):
     assert np.array_equal(average_precision(relevant), np.zeros(shape[0]))
     assert np.array_equal(tie_aware_average_precision(relevant, np.zeros(shape)), np.zeros(shape[0]))
     assert np.array_equal(precision_at(relevant, [1, 2]), np.zeros((shape[0], 2)))
+    assert precision_at_recall(relevant, [0.5, 1]).shape == (shape[0], 2)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=20), st.lists(st.integers(1, 25), max_size=4))
 def test_precision_at_counts_in_plain_loops(relevant, ks):
     expected = [sum(relevant[:k]) / k for k in ks]
     assert precision_at([relevant], ks).tolist() == [expected]
+
+
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=45).filter(any),
+    st.lists(st.integers(1, 20).map(lambda step: step / 20), max_size=5),
+)
+def test_precision_at_recall_is_that_of_the_first_rank_which_reaches_it(relevant, levels):
+    expected = []
+    for level in levels:
+        found, rank = 0, 0
+        while found / sum(relevant) < level:
+            found, rank = found + relevant[rank], rank + 1
+        expected.append(found / rank)
+    assert precision_at_recall([relevant], levels).tolist() == [expected]
+
+
+def test_a_query_without_true_neighbours_has_no_recall():
+    found = precision_at_recall([[False, False], [False, True]], [0.5, 1.0])
+    assert np.isnan(found[0]).all()
+    assert found[1].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("level", [0.0, -0.1, 1.01, np.nan])
+def test_a_level_that_recall_cannot_first_reach_is_refused(level):
+    with pytest.raises(InputError, match="above 0 and at most 1"):
+        precision_at_recall([[True]], [0.5, level])
 
 
 def test_a_ranking_of_the_wrong_shape_is_refused():

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
     from supquant.labels import Labels
 
-__all__ = ["average_precision", "precision_at", "relevance", "tie_aware_average_precision"]
+__all__ = [
+    "average_precision",
+    "precision_at",
+    "precision_at_recall",
+    "relevance",
+    "tie_aware_average_precision",
+]
 
 
 def relevance(query: Labels, database: Labels, start: int, stop: int) -> NDArray[np.bool_]:
@@ -122,34 +128,50 @@ def tie_aware_average_precision(
         raise InputError(f"scores have shape {values.shape}, the ranking {ranking.shape}")
     n = ranking.shape[1]
     reach = n if cut is None else min(check_integer(cut, "cut", 1), n)
-    if reach == 0:
-        return np.zeros(len(ranking))
-    inverse_ranks = 1.0 / np.arange(1, reach + 1)
+    inverse_ranks = np.append(1.0 / np.arange(1, reach + 1), 0.0)  # (reach + 1,): sums may end past the last
     expected = [_expected_ap(row, ties, inverse_ranks) for row, ties in zip(ranking, values, strict=True)]
     return np.array(expected, dtype=np.float64)
 
 
 def _expected_ap(row: NDArray[np.bool_], scores: NDArray[Any], inverse_ranks: NDArray[np.float64]) -> float:
-    """Of one query; the cut is the length of `inverse_ranks`."""
-    reach = len(inverse_ranks)
-    starts = np.flatnonzero(np.concatenate(([True], scores[1:] != scores[:-1])))  # (groups of ties,)
-    sizes = np.diff(starts, append=len(row))
-    hits = np.add.reduceat(row, starts, dtype=np.int64)  # true neighbours in each group
+    """Of one query; the cut is one less than the length of `inverse_ranks`."""
+    reach = len(inverse_ranks) - 1
+    starts, sizes, hits = _groups_with_hits(row, scores)
     within = int(np.searchsorted(starts, reach))  # groups that begin before the cut
+    if within == 0:
+        return 0.0
     starts, sizes, hits = starts[:within], sizes[:within], hits[:within]
     before = np.cumsum(hits) - hits
     slots = np.minimum(sizes, reach - starts)  # sizes, but for a last group that the cut divides
-    harmonic = np.add.reduceat(inverse_ranks, starts)
-
-    sums = _expected_sum(hits, slots, starts, before, harmonic)
+    sums = (before + 1) / (starts + 1)  # of true neighbours that are tied with nothing
+    ties = np.flatnonzero(sizes > 1)
+    bounds = np.column_stack((starts, starts + slots))[ties].ravel()
+    harmonic = np.add.reduceat(inverse_ranks, bounds)[::2]  # every other sum goes from a group to the next
+    sums[ties] = _expected_sum(hits[ties], slots[ties], starts[ties], before[ties], harmonic)
     if slots[-1] == sizes[-1]:
-        found = before[-1] + hits[-1]
-        return float(sums.sum() / found) if found else 0.0
+        return float(sums.sum() / (before[-1] + hits[-1]))
     # The number of true neighbours that come before the cut is itself random, and so is L.
     last = np.arange(max(0, hits[-1] - (sizes[-1] - slots[-1])), min(hits[-1], slots[-1]) + 1)
     probability = _hypergeometric(last, int(sizes[-1]), int(hits[-1]), int(slots[-1]))
     total = sums[:-1].sum() + _expected_sum(last, slots[-1], starts[-1], before[-1], harmonic[-1])
     return float(np.sum(probability * total / np.maximum(before[-1] + last, 1)))
+
+
+def _groups_with_hits(row: NDArray[np.bool_], scores: NDArray[Any]) -> tuple[NDArray[np.int64], ...]:
+    """Find the groups of ties that hold true neighbours: where they start, their sizes, and how many they hold.
+
+    Where codes are long most groups are one item, so only true neighbours that are tied are looked up.
+    """
+    is_bound = np.ones(len(row) + 1, dtype=np.bool_)  # between groups, and at both ends
+    np.not_equal(scores[1:], scores[:-1], out=is_bound[1:-1])
+    starts = np.flatnonzero(row)  # (L,): a group each, to begin with
+    stops = starts + 1
+    tied = np.flatnonzero(~(is_bound[starts] & is_bound[stops]))
+    bounds = np.flatnonzero(is_bound)
+    group = np.searchsorted(bounds, stops[tied])
+    starts[tied], stops[tied] = bounds[group - 1], bounds[group]
+    first = np.flatnonzero(np.diff(starts, prepend=-1))
+    return starts[first], stops[first] - starts[first], np.diff(first, append=len(starts))
 
 
 def _expected_sum(hits: Any, slots: Any, start: Any, before: Any, harmonic: Any) -> NDArray[np.float64]:
@@ -197,6 +219,43 @@ def precision_at(relevant: ArrayLike, ks: Sequence[int]) -> NDArray[np.float64]:
     ranking = _as_ranking(relevant, None)
     columns = [ranking[:, : check_integer(k, "k", 1)].sum(axis=1) / k for k in ks]
     return np.stack(columns, axis=1) if columns else np.zeros((len(ranking), 0))
+
+
+def precision_at_recall(relevant: ArrayLike, levels: Sequence[float]) -> NDArray[np.float64]:
+    """Give the precision at the first rank where recall reaches each level, without interpolation.
+
+    That rank holds a true neighbour: the first for which ``found / L >= level``, L counting all true
+    neighbours of the query.
+
+    Parameters
+    ----------
+    relevant : array-like of shape (q, n), bool
+        In rank order.
+    levels : sequence of float
+        Each above 0 and at most 1.
+
+    Returns
+    -------
+    ndarray of shape (q, len(levels)), float64
+        NaN for a query without any true neighbour, which has no recall.
+
+    Examples
+    --------
+    >>> precision_at_recall([[True, False, True, False]], [0.25, 0.5, 1.0])
+    array([[1.        , 1.        , 0.66666667]])
+    """
+    ranking = _as_ranking(relevant, None)
+    wanted = np.asarray(levels, dtype=np.float64)
+    if not np.all((wanted > 0) & (wanted <= 1)):
+        raise InputError(f"levels of recall are above 0 and at most 1, got {list(levels)}")
+    result = np.full((len(ranking), len(wanted)), np.nan)
+    for i, row in enumerate(ranking):
+        ranks = np.flatnonzero(row) + 1  # (L,)
+        if len(ranks):
+            recall = np.arange(1, len(ranks) + 1) / len(ranks)
+            reached = np.searchsorted(recall, wanted)
+            result[i] = (reached + 1) / ranks[reached]
+    return result
 
 
 def _as_ranking(relevant: ArrayLike, cut: int | None) -> NDArray[np.bool_]:

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,18 +16,88 @@ from supquant.evaluation import (
 from supquant.labels import read_labels
 
 
-def plain_map(scores, relevant):
+def plain_rankings(scores, relevant):
+    """Whether the item at each rank is a true neighbour, ties in order of insertion."""
+    orders = [sorted(range(len(row)), key=lambda item: (row[item], item)) for row in scores]
+    return [[hits[item] for item in order] for hits, order in zip(relevant, orders, strict=True)]
+
+
+def plain_map(scores, relevant, cut=None):
     """Mean average precision, item by item."""
     total = 0.0
-    for of_query, hits in zip(scores, relevant, strict=True):
-        order = sorted(range(len(of_query)), key=lambda item: (of_query[item], item))
+    for ranking in plain_rankings(scores, relevant):
         found, precisions = 0, []
-        for rank, item in enumerate(order, start=1):
-            if hits[item]:
+        for rank, hit in enumerate(ranking[:cut], start=1):
+            if hit:
                 found += 1
                 precisions.append(found / rank)
         total += np.mean(precisions) if precisions else 0.0
     return total / len(scores)
+
+
+def plain_tie_aware_map(scores, relevant, cut=None):
+    """The mean over all orders in which the items of every query might have been inserted."""
+    orders = list(itertools.permutations(range(scores.shape[1])))
+    return np.mean([plain_map(scores[:, order], relevant[:, order], cut) for order in orders])
+
+
+def plain_curve(scores, relevant, level):
+    """The precision of the first rank that reaches a recall, mean over queries that have a true neighbour."""
+    precisions = []
+    for ranking in plain_rankings(scores, relevant):
+        for rank in range(1, len(ranking) + 1):
+            if any(ranking) and sum(ranking[:rank]) / sum(ranking) >= level:
+                precisions.append(sum(ranking[:rank]) / rank)
+                break
+    return np.mean(precisions) if precisions else 0.0
+
+
+def as_they_are(block):
+    return block
+
+
+@st.composite
+def rankings(draw, max_items):
+    """Scores of few values, and labels, one or several a row, some rows with none."""
+    n_queries, n_items = draw(st.integers(1, 4)), draw(st.integers(1, max_items))
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    scores = rng.integers(draw(st.sampled_from([1, 3, 100])), size=(n_queries, n_items))
+    scores = scores.astype(draw(st.sampled_from([np.uint16, np.int64, np.float32, np.float64])))
+    n_rows = n_queries + n_items
+    if draw(st.booleans()):
+        carried = rng.random((n_rows, 4)) < draw(st.sampled_from([0.0, 0.2, 1.0]))
+        labels = read_labels(carried, classes=np.arange(4))
+    else:
+        of_rows = rng.integers(3, size=n_rows)
+        carried = of_rows[:, None] == np.arange(3)
+        labels = read_labels(of_rows, classes=np.arange(3))
+    relevant = (carried[:n_queries, None] & carried[None, n_queries:]).any(axis=2)
+    split = labels.take(np.arange(n_queries)), labels.take(np.arange(n_queries, n_rows))
+    return scores, relevant, split
+
+
+@settings(deadline=None)
+@given(rankings(max_items=40), st.one_of(st.none(), st.integers(1, 45)))
+def test_figures_are_those_of_plain_loops(ranking, cut):
+    scores, relevant, split = ranking
+    quality = evaluate_scores(as_they_are, scores, *split, cut=cut, precision_cuts=[1, 7, 40])
+    assert quality.map == pytest.approx(plain_map(scores, relevant, cut), abs=1e-12)
+    ordered = plain_rankings(scores, relevant)
+    assert quality.precision_at == pytest.approx(
+        {k: np.mean([sum(row[:k]) / k for row in ordered]) for k in (1, 7, 40) if k <= scores.shape[1]}
+    )
+    assert list(quality.precision_at_recall) == [float(f"{0.05 * step:.2f}") for step in range(1, 21)]
+    for level, precision in quality.precision_at_recall.items():
+        assert precision == pytest.approx(plain_curve(scores, relevant, level), abs=1e-12)
+
+
+@settings(deadline=None, max_examples=50)
+@given(rankings(max_items=5), st.one_of(st.none(), st.integers(1, 6)))
+def test_tie_aware_map_is_the_mean_over_orders_of_insertion(ranking, cut):
+    scores, relevant, split = ranking
+    expected = plain_tie_aware_map(scores, relevant, cut)
+    quality = evaluate_scores(as_they_are, scores, *split, cut=cut)
+    assert quality.map_tie_aware == pytest.approx(expected, abs=1e-12)
 
 
 @settings(deadline=None, max_examples=30)
@@ -48,36 +120,56 @@ def test_codes_are_ranked_by_their_table_sums_ties_by_insertion(n, m, k, seed):
     assert evaluate_tables(tables, codes, queries, items).map == pytest.approx(plain_map(scores, relevant))
 
 
-def test_blocks_of_queries_change_nothing(monkeypatch):
+@pytest.mark.parametrize("several", [False, True])
+def test_blocks_and_threads_change_nothing(monkeypatch, several):
     rng = np.random.default_rng(0)
-    scores = rng.normal(size=(50, 40)).astype(np.float32)
-    labels = read_labels(rng.integers(4, size=90))
+    scores = rng.integers(30, size=(50, 40)).astype(np.float32)
+    labels = read_labels(rng.random((90, 4)) < 0.3 if several else rng.integers(4, size=90))
     split = labels.take(np.arange(50)), labels.take(np.arange(50, 90))
-    whole = evaluate_scores(lambda block: block, scores, *split)
+    whole = evaluate_scores(as_they_are, scores, *split, cut=17)
     monkeypatch.setattr(retrieval, "_BLOCK_BYTES", 7 * 4 * 40)
-    for n_jobs in (1, 2):
-        assert evaluate_scores(lambda block: block, scores, *split, n_jobs=n_jobs) == whole
+    for n_jobs in (1, 2, 3):
+        assert evaluate_scores(as_they_are, scores, *split, cut=17, n_jobs=n_jobs) == whole
+
+
+@pytest.mark.parametrize("n", [1, 2, 65])
+def test_all_items_right_and_none_right_are_one_and_zero(n):
+    labels = read_labels([0, 1, *[0] * n], classes=np.arange(2))
+    items = labels.take(np.arange(2, n + 2))
+    for query, expected in ((0, 1.0), (1, 0.0)):
+        quality = evaluate_scores(as_they_are, np.zeros((1, n)), labels.take(np.array([query])), items)
+        assert (quality.map, quality.map_tie_aware) == (pytest.approx(expected), pytest.approx(expected))
+        assert set(quality.precision_at.values()) == {expected}
+        assert set(quality.precision_at_recall.values()) == {expected}
+
+
+def test_queries_without_true_neighbours_leave_the_curve_alone():
+    labels = read_labels([0, 2, 1, 0])
+    queries, items = labels.take(np.array([0, 1])), labels.take(np.array([2, 3]))
+    quality = evaluate_scores(as_they_are, np.array([[0, 1], [0, 1]]), queries, items)
+    assert quality.map == 0.25
+    assert set(quality.precision_at_recall.values()) == {0.5}
 
 
 def test_items_that_share_a_label_count_as_right():
     items = read_labels(np.array([[1, 0, 0], [0, 1, 1], [0, 0, 1]]))
     query = items.take(np.array([1]))
     scores = np.array([[2.0, 1.0, 0.0]])
-    assert evaluate_scores(lambda block: block, scores, query, items).map == 1
+    assert evaluate_scores(as_they_are, scores, query, items).map == 1
 
 
 def test_a_cut_counts_only_the_head_of_a_ranking():
     labels = read_labels([0, 1, 1, 0])
     query, items = labels.take(np.array([0])), labels.take(np.array([1, 2, 3]))
     scores = np.array([[0.0, 1.0, 2.0]])
-    assert evaluate_scores(lambda block: block, scores, query, items, cut=2).map == 0
-    assert evaluate_scores(lambda block: block, scores, query, items).map == pytest.approx(1 / 3)
+    assert evaluate_scores(as_they_are, scores, query, items, cut=2).map == 0
+    assert evaluate_scores(as_they_are, scores, query, items).map == pytest.approx(1 / 3)
 
 
 def test_equal_scores_favour_nobody_in_the_tie_aware_mean():
     labels = read_labels([0, 0, 1])
     query, items = labels.take(np.array([0])), labels.take(np.array([1, 2]))
-    quality = evaluate_scores(lambda block: block, np.zeros((1, 2)), query, items)
+    quality = evaluate_scores(as_they_are, np.zeros((1, 2)), query, items)
     assert (quality.map, quality.map_tie_aware) == (1, pytest.approx(0.75))
 
 
@@ -97,4 +189,4 @@ def test_euclidean_scores_rank_like_distances():
 def test_no_queries_are_refused():
     labels = read_labels([0, 1])
     with pytest.raises(InputError, match="0 queries and 2 items"):
-        evaluate_scores(lambda block: block, np.zeros((0, 2)), labels.take(np.arange(0)), labels)
+        evaluate_scores(as_they_are, np.zeros((0, 2)), labels.take(np.arange(0)), labels)

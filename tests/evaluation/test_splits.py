@@ -1,27 +1,108 @@
 import numpy as np
 import pytest
 
+from supquant.datasets import Dataset
+from supquant.datasets.dataset import centred_unit_length
 from supquant.errors import InputError
-from supquant.evaluation import default_queries, split_rows
+from supquant.evaluation import default_queries, pose, split_rows
+from supquant.labels import read_labels
+
+
+def several_classes(n_rows, n_classes=10):
+    return read_labels(np.arange(n_rows) % n_classes)
+
+
+@pytest.fixture(scope="module")
+def several_labels():
+    """2,000 rows of 8 labels; the last one is on twelve rows only."""
+    Y = (np.random.default_rng(0).random((2000, 8)) < 0.2).astype(np.uint8)
+    Y[:, 7] = np.arange(2000) < 12
+    Y[Y.sum(axis=1) == 0, 0] = 1
+    return Y
 
 
 def test_queries_are_the_head_of_the_seeded_permutation():
     order = np.random.default_rng(7).permutation(500)
-    split = split_rows(500, seed=7)
+    split = split_rows(several_classes(500), seed=7)
     np.testing.assert_array_equal(split.queries, order[:50])
     np.testing.assert_array_equal(split.database, order[50:])
 
 
 def test_paper_database_is_the_training_set():
-    split = split_rows(100, protocol="paper")
+    split = split_rows(several_classes(100), protocol="paper")
     np.testing.assert_array_equal(split.training, split.database)
 
 
 def test_unlabelled_rows_are_halved_and_disjoint():
-    split = split_rows(101, protocol="unlabelled", n_queries=10)
+    split = split_rows(several_classes(101), protocol="unlabelled", n_queries=10)
     parts = (split.queries, split.training, split.database)
     assert [len(part) for part in parts] == [10, 45, 46]
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(101))
+
+
+def test_unseen_classes_are_the_last_ones_and_nothing_is_trained_on_them():
+    labels = read_labels(np.random.default_rng(1).permutation(np.arange(1000) % 10))
+    split = split_rows(labels, protocol="unseen", seed=3)
+    assert set(labels.indices[split.training]) == set(range(7))
+    assert set(labels.indices[split.queries]) == set(labels.indices[split.database]) == {7, 8, 9}
+    parts = (split.queries, split.training, split.database)
+    assert [len(part) for part in parts] == [30, 700, 270]
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(1000))
+    order = np.random.default_rng(3).permutation(1000)
+    np.testing.assert_array_equal(split.training, order[labels.indices[order] < 7])
+
+
+@pytest.mark.parametrize(("n_classes", "n_unseen"), [(3, 1), (4, 1), (5, 2), (20, 6)])
+def test_three_classes_of_ten_are_unseen(n_classes, n_unseen):
+    labels = several_classes(600, n_classes)
+    split = split_rows(labels, protocol="unseen")
+    assert len(set(labels.indices[split.database])) == n_unseen
+
+
+def test_unseen_classes_need_one_label_a_row_and_three_classes(several_labels):
+    with pytest.raises(InputError, match="one label a row"):
+        split_rows(read_labels(several_labels), protocol="unseen")
+    with pytest.raises(InputError, match="at least 3 classes"):
+        split_rows(several_classes(100, 2), protocol="unseen")
+
+
+def test_queries_of_each_label_are_distinct_and_its_first_in_random_order(several_labels):
+    labels = read_labels(several_labels)
+    split = split_rows(labels, seed=5, queries_per_label=20)
+    order = np.random.default_rng(5).permutation(2000)
+    taken = []
+    for label in range(8):
+        rows = [row for row in order if several_labels[row, label] and row not in taken]
+        taken += rows[:20]
+    assert set(split.queries) == set(taken)
+    assert len(split.queries) == len(set(split.queries.tolist())) == len(taken)
+    assert len(taken) < 160  # the rare label has fewer than 20
+    assert not set(split.queries) & set(split.database)
+
+
+def test_queries_of_each_label_never_eat_up_a_small_data_set(several_labels):
+    split = split_rows(read_labels(several_labels[:200]), queries_per_label=100)
+    assert 8 <= len(split.queries) <= 40
+
+
+def test_a_number_of_queries_goes_before_queries_of_each_label(several_labels):
+    split = split_rows(read_labels(several_labels), queries_per_label=20, n_queries=7)
+    assert len(split.queries) == 7
+
+
+@pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
+def test_published_queries_are_the_last_rows_and_the_others_keep_their_order(protocol):
+    split = split_rows(several_classes(100), protocol=protocol, n_queries_last=20)
+    np.testing.assert_array_equal(split.queries, np.arange(80, 100))
+    np.testing.assert_array_equal(split.training, np.arange(80 if protocol == "paper" else 40))
+    assert split.database[-1] == 79
+
+
+def test_published_queries_never_train_under_unseen():
+    split = split_rows(several_classes(100), protocol="unseen", n_queries_last=20)
+    np.testing.assert_array_equal(split.queries, [87, 88, 89, 97, 98, 99])
+    assert split.training.max() < 80
+    assert split.database.max() < 80
 
 
 def test_number_of_queries():
@@ -31,9 +112,38 @@ def test_number_of_queries():
 @pytest.mark.parametrize("n_queries", [0, 99, 1000])
 def test_impossible_number_of_queries_is_refused(n_queries):
     with pytest.raises(InputError, match="between 1 and 98 for 100 rows"):
-        split_rows(100, n_queries=n_queries)
+        split_rows(several_classes(100), n_queries=n_queries)
 
 
 def test_unknown_protocol_is_refused():
     with pytest.raises(InputError, match="protocol"):
-        split_rows(100, protocol="unseen")
+        split_rows(several_classes(100), protocol="transductive")
+
+
+def test_rows_are_made_ready_by_the_training_rows_alone():
+    X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    dataset = Dataset("four", X, np.arange(200) % 4, centred_unit_length, cut=5)
+    problem = pose(dataset, protocol="unlabelled", seed=1)
+    split = problem.split
+    ready = centred_unit_length(X[split.training])
+    np.testing.assert_array_equal(problem.X, ready(X[split.training]))
+    np.testing.assert_array_equal(problem.queries, ready(X[split.queries]))
+    np.testing.assert_array_equal(problem.database, ready(X[split.database]))
+    np.testing.assert_array_equal(problem.database_labels.indices, split.database % 4)
+    assert problem.cut == 5
+    assert not problem.learned
+
+
+def test_a_mapped_file_with_fixed_queries_is_not_read_into_memory(tmp_path):
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32))
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    dataset = Dataset(
+        "mapped",
+        X,
+        np.arange(300) % 3,
+        lambda _rows: lambda rows: np.ascontiguousarray(rows, dtype=np.float32),
+        n_queries_last=30,
+    )
+    problem = pose(dataset)
+    assert np.shares_memory(problem.X, X)
+    assert problem.database is problem.X

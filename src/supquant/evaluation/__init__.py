@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supquant.evaluation.problem import Problem, pose
 from supquant.evaluation.retrieval import (
     RetrievalQuality,
     euclidean_scores,
@@ -16,6 +17,7 @@ __all__ = [
     "PENALTIES",
     "PROTOCOLS",
     "GridPoint",
+    "Problem",
     "RetrievalQuality",
     "Split",
     "Tuning",
@@ -24,6 +26,7 @@ __all__ = [
     "evaluate_scores",
     "evaluate_tables",
     "evaluate_vectors",
+    "pose",
     "split_rows",
     "tune",
 ]

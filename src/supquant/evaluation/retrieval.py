@@ -15,7 +15,14 @@ import numpy.typing as npt
 
 from supquant import kernels
 from supquant.errors import InputError
-from supquant.metrics import average_precision, precision_at, relevance, tie_aware_average_precision
+from supquant.evaluation.ordering import ranked
+from supquant.metrics import (
+    average_precision,
+    precision_at,
+    precision_at_recall,
+    relevance,
+    tie_aware_average_precision,
+)
 from supquant.parallel import ordered_map, row_blocks
 from supquant.validation import check_integer, resolve_jobs
 
@@ -27,6 +34,7 @@ Score = Callable[[Array], Array]
 """From a block of b queries, in whatever form they come, to the scores (b, n) of all items."""
 
 PRECISION_CUTS = (1, 10, 100, 1000)
+RECALL_LEVELS = tuple(step / 20 for step in range(1, 21))  # 0.05, 0.10, ..., 1.00
 _BLOCK_BYTES = 16 << 20  # of scores in one block of queries
 
 
@@ -42,11 +50,16 @@ class RetrievalQuality:
         The mean over all orders of items whose scores are equal.
     precision_at : mapping of int to float
         The share of true neighbours among the first k.
+    precision_at_recall : mapping of float to float
+        The precision at the first rank where recall reaches 0.05, 0.10, ..., 1.00 of all true neighbours, not
+        interpolated, ties in order of insertion, whatever the cut: the mean over queries that have a true
+        neighbour, 0 if none has.
     """
 
     map: float
     map_tie_aware: float
     precision_at: Mapping[int, float]
+    precision_at_recall: Mapping[float, float]
 
 
 def evaluate_tables(
@@ -175,22 +188,26 @@ def evaluate_scores(
     cuts = [k for k in precision_cuts if k <= n_items]
     block = max(1, _BLOCK_BYTES // (4 * n_items))
 
-    def judge(bounds: tuple[int, int]) -> tuple[Array, Array, Array]:
+    def judge(bounds: tuple[int, int]) -> tuple[Array, ...]:
         start, stop = bounds
         found = score(queries[start:stop])  # (b, n)
-        order = np.argsort(found, axis=1, kind="stable")
-        relevant = np.take_along_axis(relevance(query_labels, database_labels, start, stop), order, axis=1)
-        found = np.take_along_axis(found, order, axis=1)
+        keys, relevant = ranked(found, relevance(query_labels, database_labels, start, stop))
         return (
             average_precision(relevant, cut),
-            tie_aware_average_precision(relevant, found, cut),
+            tie_aware_average_precision(relevant, keys, cut),
             precision_at(relevant, cuts),
+            precision_at_recall(relevant, RECALL_LEVELS),
         )
 
     judged = list(ordered_map(judge, row_blocks(n_queries, block), resolve_jobs(n_jobs)))
-    plain, tie_aware, precision = (np.concatenate(parts) for parts in zip(*judged, strict=True))
+    plain, tie_aware, precision, curve = (np.concatenate(parts) for parts in zip(*judged, strict=True))
+    curve = curve[~np.isnan(curve[:, 0])]  # of the queries that have a true neighbour
     return RetrievalQuality(
         map=float(plain.mean()),
         map_tie_aware=float(tie_aware.mean()),
         precision_at={k: float(mean) for k, mean in zip(cuts, precision.mean(axis=0), strict=True)},
+        precision_at_recall={
+            level: float(mean)
+            for level, mean in zip(RECALL_LEVELS, curve.sum(axis=0) / max(len(curve), 1), strict=True)
+        },
     )

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from supquant.datasets import load
-from supquant.evaluation import evaluate_scores, split_rows
+from supquant.evaluation import Problem, evaluate_scores, pose
 from supquant.experiments.cell import TIMED_QUERIES, time_queries
 from supquant.experiments.methods import METHODS, Settings, Steps, Training, apply_steps
 from supquant.experiments.methods.quantization import SupervisedQuantization
-from supquant.labels import Labels, read_labels
 from supquant.metrics import average_precision
 
 if TYPE_CHECKING:
@@ -71,19 +70,11 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
     ['raw vectors', 'product quantization', 'supquant', 'supquant, items labelled']
     """
     digits = load("digits")
-    split = split_rows(len(digits), protocol="unlabelled", seed=seed)
-    labels = read_labels(digits.y)
-    ready = digits.prepare(digits.X[split.training])
-    training = Training(
-        ready(digits.X[split.training]), digits.y[split.training], labels.take(split.training)
-    )
+    problem = pose(digits, protocol="unlabelled", seed=seed)
+    split, database = problem.split, problem.database
+    training = Training(problem.X, problem.y)
     settings = Settings(seed=seed, anchors=ANCHORS)
-    search = _Search(
-        queries=ready(digits.X[split.queries]),
-        query_labels=labels.take(split.queries),
-        database_labels=labels.take(split.database),
-    )
-    database = ready(digits.X[split.database])
+    search = _Search(problem)
 
     vectors = METHODS["euclidean"](training, settings).fitted(BITS)
     product = METHODS["pq"](training, settings).fitted(BITS)
@@ -133,16 +124,18 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
 class _Search:
     """The queries and labels that all contenders share."""
 
-    queries: Array  # (q, d) float32
-    query_labels: Labels
-    database_labels: Labels
+    problem: Problem
 
     def contender(self, name: str, bytes_per_item: float, steps: Steps) -> Contender:
+        problem = self.problem
         quality = evaluate_scores(
-            lambda queries: apply_steps(steps, queries), self.queries, self.query_labels, self.database_labels
+            lambda queries: apply_steps(steps, queries),
+            problem.queries,
+            problem.query_labels,
+            problem.database_labels,
         )
-        milliseconds = time_queries(steps, self.queries[:TIMED_QUERIES])["total"]
+        milliseconds = time_queries(steps, problem.queries[:TIMED_QUERIES])["total"]
         return Contender(name, bytes_per_item, quality.map, milliseconds)
 
     def order(self, steps: Steps) -> Array:
-        return np.argsort(apply_steps(steps, self.queries), axis=1, kind="stable")
+        return np.argsort(apply_steps(steps, self.problem.queries), axis=1, kind="stable")

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from supquant.datasets import Dataset, load
 from supquant.errors import InputError
-from supquant.evaluation import split_rows
-from supquant.labels import Labels, read_labels
+from supquant.evaluation import pose
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from supquant.labels import Labels
 
 QUICK_ROWS = 3000
 
@@ -42,14 +43,12 @@ def benchmark_data(*, quick: bool = False) -> BenchmarkData:
             dataset = dataset.sample(QUICK_ROWS)
     except InputError:
         dataset = load("digits")
-    split = split_rows(len(dataset), protocol="paper", seed=0)
-    ready = dataset.prepare(dataset.X[split.training])
-    labels = read_labels(dataset.y)
+    problem = pose(dataset)
     return BenchmarkData(
         dataset.name,
-        ready(dataset.X[split.training]),
-        dataset.y[split.training],
-        labels.take(split.training),
-        ready(dataset.X[split.queries]),
-        labels.take(split.queries),
+        problem.X,
+        problem.y,
+        problem.database_labels,
+        problem.queries,
+        problem.query_labels,
     )
