@@ -56,6 +56,25 @@ def phi_terms(quantizer, X):
     }
 
 
+def test_principal_components_are_quantized_in_the_place_of_vectors(clusters):
+    X = clusters[0]
+    reduced = CompositeQuantizer(2, n_components=3, **SMALL).fit(X)
+    P = reduced.codec_.projection
+    assert P.shape == (X.shape[1], 3)
+    centred = (X - X.mean(axis=0)).astype(np.float64)
+    leading = np.linalg.svd(centred, full_matrices=False)[2][:3].T
+    np.testing.assert_allclose(P @ P.T, leading @ leading.T, atol=1e-5)
+    by_hand = CompositeQuantizer(2, **SMALL).fit(X.astype(np.float32) @ P)
+    np.testing.assert_array_equal(reduced.training_codes_, by_hand.training_codes_)
+    np.testing.assert_array_equal(reduced.encode(X), by_hand.encode(X.astype(np.float32) @ P))
+
+
+@pytest.mark.parametrize("n_components", [0, 2, 10_000])
+def test_components_must_fit_the_codebooks_and_the_vectors(clusters, n_components):
+    with pytest.raises(InputError, match="n_components"):
+        CompositeQuantizer(3, n_components=n_components, **SMALL).fit(clusters[0])
+
+
 # what is learned ------------------------------------------------------------------------------------------------------
 
 

@@ -22,9 +22,10 @@ from scipy.sparse import csr_array
 
 from supquant.codec import Codec
 from supquant.labels import Labels
-from supquant.parallel import single_blas
+from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.base import FittedQuantizer
+from supquant.quantizers.initialisation import principal_components
 from supquant.quantizers.joint import MOST_ITERATIONS, SETTLED, joint_steps
 from supquant.quantizers.lbfgs import minimise_preconditioned
 from supquant.quantizers.objective import SmallProblem
@@ -34,6 +35,7 @@ from supquant.quantizers.training import seeded
 from supquant.rows import LocalRows
 from supquant.statistics import Float, Moments, Penalties
 from supquant.validation import (
+    as_float32,
     check_integer,
     check_nonnegative,
     check_vectors,
@@ -56,6 +58,9 @@ class CompositeQuantizer(FittedQuantizer):
         M, the bytes of a code.
     n_codewords : int, default=256
         K, at most 256.
+    n_components : int, optional
+        Quantize so many principal components instead of the vectors themselves, as published for vectors of thousands of
+        dimensions; all dimensions if None.
     constraint_weight : float, default=50
         Mu, of the spread of the inter-dictionary products, times the variance of the vectors (their mean squared distance from
         their mean). Mu itself has the inverse unit of a squared length; this number has none, so that one value serves data of
@@ -100,6 +105,7 @@ class CompositeQuantizer(FittedQuantizer):
         n_codebooks: int = 8,
         *,
         n_codewords: int = 256,
+        n_components: int | None = None,
         constraint_weight: float = 50.0,
         max_iter: int = 30,
         tol: float = 1e-3,
@@ -110,6 +116,7 @@ class CompositeQuantizer(FittedQuantizer):
     ) -> None:
         self.n_codebooks = n_codebooks
         self.n_codewords = n_codewords
+        self.n_components = n_components
         self.constraint_weight = constraint_weight
         self.max_iter = max_iter
         self.tol = tol
@@ -136,7 +143,9 @@ class CompositeQuantizer(FittedQuantizer):
         check_enough_rows(len(X), K)
         rng, n_jobs = random_generator(self.random_state), resolve_jobs(self.n_jobs)
         with single_blas():
-            start, codes = composite_start(X, M, K, float(self.constraint_weight), rng, n_jobs)
+            P = self._leading_directions(X, M, n_jobs)
+            Z = X if P is None else np.concatenate([as_float32(X[a:b]) @ P for a, b in row_blocks(len(X))])
+            start, codes = composite_start(Z, M, K, float(self.constraint_weight), rng, n_jobs)
             last: Step | None = None
             record: list[dict[str, float | int | str]] = []
             try:
@@ -147,7 +156,7 @@ class CompositeQuantizer(FittedQuantizer):
                             stage.step(objective=last.terms.total, changed=last.changed)
             finally:  # also on Ctrl-C: phi never rises, so the last finished step is the best
                 if last is not None:
-                    self._store(last, codes, X)
+                    self._store(last, codes, X, P)
                     self.objective_ = record
                     self.n_iter_ = sum(entry["step"] == "codes" for entry in record)
         return self
@@ -156,10 +165,20 @@ class CompositeQuantizer(FittedQuantizer):
         """Give vectors X (n, p) their codes (n, M) uint8."""
         return self._codec().encode(X, n_jobs=self.n_jobs)
 
-    def _store(self, step: Step, codes: Codes, X: NDArray[Any]) -> None:
+    def _leading_directions(self, X: NDArray[Any], M: int, n_jobs: int) -> NDArray[np.float32] | None:
+        """Give the principal components (d, r) to quantize; None for the vectors as they are."""
+        if self.n_components is None:
+            return None
+        r = check_integer(self.n_components, "n_components", M, X.shape[1])
+        no_labels = _no_labels(len(X))
+        rows = LocalRows(X, no_labels, np.zeros((len(X), 0), dtype=np.uint8), 2, n_jobs=n_jobs)
+        return principal_components(rows.moments(), r).astype(np.float32)
+
+    def _store(self, step: Step, codes: Codes, X: NDArray[Any], P: NDArray[np.float32] | None) -> None:
         state = step.state
         codec = Codec(
             state.codebooks.astype(np.float32),
+            P,
             constant=state.constant,
             quantization_weight=state.penalties.quantization,
             constraint_weight=state.penalties.constraint,
@@ -191,8 +210,7 @@ def composite_start(
         n_jobs=n_jobs,
     )
     codes = Codec(codebooks, independent=True).encode(X, n_jobs=n_jobs)
-    no_labels = Labels(np.arange(0), True, None, csr_array((len(X), 0), dtype=bool))
-    rows = LocalRows(X, no_labels, codes, n_codewords, n_jobs=n_jobs)
+    rows = LocalRows(X, _no_labels(len(X)), codes, n_codewords, n_jobs=n_jobs)
     moments = rows.moments()
     penalties = Penalties(
         quantization=1.0,
@@ -234,6 +252,10 @@ def phi(problem: SmallProblem, C: Float) -> tuple[float, Float]:
     value += mu * inner.sum_squares
     gradient = 2 * ((problem.bb + mu * inner.derivative) @ C - projected.sums)
     return float(value), gradient
+
+
+def _no_labels(n: int) -> Labels:
+    return Labels(np.arange(0), True, None, csr_array((n, 0), dtype=bool))
 
 
 def _without_labels(record: dict[str, float | int | str]) -> dict[str, float | int | str]:
