@@ -73,7 +73,7 @@ def test_any_npz_file_is_a_data_set(run, files, tmp_path):
         (("--set", "ridge=1"), "has no parameter 'ridge'"),
         (("--method", "pq", "--solver", "joint"), "has no parameter 'solver'"),
         (("--method", "lsh"), "method"),
-        (("--protocol", "unseen"), "protocol"),
+        (("--protocol", "transductive"), "protocol"),
         (("--ranking", "x"), "ranking"),
         (("--rows", "5000"), "1797 rows"),
         (("--rows", "200"), "256"),
@@ -112,7 +112,18 @@ def test_results_of_an_empty_folder_are_refused(run, tmp_path):
 
 def test_help_lists_the_commands(run):
     output = run("--help").output
-    for command in ("demo", "fit", "encode", "index", "search", "evaluate", "info", "experiment", "bench"):
+    for command in (
+        "demo",
+        "fit",
+        "encode",
+        "index",
+        "search",
+        "evaluate",
+        "info",
+        "experiment",
+        "paper",
+        "bench",
+    ):
         assert command in output
 
 

@@ -8,7 +8,7 @@ from supquant.datasets import load
 from supquant.errors import InputError
 from supquant.evaluation import GridPoint, Tuning
 from supquant.experiments.cell import run_cells, time_queries
-from supquant.experiments.methods import METHODS, Settings
+from supquant.experiments.methods import METHODS, Settings, Training
 
 FIELDS = [
     "dataset",
@@ -23,13 +23,19 @@ FIELDS = [
     "map_tie_aware",
     "map_learned_tie_aware",
     "map_encoded_tie_aware",
+    "cut",
     "precision_at",
+    "precision_at_recall",
     "distinct_codes",
     "quantization_error",
     "fit_seconds",
+    "truncated",
+    "convergence",
     "query_ms",
     "index_bytes_per_item",
     "peak_memory_mb",
+    "cell_seconds",
+    "command",
     "parameters",
     "machine",
 ]
@@ -64,7 +70,7 @@ def several_labels(data):
     return replace(data, y=y)
 
 
-@pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
+@pytest.mark.parametrize("protocol", ["paper", "unlabelled", "unseen"])
 @pytest.mark.parametrize("method", list(METHODS))
 def test_a_cell_has_the_agreed_fields(data, method, protocol):
     (cell,) = run_cells(data, method=method, protocol=protocol, settings=quick(method))
@@ -73,6 +79,9 @@ def test_a_cell_has_the_agreed_fields(data, method, protocol):
     assert sorted(record["query_ms"]) == ["encode", "features", "scan", "tables", "total"]
     assert record["machine"]["instruction_set"]
     assert 0 < record["map"] <= 1
+    assert list(record["precision_at_recall"]) == [f"{level / 20:.2f}" for level in range(1, 21)]
+    assert record["cell_seconds"] >= record["fit_seconds"]
+    assert not record["truncated"]
     learned = protocol == "paper" and method not in ("euclidean", "classifier-scores")
     published = METHODS[method].published if learned else "encoded"
     for end in ("", "_tie_aware"):
@@ -85,6 +94,51 @@ def test_a_cell_has_the_agreed_fields(data, method, protocol):
 def test_cells_with_several_labels_a_row(several_labels, method, protocol):
     (cell,) = run_cells(several_labels, method=method, protocol=protocol, settings=quick(method))
     assert cell.map > 0.5
+
+
+def test_only_the_first_items_count_where_the_data_set_says_so(data):
+    (whole,) = run_cells(data, method="pq")
+    (first,) = run_cells(replace(data, cut=20), method="pq")
+    assert (whole.cut, first.cut) == (None, 20)
+    assert first.map > whole.map
+    assert first.precision_at == whole.precision_at
+
+
+def test_the_objective_of_every_step_is_recorded(data):
+    (cell,) = run_cells(data, settings=QUICK)
+    seconds, objectives = zip(*cell.convergence, strict=True)
+    assert len(objectives) == cell.parameters["n_iter"] == 2
+    assert list(seconds) == sorted(seconds)
+    assert objectives[1] <= objectives[0]
+
+
+def test_a_fit_that_takes_too_long_ends_with_the_model_it_has(data):
+    settings = Settings(anchors=100, time_limit=1e-9)
+    short, long = run_cells(data, bits=(16, 32), settings=settings)
+    assert short.truncated
+    assert short.parameters["n_iter"] == 1
+    assert long.truncated
+    assert 0.2 < short.map <= 1
+    (whole,) = run_cells(data, settings=replace(settings, time_limit=3600.0))
+    assert not whole.truncated
+    assert whole.parameters["n_iter"] > 1
+
+
+def test_a_longer_code_that_starts_from_one_that_was_cut_short_says_so(data):
+    method = METHODS["sq"](Training(data.X, data.y), replace(QUICK, time_limit=1e-9))
+    method.fitted(16)
+    method.settings = QUICK  # time enough for the longer one
+    assert method.fitted(32).truncated
+
+
+def test_lengths_that_make_no_difference_are_measured_once(data, monkeypatch):
+    fits = []
+    fit = METHODS["classifier"]._fit
+    monkeypatch.setattr(METHODS["classifier"], "_fit", lambda self, *of: fits.append(of) or fit(self, *of))
+    short, long = run_cells(data, method="classifier", bits=(16, 64), settings=Settings(anchors=50))
+    assert len(fits) == 1
+    assert (short.bits, long.bits) == (16, 64)
+    assert (short.map, short.query_ms) == (long.map, long.query_ms)
 
 
 def test_lengths_come_in_the_order_asked_for(data):
@@ -151,7 +205,7 @@ def test_a_method_is_tuned_on_the_codes_that_it_is_published_with(data):
     [
         ({"method": "lsh"}, "method"),
         ({"ranking": "alphabetical"}, "ranking"),
-        ({"protocol": "unseen"}, "protocol"),
+        ({"protocol": "transductive"}, "protocol"),
         ({"bits": (12,)}, "multiple of 8"),
         ({"n_queries": 700}, "n_queries"),
         ({"tuning": "guess"}, "tuning"),

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from supquant.experiments.demo import SHOWN, run_demo
-from supquant.experiments.page import demo_page, png
+from supquant.experiments.page import demo_page
+from supquant.experiments.pictures import png
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ import typer
 
 from supquant.cli.app import Commands, app
 from supquant.cli.console import err, out, print_facts, print_table, progress_bars
-from supquant.cli.files import check_output, write_json
+from supquant.cli.files import check_output
 from supquant.experiments.bench.encode import bench_encode
 from supquant.experiments.bench.fit import bench_fit
+from supquant.experiments.records import write_json
 
 bench = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Measure speed and memory, as ratios in one run."

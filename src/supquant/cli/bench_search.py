@@ -10,9 +10,10 @@ import typer
 
 from supquant.cli.bench import JsonFile, Quick, bench, describe
 from supquant.cli.console import err, print_facts, print_table, progress_bars
-from supquant.cli.files import check_output, write_json
+from supquant.cli.files import check_output
 from supquant.errors import InputError
 from supquant.experiments.bench.search import WrongAnswersError, bench_search, plot_search
+from supquant.experiments.records import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -58,17 +58,26 @@ def time_left(seconds: float | None) -> str:
 
     Examples
     --------
-    >>> time_left(None), time_left(5.2), time_left(200), time_left(7300)
-    ('', '5 s left', '3 min 20 s left', '2 h 1 min left')
+    >>> time_left(None), time_left(5.2)
+    ('', '5 s left')
     """
-    if seconds is None:
-        return ""
+    return "" if seconds is None else f"{duration(seconds)} left"
+
+
+def duration(seconds: float) -> str:
+    """Say how long something takes.
+
+    Examples
+    --------
+    >>> duration(5.2), duration(200), duration(7300)
+    ('5 s', '3 min 20 s', '2 h 1 min')
+    """
     whole = round(seconds)
     if whole < 60:
-        return f"{whole} s left"
+        return f"{whole} s"
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s left"
-    return f"{whole // 3600} h {whole % 3600 // 60} min left"
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:

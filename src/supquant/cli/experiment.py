@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,13 +12,14 @@ import typer
 
 from supquant.cli.app import app
 from supquant.cli.console import out, print_table, progress_bars
-from supquant.cli.files import check_output, write_json
+from supquant.cli.files import check_output
 from supquant.cli.parameters import Parameters, read_parameters
 from supquant.datasets import NAMES, load
 from supquant.errors import InputError
 from supquant.evaluation import PROTOCOLS, Tuning
 from supquant.experiments.cell import RANKINGS, Cell, run_cells
-from supquant.experiments.methods import METHODS, Settings
+from supquant.experiments.methods import METHODS, KeptFits, Settings
+from supquant.experiments.records import write_json
 from supquant.experiments.table import VALUES, read_cells, result_table
 
 
@@ -71,6 +75,16 @@ def experiment(
     tuning_rows: Annotated[
         int, typer.Option(help="Training rows that `validate` uses at the most.", min=2)
     ] = 20_000,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds that a fit may take; it ends with the model it has.", min=1)
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder for fits, so that a cell that is measured again needs no training."),
+    ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch the data set, if it is not there and is public.")
+    ] = False,
     queries: Annotated[int | None, typer.Option(help="Number of queries.", min=1)] = None,
     rows: Annotated[int | None, typer.Option(help="Use so many random rows of the data set.", min=1)] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
@@ -95,11 +109,14 @@ def experiment(
         kernel_for_all=kernel_for_all,
         missing_labels=missing_labels,
         n_jobs=jobs,
+        time_limit=time_limit,
         parameters={name: value for name, value in told.items() if value is not None}
         | read_parameters(parameters),
     )
     chosen = tuning if tuning in (None, "validate") else Tuning.load(tuning)
-    data = load(dataset)
+    command = shlex.join(["supquant", *sys.argv[1:]])
+    with progress_bars() as callback:
+        data = load(dataset, download=download, callback=callback)
     if rows is not None:
         data = data.sample(rows)
     cells: list[Cell] = []
@@ -115,11 +132,12 @@ def experiment(
             tuning=chosen,
             tuning_file=tuning_file,
             tuning_rows=tuning_rows,
+            kept=None if keep is None else KeptFits(keep),
             callback=callback,
         ):
-            cells.append(cell)
+            cells.append(replace(cell, command=command))
             if out_dir is not None:
-                write_json(out_dir / _file_name(cell), cell.to_json())
+                write_json(out_dir / _file_name(cell), cells[-1].to_json())
             if json is not None:  # after every cell, so that a stop loses none
                 records = [each.to_json() for each in cells]
                 write_json(json, records[0] if len(lengths) == 1 else records)

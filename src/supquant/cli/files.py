@@ -127,11 +127,6 @@ def check_parent(path: Path) -> None:
         raise InputError(f"cannot write {path}: there is no folder {path.absolute().parent}")
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file that people can read."""
-    path.write_text(json.dumps(content, indent=2, default=str) + "\n")
-
-
 def _kind(path: Path, kinds: tuple[str, ...]) -> str:
     if not path.is_file():
         raise InputError(f"no such file: {path}")

@@ -12,7 +12,7 @@ import typer
 from supquant import kernels
 from supquant.cli.app import INTERRUPTED, app
 from supquant.cli.console import err, out, print_facts, print_table, progress_bars
-from supquant.cli.files import check_output, read_label_file, read_labelled, read_vectors, write_json
+from supquant.cli.files import check_output, read_label_file, read_labelled, read_vectors
 from supquant.cli.index import print_index
 from supquant.cli.parameters import Parameters, read_parameters
 from supquant.datasets import data_folder
@@ -20,6 +20,7 @@ from supquant.errors import InputError
 from supquant.evaluation import evaluate_tables
 from supquant.experiments.machine import package_version
 from supquant.experiments.methods import METHODS, EstimatorMethod, with_parameters
+from supquant.experiments.records import write_json
 from supquant.features import AnchorKernel
 from supquant.labels import read_labels
 from supquant.models import load_model

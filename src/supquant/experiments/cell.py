@@ -12,26 +12,20 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from supquant.errors import InputError
-from supquant.evaluation import (
-    RetrievalQuality,
-    Tuning,
-    evaluate_scores,
-    split_rows,
-    tune,
-)
+from supquant.evaluation import Problem, RetrievalQuality, Tuning, evaluate_scores, pose, tune
 from supquant.experiments.machine import describe_machine, peak_memory_mb
 from supquant.experiments.methods import (
     METHODS,
     STEP_NAMES,
     EstimatorMethod,
     Fitted,
+    KeptFits,
     Method,
     Settings,
     Steps,
     Training,
     apply_steps,
 )
-from supquant.labels import Labels, read_labels
 from supquant.validation import check_choice
 
 if TYPE_CHECKING:
@@ -63,18 +57,29 @@ class Cell:
     map_tie_aware : float
         `map` over all orders of items that score equal; `map_learned_tie_aware` and `map_encoded_tie_aware`
         are those of the other two.
+    cut : int or None
+        R: only so many of the first items count in any MAP; all if None.
     precision_at : mapping
         The share of true neighbours among the first 1, 10, 100 and 1,000.
+    precision_at_recall : mapping
+        Precision where so much of the true neighbours has been found, at 20 levels.
     distinct_codes : int or None
         Different codes in the database that `map` was measured on.
     quantization_error : float or None
         |S - XP|^2 over the variance of XP on that database.
     fit_seconds : float
         Of this fit alone; `parameters["chain_seconds"]` has that of the whole chain.
+    truncated : bool
+        Whether the time limit ended the fit, or one that it started from.
+    convergence : sequence of (float, float)
+        Seconds and objective after each step of the fit.
     query_ms : mapping
         Median over single queries on one thread, by step and in total. Quantizers do not encode a query.
-    index_bytes_per_item, peak_memory_mb : float
+    index_bytes_per_item, peak_memory_mb, cell_seconds : float
+        The last is the time of everything, the fit (of this length alone) included.
     parameters, machine : mapping
+    command : str
+        What makes the cell again.
     """
 
     dataset: str
@@ -89,15 +94,21 @@ class Cell:
     map_tie_aware: float
     map_learned_tie_aware: float | None
     map_encoded_tie_aware: float
+    cut: int | None
     precision_at: Mapping[str, float]
+    precision_at_recall: Mapping[str, float]
     distinct_codes: int | None
     quantization_error: float | None
     fit_seconds: float
+    truncated: bool
+    convergence: Sequence[tuple[float, float]]
     query_ms: Mapping[str, float]
     index_bytes_per_item: float
     peak_memory_mb: float
+    cell_seconds: float
     parameters: Mapping[str, Any]
     machine: Mapping[str, Any]
+    command: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Give a dictionary that `json` can write."""
@@ -107,6 +118,7 @@ class Cell:
 def run_cells(
     dataset: Dataset,
     *,
+    problem: Problem | None = None,
     method: str = "sq",
     bits: Sequence[int] = (16,),
     protocol: str = "paper",
@@ -116,6 +128,7 @@ def run_cells(
     tuning: str | Tuning | None = None,
     tuning_file: str | Path | None = None,
     tuning_rows: int = 20_000,
+    kept: KeptFits | None = None,
     callback: Callback | None = None,
 ) -> Iterator[Cell]:
     """Measure one method at several code lengths; lengths of one chain are fitted once.
@@ -123,11 +136,13 @@ def run_cells(
     Parameters
     ----------
     dataset : Dataset
+    problem : Problem, optional
+        The data set as `pose` divides it for this protocol and seed, where it is at hand already.
     method : str
         A name in `METHODS`.
     bits : sequence of int
         Multiples of 8. `sq` fits a longer code from the shorter one, whether that one was asked for or not.
-    protocol : {"paper", "unlabelled"}
+    protocol : {"paper", "unlabelled", "unseen"}
     ranking : {"euclidean", "hamming", "semantic"}, optional
         The method's own by default.
     n_queries : int, optional
@@ -140,6 +155,8 @@ def run_cells(
         Where "validate" remembers the points it has finished.
     tuning_rows : int
         Training rows that "validate" uses at the most.
+    kept : KeptFits, optional
+        Where fits are kept; one that is there is not made again.
     callback : callable, optional
         Gets `Progress` events.
 
@@ -166,22 +183,9 @@ def run_cells(
         if length < 8 or length % 8:
             raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {length}")
 
-    split = split_rows(len(dataset), protocol=protocol, seed=settings.seed, n_queries=n_queries)
-    ready = dataset.prepare(dataset.X[split.training])
-    labels = read_labels(dataset.y)
-    training = Training(
-        ready(dataset.X[split.training]), dataset.y[split.training], labels.take(split.training)
-    )
-    database = training.X if protocol == "paper" else ready(dataset.X[split.database])
-    problem = _Problem(
-        queries=ready(dataset.X[split.queries]),
-        query_labels=labels.take(split.queries),
-        database=database,
-        database_labels=labels.take(split.database),
-        learned=protocol == "paper",
-        ranking=ranking,
-        n_jobs=settings.n_jobs,
-    )
+    if problem is None:
+        problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries)
+    training = Training(problem.X, problem.y)
     budget: dict[str, Any] = {"points": 0}
     if tuning is not None:
         if isinstance(tuning, str):
@@ -189,7 +193,7 @@ def run_cells(
             tuning = _validated(
                 kind(training, settings, callback),
                 bits[0],
-                n_validation=len(split.queries),
+                n_validation=len(problem.queries),
                 max_rows=tuning_rows,
                 resume=tuning_file,
             )
@@ -199,9 +203,15 @@ def run_cells(
             "seconds": tuning.fit_seconds,
             "found": dict(tuning.parameters),
         }
-    fitter = kind(training, settings, callback)
+    fitter = kind(training, settings, callback, kept)
+    last: Fitted | None = None
+    measured: dict[str, Any] = {}
     for length in bits:
+        began = time.perf_counter()
         fitted = fitter.fitted(length)
+        if fitted is not last:  # some methods are the same at any length
+            measured = _measure(problem, fitted, ranking, kind.published, settings.n_jobs)
+        last = fitted
         yield Cell(
             dataset=dataset.name,
             method=method,
@@ -210,62 +220,60 @@ def run_cells(
             ranking=ranking,
             seed=settings.seed,
             fit_seconds=fitted.fit_seconds,
+            truncated=fitted.truncated,
+            convergence=fitted.convergence,
+            cut=problem.cut,
             parameters={
                 **fitted.parameters,
                 "chain_seconds": fitted.chain_seconds,
-                "n_training": len(split.training),
-                "n_database": len(split.database),
-                "n_queries": len(split.queries),
+                "n_training": len(problem.X),
+                "n_database": len(problem.database),
+                "n_queries": len(problem.queries),
                 "tuning": budget,
             },
             machine=describe_machine(),
-            **problem.measure(fitted, kind.published),
+            **measured,
             peak_memory_mb=peak_memory_mb(),
+            cell_seconds=time.perf_counter() - began,
         )
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """Queries and the database that every code length is measured on."""
-
-    queries: Array  # (q, d) float32
-    query_labels: Labels
-    database: Array  # (n, d) float32
-    database_labels: Labels
-    learned: bool  # whether the database is the training set
-    ranking: str
-    n_jobs: int | None
-
-    def measure(self, fitted: Fitted, published: str) -> dict[str, Any]:
-        encoded = fitted.encoded(self.database)
-        learned = fitted.learned() if self.learned else None
-        of_encoded = self._quality(fitted.steps(encoded, self.ranking))
-        of_learned = None if learned is None else self._quality(fitted.steps(learned, self.ranking))
-        items, quality = (
-            (encoded, of_encoded) if of_learned is None or published == "encoded" else (learned, of_learned)
-        )
-        return {
-            "map": quality.map,
-            "map_learned": None if of_learned is None else of_learned.map,
-            "map_encoded": of_encoded.map,
-            "map_tie_aware": quality.map_tie_aware,
-            "map_learned_tie_aware": None if of_learned is None else of_learned.map_tie_aware,
-            "map_encoded_tie_aware": of_encoded.map_tie_aware,
-            "precision_at": {str(k): precision for k, precision in quality.precision_at.items()},
-            "distinct_codes": fitted.distinct(items),
-            "quantization_error": fitted.quantization_error(self.database, items),
-            "query_ms": time_queries(fitted.steps(items, self.ranking), self.queries[:TIMED_QUERIES]),
-            "index_bytes_per_item": fitted.bytes_per_item(items),
-        }
-
-    def _quality(self, steps: Steps) -> RetrievalQuality:
+def _measure(
+    problem: Problem, fitted: Fitted, ranking: str, published: str, n_jobs: int | None
+) -> dict[str, Any]:
+    def quality(items: Any) -> RetrievalQuality:
         return evaluate_scores(
-            partial(apply_steps, steps),
-            self.queries,
-            self.query_labels,
-            self.database_labels,
-            n_jobs=self.n_jobs,
+            partial(apply_steps, fitted.steps(items, ranking)),
+            problem.queries,
+            problem.query_labels,
+            problem.database_labels,
+            cut=problem.cut,
+            n_jobs=n_jobs,
         )
+
+    encoded = fitted.encoded(problem.database)
+    learned = fitted.learned() if problem.learned else None
+    of_encoded = quality(encoded)
+    of_learned = None if learned is None else quality(learned)
+    items, best = (
+        (encoded, of_encoded) if of_learned is None or published == "encoded" else (learned, of_learned)
+    )
+    return {
+        "map": best.map,
+        "map_learned": None if of_learned is None else of_learned.map,
+        "map_encoded": of_encoded.map,
+        "map_tie_aware": best.map_tie_aware,
+        "map_learned_tie_aware": None if of_learned is None else of_learned.map_tie_aware,
+        "map_encoded_tie_aware": of_encoded.map_tie_aware,
+        "precision_at": {str(k): precision for k, precision in best.precision_at.items()},
+        "precision_at_recall": {
+            f"{level:.2f}": precision for level, precision in best.precision_at_recall.items()
+        },
+        "distinct_codes": fitted.distinct(items),
+        "quantization_error": fitted.quantization_error(problem.database, items),
+        "query_ms": time_queries(fitted.steps(items, ranking), problem.queries[:TIMED_QUERIES]),
+        "index_bytes_per_item": fitted.bytes_per_item(items),
+    }
 
 
 def time_queries(steps: Steps, queries: Array) -> dict[str, float]:

@@ -17,6 +17,14 @@ from threadpoolctl import threadpool_info
 from supquant import kernels
 from supquant.validation import resolve_jobs
 
+ARM_SERVERS = {
+    "implementer 0x41 part 0xd0c": "Neoverse-N1",
+    "implementer 0x41 part 0xd40": "Neoverse-V1",
+    "implementer 0x41 part 0xd49": "Neoverse-N2",
+    "implementer 0x41 part 0xd4f": "Neoverse-V2",
+}
+"""Linux tells numbers where x86 tells a name."""
+
 
 def describe_machine() -> dict[str, Any]:
     """Name processor, cores, instruction set and the versions that speed depends on.
@@ -62,8 +70,12 @@ def peak_memory_mb() -> float:
     >>> peak_memory_mb() > 1
     True
     """
-    unit = 1 if platform.system() == "Darwin" else 1024  # ru_maxrss is in bytes there, in kilobytes on Linux
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    try:  # what `getrusage` tells of a child process includes what its parent held
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+    except (OSError, IndexError):
+        unit = 1 if platform.system() == "Darwin" else 1024  # bytes there, kilobytes elsewhere
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 def _processor() -> str:
@@ -76,4 +88,5 @@ def _processor() -> str:
     except OSError:
         pass
     part = "implementer {CPU implementer} part {CPU part}".format_map(facts) if "CPU part" in facts else ""
+    part = ARM_SERVERS.get(part, part)
     return facts.get("model name") or part or platform.processor() or os.uname().machine

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
 from html import escape
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+from supquant.experiments.pictures import data_uri
 
 if TYPE_CHECKING:
     from supquant.experiments.demo import Answer, Contender, Demo
@@ -25,32 +21,6 @@ def demo_page(demo: Demo) -> str:
         rows="\n".join(_table_row(contender) for contender in demo.contenders),
         typical="\n".join(_card(demo, answer) for answer in demo.typical),
         hardest="\n".join(_card(demo, answer) for answer in demo.hardest),
-    )
-
-
-def png(image: npt.NDArray[Any]) -> bytes:
-    r"""Write a grey picture (height, width), 0 black to 1 white, as PNG.
-
-    Examples
-    --------
-    >>> png(np.zeros((8, 8)))[:8]
-    b'\x89PNG\r\n\x1a\n'
-    """
-    pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
-    height, width = pixels.shape
-    lines = np.concatenate(
-        [np.zeros((height, 1), dtype=np.uint8), pixels], axis=1
-    )  # each line begins with its filter, 0
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(lines.tobytes()))
-        + chunk(b"IEND", b"")
     )
 
 
@@ -92,8 +62,7 @@ def _marked(demo: Demo, row: int, right: bool) -> str:
 
 
 def _picture(demo: Demo, row: int, text: str) -> str:
-    data = base64.b64encode(png(1 - demo.images[row])).decode()
-    return f"<img alt='{escape(text)}' src='data:image/png;base64,{data}'>"
+    return f"<img alt='{escape(text)}' src='{data_uri(1 - demo.images[row])}'>"
 
 
 _PAGE = Template("""<!doctype html>

@@ -23,6 +23,7 @@ from supquant.experiments.methods.interface import (
     Training,
     apply_steps,
 )
+from supquant.experiments.methods.kept import KeptFits
 from supquant.experiments.methods.quantization import (
     CompositeQuantization,
     OptimizedProductQuantization,
@@ -38,6 +39,7 @@ __all__ = [
     "STEP_NAMES",
     "EstimatorMethod",
     "Fitted",
+    "KeptFits",
     "Method",
     "Settings",
     "Steps",

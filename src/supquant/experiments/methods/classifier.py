@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from supquant.experiments.methods.codes import EstimatorMethod
+from supquant.experiments.methods.codes import SHORTEST_BITS, EstimatorMethod, FittedCodes
 from supquant.experiments.methods.interface import Array, Fitted, Method, Steps
 from supquant.hashing import ClassifierBits, ClassifierLabels
 
@@ -29,6 +29,11 @@ class Classifier(EstimatorMethod):
         """Give the classifier, whatever the length."""
         del bits
         return ClassifierLabels()
+
+    def fitted(self, bits: int) -> FittedCodes:
+        """Give the one classifier there is, whatever the length."""
+        del bits
+        return super().fitted(SHORTEST_BITS)
 
 
 class ClassifierOfBits(EstimatorMethod):
@@ -84,5 +89,5 @@ class ClassifierOfScores(Method):
 
     @cached_property
     def _fitted(self) -> FittedScores:
-        labels = Classifier(self.training, self.settings, self.callback).fitted(8)
+        labels = Classifier(self.training, self.settings, self.callback, self.kept).fitted(8)
         return FittedScores(labels.estimator, labels.fit_seconds, labels.parameters)

@@ -13,10 +13,12 @@ from supquant import kernels
 from supquant.codec import BinaryCodec, Codec
 from supquant.errors import InputError
 from supquant.experiments.methods.interface import Array, Callback, Fitted, Method, Settings, Steps, Training
+from supquant.experiments.methods.kept import KeptFits, fingerprint
+from supquant.experiments.methods.watch import TimeIsUpError, Watch
 from supquant.parallel import row_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from supquant.estimator import CodeEstimator
     from supquant.features import GaussianMap
@@ -44,6 +46,8 @@ class FittedCodes(Fitted):
         chain_seconds: float | None = None,
         encode_settings: Mapping[str, Any] | None = None,
         feature_map: Callable[[Array], Array] = _as_they_are,
+        truncated: bool = False,
+        convergence: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.estimator = estimator
         self._mapped = feature_map  # of vectors, before the estimator sees them
@@ -51,6 +55,8 @@ class FittedCodes(Fitted):
         self.chain_seconds = seconds if chain_seconds is None else chain_seconds
         self.parameters = parameters
         self.encode_settings = encode_settings or {}
+        self.truncated = truncated
+        self.convergence = convergence
 
     def learned(self) -> Array:
         """Give the codes (n, M) that training ended with."""
@@ -121,8 +127,14 @@ class EstimatorMethod(Method):
     kernel: ClassVar[bool] = False
     chained: ClassVar[bool] = False
 
-    def __init__(self, training: Training, settings: Settings, callback: Callback | None = None) -> None:
-        super().__init__(training, settings, callback)
+    def __init__(
+        self,
+        training: Training,
+        settings: Settings,
+        callback: Callback | None = None,
+        kept: KeptFits | None = None,
+    ) -> None:
+        super().__init__(training, settings, callback, kept)
         self._fits: dict[int, FittedCodes] = {}
 
     @classmethod
@@ -136,8 +148,6 @@ class EstimatorMethod(Method):
         estimator = with_parameters(self.make(bits), settings.parameters)
         known = estimator.get_params(deep=False)
         told: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.n_jobs}
-        if "callback" in known:
-            told["callback"] = self.callback
         if "features" in known:
             told["features"] = settings.features() if self.kernel or settings.kernel_for_all else None
         return estimator.set_params(**told)
@@ -165,20 +175,54 @@ class EstimatorMethod(Method):
         return {}
 
     def _fit(self, bits: int, shorter: FittedCodes | None) -> FittedCodes:
+        """Fit, or take the fit that was kept."""
         estimator = self.estimator(bits)
+        name = self._fit_name(estimator, bits)
+        found = None if self.kept is None else self.kept.find(name)
+        if found is None:
+            estimator, record = self._fit_now(estimator, bits, shorter)
+            if self.kept is not None:
+                self.kept.keep(name, estimator, record)
+        else:
+            estimator, record = found
+        return FittedCodes(
+            estimator, **record, encode_settings=self.encode_settings(), feature_map=self.vectors
+        )
+
+    def _fit_now(
+        self, estimator: CodeEstimator, bits: int, shorter: FittedCodes | None
+    ) -> tuple[CodeEstimator, dict[str, Any]]:
         if shorter is not None:
             estimator.set_params(init=shorter.estimator)
+        watch = Watch(self.settings.time_limit, self.callback)
+        if "callback" in estimator.get_params(deep=False):
+            estimator.set_params(callback=watch)
         began = time.perf_counter()
-        estimator.fit(self.vectors(self.training.X), self.training.y)
+        truncated = False
+        try:
+            estimator.fit(self.vectors(self.training.X), self.training.y)
+        except TimeIsUpError:
+            truncated = True
         seconds = time.perf_counter() - began
-        return FittedCodes(
-            estimator,
-            seconds,
-            self._record(estimator, None if shorter is None else next_shorter(bits)),
-            chain_seconds=seconds + (0.0 if shorter is None else shorter.chain_seconds),
-            encode_settings=self.encode_settings(),
-            feature_map=self.vectors,
-        )
+        return estimator, {
+            "seconds": seconds,
+            "chain_seconds": seconds + (0.0 if shorter is None else shorter.chain_seconds),
+            "parameters": self._record(estimator, None if shorter is None else next_shorter(bits)),
+            "truncated": truncated or (shorter is not None and shorter.truncated),
+            "convergence": watch.convergence,
+        }
+
+    def _fit_name(self, estimator: CodeEstimator, bits: int) -> str:
+        """Name a fit by all that it depends on; not by the number of threads, which changes no code."""
+        settings = self.settings
+        told = {
+            name: value
+            for name, value in estimator.get_params(deep=False).items()
+            if name not in (*_UNRECORDED, "n_jobs")
+        }
+        kernel = (settings.anchors, settings.bandwidth, settings.kernel_for_all, settings.time_limit)
+        kind = type(estimator).__name__
+        return f"{kind}-{bits}bits-{fingerprint(self.training, (kind, sorted(told.items()), kernel))}"
 
     def _record(self, estimator: CodeEstimator, starts_from: int | None) -> Mapping[str, Any]:
         told = estimator.get_params(deep=False)

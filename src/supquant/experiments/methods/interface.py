@@ -19,7 +19,7 @@ from supquant.features import AnchorKernel, GaussianMap
 from supquant.progress import Progress
 
 if TYPE_CHECKING:
-    from supquant.labels import Labels
+    from supquant.experiments.methods.kept import KeptFits
 
 Array = npt.NDArray[Any]
 Callback = Callable[[Progress], None]
@@ -45,11 +45,10 @@ def apply_steps(steps: Steps, queries: Array) -> Array:
 
 @dataclass(frozen=True)
 class Training:
-    """What a method learns from: vectors, labels as given, and labels as read."""
+    """What a method learns from."""
 
     X: Array  # (n, d) float32
     y: Array  # (n,) or (n, L)
-    labels: Labels
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,9 @@ class Settings:
         Whether methods that are published on raw vectors get the kernel features too.
     missing_labels : {"predict", "drop"}
         How `sq` encodes an item that comes without labels.
+    time_limit : float, optional
+        Seconds that a fit may take: at the first step after them it ends with the model that it has. Methods
+        that report no steps are not limited.
     parameters : mapping
         What the estimator is told beyond its own defaults.
     """
@@ -76,6 +78,7 @@ class Settings:
     kernel_for_all: bool = False
     missing_labels: str = "predict"
     n_jobs: int | None = None
+    time_limit: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def features(self) -> AnchorKernel | None:
@@ -103,11 +106,17 @@ class Fitted(ABC):
         With the fits of the shorter codes that it started from.
     parameters : mapping
         What was set and what came out of it, for the record.
+    truncated : bool
+        Whether this fit, or one that it started from, was ended by the time limit.
+    convergence : sequence of (float, float)
+        Seconds and the objective after each step of this fit, where the method reports them.
     """
 
     fit_seconds: float = 0.0
     chain_seconds: float = 0.0
     parameters: Mapping[str, Any]
+    truncated: bool = False
+    convergence: Sequence[tuple[float, float]] = ()
 
     def learned(self) -> Any:
         """Give the training rows as they were stored by training, in their order; None if they were not."""
@@ -153,10 +162,17 @@ class Method(ABC):
     published: ClassVar[Items] = "learned"
     grid: ClassVar[Mapping[str, Sequence[Any]]] = {}
 
-    def __init__(self, training: Training, settings: Settings, callback: Callback | None = None) -> None:
+    def __init__(
+        self,
+        training: Training,
+        settings: Settings,
+        callback: Callback | None = None,
+        kept: KeptFits | None = None,
+    ) -> None:
         self.training = training
         self.settings = settings
         self.callback = callback
+        self.kept = kept
 
     @abstractmethod
     def fitted(self, bits: int) -> Fitted:

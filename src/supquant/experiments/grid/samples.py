@@ -1,0 +1,121 @@
+"""Report: what comes back for a few queries, as pictures, as a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from supquant.errors import InputError
+from supquant.experiments.grid.task import Workplace, command, load_rows, posed
+from supquant.experiments.methods import METHODS, Settings, Training, apply_steps
+from supquant.experiments.pictures import data_uri
+from supquant.experiments.records import write_json
+
+if TYPE_CHECKING:
+    from supquant.datasets import Dataset
+
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class SamplesTask:
+    """The first query of each class, and the items that come back first, by several methods.
+
+    Items are stored without their labels: with them a picture of the right class would prove nothing.
+
+    Attributes
+    ----------
+    dataset, methods, bits, seed, anchors, rows
+
+    Examples
+    --------
+    >>> SamplesTask("digits").outputs()
+    ['samples/digits.json']
+    """
+
+    dataset: str
+    methods: tuple[str, ...] = ("sq", "pq")
+    bits: int = 16
+    seed: int = 0
+    anchors: int = 1000
+    rows: int | None = None
+    expected_seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.dataset}, sample queries"
+
+    def outputs(self) -> list[str]:
+        """Give the one file."""
+        return [f"samples/{self.dataset}.json"]
+
+    def run(self, workplace: Workplace) -> None:
+        """Search, and write the pictures into the file."""
+        dataset = load_rows(self.dataset, self.rows)
+        problem = posed(self.dataset, self.rows, "unlabelled", self.seed, None)
+        settings = Settings(
+            seed=self.seed,
+            anchors=self.anchors,
+            n_jobs=workplace.n_jobs,
+            time_limit=workplace.time_limit,
+        )
+        classes = problem.query_labels.indices
+        if classes is None:
+            raise InputError(f"sample queries are of data sets with one label a row, not of {self.dataset}")
+        chosen = [int(np.flatnonzero(classes == each)[0]) for each in np.unique(classes)]
+        nearest: dict[str, Any] = {}  # by method: (chosen queries, SHOWN) row numbers in the database
+        for name in self.methods:
+            method = METHODS[name](Training(problem.X, problem.y), settings, None, workplace.kept)
+            fitted = method.fitted(self.bits)
+            steps = fitted.steps(fitted.encoded(problem.database), method.rankings[0])
+            scores = apply_steps(steps, problem.queries[chosen])
+            nearest[name] = np.argsort(scores, axis=1, kind="stable")[:, :SHOWN]
+        rows = problem.split
+        queries = [
+            {
+                **_shown(dataset, int(rows.queries[query])),
+                "answers": [
+                    {
+                        "method": name,
+                        "results": [
+                            {
+                                **_shown(dataset, int(row)),
+                                "right": bool(dataset.y[row] == dataset.y[rows.queries[query]]),
+                            }
+                            for row in rows.database[nearest[name][number]]
+                        ],
+                    }
+                    for name in self.methods
+                ],
+            }
+            for number, query in enumerate(chosen)
+        ]
+        path = workplace.folder / self.outputs()[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(
+            path,
+            {
+                "dataset": self.dataset,
+                "seed": self.seed,
+                "protocol": "unlabelled",
+                "bits": self.bits,
+                "note": "The first query of each class; items were stored without their labels.",
+                "command": command("paper", only="samples", dataset=self.dataset),
+                "queries": queries,
+            },
+        )
+
+
+def _shown(dataset: Dataset, row: int) -> dict[str, str]:
+    """Give the label and the picture of a row; grey ones dark on light."""
+    if dataset.images is not None:
+        picture = dataset.images[row] / 255
+    elif dataset.image_shape is not None:
+        pixels = dataset.X[row].reshape(dataset.image_shape)
+        picture = 1 - pixels / dataset.X.max()
+    else:
+        raise InputError(f"the rows of {dataset.name} are no pictures")
+    return {"label": str(dataset.y[row]), "picture": data_uri(picture)}

@@ -1,0 +1,53 @@
+"""Report: a fit that is watched: how its objective fell, and whether its time ran out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from supquant.experiments.methods.interface import Callback
+    from supquant.progress import Progress
+
+
+class TimeIsUpError(Exception):
+    """Raised from a callback to end a fit; the estimator keeps the model of its last step."""
+
+
+@dataclass
+class Watch:
+    """A callback that notes the objective after each step, and ends the fit when its time is up.
+
+    Attributes
+    ----------
+    limit : float or None
+        Seconds of one stage of a fit.
+    callback : callable or None
+        Gets every event too.
+    convergence : list of (float, float)
+        Seconds and objective of each step of the last stage.
+
+    Examples
+    --------
+    >>> from supquant.progress import Reporter
+    >>> watch = Watch(limit=60)
+    >>> with Reporter(watch).stage("sweep") as stage:
+    ...     stage.step(objective=4.0)
+    >>> [objective for _, objective in watch.convergence]
+    [4.0]
+    """
+
+    limit: float | None = None
+    callback: Callback | None = None
+    convergence: list[tuple[float, float]] = field(default_factory=list)
+
+    def __call__(self, progress: Progress) -> None:
+        """Note a step, hand it on, and say when the time is up."""
+        if progress.step == 1:
+            self.convergence.clear()
+        if "objective" in progress.values:
+            self.convergence.append((progress.elapsed, float(progress.values["objective"])))
+        if self.callback is not None:
+            self.callback(progress)
+        if self.limit is not None and progress.elapsed > self.limit:
+            raise TimeIsUpError(f"{progress.stage} took more than {self.limit:.0f} s")

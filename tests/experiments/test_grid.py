@@ -1,0 +1,204 @@
+"""Grids: cheapest first, gone on with after a stop to the same results, and not ended by a cell that fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+
+import pytest
+
+from supquant.errors import InputError
+from supquant.experiments.grid import CellsTask, SamplesTask, SweepTask, Workplace, run_grid
+from supquant.experiments.grid.task import command
+
+VARIES = ("fit_seconds", "cell_seconds", "query_ms", "peak_memory_mb", "convergence", "machine")
+"""What is not the same twice."""
+
+GRID = [
+    CellsTask("digits", "pq", rows=400, expected_seconds=3.0),
+    CellsTask("digits", "euclidean", (16, 32), rows=400, expected_seconds=1.0),
+    CellsTask(
+        "digits", "sq", (16, 32), rows=400, anchors=60, parameters={"max_iter": 2}, expected_seconds=5.0
+    ),
+    CellsTask("digits", "cca-itq", rows=400, protocol="unseen", seed=1, expected_seconds=2.0),
+]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A task that fails, once or always, or takes its process with it."""
+
+    how: str
+    expected_seconds: float = 0.0
+    name: str = "broken"
+
+    def outputs(self):
+        return ["cells/broken.json"]
+
+    def run(self, workplace):
+        if self.how == "raises":
+            raise InputError("there is no such thing")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def measured(folder):
+    """Everything that a grid wrote, less what varies."""
+    found = {}
+    for path in sorted(folder.glob("cells/*.json")):
+        cell = json.loads(path.read_text())
+        cell["parameters"].pop("chain_seconds")
+        found[path.name] = {name: value for name, value in cell.items() if name not in VARIES}
+    return found
+
+
+def test_the_cheapest_task_goes_first_and_all_files_are_there(tmp_path):
+    outcomes = list(run_grid(GRID, Workplace(tmp_path), workers=0))
+    assert [outcome.task.method for outcome in outcomes] == ["euclidean", "cca-itq", "pq", "sq"]
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json"))
+    assert files == sorted(output for task in GRID for output in task.outputs())
+    assert "cells/digits-unseen-cca-itq-hamming-16bits-seed1.json" in files
+
+
+def test_what_is_there_is_not_run_again(tmp_path):
+    list(run_grid(GRID[:2], Workplace(tmp_path), workers=0))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    outcomes = list(run_grid(GRID[:2], Workplace(tmp_path), workers=0))
+    assert {outcome.status for outcome in outcomes} == {"there"}
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
+
+
+def test_only_the_missing_lengths_of_a_task_are_run(tmp_path):
+    list(run_grid([GRID[2]], Workplace(tmp_path), workers=0))
+    whole = measured(tmp_path)
+    short, long = (tmp_path / output for output in GRID[2].outputs())
+    long.unlink()
+    before = short.stat().st_mtime_ns
+    assert [outcome.status for outcome in run_grid([GRID[2]], Workplace(tmp_path), workers=0)] == ["done"]
+    assert short.stat().st_mtime_ns == before
+    assert measured(tmp_path) == whole
+
+
+def test_processes_measure_the_same_as_this_one(tmp_path):
+    list(run_grid(GRID, Workplace(tmp_path / "here"), workers=0))
+    outcomes = list(run_grid(GRID, Workplace(tmp_path / "there", n_jobs=1), workers=2))
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    here, there = measured(tmp_path / "here"), measured(tmp_path / "there")
+    for cell in (*here.values(), *there.values()):
+        cell["parameters"].pop("n_jobs", None)
+    assert here == there
+
+
+@pytest.mark.parametrize(("how", "workers"), [("raises", 0), ("raises", 1), ("is killed", 1)])
+def test_a_task_that_fails_is_told_about_and_the_others_go_on(tmp_path, how, workers):
+    outcomes = list(run_grid([Broken(how), GRID[1]], Workplace(tmp_path), workers=workers))
+    assert [outcome.status for outcome in outcomes] == ["failed", "done"]
+    why = json.loads((tmp_path / "failed" / "cells-broken.json").read_text())
+    assert why["name"] == "broken"
+    assert ("no such thing" if how == "raises" else "killed") in why["error"]
+
+
+def test_a_failure_is_forgotten_when_the_task_succeeds(tmp_path):
+    failing = replace(GRID[0], parameters={"no_such_parameter": 1})
+    (outcome,) = run_grid([failing], Workplace(tmp_path), workers=0)
+    assert "no_such_parameter" in outcome.error
+    assert len(list((tmp_path / "failed").iterdir())) == 1
+    list(run_grid([GRID[0]], Workplace(tmp_path), workers=0))
+    assert not list((tmp_path / "failed").iterdir())
+
+
+def test_the_time_left_follows_what_tasks_took(tmp_path):
+    outcomes = list(run_grid(GRID, Workplace(tmp_path), workers=0))
+    assert outcomes[-1].seconds_left == 0
+    first, second = outcomes[:2]
+    taken = (first.seconds + second.seconds) / 3.0  # for each second expected
+    assert second.seconds_left == pytest.approx(taken * 8.0)
+
+
+def test_a_killed_grid_goes_on_to_the_same_results(tmp_path):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    list(run_grid(GRID, Workplace(whole, tmp_path / "keep-whole"), workers=0))
+    script = (
+        "from pathlib import Path; from tests_grid import GRID;"
+        "from supquant.experiments.grid import Workplace, run_grid;"
+        f"[print(o.status, flush=True) for o in run_grid(GRID, Workplace(Path({str(stopped)!r}),"
+        f" Path({str(tmp_path / 'keep')!r})), workers=0)]"
+    )
+    (tmp_path / "tests_grid.py").write_text(
+        "from supquant.experiments.grid import CellsTask\nGRID = " + repr(GRID) + "\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment)
+    until = time.monotonic() + 120
+    while not list(stopped.glob("cells/*sq-*16bits*")):  # in the middle of the chain
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    statuses = [
+        outcome.status for outcome in run_grid(GRID, Workplace(stopped, tmp_path / "keep"), workers=0)
+    ]
+    assert statuses == ["there"] * 3 + ["done"]
+    assert measured(stopped) == measured(whole)
+
+
+def test_a_sweep_tries_all_penalties_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    grid = {"quantization_weight": (1e-5, 1e-3), "constraint_weight": (0.1, 1.0)}
+    monkeypatch.setattr("supquant.experiments.grid.sweep.PENALTIES", grid)
+    task = SweepTask("digits", rows=500, anchors=60, training_rows=300)
+    (outcome,) = run_grid([task], Workplace(tmp_path, n_jobs=1), workers=0)
+    assert outcome.status == "done", outcome.error
+    sweep = json.loads((tmp_path / "sweeps/digits.json").read_text())
+    assert [point["parameters"] for point in sweep["points"]] == [
+        {"quantization_weight": gamma, "constraint_weight": mu} for gamma in (1e-5, 1e-3) for mu in (0.1, 1.0)
+    ]
+    assert (sweep["n_training"], sweep["n_validation"], sweep["bits"]) == (300, 50, 16)
+    assert not (tmp_path / "partial").exists()
+    names = {
+        each.outputs()[0]
+        for each in (task, replace(task, solver="alternating"), replace(task, method="sq-no-transform"))
+    }
+    assert len(names) == 3
+
+
+def test_samples_are_the_nearest_items_of_one_query_a_class(tmp_path):
+    task = SamplesTask("digits", anchors=100, bits=16)
+    (outcome,) = run_grid([task], Workplace(tmp_path), workers=0)
+    assert outcome.status == "done", outcome.error
+    samples = json.loads((tmp_path / "samples/digits.json").read_text())
+    assert [query["label"] for query in samples["queries"]] == [str(digit) for digit in range(10)]
+    for query in samples["queries"]:
+        assert [answer["method"] for answer in query["answers"]] == ["sq", "pq"]
+        for answer in query["answers"]:
+            assert len(answer["results"]) == 10
+            for result in answer["results"]:
+                assert result["right"] == (result["label"] == query["label"])
+                assert result["picture"].startswith("data:image/png;base64,")
+    right = [
+        sum(result["right"] for query in samples["queries"] for result in query["answers"][which]["results"])
+        for which in (0, 1)
+    ]
+    assert right[0] > 80
+
+
+def test_samples_of_several_labels_or_without_pictures_are_refused(tmp_path, monkeypatch):
+    (outcome,) = run_grid([SamplesTask("no-such-data")], Workplace(tmp_path), workers=0)
+    assert "no-such-data" in outcome.error
+
+
+def test_a_task_names_the_command_that_makes_each_cell():
+    task = replace(GRID[2], parameters={"solver": "alternating", "max_iter": 2}, variant="alternating")
+    assert task.command(32) == (
+        "supquant experiment --dataset digits --method sq --bits 32 --protocol paper --ranking euclidean --seed 0 "
+        "--anchors 60 --rows 400 --set solver=alternating --set max_iter=2"
+    )
+
+
+def test_commands_quote_what_a_shell_would_split():
+    assert command("experiment", dataset="my data.npz", rows=None, kernel_for_all=False) == (
+        "supquant experiment --dataset 'my data.npz'"
+    )

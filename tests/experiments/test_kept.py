@@ -1,0 +1,114 @@
+"""Fits that are kept: the same results without training again, and nothing taken for what it is not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from supquant.datasets import load
+from supquant.errors import InputError
+from supquant.experiments.cell import run_cells
+from supquant.experiments.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training
+
+QUICK = Settings(anchors=60, parameters={"max_iter": 2})
+PARAMETERS = {
+    "cq": {"max_iter": 2},
+    "ksh": {"max_iter": 20},
+    "fasthash": {"n_trees": 5},
+    "mlh": {"n_epochs": 1},
+    "bre": {"max_iter": 3},
+    "sq-triplet": {"max_iter": 1},
+}
+MEASURED = (
+    "map",
+    "map_learned",
+    "map_encoded",
+    "distinct_codes",
+    "quantization_error",
+    "precision_at_recall",
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load("digits").sample(500)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return KeptFits(tmp_path / "fits")
+
+
+def no_fit(*_):
+    raise AssertionError("this was to be kept")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, kind in METHODS.items() if issubclass(kind, EstimatorMethod)]
+)
+def test_a_kept_fit_measures_the_same_without_training(data, kept, monkeypatch, name):
+    settings = Settings(anchors=60, parameters=PARAMETERS.get(name, {}))
+    (first,) = run_cells(data, method=name, settings=settings, kept=kept)
+    monkeypatch.setattr(EstimatorMethod, "_fit_now", no_fit)
+    (again,) = run_cells(data, method=name, settings=replace(settings, n_jobs=1), kept=kept)
+    for field in (*MEASURED, "fit_seconds", "truncated", "parameters"):
+        assert getattr(again, field) == getattr(first, field)
+    np.testing.assert_array_equal(np.array(again.convergence), np.array(first.convergence))
+
+
+def test_a_longer_code_goes_on_from_a_kept_one_to_the_same_result(data, kept):
+    (whole,) = run_cells(data, bits=(32,), settings=QUICK)
+    list(run_cells(data, bits=(16,), settings=QUICK, kept=kept))
+    (resumed,) = run_cells(data, bits=(32,), settings=QUICK, kept=kept)
+    for field in MEASURED:
+        assert getattr(resumed, field) == getattr(whole, field)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Settings(anchors=61, parameters={"max_iter": 2}),
+        Settings(anchors=60, parameters={"max_iter": 3}),
+        Settings(anchors=60, parameters={"max_iter": 2}, seed=1),
+        Settings(anchors=60, parameters={"max_iter": 2}, bandwidth=2.0),
+        Settings(anchors=60, parameters={"max_iter": 2}, time_limit=1.0),
+    ],
+)
+def test_other_settings_are_another_fit(data, kept, monkeypatch, other):
+    training = Training(data.X, data.y)
+    METHODS["sq"](training, QUICK, None, kept).fitted(16)
+    monkeypatch.setattr(EstimatorMethod, "_fit_now", no_fit)
+    METHODS["sq"](training, QUICK, None, kept).fitted(16)
+    with pytest.raises(AssertionError, match="kept"):
+        METHODS["sq"](training, other, None, kept).fitted(16)
+
+
+@pytest.mark.parametrize("change", ["rows", "labels", "length"])
+def test_other_rows_are_another_fit(data, kept, monkeypatch, change):
+    METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)
+    X, y = data.X.copy(), data.y.copy()
+    if change == "rows":
+        X[3, 30] += 1
+    elif change == "labels":
+        y[3] = (y[3] + 1) % 10
+    monkeypatch.setattr(EstimatorMethod, "_fit_now", no_fit)
+    with pytest.raises(AssertionError, match="kept"):
+        METHODS["pq"](Training(X, y), Settings(), None, kept).fitted(32 if change == "length" else 16)
+
+
+def test_a_fit_that_was_killed_before_its_record_is_no_fit(data, kept):
+    METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)
+    (record,) = kept.folder.glob("*.json")
+    assert kept.find(record.stem) is not None
+    record.unlink()
+    assert kept.find(record.stem) is None
+
+
+@pytest.mark.parametrize("kind", ["json", "safetensors", "codes.npy"])
+def test_a_damaged_fit_is_refused_by_its_name(data, kept, kind):
+    METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)
+    (record,) = kept.folder.glob("*.json")
+    path = kept.folder / f"{record.stem}.{kind}"
+    path.write_bytes(path.read_bytes()[:10])
+    with pytest.raises(InputError, match=record.stem):
+        kept.find(record.stem)
