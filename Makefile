@@ -4,6 +4,7 @@
 # make sanitize  the tests of the kernels, compiled with address and undefined-behaviour sanitizers
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
+# make browser   install Chromium where there is none (Debian), for the tests that open pages; others skip them
 # make clean     remove what the others made
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ STAMP  := $(VENV)/.installed
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 
-.PHONY: build demo test lint types pytest dist sanitize develop clean
+.PHONY: build demo test lint types pytest dist sanitize browser develop clean
 
 build: $(STAMP)
 
@@ -62,6 +63,12 @@ sanitize: $(STAMP)
 	  --config-settings=build-dir=$(SANITIZED)/cmake --config-settings=cmake.define.SUPQUANT_SANITIZE=ON .
 	$(SANITIZE) -c 'import supquant.kernels._native as n; assert n.__file__.startswith("$(SANITIZED)"), n.__file__'
 	$(SANITIZE) -m pytest --capture=sys tests/kernels --ignore=tests/kernels/test_compile.py --ignore=tests/kernels/test_levels.py
+
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo) env DEBIAN_FRONTEND=noninteractive
+
+browser:
+	@command -v chromium >/dev/null || { $(ROOT) apt-get -qq update && \
+	  $(ROOT) apt-get -qq install --no-install-recommends chromium fonts-dejavu-core >/dev/null; }
 
 develop: $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'scikit-build-core>=0.10' 'nanobind>=2.4'

@@ -1,7 +1,10 @@
 """Fixtures shared by all tests: small, seeded, read-only."""
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -53,3 +56,37 @@ def data_folder():
     if not path.is_dir():
         pytest.skip(f"SUPQUANT_DATA names {folder}, which is no folder")
     return path
+
+
+@pytest.fixture(scope="session")
+def browse(tmp_path_factory):
+    """Return a function that opens a page in headless Chromium and gives its DOM and the lines of its console.
+
+    Without the browser the test is skipped, or fails if SUPQUANT_REQUIRE_BROWSER is set.
+    """
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        if os.environ.get("SUPQUANT_REQUIRE_BROWSER"):
+            pytest.fail(
+                "SUPQUANT_REQUIRE_BROWSER is set, but there is no chromium; `make browser` installs it"
+            )
+        pytest.skip("no chromium to open pages with; `make browser` installs it")
+
+    def open_page(path, *options):
+        command = [
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ]
+        command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+        command += [f"--user-data-dir={tmp_path_factory.mktemp('profile')}", "--enable-logging=stderr"]
+        command += ["--virtual-time-budget=10000", "--dump-dom", *options, Path(path).as_uri()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        return SimpleNamespace(
+            dom=done.stdout, console=[line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+        )
+
+    return open_page

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from supquant.cli import bench, bench_search, demo, experiment, index, model
+from supquant.cli import (
+    bench,
+    bench_evaluate,
+    bench_gist,
+    bench_search,
+    demo,
+    experiment,
+    index,
+    model,
+    paper,
+)
 from supquant.cli.app import app
 
 __all__ = ["app", "main"]
 
-_ = (bench, bench_search, demo, experiment, index, model)  # importing them adds their commands
+# Importing them adds their commands.
+_ = (bench, bench_evaluate, bench_gist, bench_search, demo, experiment, index, model, paper)
 
 
 def main() -> None:

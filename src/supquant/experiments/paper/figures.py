@@ -1,0 +1,246 @@
+"""Report: the figures, each from cells, sweeps or both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from supquant.experiments.paper.drawing import HEIGHT, Figure, Line, draw, draw_lines
+from supquant.experiments.paper.measurements import (
+    best_point,
+    sweep_axes,
+    sweep_name,
+    sweep_title,
+    sweep_words,
+)
+from supquant.experiments.paper.published import PENALTIES
+from supquant.experiments.paper.results import Results, title
+from supquant.experiments.paper.tables import write
+
+if TYPE_CHECKING:
+    from supquant.experiments.paper.results import Cell, Series
+    from supquant.experiments.paper.standing import Codes
+
+_CODES = {"learned": "codes learned with labels", "encoded": "codes from vectors alone"}
+
+
+def map_figure(results: Results, dataset: str, protocol: str, codes: Codes) -> Figure | None:
+    """Draw MAP by code length; None if no cell has such codes."""
+    where = {"dataset": dataset, "protocol": protocol}
+    lengths = results.lengths(**where)
+    lines = []
+    for series in results.series(**where):
+        means = [results.mean(f"map_{codes}", series, bits, **where) for bits in lengths]
+        points = [(place, mean.value) for place, mean in enumerate(means) if mean is not None]
+        lines += _line(series, points)
+    if not lines:
+        return None
+    heading = f"{title(dataset)}: {_CODES[codes]}" + ("" if protocol == "paper" else f", {protocol}")
+    return draw_lines(
+        f"map-{results.slug(dataset)}-{protocol}-{codes}",
+        f"MAP by code length, {title(dataset)}, protocol {protocol}, {_CODES[codes]}. {_order_at_end(lines)}",
+        lines,
+        title=heading,
+        x_label="bits of a code",
+        y_label="mean average precision",
+        x_ticks={place: str(bits) for place, bits in enumerate(lengths)},
+    )
+
+
+def time_figure(results: Results, timed: Results, dataset: str) -> Figure | None:
+    """Draw MAP against milliseconds of a query, a point for each length."""
+    where = {"dataset": dataset, "protocol": "paper"}
+    lines, names = [], {}
+    for series in timed.series(**where):
+        points = []
+        for bits in timed.lengths(series=series, **where):
+            quality = timed.mean("map", series, bits, **where)
+            spent = timed.mean("query_ms/total", series, bits, **where)
+            if quality is not None and spent is not None:
+                points.append((spent.value, quality.value))
+                names[series, spent.value] = str(bits)
+        lines += _line(series, points)
+    if not lines:
+        return None
+    return draw_lines(
+        f"time-{results.slug(dataset)}",
+        f"MAP against the time of a query, {title(dataset)}. {_order_at_end(lines)}",
+        lines,
+        title=f"{title(dataset)}: MAP against query time",
+        x_label="milliseconds of a query, one thread (points: bits)",
+        y_label="mean average precision",
+        point_labels=names,
+    )
+
+
+def precision_figure(results: Results, dataset: str, protocol: str, bits: int) -> Figure | None:
+    """Draw precision among the first k."""
+    lines = _curves(results, dataset, protocol, bits, "precision_at")
+    if not lines:
+        return None
+    ranks = sorted({x for line in lines for x in line.x})
+    return draw_lines(
+        f"precision-{results.slug(dataset)}-{protocol}",
+        f"Precision among the first k, {title(dataset)}, protocol {protocol}, {bits} bits. {_order_at_end(lines)}",
+        lines,
+        title=f"{title(dataset)}: precision at k, {protocol}, {bits} bits",
+        x_label="first k items",
+        y_label="precision",
+        x_ticks={rank: f"{rank:,.0f}" for rank in ranks},
+        x_log=True,
+    )
+
+
+def recall_figure(results: Results, dataset: str, protocol: str, bits: int) -> Figure | None:
+    """Draw precision by recall."""
+    lines = _curves(results, dataset, protocol, bits, "precision_at_recall")
+    if not lines:
+        return None
+    return draw_lines(
+        f"recall-{results.slug(dataset)}-{protocol}",
+        f"Precision by recall, {title(dataset)}, protocol {protocol}, {bits} bits. {_order_at_end(lines)}",
+        lines,
+        title=f"{title(dataset)}: precision by recall, {protocol}, {bits} bits",
+        x_label="recall",
+        y_label="precision",
+        markers=False,
+    )
+
+
+def convergence_figure(
+    results: Results, cells: Sequence[Cell], by: Literal["iterations", "seconds"]
+) -> Figure:
+    """Draw the objective of both solvers."""
+    dataset = cells[0]["dataset"]
+    label = {"iterations": "iteration", "seconds": "seconds of training"}[by]
+    lines = []
+    for cell in cells:
+        seconds, objectives = zip(*cell["convergence"], strict=True)
+        steps = range(1, len(objectives) + 1)
+        solver = cell["parameters"].get("solver", "joint")
+        lines.append(Line(cell.series, steps if by == "iterations" else seconds, objectives, name=solver))
+    heights = [height for line in lines for height in line.y]
+    ends = "; ".join(
+        f"{line.label} ends at {write(line.y[-1], 'objective')} after {line.x[-1]:.4g}" for line in lines
+    )
+    return draw_lines(
+        f"convergence-{results.slug(dataset)}-{by}",
+        f"Objective by {label}, {title(dataset)}, {cells[0]['bits']} bits: {ends}.",
+        lines,
+        title=f"{title(dataset)}: objective by {label}",
+        x_label=label,
+        y_label="objective psi",
+        y_log=min(heights) > 0 and max(heights) > 10 * min(heights),
+    )
+
+
+def sweep_figure(results: Results, sweep: Mapping[str, Any]) -> Figure:
+    """Draw validation MAP over gamma and mu as a heat map, our best point framed, the paper's ringed."""
+    dataset = sweep["dataset"]
+    gammas, mus = sweep_axes(sweep)
+    values = np.full((len(gammas), len(mus)), np.nan)  # rows are gamma
+    for point in sweep["points"]:
+        parameters = point["parameters"]
+        row, column = (
+            gammas.index(parameters["quantization_weight"]),
+            mus.index(parameters["constraint_weight"]),
+        )
+        values[row, column] = point["map"]
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+
+    def paint(figure: Any, axes: Any) -> None:
+        mesh = axes.pcolormesh(
+            np.ma.masked_invalid(values),
+            cmap="cividis",
+            vmin=low,
+            vmax=max(high, low + 1e-9),
+            edgecolors="none",
+        )
+        for (row, column), value in np.ndenumerate(values):
+            if not np.isnan(value):
+                light = value > (low + high) / 2
+                axes.text(
+                    column + 0.5,
+                    row + 0.5,
+                    write(value),
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="#000000" if light else "#ffffff",
+                )
+        parameters = best_point(sweep)["parameters"]
+        _frame(
+            axes,
+            mus.index(parameters["constraint_weight"]),
+            gammas.index(parameters["quantization_weight"]),
+            "#ff5a36",
+            "-",
+        )
+        theirs = PENALTIES.get(dataset)
+        legend = "red frame: best here"
+        if theirs and theirs.constraint_weight in mus and theirs.quantization_weight in gammas:
+            _frame(
+                axes,
+                mus.index(theirs.constraint_weight),
+                gammas.index(theirs.quantization_weight),
+                "#ffffff",
+                (0, (2, 2)),
+            )
+            legend += ", white dashes: the paper's best"
+        axes.set_title(f"{sweep_title(sweep)}: MAP over gamma and mu, {sweep['bits']} bits")
+        axes.set_xlabel(f"mu ({legend})")
+        axes.set_ylabel("gamma")
+        axes.set_xticks(np.arange(len(mus)) + 0.5, [write(mu, "power") for mu in mus])
+        axes.set_yticks(np.arange(len(gammas)) + 0.5, [write(gamma, "power") for gamma in gammas])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_position((0.13, axes.get_position().y0, 0.7, axes.get_position().height))
+        bar = figure.colorbar(
+            mesh, cax=figure.add_axes((0.86, axes.get_position().y0, 0.025, axes.get_position().height))
+        )
+        bar.outline.set_visible(False)
+
+    return draw(
+        sweep_name(results, sweep),
+        f"Validation MAP over gamma and mu, {sweep_title(sweep)}. {sweep_words(sweep)}",
+        paint,
+        height=HEIGHT,
+    )
+
+
+def _frame(axes: Any, column: int, row: int, colour: str, dashes: Any) -> None:
+    axes.plot(
+        [column + 0.06, column + 0.94, column + 0.94, column + 0.06, column + 0.06],
+        [row + 0.08, row + 0.08, row + 0.92, row + 0.92, row + 0.08],
+        color=colour,
+        linestyle=dashes,
+        linewidth=2,
+    )
+
+
+def _curves(results: Results, dataset: str, protocol: str, bits: int, field: str) -> list[Line]:
+    where = {"dataset": dataset, "protocol": protocol}
+    lines = []
+    for series in results.series(**where):
+        one = results.mean("map", series, bits, **where)
+        levels = [] if one is None else sorted(one.cells[0].content.get(field) or {}, key=float)
+        means = [(float(level), results.mean(f"{field}/{level}", series, bits, **where)) for level in levels]
+        lines += _line(series, [(x, mean.value) for x, mean in means if mean is not None])
+    return lines
+
+
+def _line(series: Series, points: Sequence[tuple[float, float]]) -> list[Line]:
+    """Give the line through points, in a list that is empty if there are none."""
+    return [Line(series, [x for x, _ in points], [y for _, y in points])] if points else []
+
+
+def _order_at_end(lines: Sequence[Line]) -> str:
+    """Say what a reader sees at the right end: the series from the top down."""
+    ends = sorted(lines, key=lambda line: (-line.y[-1], line.series.order))
+    return (
+        "At the right, from the top: "
+        + ", ".join(f"{line.series.label} {write(line.y[-1])}" for line in ends)
+        + "."
+    )

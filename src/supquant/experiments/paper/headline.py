@@ -1,0 +1,210 @@
+"""Report: what was found, in sentences that are computed from the cells."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from supquant.experiments.methods import METHODS
+from supquant.experiments.paper.measurements import machine_of
+from supquant.experiments.paper.provenance import time_spent
+from supquant.experiments.paper.published import published_map
+from supquant.experiments.paper.results import ANY_LENGTH, OURS, REFERENCES, Results, Series, title
+from supquant.experiments.paper.standing import COMPARED, Codes, Standing, margin_text, standing
+from supquant.experiments.paper.tables import write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CODES: tuple[Codes, ...] = ("learned", "encoded")
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first screen of the report.
+
+    Attributes
+    ----------
+    lead : tuple of str
+        In how many comparisons ours is first, and in how many it is not, by kind of codes and ranking.
+    beside_paper : str
+        Our MAP beside the paper's where it printed one, shortest codes.
+    verdicts : tuple of str
+        One sentence for each data set, kind of codes and ranking.
+    facts : tuple of pairs
+        What was measured, where, and what is missing.
+    """
+
+    lead: tuple[str, ...]
+    beside_paper: str
+    verdicts: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+def headline(results: Results) -> Headline:
+    """Compute what the report opens with."""
+    return Headline(
+        lead=tuple(lead_sentences(results, "paper")) or ("There is nothing to compare yet.",),
+        beside_paper=_beside_paper(results),
+        verdicts=tuple(verdict_sentences(results, "paper")),
+        facts=tuple(_facts(results)),
+    )
+
+
+def lead_sentences(results: Results, protocol: str) -> list[str]:
+    """Count for each kind of codes and ranking where ours is first, and say by how much and behind whom it is not."""
+    sentences = []
+    for codes in CODES:
+        for ours in results.ours:
+            found = [
+                each
+                for dataset in results.datasets
+                for each in _by_length(results, ours, dataset, protocol, codes).values()
+                if each.verdict != "alone"
+            ]
+            if found:
+                kind = "learned with labels" if codes == "learned" else "made from the vectors alone"
+                sentences.append(f"Codes {kind}{_ranking(results, ours)}: sq is {_count(found)}.")
+    return sentences
+
+
+def verdict_sentences(results: Results, protocol: str) -> list[str]:
+    """Say for every data set, kind of codes and ranking of ours where it is first, and where not and by how much."""
+    sentences = []
+    for dataset in results.datasets:
+        for codes in CODES:
+            for ours in results.ours:
+                found = _by_length(results, ours, dataset, protocol, codes)
+                if found:
+                    where = f"{title(dataset)}, {codes}{_ranking(results, ours)}"
+                    sentences.append(f"{where}: {_verdicts(found)}.")
+    return sentences
+
+
+def missing_cells(results: Results) -> dict[str, list[tuple[str, list[int]]]]:
+    """Give by data set the compared methods without a cell under protocol `paper`, and the lengths that lack one.
+
+    Lengths are those that some cell of the data set has.
+    """
+    missing: dict[str, list[tuple[str, list[int]]]] = {}
+    for dataset in results.datasets:
+        lengths = results.lengths(dataset=dataset, protocol="paper")
+        for method in [name for name in METHODS if name in COMPARED | REFERENCES | {"sq"}]:
+            measured = set(results.lengths(dataset=dataset, method=method, protocol="paper"))
+            absent = [bits for bits in lengths if bits not in measured]
+            if absent and not (measured and method in ANY_LENGTH):
+                missing.setdefault(dataset, []).append((method, absent))
+    return missing
+
+
+def experiment_command(
+    dataset: str, method: str, bits: list[int], protocol: str = "paper", solver: str = ""
+) -> str:
+    """Write the command that measures what is missing.
+
+    Examples
+    --------
+    >>> experiment_command("mnist", "sdh", [16, 32])
+    'supquant experiment --dataset mnist --method sdh --bits 16,32 --protocol paper --out-dir cells'
+    """
+    lengths = ",".join(map(str, bits))
+    given = f"--dataset {shlex.quote(dataset)} --method {method} --bits {lengths} --protocol {protocol}"
+    return f"supquant experiment {given}{f' --solver {solver}' if solver else ''} --out-dir cells"
+
+
+def _ranking(results: Results, ours: Series) -> str:
+    """Name the ranking where ours was measured under more than one."""
+    return f", {ours.ranking or 'euclidean'} ranking" if len(results.ours) > 1 else ""
+
+
+def _by_length(
+    results: Results, ours: Series, dataset: str, protocol: str, codes: Codes
+) -> Mapping[int, Standing]:
+    found = {
+        bits: standing(results, ours, dataset=dataset, bits=bits, protocol=protocol, codes=codes)
+        for bits in results.lengths(dataset=dataset, protocol=protocol, series=ours)
+    }
+    return {bits: each for bits, each in found.items() if each is not None}
+
+
+def _count(found: Sequence[Standing]) -> str:
+    """Say in how many comparisons ours is first, and of the others the worst."""
+    counts = Counter(each.verdict for each in found)
+    parts = [f"first in {counts['first']} of {len(found)} comparisons"]
+    if counts["ahead"]:
+        parts.append(f"ahead of all that were measured, with methods missing, in {counts['ahead']}")
+    if counts["level"]:
+        parts.append(f"level with another in {counts['level']}")
+    if counts["behind"]:
+        worst = min((each.rivals[0] for each in found if each.rivals), key=lambda rival: rival.margin)
+        at_worst = "at the worst " if counts["behind"] > 1 else ""
+        by = f"{margin_text(-worst.margin)} behind {worst.series.label}"
+        parts.append(f"not first in {counts['behind']}, {at_worst}{by}")
+    kin = [other for each in found for other in each.above if other.series.method == "sq"]
+    if kin:
+        most = min(kin, key=lambda other: other.margin)
+        parts.append(
+            f"{most.series.label} is above it in {len(kin)}, by {margin_text(-most.margin)} at the most"
+        )
+    return "; ".join(parts)
+
+
+def _verdicts(found: Mapping[int, Standing]) -> str:
+    """Join the lengths that have the same verdict against the same rival."""
+
+    def same(item: tuple[int, Standing]) -> tuple[object, ...]:
+        each = item[1]
+        above = tuple(sorted(other.series.label for other in each.above))
+        return (each.verdict, each.rivals[0].series if each.rivals else None, above, each.missing)
+
+    parts = []
+    for _, group in groupby(found.items(), key=same):
+        lengths, standings = zip(*group, strict=True)
+        sentence = _worst(standings).sentence(several=len(standings) > 1)
+        parts.append(f"at {', '.join(map(str, lengths))} bits {sentence}")
+    return "; ".join(parts)
+
+
+def _worst(found: Sequence[Standing]) -> Standing:
+    """Give the one with the smallest margin, and with it the largest by which something is above ours."""
+    least = min(found, key=lambda each: each.rivals[0].margin if each.rivals else 0.0)
+    by_name = (sorted(each.above, key=lambda other: other.series.label) for each in found)
+    above = zip(*by_name, strict=True)
+    return replace(least, above=tuple(min(others, key=lambda other: other.margin) for others in above))
+
+
+def _beside_paper(results: Results) -> str:
+    """Say our MAP beside the paper's at the shortest length for which it printed one."""
+    pairs = []
+    for dataset in results.datasets:
+        where = {"dataset": dataset, "protocol": "paper"}
+        for bits in results.lengths(series=OURS[0], **where):
+            found, printed = results.mean("map", OURS[0], bits, **where), published_map(dataset, "sq", bits)
+            if found and printed:
+                numbers = f"{write(found.value)} where the paper has {write(printed.value)}"
+                pairs.append(f"{numbers} ({title(dataset)}, {bits} bits)")
+                break
+    return f"sq reaches MAP {', '.join(pairs)}." if pairs else ""
+
+
+def _facts(results: Results) -> list[tuple[str, str]]:
+    machines = Counter(machine_of(cell) for cell in results.cells)
+    truncated = sum(cell.truncated for cell in results.cells)
+    missing = sum(len(bits) for methods in missing_cells(results).values() for _, bits in methods)
+    seeds = sorted({cell["seed"] for cell in results.cells})
+    return [
+        ("cells measured", f"{len(results.cells):,}"),
+        ("time they took", write(time_spent(results.cells), "time")),
+        ("seeds", ", ".join(map(str, seeds)) or "none"),
+        ("stopped at the time limit", f"{truncated:,}"),
+        ("failed", f"{len(results.failures):,}"),
+        ("not measured", f"{missing:,} cells of the comparison"),
+        ("data sets", ", ".join(title(dataset) for dataset in results.datasets) or "none"),
+        (
+            "machines",
+            "; ".join(f"{name} ({count:,} cells)" for name, count in sorted(machines.items())) or "none",
+        ),
+    ]

@@ -1,0 +1,251 @@
+"""Report: which cells the tables and figures of the paper, and ours beyond it, are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from supquant.datasets import data_folder
+from supquant.errors import InputError
+from supquant.experiments.grid import CellsTask, SamplesTask, SweepTask, Task
+
+ITEMS = {
+    "map": "MAP by code length, all methods",
+    "query-time": "MAP against query time of sq, cq and sdh",
+    "triplet": "classification against triplet loss",
+    "transform": "with and without the learned transform",
+    "penalties": "MAP over gamma and mu",
+    "convergence": "convergence of both solvers",
+    "unlabelled": "the comparison for items without labels",
+    "unseen": "the comparison for classes that nothing was trained on",
+    "samples": "sample queries as pictures",
+}
+"""What can be asked for, and what it is."""
+
+LENGTHS = (16, 32, 64, 128)
+ENDS = (16, 64)
+"""Two lengths say enough where the paper has no figure of its own."""
+
+SEEDS = (0, 1, 2)
+SEVERAL_SEEDS = ("sq", "sdh", "cca-itq", "pq", "classifier", "classifier-scores", "euclidean")
+"""Cheap enough for three seeds; the others have one, and so has everything at 128 bits."""
+
+COMPARED = (
+    *SEVERAL_SEEDS,
+    "sdh-linear",
+    "ssh",
+    "classifier-bits",
+    "fasthash",
+    "mlh",
+    "bre",
+    "ksh",
+    "opq",
+    "cq",
+)
+TIMED = ("sq", "cq", "sdh")
+CHAINED = ("sq", "sq-triplet", "sq-no-transform")
+LENGTH_DOES_NOT_MATTER = ("euclidean", "classifier", "classifier-scores")
+
+SINGLE_LABEL = ("mnist", "cifar10")
+WHOLE = ("mnist", "cifar10", "coco30k")
+"""Data sets with all lengths."""
+DATASETS = (*WHOLE, "coco30k-noperson")
+IF_THERE = ("imagenet", "nuswide")
+"""Data sets that join in where their files are."""
+
+N_ROWS = {"mnist": 70_000, "cifar10": 60_000, "coco30k": 30_000, "coco30k-noperson": 15_925, "digits": 1_797}
+
+ALTERNATING: Mapping[str, Mapping[str, Any]] = {
+    "cifar10": {"quantization_weight": 1e-3},
+    "digits": {"max_iter": 3},
+}
+"""Gamma (and mu) that validation on training rows finds for the alternating solver, where they are not the default."""
+
+NO_TRANSFORM: Mapping[str, Mapping[str, Any]] = {"cifar10": {"quantization_weight": 1e-4}}
+"""The same where P is fixed."""
+
+IMAGENET: Mapping[str, Mapping[str, Any]] = {"cq": {"n_components": 256}}
+"""CQ is published there after PCA; sq, sdh-linear and the classifier without the kernel."""
+
+SECONDS = {
+    "sq": (20, 0.4),
+    "sq-alternating": (60, 2.0),
+    "sq-triplet": (300, 3.0),
+    "sq-no-transform": (30, 5.0),
+    "sdh": (2, 0.15),
+    "sdh-linear": (1, 0.05),
+    "cca-itq": (1, 0.05),
+    "pq": (15, 0.3),
+    "opq": (90, 1.5),
+    "cq": (30, 4.5),
+    "classifier": (5, 0),
+    "classifier-scores": (5, 0),
+    "classifier-bits": (5, 0),
+    "euclidean": (1, 0),
+    "ssh": (5, 0.2),
+    "fasthash": (5, 1.8),
+    "mlh": (5, 2.2),
+    "bre": (10, 2.7),
+    "ksh": (5, 2.9),
+}
+"""Of a fit to 60,000 rows on two cores: so many, and so many more for each bit."""
+
+PAIRWISE = ("ssh", "fasthash", "mlh", "bre", "ksh")
+"""Methods that learn from 5,000 rows however many there are."""
+
+QUICKLY: Mapping[str, Mapping[str, Any]] = {
+    "cq": {"max_iter": 3},
+    "ksh": {"max_iter": 50},
+    "fasthash": {"n_trees": 50},
+    "mlh": {"n_epochs": 10},
+    "bre": {"max_iter": 10},
+    "sq-triplet": {"max_iter": 2},
+}
+"""What methods are told in the small version."""
+
+MEASURING_SECONDS = 6  # of a cell, beside its fit
+
+
+def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | None = None) -> list[Task]:
+    """Give the tasks of the full comparison.
+
+    Parameters
+    ----------
+    items : sequence of str, optional
+        Names in `ITEMS`; all by default.
+    datasets : sequence of str, optional
+        By default those of `DATASETS`, and those of `IF_THERE` whose files are in the data folder.
+
+    Examples
+    --------
+    >>> [task.name for task in paper_tasks(["triplet"], ["mnist"])]
+    ['mnist-paper-sq-triplet-euclidean 16,32,64,128 bits seed 0']
+    """
+    items = tuple(ITEMS) if items is None else items
+    if unknown := [item for item in items if item not in ITEMS]:
+        raise InputError(f"nothing is called {unknown[0]!r}; there are {', '.join(ITEMS)}")
+    if unknown := [name for name in datasets or () if name not in (*DATASETS, *IF_THERE)]:
+        raise InputError(
+            f"unknown data set {unknown[0]!r}: expected some of {', '.join((*DATASETS, *IF_THERE))}"
+        )
+    if datasets is None:
+        datasets = (*DATASETS, *(name for name in IF_THERE if (data_folder() / name).is_dir()))
+    tasks: list[Task] = []
+    for dataset in datasets:
+        single = dataset in SINGLE_LABEL
+        lengths = ENDS if dataset == "coco30k-noperson" else LENGTHS
+        if "map" in items:
+            tasks += _comparison(dataset, "paper", lengths, COMPARED)
+            tasks += _alternating(dataset, lengths)
+        if "query-time" in items:
+            tasks += _comparison(dataset, "paper", lengths, TIMED, seeds=SEEDS[:1])
+        if "triplet" in items and single:
+            tasks += _cells(dataset, "sq-triplet", LENGTHS)
+        if "transform" in items and single:
+            tasks += _cells(dataset, "sq-no-transform", LENGTHS, parameters=NO_TRANSFORM.get(dataset, {}))
+        if "penalties" in items and dataset in WHOLE:
+            tasks.append(SweepTask(dataset, expected_seconds=40 * 12.0))
+        if "convergence" in items and dataset == "coco30k":
+            tasks += [*_cells(dataset, "sq", (16,)), *_alternating(dataset, (16,))]
+        if "unlabelled" in items and dataset not in IF_THERE:
+            tasks += _comparison(dataset, "unlabelled", ENDS, COMPARED)
+        if "unseen" in items and single:
+            tasks += _comparison(dataset, "unseen", ENDS, COMPARED)
+        if "samples" in items and dataset == "mnist":
+            tasks.append(SamplesTask(dataset, expected_seconds=60.0))
+    return _once(tasks)
+
+
+def quick_tasks() -> list[Task]:
+    """Give the tasks of a small version, on the digits that come with scikit-learn; under five minutes on two cores.
+
+    Examples
+    --------
+    >>> len({task.name for task in quick_tasks()}) == len(quick_tasks())
+    True
+    """
+    few: dict[str, Any] = {"anchors": 200}
+    tasks: list[Task] = []
+    for method in COMPARED:
+        tasks += _cells("digits", method, (16, 32), parameters=QUICKLY.get(method), **few)
+        for protocol in ("unlabelled", "unseen"):
+            tasks += _cells("digits", method, (16,), parameters=QUICKLY.get(method), protocol=protocol, **few)
+    tasks += _alternating("digits", (16, 32), **few)
+    for method in ("sq-triplet", "sq-no-transform"):
+        tasks += _cells("digits", method, (16, 32), parameters=QUICKLY.get(method), **few)
+    tasks.append(
+        SweepTask("digits", training_rows=500, parameters={"max_iter": 2}, expected_seconds=30.0, **few)
+    )
+    tasks.append(SamplesTask("digits", expected_seconds=1.0, **few))
+    return _once(tasks)
+
+
+def _comparison(
+    dataset: str,
+    protocol: str,
+    lengths: Sequence[int],
+    methods: Iterable[str],
+    seeds: Sequence[int] = SEEDS,
+) -> list[Task]:
+    """Give every method at every length; three seeds for the cheap ones at all but 128 bits."""
+    tasks: list[Task] = []
+    for method in methods:
+        for seed in seeds if method in SEVERAL_SEEDS else seeds[:1]:
+            shown = lengths if seed == 0 or dataset in IF_THERE else [bits for bits in lengths if bits < 128]
+            tasks += _cells(dataset, method, shown, protocol=protocol, seed=seed)
+    return tasks
+
+
+def _alternating(dataset: str, lengths: Sequence[int], **options: Any) -> list[Task]:
+    parameters = {"solver": "alternating", **ALTERNATING.get(dataset, {})}
+    return _cells(dataset, "sq", lengths, variant="alternating", parameters=parameters, **options)
+
+
+def _cells(
+    dataset: str,
+    method: str,
+    lengths: Sequence[int],
+    *,
+    variant: str = "",
+    parameters: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[Task]:
+    """Give one task for a chain, or for methods whose length does not matter; else one for each length."""
+    if dataset == "imagenet":
+        parameters = {**IMAGENET.get(method, {}), **(parameters or {})}
+        options = {"anchors": 1000 if method in ("sdh", "ksh") else 0, **options}
+    together = method in (*CHAINED, *LENGTH_DOES_NOT_MATTER)
+    return [
+        CellsTask(
+            dataset,
+            method,
+            tuple(bits),
+            variant=variant,
+            parameters=parameters or {},
+            expected_seconds=sum(
+                _seconds(dataset, variant or method, each)
+                for each in (bits[:1] if method in LENGTH_DOES_NOT_MATTER else bits)
+            ),
+            **options,
+        )
+        for bits in ([lengths] if together else [[each] for each in lengths])
+    ]
+
+
+def _seconds(dataset: str, method: str, bits: int) -> float:
+    method = "sq-alternating" if method == "alternating" else method
+    fixed, per_bit = SECONDS[method]
+    share = 1.0 if method in PAIRWISE and dataset != "digits" else N_ROWS.get(dataset, 200_000) / 60_000
+    return share * (fixed + per_bit * bits) + MEASURING_SECONDS * N_ROWS.get(dataset, 200_000) / 60_000
+
+
+def _once(tasks: Iterable[Task]) -> list[Task]:
+    """Leave out tasks whose files another one writes as well."""
+    found: dict[str, Task] = {}
+    kept = []
+    for task in tasks:
+        files = task.outputs()
+        if not all(file in found for file in files):
+            kept.append(task)
+        found.update(dict.fromkeys(files, task))
+    return kept

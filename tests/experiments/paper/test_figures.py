@@ -1,0 +1,71 @@
+"""Figures are the same every time, name what they show, and keep out of each other's way on a page."""
+
+import re
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import pytest
+
+from supquant.experiments.paper.drawing import PALETTE, spread_labels, style
+from supquant.experiments.paper.figures import map_figure, sweep_figure
+from supquant.experiments.paper.results import OURS, Series, read_results
+
+
+@pytest.fixture(scope="module")
+def results(made, tmp_path_factory):
+    cells = [
+        made.cell("mnist", method, bits) for method in ("sq", "sdh", "pq", "euclidean") for bits in (16, 32)
+    ]
+    return read_results(made.folder(tmp_path_factory.mktemp("few"), cells, sweeps=[made.sweep("mnist")]))
+
+
+def test_drawing_again_gives_the_same_bytes(results):
+    first, again = (map_figure(results, "mnist", "paper", "learned") for _ in range(2))
+    assert first == again
+    assert first.png.startswith(b"\x89PNG")
+
+
+def test_every_line_is_named_in_the_picture_and_in_words(results):
+    figure = map_figure(results, "mnist", "paper", "encoded")
+    texts = {text.strip() for text in ET.fromstring(figure.svg).itertext() if text.strip()}
+    assert {"sq", "sdh", "pq", "euclidean", "16", "32"} <= texts
+    assert "from the top: " in figure.alt
+    for line in results.series(dataset="mnist"):
+        assert line.label in figure.alt
+
+
+def test_line_without_such_codes_is_left_out(results):
+    assert "euclidean" not in map_figure(results, "mnist", "paper", "learned").alt
+    assert map_figure(results, "mnist", "unseen", "encoded") is None
+
+
+def test_inline_figures_share_no_ids_and_follow_the_page_in_colour(results):
+    shown = [map_figure(results, "mnist", "paper", codes).inline() for codes in ("learned", "encoded")]
+    ids = [set(re.findall(r' id="([^"]*)"', each)) for each in shown]
+    assert not ids[0] & ids[1]
+    for each in shown:
+        assert all(
+            f'"#{used}"' in each or f"url(#{used})" in each for used in re.findall(r' id="([^"]*)"', each)
+        )
+        assert "var(--ours)" in each
+        assert not [colour for colour in PALETTE.values() if colour in each]
+        assert each.startswith('<svg role="img" aria-label="MAP by code length')
+
+
+def test_sweep_tells_both_best_points(results):
+    figure = sweep_figure(results, results.sweeps[0])
+    assert "Best here: gamma 1e-03, mu 1e+00, validation MAP .7000" in figure.alt
+    assert "In the paper: gamma 1e-07, mu 1e+01, validation MAP .9449" in figure.alt
+    assert "the paper's best" in figure.svg
+
+
+def test_labels_keep_their_distance_within_bounds():
+    places = spread_labels([0.1, 0.95, 0.96, 0.97], 0.1, 0.0, 1.0)
+    assert places[0] == 0.1
+    assert places[-1] <= 1.0
+    assert all(upper - lower >= 0.1 - 1e-6 for lower, upper in pairwise(places))
+
+
+def test_ours_is_drawn_thickest():
+    others = [Series(name) for name in ("sdh", "pq", "classifier", "euclidean", "sq-triplet")]
+    assert all(style(OURS[0]).width > style(other).width for other in others)

@@ -1,0 +1,102 @@
+"""The plan of the paper: every item has its cells, each cell one task, and the seeds that were promised."""
+
+import pytest
+
+from supquant.errors import InputError
+from supquant.experiments.grid import CellsTask, SweepTask
+from supquant.experiments.methods import METHODS
+from supquant.experiments.paper.plan import DATASETS, ITEMS, SECONDS, paper_tasks, quick_tasks
+
+
+def cells_of(tasks):
+    return {
+        (task.dataset, task.variant or task.method, task.protocol, bits, task.seed)
+        for task in tasks
+        if isinstance(task, CellsTask)
+        for bits in task.bits
+    }
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return paper_tasks(datasets=DATASETS)
+
+
+def test_no_file_is_written_by_two_tasks(whole):
+    files = [file for task in whole for file in task.outputs()]
+    assert len(files) == len(set(files))
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "cifar10", "coco30k"])
+def test_all_methods_are_compared_at_all_lengths(whole, dataset):
+    cells = cells_of(whole)
+    compared = set(METHODS) - {"sq-triplet", "sq-no-transform"} | {"alternating"}
+    for method in compared:
+        assert {(dataset, method, "paper", bits, 0) for bits in (16, 32, 64, 128)} <= cells
+
+
+@pytest.mark.parametrize("method", ["sq", "sdh", "cca-itq", "pq", "classifier"])
+def test_quick_methods_have_three_seeds_at_all_but_the_longest_code(whole, method):
+    cells = cells_of(whole)
+    for dataset in ("mnist", "cifar10", "coco30k"):
+        assert {seed for *which, seed in cells if which == [dataset, method, "paper", 64]} == {0, 1, 2}
+        assert {seed for *which, seed in cells if which == [dataset, method, "paper", 128]} == {0}
+
+
+def test_slow_methods_have_one_seed(whole):
+    for _, method, _, _, seed in cells_of(whole):
+        if method in ("ksh", "bre", "mlh", "fasthash", "cq", "alternating", "sq-triplet"):
+            assert seed == 0
+
+
+def test_every_item_has_tasks(whole):
+    together = {file for item in ITEMS for task in paper_tasks([item], DATASETS) for file in task.outputs()}
+    assert together == {file for task in whole for file in task.outputs()}
+    for item in ITEMS:
+        assert paper_tasks([item], DATASETS), item
+
+
+def test_triplets_and_transforms_are_where_the_paper_has_numbers():
+    cells = cells_of(paper_tasks(["triplet", "transform"], DATASETS))
+    assert cells == {
+        (dataset, method, "paper", bits, 0)
+        for dataset in ("mnist", "cifar10")
+        for method in ("sq-triplet", "sq-no-transform")
+        for bits in (16, 32, 64, 128)
+    }
+
+
+def test_unseen_classes_are_of_data_sets_with_one_label():
+    assert {dataset for dataset, *_ in cells_of(paper_tasks(["unseen"], DATASETS))} == {"mnist", "cifar10"}
+
+
+def test_imagenet_is_without_the_kernel_but_for_sdh_and_cq_is_after_pca():
+    tasks = {task.method: task for task in paper_tasks(["map"], ["imagenet"]) if not task.variant}
+    assert (tasks["sq"].anchors, tasks["sdh"].anchors) == (0, 1000)
+    assert tasks["cq"].parameters == {"n_components": 256}
+    assert "sdh-linear" in tasks
+
+
+def test_data_sets_that_are_large_join_in_where_their_files_are(monkeypatch, tmp_path):
+    monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path))
+    assert not [task for task in paper_tasks() if task.dataset == "imagenet"]
+    (tmp_path / "imagenet").mkdir()
+    assert [task for task in paper_tasks() if task.dataset == "imagenet"]
+
+
+def test_every_task_has_an_expected_time(whole):
+    assert all(task.expected_seconds > 0 for task in (*whole, *quick_tasks()))
+    assert set(METHODS) <= set(SECONDS)
+
+
+def test_the_small_version_has_a_part_of_everything():
+    tasks = quick_tasks()
+    assert {task.dataset for task in tasks} == {"digits"}
+    assert {protocol for _, _, protocol, _, _ in cells_of(tasks)} == {"paper", "unlabelled", "unseen"}
+    assert {"alternating", *METHODS} == {method for _, method, *_ in cells_of(tasks)}
+    assert any(isinstance(task, SweepTask) for task in tasks)
+
+
+def test_unknown_items_are_refused():
+    with pytest.raises(InputError, match="nothing is called 'table-9'"):
+        paper_tasks(["table-9"])

@@ -1,0 +1,245 @@
+"""What the page says is what the result files say: numbers are parsed back from it and compared."""
+
+import json
+import sys
+from html.parser import HTMLParser
+from statistics import mean
+
+import pytest
+
+from supquant.errors import InputError
+from supquant.experiments.paper import render_report
+from supquant.experiments.paper.published import published_map
+from supquant.experiments.paper.report import markdown_tables
+from supquant.experiments.paper.tables import write
+
+DECIMALS = {
+    "query_ms": 3,
+    "index_bytes_per_item": 0,
+    "distinct_codes": 0,
+    "fit_seconds": 1,
+    "cell_seconds": 1,
+}
+"""Of what is printed; MAP and precision have four."""
+
+
+class Page(HTMLParser):
+    """Collects table cells with their attributes and text, ids, and texts of a kind."""
+
+    VOID = frozenset({"meta", "img", "br", "link"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.entries, self.ids, self.sources, self.open, self.text = [], [], [], [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        named = dict(attributes)
+        self.ids += [named["id"]] if "id" in named else []
+        self.sources += [named[name] for name in ("src", "href") if named.get(name)]
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "td":
+            self.entries.append([{k.removeprefix("data-"): v for k, v in named.items()}, ""])
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in self.VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data):
+        self.text += data
+        if self.open[-1:] and "td" in self.open and "small" not in self.open:
+            self.entries[-1][1] += data
+
+
+@pytest.fixture(scope="module")
+def page(rendered):
+    return Page(rendered.page.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def cells(results_folder):
+    return {path.stem: json.loads(path.read_text()) for path in (results_folder / "cells").glob("*.json")}
+
+
+def look_up(cell, field):
+    for name in field.split("/"):
+        cell = cell[name]
+    return cell
+
+
+def test_every_number_on_the_page_is_that_of_the_result_files(page, cells):
+    checked = set()
+    for data, text in page.entries:
+        if "cells" not in data or data["figure"].startswith("convergence"):
+            continue
+        values = [look_up(cells[name], data["figure"]) for name in json.loads(data["cells"])]
+        assert float(data["value"]) == mean(values)
+        decimals = DECIMALS.get(data["figure"].split("/")[0], 4)
+        printed = f"{mean(values):,.{decimals}f}"
+        assert text.strip().removesuffix("†") == (printed.removeprefix("0") if decimals == 4 else printed)
+        for name in json.loads(data["cells"]):
+            for field in ("dataset", "method", "bits", "protocol", "ranking"):
+                assert data[field] == str(cells[name][field])
+        if "spread" in data:
+            assert float(data["spread"]) == (max(values) - min(values)) / 2
+        checked.add(data["figure"])
+    assert {
+        "map",
+        "map_learned",
+        "map_encoded",
+        "query_ms/total",
+        "distinct_codes",
+        "precision_at/10",
+    } <= checked
+
+
+def test_every_map_of_every_cell_is_on_the_page(page, cells):
+    shown = {
+        (figure, name)
+        for data, _ in page.entries
+        if "cells" in data
+        for figure in [data["figure"]]
+        for name in json.loads(data["cells"])
+    }
+    for name, cell in cells.items():
+        for figure in ("map", "map_learned", "map_encoded"):
+            assert cell[figure] is None or (figure, name) in shown
+
+
+def test_best_code_of_a_column_is_marked(made, tmp_path):
+    values = {"sq": 0.5, "sdh": 0.7, "classifier-scores": 0.9}
+    cells = [made.cell("mnist", method, map_encoded=value) for method, value in values.items()]
+    report = render_report(made.folder(tmp_path / "few", cells), tmp_path / "out")
+    encoded = [
+        data
+        for data, _ in Page(report.page.read_text(encoding="utf-8")).entries
+        if data.get("figure") == "map_encoded"
+    ]
+    assert [data["method"] for data in encoded if data.get("class") == "best"] == [
+        "sdh"
+    ]  # scores are no code
+
+
+def test_paper_numbers_stand_beside_ours(page):
+    found = [(data, text) for data, text in page.entries if data.get("class") == "published"]
+    assert found
+    for data, text in found:
+        number = published_map(data["dataset"], data["method"], int(data["bits"]))
+        assert float(data["published"]) == number.value
+        assert text.strip() == write(number.value) + ("*" if number.derived else "")
+    assert "not published as a number" in page.text
+
+
+def test_sweep_and_convergence_numbers_are_those_of_their_files(page, results_folder, cells):
+    sweeps = [json.loads(path.read_text()) for path in (results_folder / "sweeps").glob("*.json")]
+    points = {
+        (sweep["dataset"], *map(repr, point["parameters"].values())): point["map"]
+        for sweep in sweeps
+        for point in sweep["points"]
+    }
+    shown = {
+        (data["dataset"], data["gamma"], data["mu"]): float(data["value"])
+        for data, _ in page.entries
+        if data.get("figure") == "sweep"
+    }
+    assert shown == points
+    last = [data for data, _ in page.entries if data.get("figure") == "convergence/last"]
+    assert len(last) == 2
+    for data in last:
+        assert float(data["value"]) == cells[json.loads(data["cells"])[0]]["convergence"][-1][1]
+
+
+def test_odd_names_are_text_and_not_markup(page, rendered):
+    assert "a & b <c>.npz" in page.text
+    assert "no <rows> & no labels" in page.text
+    assert "cat & <dog>" in page.text
+    assert (rendered.page.parent / "figures" / "map-a-b-c-npz-paper-learned.svg").is_file()
+
+
+def test_truncated_failed_and_missing_cells_are_told(page):
+    assert "† A fit of this number stopped at the time limit." in page.text
+    assert any(text.strip().endswith("†") for _, text in page.entries)
+    assert "stopped at the time limit: bre" in page.text
+    assert (
+        "supquant experiment --dataset 'a & b <c>.npz' --method sdh --bits 16 --protocol paper" in page.text
+    )
+
+
+def test_times_of_two_machines_are_not_mixed(page):
+    timed = [data for data, _ in page.entries if data.get("figure") == "query_ms/total"]
+    assert {"sq", "cq", "sdh"} == {data["method"] for data in timed}
+    assert "32" not in {
+        data["bits"] for data in timed
+    }  # the only cell of that length is from the other machine
+
+
+def test_page_needs_nothing_beside_it(page, rendered):
+    assert all(source.startswith(("data:", "#")) for source in page.sources)
+    text = rendered.page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "@import" not in text
+    assert len(page.ids) == len(set(page.ids))
+    assert not page.open
+
+
+def test_contents_lead_to_sections(page):
+    targets = [source.removeprefix("#") for source in page.sources if source.startswith("#")]
+    assert {"map", "time", "triplet", "transform", "penalties", "convergence", "without-labels"} <= set(
+        targets
+    )
+    assert set(targets) <= set(page.ids)
+
+
+def test_same_files_give_the_same_bytes(made, tmp_path):
+    cells = [made.cell("mnist", method) for method in ("sq", "sdh", "classifier")]
+    folder = made.folder(
+        tmp_path / "few", cells, sweeps=[made.sweep("mnist")], samples=[made.samples("mnist")]
+    )
+    one, other = (render_report(folder, tmp_path / name) for name in ("one", "other"))
+    for path in (one.page, one.index, *one.figures, *one.tables):
+        assert (tmp_path / "other" / path.relative_to(tmp_path / "one")).read_bytes() == path.read_bytes()
+    assert one.headline == other.headline
+
+
+def test_figures_and_tables_are_files_too(rendered, results_folder):
+    assert {path.suffix for path in rendered.figures} == {".svg", ".png"}
+    assert all(path.is_file() for path in (*rendered.figures, *rendered.tables))
+    tables = markdown_tables(results_folder)
+    assert {path.stem: path.read_text(encoding="utf-8") for path in rendered.tables} == tables
+    for text in tables.values():
+        widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
+        assert len(widths) == 1
+
+
+def test_index_page_shows_the_headline_and_pictures_that_are_there(rendered):
+    text = rendered.index.read_text(encoding="utf-8")
+    assert all(sentence in text for sentence in rendered.headline.lead)
+    pictures = [part.split('"')[0] for part in text.split('src="')[1:]]
+    links = [part.split(")")[0] for part in text.split("](")[1:]]
+    assert pictures
+    for path in (*pictures, *links):
+        assert (rendered.index.parent / path).is_file()
+
+
+def test_empty_folder_makes_a_report_that_says_what_to_run(tmp_path, made):
+    report = render_report(made.folder(tmp_path / "none", {}), tmp_path / "out")
+    text = Page(report.page.read_text(encoding="utf-8")).text
+    assert text.count("Not measured yet.") >= 8
+    assert "supquant paper --only penalties" in text
+    assert report.headline.lead == ("There is nothing to compare yet.",)
+
+
+@pytest.mark.parametrize(("package", "shown"), [("matplotlib", "figures"), ("jinja2", "page")])
+def test_extra_that_is_not_installed_is_named(made, tmp_path, monkeypatch, package, shown):
+    folder = made.folder(tmp_path / "few", [made.cell()])
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        InputError, match=rf"the report's {shown} needs? {package}: pip install 'supquant\[report\]'"
+    ):
+        render_report(folder, tmp_path / "out")

@@ -1,0 +1,79 @@
+"""Result files are read as they are, and what cannot be right is refused by name."""
+
+import pytest
+
+from supquant.errors import InputError
+from supquant.experiments.paper.results import OURS, Series, read_results
+
+
+def test_series_are_told_apart_by_what_was_set(made, tmp_path):
+    cells = [
+        made.cell(),
+        made.cell(parameters={"solver": "alternating"}),
+        made.cell(ranking="semantic"),
+        made.cell("mnist", "sq-no-transform"),
+        made.cell("mnist", "sq-no-transform", 32, parameters={"projection": "pca"}),
+    ]
+    found = read_results(made.folder(tmp_path, cells)).series(dataset="mnist")
+    assert [series.label for series in found] == [
+        "sq",
+        "sq (alternating)",
+        "sq (semantic ranking)",
+        "sq-no-transform",
+        "sq-no-transform (pca projection)",
+    ]
+    assert [series for series in found if series.is_ours] == list(OURS)
+
+
+def test_anchors_are_named_only_where_they_differ_from_most(made, tmp_path):
+    few = {"anchors": 200}
+    cells = [made.cell(bits=bits, parameters=few) for bits in (16, 32)]
+    cells += [made.cell(bits=64, parameters={"anchors": 4000})]
+    labels = [series.label for series in read_results(made.folder(tmp_path, cells)).series(dataset="mnist")]
+    assert labels == ["sq", "sq (4,000 anchors)"]
+
+
+def test_mean_and_half_range_are_over_the_seeds_that_are_there(made, tmp_path):
+    cells = [made.cell(seed=seed, map=value) for seed, value in ((0, 0.5), (2, 0.8))]
+    mean = read_results(made.folder(tmp_path, cells)).mean(
+        "map", OURS[0], 16, dataset="mnist", protocol="paper"
+    )
+    assert mean.by_seed == {0: 0.5, 2: 0.8}
+    assert (mean.value, mean.half_range) == pytest.approx((0.65, 0.15))
+
+
+def test_classifier_stands_in_at_lengths_it_was_not_measured_at(made, tmp_path):
+    results = read_results(
+        made.folder(tmp_path, [made.cell("mnist", "classifier"), made.cell("mnist", "pq")])
+    )
+    where = {"dataset": "mnist", "protocol": "paper"}
+    assert results.mean("map", Series("classifier"), 64, **where).cells[0]["bits"] == 16
+    assert results.mean("map", Series("pq"), 64, **where) is None
+
+
+def test_number_that_a_cell_does_not_have_is_missing(made, tmp_path):
+    results = read_results(made.folder(tmp_path, [made.cell("mnist", "euclidean")]))
+    assert results.mean("map_learned", Series("euclidean"), 16, dataset="mnist", protocol="paper") is None
+
+
+def test_two_files_of_the_same_cell_are_refused_by_name(made, tmp_path):
+    name, cell = made.cell()
+    folder = made.folder(tmp_path, [(name, cell), ("copy", cell)])
+    with pytest.raises(InputError, match=rf"copy\.json and {name}\.json are both sq on mnist"):
+        read_results(folder)
+
+
+def test_damaged_and_foreign_files_are_refused_by_name(made, tmp_path):
+    folder = made.folder(tmp_path, [made.cell()])
+    broken = folder / "cells" / "half.json"
+    broken.write_text('{"map":')
+    with pytest.raises(InputError, match=r"half\.json is not a JSON file"):
+        read_results(folder)
+    broken.write_text('{"map": 0.5}')
+    with pytest.raises(InputError, match=r"half\.json should be a record with bits, dataset"):
+        read_results(folder)
+
+
+def test_folder_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        read_results(tmp_path / "nowhere")
