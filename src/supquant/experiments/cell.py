@@ -74,7 +74,8 @@ class Cell:
     convergence : sequence of (float, float)
         Seconds and objective after each step of the fit.
     query_ms : mapping
-        Median over single queries on one thread, by step and in total. Quantizers do not encode a query.
+        Median over single queries on one thread, by step and in total: features (the kernel), projection, tables
+        and scan of quantizers; features, encode (projection and bits) and scan of hashing.
     index_bytes_per_item, peak_memory_mb, cell_seconds : float
         The last is the time of everything, the fit (of this length alone) included.
     parameters, machine : mapping
@@ -282,7 +283,7 @@ def time_queries(steps: Steps, queries: Array) -> dict[str, float]:
     Examples
     --------
     >>> sorted(time_queries({"scan": lambda query: query @ np.ones((2, 3))}, np.ones((5, 2))))
-    ['encode', 'features', 'scan', 'tables', 'total']
+    ['encode', 'features', 'projection', 'scan', 'tables', 'total']
     """
     spent: dict[str, list[float]] = {name: [] for name in STEP_NAMES}
     with threadpool_limits(1):

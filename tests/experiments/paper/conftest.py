@@ -49,7 +49,8 @@ def make_cell(dataset="mnist", method="sq", bits=16, *, seed=0, protocol="paper"
     published = learned if learned is not None and kind.published == "learned" else encoded
     parts = {
         "features": 0.12 if kind.__dict__.get("kernel") else 0.0,
-        "tables": 0.0 if ranking == "hamming" else 0.05,
+        "projection": 0.0 if ranking == "hamming" else 0.02,
+        "tables": 0.0 if ranking == "hamming" else 0.03,
         "encode": 0.01 if ranking == "hamming" else 0.0,
         "scan": 0.02 + 0.001 * bits,
     }

@@ -69,7 +69,7 @@ class FittedCodes(Fitted):
         return codes
 
     def steps(self, items: Array, ranking: str) -> Steps:
-        """Give features, look-up tables and the scan of all codes; or, of bits, the query's code and the scan."""
+        """Give features, projection, look-up tables and the scan of all codes; or, of bits, the query's code and the scan."""
         codec = self.estimator.codec_
 
         def features(x: Array) -> Array:
@@ -84,7 +84,8 @@ class FittedCodes(Fitted):
             }
         return {
             "features": features,
-            "tables": lambda features: codec.tables_of(codec.project(features), ranking),
+            "projection": codec.project,
+            "tables": lambda projected: codec.tables_of(projected, ranking),
             "scan": lambda tables: kernels.active().table_sums(items, tables),
         }
 

@@ -27,7 +27,7 @@ Steps = Mapping[str, Callable[[Array], Array]]
 """Some of `STEP_NAMES`, in their order: from queries (q, d) to the scores (q, n) of all items, smaller is
 nearer."""
 
-STEP_NAMES = ("features", "tables", "encode", "scan")
+STEP_NAMES = ("features", "projection", "tables", "encode", "scan")
 
 Items = Literal["learned", "encoded"]
 

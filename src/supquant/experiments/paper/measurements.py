@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from supquant.experiments.machine import ARM_SERVERS
 from supquant.experiments.paper.comparisons import SPREAD
 from supquant.experiments.paper.published import PENALTIES
 from supquant.experiments.paper.results import Mean, Results, Series, title
@@ -19,7 +20,8 @@ TIMED = (Series("sq"), Series("cq"), Series("sdh"))
 
 PARTS = {
     "features": "kernel",
-    "tables": "projection and tables",
+    "projection": "projection",
+    "tables": "tables",
     "encode": "hashing",
     "scan": "scan",
     "total": "total",
@@ -38,16 +40,25 @@ def machine_of(cell: Cell) -> str:
     """
     machine = cell["machine"]
     cores = machine.get("cores")
-    named = [machine.get("processor"), cores and f"{cores} cores", machine.get("instruction_set")]
+    processor = machine.get("processor")
+    named = [
+        ARM_SERVERS.get(processor, processor),
+        cores and f"{cores} cores",
+        machine.get("instruction_set"),
+    ]
     return ", ".join(str(part) for part in (*named, machine.get("system")) if part) or "unnamed machine"
 
 
 def timed_results(results: Results) -> tuple[Results, str] | None:
-    """Give the cells of sq, cq and sdh that come from one machine, the one with most of them, and its name.
+    """Give the cells of sq, cq and sdh, seed 0, that come from one machine, the one with most of them, and its name.
 
     Times of different machines are never put side by side.
     """
-    timed = [cell for cell in results.cells if cell.series in TIMED and cell["protocol"] == "paper"]
+    timed = [
+        cell
+        for cell in results.cells
+        if cell.series in TIMED and cell["protocol"] == "paper" and cell["seed"] == 0
+    ]
     if not timed:
         return None
     counts = Counter(machine_of(cell) for cell in timed)
@@ -75,7 +86,7 @@ def time_table(results: Results, timed: Results, dataset: str, machine: str) -> 
         f"Milliseconds of a single query by part, {title(dataset)}, one thread of one machine ({machine}).",
         ["method", "MAP", *PARTS.values()],
         rows,
-        notes=["A time is the median over queries, then the mean over seeds. " + SPREAD],
+        notes=["A time is the median over 50 single queries."],
     )
 
 
