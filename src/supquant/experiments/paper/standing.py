@@ -11,7 +11,7 @@ from functools import cached_property
 from statistics import mean
 from typing import TYPE_CHECKING, Literal
 
-from supquant.experiments.methods import METHODS
+from supquant.experiments.paper import plan
 from supquant.experiments.paper.results import OURS, REFERENCES, Results, Series
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Verdict = Literal["first", "ahead", "level", "behind", "alone"]
 FEW = 4  # names in a sentence
 ROUNDING = 1e-12  # of a mean of differences of equal numbers
 
-COMPARED = frozenset(METHODS) - REFERENCES - {"sq", "sq-triplet", "sq-no-transform"}
+COMPARED = frozenset(plan.COMPARED) - REFERENCES - {"sq"}
 """The methods without which nobody is called first; triplets and no transform are rivals too, where measured."""
 
 
