@@ -19,7 +19,7 @@ def test_several_lengths_are_written_to_a_folder_and_make_a_table(run, tmp_path)
         result = run("experiment", "--bits", "16,32", *QUICK, "--seed", seed, "--out-dir", tmp_path / "cells")
         assert result.exit_code == 0, result.output
     names = sorted(path.name for path in (tmp_path / "cells").iterdir())
-    assert names[0] == "digits-sq-joint-paper-euclidean-16bits-seed0.json"
+    assert names[0] == "digits-paper-sq-euclidean-16bits-seed0.json"
     assert len(names) == 4
     table = run("results", tmp_path / "cells", "--markdown").output
     assert "| digits, 540 rows | paper, euclidean | sq, joint, 60 anchors | 0, 1 | ." in table
@@ -49,7 +49,7 @@ def test_parameters_of_the_estimator_are_set_by_name(run, tmp_path):
     result = run("experiment", *arguments, "--anchors", 60, "--out-dir", tmp_path)
     assert result.exit_code == 0, result.output
     (file,) = tmp_path.iterdir()
-    assert file.name == "digits-classifier-bits-paper-hamming-16bits-seed0.json"
+    assert file.name == "digits-paper-classifier-bits-hamming-16bits-seed0.json"
     parameters = json.loads(file.read_text())["parameters"]
     assert (parameters["ridge"], parameters["features"]) == (0.5, "kernel")
 

@@ -67,6 +67,25 @@ def test_what_failed_is_told_and_the_rest_is_in_the_report(run, tasks, tmp_path)
     assert "no_such" in (tmp_path / "report.html").read_text()
 
 
+def test_a_data_set_that_is_missing_is_told_of_once_before_any_work(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path / "empty"))
+    result = run("paper", "--only", "map", "--dataset", "coco30k", "--results", tmp_path / "results")
+    assert result.exit_code == 2
+    assert result.output.count("coco30k_bow.npz was not found") == 1
+    assert "leave coco30k out" in result.output
+    assert not list((tmp_path / "results").iterdir())
+
+
+def test_a_readme_of_somebody_else_is_not_overwritten(run, tasks, tmp_path):
+    (tmp_path / "README.md").write_text("# My project")
+    result = run("paper", "--quick", "--results", tmp_path / "results", "--report", tmp_path)
+    assert result.exit_code == 2
+    assert "was not written by supquant" in result.output
+    assert (tmp_path / "README.md").read_text() == "# My project"
+    for _ in range(2):
+        assert run("paper", "--quick", "--results", tmp_path / "results").exit_code == 0
+
+
 def test_fits_are_kept_where_it_is_told(run, tasks, tmp_path):
     run("paper", "--quick", "--results", tmp_path / "results", "--keep", tmp_path / "fits")
     assert len(list((tmp_path / "fits").glob("ProductQuantizer-16bits-*.json"))) == 1
@@ -95,6 +114,16 @@ def test_nonsense_is_refused_in_one_line(run, arguments, message):
     assert result.exit_code == 2
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("option", ["--results", "--report", "--keep"])
+def test_a_file_in_the_place_of_a_folder_is_refused_before_any_work(run, tasks, tmp_path, option):
+    (tmp_path / "file").touch()
+    given = {"--results": tmp_path / "results", option: tmp_path / "file"}
+    result = run("paper", "--quick", *(each for pair in given.items() for each in pair))
+    assert result.exit_code == 2
+    assert "is a file; name a folder" in " ".join(result.output.split())
+    assert not (tmp_path / "results" / "cells").exists()
 
 
 def test_cells_name_the_command_that_makes_them(run, tasks, tmp_path):

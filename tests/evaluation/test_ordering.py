@@ -88,3 +88,8 @@ def test_what_has_no_order_is_refused(scores):
 def test_scores_of_other_items_are_refused():
     with pytest.raises(InputError, match=r"shape \(2, 3\), expected \(2, 4\)"):
         ranked(np.zeros((2, 3)), np.zeros((2, 4), bool))
+
+
+def test_no_items_have_an_empty_order():
+    keys, hits = ranked(np.empty((2, 0), dtype=np.float32), np.empty((2, 0), dtype=np.bool_))
+    assert keys.shape == hits.shape == (2, 0)

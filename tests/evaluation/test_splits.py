@@ -98,6 +98,18 @@ def test_published_queries_are_the_last_rows_and_the_others_keep_their_order(pro
     assert split.database[-1] == 79
 
 
+def test_some_of_the_published_queries_leave_the_others_out():
+    splits = [
+        split_rows(several_classes(100), n_queries_last=20, n_queries=5, seed=seed) for seed in (0, 0, 1)
+    ]
+    for split in splits:
+        assert len(set(split.queries.tolist())) == 5
+        assert split.queries.min() >= 80
+        np.testing.assert_array_equal(split.training, np.arange(80))
+    np.testing.assert_array_equal(splits[0].queries, splits[1].queries)
+    assert set(splits[0].queries) != set(splits[2].queries)
+
+
 def test_published_queries_never_train_under_unseen():
     split = split_rows(several_classes(100), protocol="unseen", n_queries_last=20)
     np.testing.assert_array_equal(split.queries, [87, 88, 89, 97, 98, 99])

@@ -34,6 +34,7 @@ class Broken:
     how: str
     expected_seconds: float = 0.0
     name: str = "broken"
+    dataset: str = "digits"
 
     def outputs(self):
         return ["cells/broken.json"]
@@ -192,9 +193,9 @@ def test_samples_of_several_labels_or_without_pictures_are_refused(tmp_path, mon
 
 def test_a_task_names_the_command_that_makes_each_cell():
     task = replace(GRID[2], parameters={"solver": "alternating", "max_iter": 2}, variant="alternating")
-    assert task.command(32) == (
+    assert task.command(32, 600.0) == (
         "supquant experiment --dataset digits --method sq --bits 32 --protocol paper --ranking euclidean --seed 0 "
-        "--anchors 60 --rows 400 --set solver=alternating --set max_iter=2"
+        "--anchors 60 --rows 400 --time-limit 600 --set solver=alternating --set max_iter=2"
     )
 
 

@@ -83,6 +83,13 @@ def test_other_settings_are_another_fit(data, kept, monkeypatch, other):
         METHODS["sq"](training, other, None, kept).fitted(16)
 
 
+def test_every_method_has_fits_of_its_own(data):
+    training = Training(data.X, data.y)
+    methods = [kind(training, Settings(anchors=60)) for kind in METHODS.values()]
+    names = [m._fit_name(m.estimator(16), 16) for m in methods if isinstance(m, EstimatorMethod)]
+    assert len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize("change", ["rows", "labels", "length"])
 def test_other_rows_are_another_fit(data, kept, monkeypatch, change):
     METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)

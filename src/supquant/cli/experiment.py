@@ -12,14 +12,14 @@ import typer
 
 from supquant.cli.app import app
 from supquant.cli.console import out, print_table, progress_bars
-from supquant.cli.files import check_output
+from supquant.cli.files import check_output, make_folder
 from supquant.cli.parameters import Parameters, read_parameters
 from supquant.datasets import NAMES, load
 from supquant.errors import InputError
 from supquant.evaluation import PROTOCOLS, Tuning
-from supquant.experiments.cell import RANKINGS, Cell, run_cells
+from supquant.experiments.cell import RANKINGS, Cell, check_cells, run_cells
 from supquant.experiments.methods import METHODS, KeptFits, Settings
-from supquant.experiments.records import write_json
+from supquant.experiments.records import cell_file, write_json
 from supquant.experiments.table import VALUES, read_cells, result_table
 
 
@@ -91,10 +91,13 @@ def experiment(
 ) -> None:
     """Measure one method on one data set, at one code length or several."""
     lengths = _lengths(bits)
+    check_cells(method, lengths, protocol, ranking)
     if json is not None:
         check_output(json)
     if out_dir is not None:
-        out_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(out_dir)
+    if keep is not None:
+        make_folder(keep)
     told = {
         "solver": solver,
         "quantization_weight": quantization_weight,
@@ -170,17 +173,13 @@ def _lengths(text: str) -> list[int]:
 
 
 def _file_name(cell: Cell) -> str:
-    parts = (
-        Path(cell.dataset).stem,
-        cell.method,
-        cell.parameters.get("solver"),
-        "kernel" if cell.parameters.get("features") == "kernel, ours" else None,
-        cell.protocol,
-        cell.ranking,
-        f"{cell.bits}bits",
-        f"seed{cell.seed}",
+    parameters = cell.parameters
+    told = (
+        parameters.get("solver") if parameters.get("solver") != "joint" else None,
+        "kernel" if parameters.get("features") == "kernel, ours" else None,
     )
-    return "-".join(part for part in parts if part) + ".json"
+    variant = "-".join(part for part in told if part)
+    return cell_file(cell.dataset, cell.protocol, cell.method, variant, cell.ranking, cell.bits, cell.seed)
 
 
 def _print_cells(cells: list[Cell]) -> None:

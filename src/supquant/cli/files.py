@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +119,16 @@ def check_output(path: Path, kinds: tuple[str, ...] = ()) -> Path:
     check_parent(path)
     if kinds and path.suffix not in kinds:
         raise InputError(f"cannot write {path}: expected a name that ends in {' or '.join(kinds)}")
+    return path
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder for results before any work is done; one that is a file or cannot be written to is refused."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; name a folder")
+    path.mkdir(parents=True, exist_ok=True)
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write to the folder {path}")
     return path
 
 

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from supquant.cli.app import app
-from supquant.cli.console import duration, err, out, time_left
+from supquant.cli.console import duration, err, out, progress_bars, time_left
+from supquant.cli.files import make_folder
+from supquant.datasets import load
 from supquant.errors import InputError
 from supquant.experiments.grid import Outcome, Task, Workplace, run_grid
 from supquant.experiments.paper import render_report
@@ -42,6 +44,9 @@ def paper(
         Path | None,
         typer.Option(help="Folder for fits, so that a cell that is measured again needs no training."),
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch data sets that are not there and are public.")
+    ] = False,
     time_limit: Annotated[float, typer.Option(help="Seconds that one fit may take.", min=1)] = 600,
     workers: Annotated[int, typer.Option(help="Processes that run at once.", min=1)] = 1,
     jobs: Annotated[int | None, typer.Option(help="Threads of each; all cores by default.")] = None,
@@ -60,13 +65,26 @@ def paper(
     if render and not results.is_dir():
         raise InputError(f"there are no results to render: no such folder: {results}")
     if not render:
-        results.mkdir(parents=True, exist_ok=True)
+        for folder in (results, report, keep):
+            if folder is not None:
+                make_folder(folder)
+        _check_data([task for task in tasks if not workplace.has(task)], download=download)
         failed = _run(tasks, workplace, workers=0 if quick else workers)
     made = render_report(results, report or results)
     out.print(f"report: {made.page}", soft_wrap=True, markup=False)
     if failed:
         err.print(f"{failed} of {len(tasks)} tasks failed; {results / 'failed'} tells why", markup=False)
         raise typer.Exit(1)
+
+
+def _check_data(tasks: list[Task], *, download: bool) -> None:
+    """Load every data set once, so that one that is missing is told of before hours of work and only once."""
+    for name in sorted({task.dataset for task in tasks}):
+        try:
+            with progress_bars() as callback:
+                load(name, download=download, callback=callback)
+        except InputError as error:
+            raise InputError(f"{error} Or leave {name} out: --dataset names those to run.") from error
 
 
 def _run(tasks: list[Task], workplace: Workplace, workers: int) -> int:

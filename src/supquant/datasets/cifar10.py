@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from supquant.progress import Progress
 
 HOW_TO_GET_IT = (
-    "Ask for a download; or put there the original cifar-10-python.tar.gz, its folder cifar-10-batches-py, "
+    "Ask for a download (`supquant experiment --dataset cifar10 --download`, or `load('cifar10', download=True)`); or "
+    "put there the original cifar-10-python.tar.gz, its folder cifar-10-batches-py, "
     "cifar10.npz with arrays X (60000, 32, 32, 3) uint8 and y (60000,), or cifar10_gist.npz with the GIST "
     "features: the training pictures first, then the test pictures."
 )

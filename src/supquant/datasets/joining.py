@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SUMS = "SHA256SUMS"
 """A file of that name beside the shards, as the command sha256sum writes it, is compared with them."""
 
-RECIPE = 1
+RECIPE = 2
 """Grows when joined files change, so that those in the cache are made again."""
 
 SEED = 0
@@ -64,7 +64,7 @@ def join_shards(
     Returns
     -------
     X : memory map of shape (n, n_features)
-        float16 if all shards are, else float32.
+        float32, so that it is used as it lies.
     y : ndarray of shape (n,), int64
     """
     target = cache_folder() / f"{name}-{_key([*first, *last])}"
@@ -125,11 +125,10 @@ def _join(
     callback: Callable[[Progress], None] | None,
 ) -> None:
     """Write X.npy and y.npy."""
-    sizes, dtypes = [], []
+    sizes = []
     for shard in (*first, *last):
         with shard.open() as (features, _):
             sizes.append(len(features))
-            dtypes.append(features.dtype)
             n_features = features.shape[1]
     n_first = sum(sizes[: len(first)])
     places = np.arange(sum(sizes))  # where each row of the shards goes
@@ -138,7 +137,7 @@ def _join(
     X = np.lib.format.open_memmap(
         folder / "X.npy",
         mode="w+",
-        dtype=np.float16 if set(dtypes) == {np.dtype(np.float16)} else np.float32,
+        dtype=np.float32,
         shape=(len(places), n_features),
     )
     _reserve(folder / "X.npy")
@@ -147,7 +146,7 @@ def _join(
         for shard, size in zip((*first, *last), sizes, strict=True):
             with shard.open() as (features, _):
                 for block in row_blocks(size):
-                    X[places[start:][slice(*block)]] = _rows(shard, features, block, X.dtype)
+                    X[places[start:][slice(*block)]] = _rows(shard, features, block)
                     stage.step()
             start += size
     X.flush()
@@ -169,13 +168,13 @@ def _reserve(path: Path) -> None:
         raise OSError(error.errno, f"no room for {size / 1e9:.1f} GB: {error.strerror}", str(path)) from error
 
 
-def _rows(shard: Shard, features: Array, block: tuple[int, int], dtype: np.dtype[np.generic]) -> Array:
+def _rows(shard: Shard, features: Array, block: tuple[int, int]) -> Array:
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
-        rows: Array = np.asarray(features[slice(*block)]).astype(dtype, copy=False)
+        rows: Array = np.asarray(features[slice(*block)]).astype(np.float32, copy=False)
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         raise InputError(
-            f"{shard.path}: row {block[0] + int(finite.argmin())} holds a number that is not finite in {dtype}"
+            f"{shard.path}: row {block[0] + int(finite.argmin())} holds a number that is not finite in float32"
         )
     return rows
 

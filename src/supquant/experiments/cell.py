@@ -12,7 +12,15 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from supquant.errors import InputError
-from supquant.evaluation import Problem, RetrievalQuality, Tuning, evaluate_scores, pose, tune
+from supquant.evaluation import (
+    PROTOCOLS,
+    Problem,
+    RetrievalQuality,
+    Tuning,
+    evaluate_scores,
+    pose,
+    tune,
+)
 from supquant.experiments.machine import describe_machine, peak_memory_mb
 from supquant.experiments.methods import (
     METHODS,
@@ -77,7 +85,7 @@ class Cell:
         Median over single queries on one thread, by step and in total: features (the kernel), projection, tables
         and scan of quantizers; features, encode (projection and bits) and scan of hashing.
     index_bytes_per_item, peak_memory_mb, cell_seconds : float
-        The last is the time of everything, the fit (of this length alone) included.
+        The last is the time of everything, with those fits that were made for it.
     parameters, machine : mapping
     command : str
         What makes the cell again.
@@ -174,16 +182,8 @@ def run_cells(
     (256.0, True)
     """
     settings = settings or Settings()
-    check_choice(method, "method", tuple(METHODS))
+    ranking = check_cells(method, bits, protocol, ranking)
     kind = METHODS[method]
-    ranking = kind.rankings[0] if ranking is None else ranking
-    check_choice(ranking, "ranking", RANKINGS)
-    if ranking not in kind.rankings:
-        raise InputError(f"method {method} has no ranking {ranking!r}; it has {', '.join(kind.rankings)}")
-    for length in bits:
-        if length < 8 or length % 8:
-            raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {length}")
-
     if problem is None:
         problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries)
     training = Training(problem.X, problem.y)
@@ -237,6 +237,25 @@ def run_cells(
             peak_memory_mb=peak_memory_mb(),
             cell_seconds=time.perf_counter() - began,
         )
+
+
+def check_cells(method: str, bits: Sequence[int], protocol: str, ranking: str | None) -> str:
+    """Refuse cells that cannot be, before anything is loaded; give the ranking, the method's own if None.
+
+    Examples
+    --------
+    >>> check_cells("sdh", [16, 32], "paper", None)
+    'hamming'
+    """
+    kind = METHODS[check_choice(method, "method", tuple(METHODS))]
+    check_choice(protocol, "protocol", PROTOCOLS)
+    ranking = check_choice(kind.rankings[0] if ranking is None else ranking, "ranking", RANKINGS)
+    if ranking not in kind.rankings:
+        raise InputError(f"method {method} has no ranking {ranking!r}; it has {', '.join(kind.rankings)}")
+    for length in bits:
+        if length < 8 or length % 8:
+            raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {length}")
+    return ranking
 
 
 def _measure(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -24,3 +22,17 @@ def write_json(path: Path, content: Any) -> None:
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(json.dumps(content, indent=2, default=str) + "\n")
     partial.replace(path)
+
+
+def cell_file(
+    dataset: str, protocol: str, method: str, variant: str, ranking: str, bits: int, seed: int
+) -> str:
+    """Give the name of a cell's file; `variant` tells apart cells that differ in what the method was told.
+
+    Examples
+    --------
+    >>> cell_file("data/photos.npz", "paper", "sq", "alternating", "euclidean", 16, 0)
+    'photos-paper-sq-alternating-euclidean-16bits-seed0.json'
+    """
+    parts = (Path(dataset).stem, protocol, method, variant, ranking, f"{bits}bits", f"seed{seed}")
+    return "-".join(part for part in parts if part) + ".json"

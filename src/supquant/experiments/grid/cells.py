@@ -10,7 +10,7 @@ from typing import Any
 from supquant.experiments.cell import run_cells
 from supquant.experiments.grid.task import Workplace, command, load_rows, posed
 from supquant.experiments.methods import METHODS, Settings
-from supquant.experiments.records import write_json
+from supquant.experiments.records import cell_file, write_json
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,15 @@ class CellsTask:
     @property
     def name(self) -> str:
         """The cells' common name, with their lengths."""
-        return f"{self._stem} {','.join(map(str, self.bits))} bits seed {self.seed}"
+        parts = (Path(self.dataset).stem, self.protocol, self.method, self.variant, self._ranking)
+        named = "-".join(part for part in parts if part)
+        return f"{named} {','.join(map(str, self.bits))} bits seed {self.seed}"
 
     def outputs(self) -> list[str]:
         """Give a file a length."""
         return [self._output(bits) for bits in self.bits]
 
-    def command(self, bits: int) -> str:
+    def command(self, bits: int, time_limit: float | None = None) -> str:
         """Give the command that measures one of the cells by itself."""
         return command(
             "experiment",
@@ -75,6 +77,7 @@ class CellsTask:
             anchors=self.anchors,
             rows=self.rows,
             queries=self.queries,
+            time_limit=None if time_limit is None else f"{time_limit:g}",
             set=self.parameters,
         )
 
@@ -101,16 +104,14 @@ class CellsTask:
         for cell in cells:
             path = workplace.folder / self._output(cell.bits)
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, replace(cell, command=self.command(cell.bits)).to_json())
+            write_json(path, replace(cell, command=self.command(cell.bits, workplace.time_limit)).to_json())
 
     @property
     def _ranking(self) -> str:
         return self.ranking or METHODS[self.method].rankings[0]
 
-    @property
-    def _stem(self) -> str:
-        parts = (Path(self.dataset).stem, self.protocol, self.method, self.variant, self._ranking)
-        return "-".join(part for part in parts if part)
-
     def _output(self, bits: int) -> str:
-        return f"cells/{self._stem}-{bits}bits-seed{self.seed}.json"
+        name = cell_file(
+            self.dataset, self.protocol, self.method, self.variant, self._ranking, bits, self.seed
+        )
+        return f"cells/{name}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from supquant.errors import InputError
-from supquant.experiments.grid.task import Workplace, command, load_rows, posed
+from supquant.experiments.grid.task import Workplace, load_rows, posed
 from supquant.experiments.methods import METHODS, Settings, Training, apply_steps
 from supquant.experiments.pictures import data_uri
 from supquant.experiments.records import write_json
@@ -28,6 +28,8 @@ class SamplesTask:
     Attributes
     ----------
     dataset, methods, bits, seed, anchors, rows
+    command : str
+        What makes the file again.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class SamplesTask:
     seed: int = 0
     anchors: int = 1000
     rows: int | None = None
+    command: str = ""
     expected_seconds: float = 0.0
 
     @property
@@ -103,7 +106,7 @@ class SamplesTask:
                 "protocol": "unlabelled",
                 "bits": self.bits,
                 "note": "The first query of each class; items were stored without their labels.",
-                "command": command("paper", only="samples", dataset=self.dataset),
+                "command": self.command,
                 "queries": queries,
             },
         )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from supquant.evaluation import PENALTIES, tune
-from supquant.experiments.grid.task import Workplace, command, posed
+from supquant.experiments.grid.task import Workplace, posed
 from supquant.experiments.machine import describe_machine
 from supquant.experiments.methods import METHODS, EstimatorMethod, Settings, Training
 from supquant.experiments.records import write_json
@@ -27,6 +27,8 @@ class SweepTask:
         So many random training rows at the most.
     parameters : mapping
         What the estimator is told beyond its own defaults.
+    command : str
+        What makes the file again.
 
     Examples
     --------
@@ -42,6 +44,7 @@ class SweepTask:
     rows: int | None = None
     training_rows: int = 20_000
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
     expected_seconds: float = 0.0
 
     @property
@@ -93,7 +96,7 @@ class SweepTask:
                 "n_validation": n_validation,
                 "anchors": self.anchors,
                 "parameters": dict(self.parameters),
-                "command": command("paper", only="penalties", dataset=self.dataset),
+                "command": self.command,
                 "machine": describe_machine(),
                 "points": [asdict(point) for point in tuning.points],
             },

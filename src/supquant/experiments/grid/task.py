@@ -56,6 +56,10 @@ class Task(Protocol):
         """What it is called where it is told about."""
 
     @property
+    def dataset(self) -> str:
+        """The data set that it needs."""
+
+    @property
     def expected_seconds(self) -> float:
         """How long it takes on two cores, roughly; cheap ones go first."""
 

@@ -219,7 +219,8 @@ class EstimatorMethod(Method):
         told = {
             name: value
             for name, value in estimator.get_params(deep=False).items()
-            if name not in (*_UNRECORDED, "n_jobs")
+            # without features it is another fit: `sdh-linear` is `sdh` but for them
+            if name not in (*_UNRECORDED, "n_jobs") or (name == "features" and value is None)
         }
         kernel = (settings.anchors, settings.bandwidth, settings.kernel_for_all, settings.time_limit)
         kind = type(estimator).__name__

@@ -66,8 +66,8 @@ class Settings:
     missing_labels : {"predict", "drop"}
         How `sq` encodes an item that comes without labels.
     time_limit : float, optional
-        Seconds that a fit may take: at the first step after them it ends with the model that it has. Methods
-        that report no steps are not limited.
+        Seconds that a fit may take, of one code length: at the first step after them it ends with the model that it
+        has. Methods that report no steps are not limited.
     parameters : mapping
         What the estimator is told beyond its own defaults.
     """

@@ -1,7 +1,7 @@
 """Report: fits that are kept in a folder, so that a new metric, a new timing or a longer code needs no training again.
 
 A fit is a model file, the codes that training ended with, and a record; the record is written last, so that a
-fit that was killed is no fit. Its name carries a fingerprint of the rows and of everything that was set.
+fit that was killed is no fit. Its name carries a fingerprint of the rows, of everything that was set, and of `RECIPE`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from supquant.estimator import CodeEstimator
     from supquant.experiments.methods.interface import Array, Training
+
+RECIPE = 1
+"""Grows when a change of the code changes fits, so that those kept before are made again."""
 
 _HASHED_ROWS = 4096
 
@@ -69,7 +72,7 @@ class KeptFits:
 def fingerprint(training: Training, told: object) -> str:
     """Name what a fit depends on: the training rows and labels, up to 4,096 of them, and what was set."""
     step = -(-len(training.X) // _HASHED_ROWS)
-    digest = xxhash.xxh3_64(repr((training.X.shape, training.y.shape, told)).encode())
+    digest = xxhash.xxh3_64(repr((RECIPE, training.X.shape, training.y.shape, told)).encode())
     for rows in (training.X, training.y):
         part: Array = np.ascontiguousarray(rows[::step])
         digest.update(part.tobytes() if part.dtype != object else repr(part.tolist()).encode())

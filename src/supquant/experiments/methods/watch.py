@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ class Watch:
     Attributes
     ----------
     limit : float or None
-        Seconds of one stage of a fit.
+        Seconds from the making of this watch on; at the first step after them the fit ends, unless it was its last.
     callback : callable or None
         Gets every event too.
     convergence : list of (float, float)
@@ -40,6 +41,7 @@ class Watch:
     limit: float | None = None
     callback: Callback | None = None
     convergence: list[tuple[float, float]] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
 
     def __call__(self, progress: Progress) -> None:
         """Note a step, hand it on, and say when the time is up."""
@@ -49,5 +51,7 @@ class Watch:
             self.convergence.append((progress.elapsed, float(progress.values["objective"])))
         if self.callback is not None:
             self.callback(progress)
-        if self.limit is not None and progress.elapsed > self.limit:
+        if self.limit is None or progress.step == progress.total:
+            return
+        if time.monotonic() - self.began > self.limit:
             raise TimeIsUpError(f"{progress.stage} took more than {self.limit:.0f} s")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from supquant.experiments.grid.task import command
 from supquant.experiments.methods import METHODS
 from supquant.experiments.paper.measurements import machine_of
+from supquant.experiments.paper.plan import DATASETS, IF_THERE
 from supquant.experiments.paper.provenance import time_spent
 from supquant.experiments.paper.published import published_map
 from supquant.experiments.paper.results import ANY_LENGTH, OURS, REFERENCES, Results, Series, title
@@ -18,6 +19,9 @@ from supquant.experiments.paper.tables import write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+ITEM_OF = {"sq-triplet": "triplet", "sq-no-transform": "transform"}
+"""The item of the plan that a method is measured for, if it is not the comparison of all."""
 
 CODES: tuple[Codes, ...] = ("learned", "encoded")
 
@@ -100,19 +104,31 @@ def missing_cells(results: Results) -> dict[str, list[tuple[str, list[int]]]]:
     return missing
 
 
-def experiment_command(
+def missing_command(
     dataset: str, method: str, bits: list[int], protocol: str = "paper", solver: str = ""
 ) -> str:
-    """Write the command that measures what is missing.
+    """Write the command that measures what is missing: of the plan's data sets the part of the plan, with its settings.
 
     Examples
     --------
-    >>> experiment_command("mnist", "sdh", [16, 32])
-    'supquant experiment --dataset mnist --method sdh --bits 16,32 --protocol paper --out-dir cells'
+    >>> missing_command("mnist", "sq-triplet", [16, 32])
+    'supquant paper --only triplet --dataset mnist'
+    >>> missing_command("photos.npz", "sdh", [16, 32])
+    'supquant experiment --dataset photos.npz --method sdh --bits 16,32 --protocol paper --out-dir cells'
     """
+    if dataset in (*DATASETS, *IF_THERE):
+        item = ITEM_OF.get(method, "map" if protocol == "paper" else protocol)
+        return command("paper", only=item, dataset=dataset)
     lengths = ",".join(map(str, bits))
-    given = f"--dataset {shlex.quote(dataset)} --method {method} --bits {lengths} --protocol {protocol}"
-    return f"supquant experiment {given}{f' --solver {solver}' if solver else ''} --out-dir cells"
+    return command(
+        "experiment",
+        dataset=dataset,
+        method=method,
+        bits=lengths,
+        protocol=protocol,
+        solver=solver or None,
+        out_dir="cells",
+    )
 
 
 def _ranking(results: Results, ours: Series) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from supquant.datasets import data_folder
 from supquant.errors import InputError
 from supquant.experiments.grid import CellsTask, SamplesTask, SweepTask, Task
+from supquant.experiments.grid.task import command
 
 ITEMS = {
     "map": "MAP by code length, all methods",
@@ -145,7 +146,8 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
             tasks += _cells(dataset, "sq-no-transform", LENGTHS, parameters=NO_TRANSFORM.get(dataset, {}))
         if "penalties" in items and dataset in WHOLE:
             rows = 20_000 if single else 5_000  # fits to several labels take ten times as long
-            tasks.append(SweepTask(dataset, training_rows=rows, expected_seconds=3000.0))
+            again = command("paper", only="penalties", dataset=dataset)
+            tasks.append(SweepTask(dataset, training_rows=rows, command=again, expected_seconds=3000.0))
         if "convergence" in items and dataset == "coco30k":
             tasks += [*_cells(dataset, "sq", (16,)), *_alternating(dataset, (16,))]
         if "unlabelled" in items and dataset not in IF_THERE:
@@ -153,7 +155,8 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
         if "unseen" in items and single:
             tasks += _comparison(dataset, "unseen", ENDS, COMPARED)
         if "samples" in items and dataset == "mnist":
-            tasks.append(SamplesTask(dataset, expected_seconds=60.0))
+            again = command("paper", only="samples", dataset=dataset)
+            tasks.append(SamplesTask(dataset, command=again, expected_seconds=60.0))
     return _once(tasks)
 
 
@@ -174,10 +177,9 @@ def quick_tasks() -> list[Task]:
     tasks += _alternating("digits", (16, 32), **few)
     for method in ("sq-triplet", "sq-no-transform"):
         tasks += _cells("digits", method, (16, 32), parameters=QUICKLY.get(method), **few)
-    tasks.append(
-        SweepTask("digits", training_rows=500, parameters={"max_iter": 2}, expected_seconds=30.0, **few)
-    )
-    tasks.append(SamplesTask("digits", expected_seconds=1.0, **few))
+    few["command"] = command("paper", quick=True)
+    sweep = SweepTask("digits", training_rows=500, parameters={"max_iter": 2}, expected_seconds=30.0, **few)
+    tasks += [sweep, SamplesTask("digits", expected_seconds=1.0, **few)]
     return _once(tasks)
 
 

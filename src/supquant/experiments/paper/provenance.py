@@ -104,16 +104,10 @@ def splits_table(results: Results) -> Table:
 def failures_table(results: Results) -> Table:
     """Lay out what failed and why."""
     rows = [
-        Row(
-            Entry(str(failure["name"])),
-            [
-                Entry(str(failure["error"]), kind="words"),
-                Entry(str(failure.get("command", MISSING)), kind="code words"),
-            ],
-        )
+        Row(Entry(str(failure["name"])), [Entry(str(failure["error"]), kind="words")])
         for failure in results.failures
     ]
-    return Table("failed", "Cells that failed.", ["cell", "what happened", "command"], rows)
+    return Table("failed", "Tasks that failed.", ["task", "what happened"], rows)
 
 
 def time_spent(cells: Sequence[Cell]) -> float:
@@ -129,12 +123,6 @@ def time_words(cells: Sequence[Cell]) -> str:
 def cell_order(cell: Cell) -> tuple[object, ...]:
     """Sort cells as readers look for them: by protocol, series, length and seed."""
     return (cell["protocol"], cell.series.order, cell["bits"], cell["seed"])
-
-
-def _last_line(error: object) -> str:
-    """Give what a traceback comes down to."""
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else MISSING
 
 
 def _seconds(cell: Cell, field: str, value: float | None) -> Entry:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from supquant.experiments.paper.tables import Table
 
 
+WRITTEN = "Written by `supquant paper`"
+"""Marks index pages that may be written anew."""
+
+
 @dataclass(frozen=True)
 class Report:
     """What was written, and what it says first."""
@@ -53,6 +57,9 @@ def render_report(folder: str | Path, out: str | Path) -> Report:
     ('report.html', ('There is nothing to compare yet.',))
     """
     results, out = read_results(folder), Path(out)
+    index_page = out / "README.md"
+    if index_page.is_file() and WRITTEN not in index_page.read_text(encoding="utf-8"):
+        raise InputError(f"{index_page} was not written by supquant; name another folder for the report")
     environment = _jinja()
     said, shown = headline(results), [_drawn(section) for section in sections(results)]
     page = environment.get_template("report.html.j2").render(headline=said, sections=shown, palette=PALETTE)
@@ -146,7 +153,7 @@ def _index(said: Headline, shown: list[_DrawnSection]) -> str:
     lines = [
         "# Results",
         (
-            "Written by `supquant paper` from the result files; do not edit. "
+            f"{WRITTEN} from the result files; do not edit. "
             "[The whole report](report.html) is one page that needs nothing beside it."
         ),
         "\n".join(f"- **{sentence}**" for sentence in filter(None, (*said.lead, said.beside_paper))),

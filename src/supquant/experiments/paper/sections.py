@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from supquant.experiments.paper import comparisons, figures, measurements, provenance
 from supquant.experiments.paper.headline import (
-    experiment_command,
     lead_sentences,
     missing_cells,
+    missing_command,
     verdict_sentences,
 )
 from supquant.experiments.paper.published import DATASETS, LENGTHS
@@ -90,8 +90,8 @@ def _standings(results: Results) -> Section:
             "solver."
         ),
         (
-            "MAP of 1,000 queries has a standard error of about .01 on CIFAR-10 and .005 on MNIST; all methods share "
-            "queries and database, so differences are steadier than that, but a margin in the fourth place is no news."
+            "All methods share queries and database, so differences between them are steadier than MAP itself; but with a "
+            "thousand queries a margin in the fourth place is no news."
         ),
     )
     beside = comparisons.ablation_table(
@@ -109,8 +109,8 @@ def _standings(results: Results) -> Section:
         parts.append(
             Part(
                 "What was not measured",
-                missing=tuple(
-                    experiment_command(dataset, method, bits)
+                missing=_once(
+                    missing_command(dataset, method, bits)
                     for dataset, methods in absent.items()
                     for method, bits in methods
                 ),
@@ -160,8 +160,8 @@ def _times(results: Results) -> Section:
             figures=tuple(
                 partial(figures.time_figure, results, timed, dataset) for dataset in timed.datasets
             ),
-            missing=tuple(
-                experiment_command(dataset, series.method, list(LENGTHS))
+            missing=_once(
+                missing_command(dataset, series.method, list(LENGTHS))
                 for dataset in timed.datasets
                 for series in measurements.TIMED
                 if not timed.select(series=series, dataset=dataset, protocol="paper")
@@ -231,8 +231,8 @@ def _convergence(results: Results) -> Section:
     )
     cells = curves.get(dataset, [])
     solvers = {cell["parameters"].get("solver", "joint") for cell in cells}
-    missing = tuple(
-        experiment_command(dataset, "sq", [bits], solver=solver)
+    missing = _once(
+        missing_command(dataset, "sq", [bits], solver=solver)
         for solver in ("joint", "alternating")
         if solver not in solvers
     )
@@ -355,11 +355,21 @@ def _provenance(results: Results) -> Section:
         for dataset in results.datasets
         if (cells := sorted(results.select(dataset=dataset), key=provenance.cell_order))
     ]
-    words = ("Every number above is a field of a result file, or a mean of one over seeds; none was typed.",)
+    words = (
+        (
+            "Every measured number in the tables and figures is a field of a result file, or a mean of one over seeds. "
+            "Only the paper's numbers were typed."
+        ),
+    )
     return Section("how", "How each number was made", words, tuple(parts))
+
+
+def _once(commands: Iterable[str]) -> tuple[str, ...]:
+    """Leave out repetitions: one part of the plan makes many cells."""
+    return tuple(dict.fromkeys(commands))
 
 
 def _missing(results: Results, method: str, protocol: str = "paper") -> Part:
     """Name the command for the first data set there is."""
     dataset = next(iter(results.datasets), "mnist")
-    return Part(missing=(experiment_command(dataset, method, list(LENGTHS), protocol),))
+    return Part(missing=(missing_command(dataset, method, list(LENGTHS), protocol),))
