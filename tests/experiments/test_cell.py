@@ -9,6 +9,8 @@ from supquant.errors import InputError
 from supquant.evaluation import GridPoint, Tuning
 from supquant.experiments.cell import run_cells, time_queries
 from supquant.experiments.methods import METHODS, STEP_NAMES, Settings, Training
+from supquant.experiments.methods.watch import TimeIsUpError, Watch
+from supquant.progress import Progress
 
 FIELDS = [
     "dataset",
@@ -129,6 +131,25 @@ def test_a_longer_code_that_starts_from_one_that_was_cut_short_says_so(data):
     method.fitted(16)
     method.settings = QUICK  # time enough for the longer one
     assert method.fitted(32).truncated
+
+
+def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("supquant.experiments.methods.watch.time.monotonic", lambda: now[0])
+    heard = []
+    watch = Watch(limit=10.0, callback=heard.append, began=0.0)
+
+    def step(number, total, elapsed, objective):
+        watch(Progress("any", number, total, elapsed, None, {"objective": objective}))
+
+    now[0] = 8.0
+    step(1, 2, 8.0, 5.0)
+    now[0] = 11.0
+    step(2, 2, 11.0, 4.0)  # the end of a stage
+    with pytest.raises(TimeIsUpError):
+        step(1, 2, 0.5, 3.0)  # a stage that is young, of a fit that is not
+    assert watch.convergence == [(0.5, 3.0)]
+    assert len(heard) == 3
 
 
 def test_lengths_that_make_no_difference_are_measured_once(data, monkeypatch):

@@ -8,10 +8,13 @@ import sys
 import time
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
+from supquant.datasets import load
 from supquant.errors import InputError
 from supquant.experiments.grid import CellsTask, SamplesTask, SweepTask, Workplace, run_grid
+from supquant.experiments.grid.samples import _pictures
 from supquant.experiments.grid.task import command
 
 VARIES = ("fit_seconds", "cell_seconds", "query_ms", "peak_memory_mb", "convergence", "machine")
@@ -186,9 +189,28 @@ def test_samples_are_the_nearest_items_of_one_query_a_class(tmp_path):
     assert right[0] > 80
 
 
-def test_samples_of_several_labels_or_without_pictures_are_refused(tmp_path, monkeypatch):
-    (outcome,) = run_grid([SamplesTask("no-such-data")], Workplace(tmp_path), workers=0)
-    assert "no-such-data" in outcome.error
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [(np.eye(2, dtype=np.uint8)[np.arange(400) % 2], "one label a row"), (np.arange(400) % 2, "no pictures")],
+)
+def test_samples_of_several_labels_or_without_pictures_are_refused(tmp_path, y, message):
+    X = np.random.default_rng(0).normal(size=(400, 20)).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    task = SamplesTask(str(tmp_path / "rows.npz"), methods=("euclidean",))
+    (outcome,) = run_grid([task], Workplace(tmp_path / "results"), workers=0)
+    assert message in outcome.error
+
+
+def test_coloured_pictures_are_shown_as_they_are():
+    images = np.random.default_rng(0).integers(256, size=(3, 4, 5, 3), dtype=np.uint8)
+    dataset = replace(load("digits").sample(3), images=images)
+    np.testing.assert_allclose(_pictures(dataset)(2), images[2] / 255)
+
+
+def test_grey_pixels_are_shown_dark_on_light():
+    dataset = load("digits")
+    picture = _pictures(dataset)(7)
+    np.testing.assert_allclose(picture, 1 - dataset.X[7].reshape(8, 8) / 16)
 
 
 def test_a_task_names_the_command_that_makes_each_cell():

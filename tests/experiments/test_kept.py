@@ -103,6 +103,14 @@ def test_other_rows_are_another_fit(data, kept, monkeypatch, change):
         METHODS["pq"](Training(X, y), Settings(), None, kept).fitted(32 if change == "length" else 16)
 
 
+def test_fits_of_an_earlier_recipe_are_made_again(data, kept, monkeypatch):
+    METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)
+    monkeypatch.setattr("supquant.experiments.methods.kept.RECIPE", 10_000)
+    monkeypatch.setattr(EstimatorMethod, "_fit_now", no_fit)
+    with pytest.raises(AssertionError, match="kept"):
+        METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)
+
+
 def test_a_fit_that_was_killed_before_its_record_is_no_fit(data, kept):
     METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)
     (record,) = kept.folder.glob("*.json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -141,7 +141,7 @@ def _some_of_each_label(labels: Labels, rows: Rows, wanted: int) -> npt.NDArray[
     """Mark, among rows in their order, the first `wanted` of each label that no label before it took."""
     wanted = max(1, min(wanted, len(rows) // (5 * labels.n_labels)))
     chosen = np.zeros(len(rows), dtype=np.bool_)
-    ordered: Any = labels.take(rows)
+    ordered = labels.take(rows)
     for label in range(labels.n_labels):
         chosen[np.flatnonzero(_has_label(ordered, label) & ~chosen)[:wanted]] = True
     return chosen

@@ -14,7 +14,10 @@ from supquant.experiments.pictures import data_uri
 from supquant.experiments.records import write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from supquant.datasets import Dataset
+    from supquant.experiments.methods.interface import Array
 
 SHOWN = 10
 
@@ -76,16 +79,20 @@ class SamplesTask:
             steps = fitted.steps(fitted.encoded(problem.database), method.rankings[0])
             scores = apply_steps(steps, problem.queries[chosen])
             nearest[name] = np.argsort(scores, axis=1, kind="stable")[:, :SHOWN]
-        rows = problem.split
+        rows, picture = problem.split, _pictures(dataset)
+
+        def shown(row: int) -> dict[str, str]:
+            return {"label": str(dataset.y[row]), "picture": data_uri(picture(row))}
+
         queries = [
             {
-                **_shown(dataset, int(rows.queries[query])),
+                **shown(rows.queries[query]),
                 "answers": [
                     {
                         "method": name,
                         "results": [
                             {
-                                **_shown(dataset, int(row)),
+                                **shown(row),
                                 "right": bool(dataset.y[row] == dataset.y[rows.queries[query]]),
                             }
                             for row in rows.database[nearest[name][number]]
@@ -112,13 +119,12 @@ class SamplesTask:
         )
 
 
-def _shown(dataset: Dataset, row: int) -> dict[str, str]:
-    """Give the label and the picture of a row; grey ones dark on light."""
-    if dataset.images is not None:
-        picture = dataset.images[row] / 255
-    elif dataset.image_shape is not None:
-        pixels = dataset.X[row].reshape(dataset.image_shape)
-        picture = 1 - pixels / dataset.X.max()
-    else:
+def _pictures(dataset: Dataset) -> Callable[[int], Array]:
+    """Give the function from a row to its picture, 0 to 1; grey ones dark on light."""
+    X, images, shape = dataset.X, dataset.images, dataset.image_shape
+    if images is not None:
+        return lambda row: images[row] / 255
+    if shape is None:
         raise InputError(f"the rows of {dataset.name} are no pictures")
-    return {"label": str(dataset.y[row]), "picture": data_uri(picture)}
+    largest = X.max()
+    return lambda row: 1 - X[row].reshape(shape) / largest

@@ -178,14 +178,14 @@ class EstimatorMethod(Method):
     def _fit(self, bits: int, shorter: FittedCodes | None) -> FittedCodes:
         """Fit, or take the fit that was kept."""
         estimator = self.estimator(bits)
-        name = self._fit_name(estimator, bits)
-        found = None if self.kept is None else self.kept.find(name)
-        if found is None:
+        if self.kept is None:
             estimator, record = self._fit_now(estimator, bits, shorter)
-            if self.kept is not None:
-                self.kept.keep(name, estimator, record)
         else:
-            estimator, record = found
+            name = self._fit_name(estimator, bits)
+            found = self.kept.find(name)
+            estimator, record = found or self._fit_now(estimator, bits, shorter)
+            if found is None:
+                self.kept.keep(name, estimator, record)
         return FittedCodes(
             estimator, **record, encode_settings=self.encode_settings(), feature_map=self.vectors
         )

@@ -248,12 +248,11 @@ def _seconds(dataset: str, method: str, bits: int) -> float:
 
 
 def _once(tasks: Iterable[Task]) -> list[Task]:
-    """Leave out tasks whose files another one writes as well."""
-    found: dict[str, Task] = {}
+    """Leave out tasks whose files others write as well."""
+    found: set[str] = set()
     kept = []
     for task in tasks:
-        files = task.outputs()
-        if not all(file in found for file in files):
+        if not found.issuperset(task.outputs()):
             kept.append(task)
-        found.update(dict.fromkeys(files, task))
+        found.update(task.outputs())
     return kept
