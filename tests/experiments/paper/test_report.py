@@ -179,6 +179,12 @@ def test_times_of_two_machines_are_not_mixed(page):
     }  # the only cell of that length is from the other machine
 
 
+def test_times_are_of_one_split(page):
+    timed = [data for data, _ in page.entries if data.get("figure", "").startswith("query_ms/")]
+    assert timed
+    assert {data["seeds"] for data in timed} == {"0"}
+
+
 def test_page_needs_nothing_beside_it(page, rendered):
     assert all(source.startswith(("data:", "#")) for source in page.sources)
     text = rendered.page.read_text(encoding="utf-8")
