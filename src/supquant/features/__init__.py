@@ -1,7 +1,19 @@
 """Vectors to features."""
 
 from supquant.features.anchor_kernel import AnchorKernel, GaussianMap
-from supquant.features.choice import Features, check_features, fit_feature_map
+from supquant.features.choice import WIDE, Features, check_features, fit_feature_map
 from supquant.features.gist import gist_descriptors
+from supquant.features.label_kernel import LabelKernel
+from supquant.features.label_map import LabelMap
 
-__all__ = ["AnchorKernel", "Features", "GaussianMap", "check_features", "fit_feature_map", "gist_descriptors"]
+__all__ = [
+    "WIDE",
+    "AnchorKernel",
+    "Features",
+    "GaussianMap",
+    "LabelKernel",
+    "LabelMap",
+    "check_features",
+    "fit_feature_map",
+    "gist_descriptors",
+]

@@ -1,0 +1,117 @@
+"""Vectors to features that say what a vector means: the probability of every label, twice, and where the vector lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from supquant.codec import register_feature_map
+from supquant.features.anchor_kernel import GaussianMap
+
+Block = NDArray[np.float32]
+
+_KERNEL = "kernel."
+"""Prefix of the kernel's arrays in a file."""
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """The fitted, frozen map of `LabelKernel`: what a codec holds.
+
+    A vector becomes ``[p | h | k]``: probabilities of the L labels by likelihood, the same by least squares, and g coordinates
+    along principal directions.
+    """
+
+    kernel: GaussianMap | None  # None takes vectors as they are: d = p
+    weights: Block  # (d + 1, L), the last row the intercept: logits by likelihood
+    smooth: Block  # (d + 1, L)  logits by least squares with more ridge, nearer for classes that nobody trained on
+    mean: Block  # (p,)
+    directions: Block  # (p, g), scaled so that the mean of |k|^2 over training rows is one
+    multilabel: bool
+
+    kind: ClassVar[str] = "label-kernel"
+
+    @property
+    def n_inputs(self) -> int:
+        """Width of what comes in."""
+        return len(self.mean)
+
+    @property
+    def n_labels(self) -> int:
+        """L, the width of p and of h."""
+        return int(self.weights.shape[1])
+
+    @property
+    def n_directions(self) -> int:
+        """The width g of k."""
+        return int(self.directions.shape[1])
+
+    def __call__(self, x: Block) -> Block:
+        """Map a block (b, p) to its features (b, 2 L + g)."""
+        return self.from_kernel(x if self.kernel is None else self.kernel(x), x)
+
+    def from_kernel(self, phi: Block, x: Block) -> Block:
+        """Give the features (b, 2 L + g) of a block whose kernel features phi (b, d) are known."""
+        L = self.n_labels
+        features = np.empty((len(x), 2 * L + self.n_directions), dtype=np.float32)
+        features[:, :L] = label_probabilities(logits(phi, self.weights), multilabel=self.multilabel)
+        features[:, L : 2 * L] = label_probabilities(logits(phi, self.smooth), multilabel=self.multilabel)
+        np.matmul(x - self.mean, self.directions, out=features[:, 2 * L :])
+        return features
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give what a file must hold."""
+        arrays = {} if self.kernel is None else self.kernel.arrays()
+        return {_KERNEL + name: value for name, value in arrays.items()} | {
+            "weights": self.weights,
+            "smooth": self.smooth,
+            "mean": self.mean,
+            "directions": self.directions,
+            "multilabel": np.array([self.multilabel], dtype=np.uint8),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Make the map again from a file's arrays."""
+        inner = {
+            name.removeprefix(_KERNEL): value for name, value in arrays.items() if name.startswith(_KERNEL)
+        }
+        return cls(
+            kernel=GaussianMap.from_arrays(inner) if inner else None,
+            weights=arrays["weights"],
+            smooth=arrays["smooth"],
+            mean=arrays["mean"],
+            directions=arrays["directions"],
+            multilabel=bool(arrays["multilabel"][0]),
+        )
+
+
+register_feature_map(LabelMap)
+
+
+def logits(phi: Block, weights: Block) -> Block:
+    """Give phi W (b, L) for features phi (b, d) and weights (d + 1, L), whose last row is the intercept."""
+    scores = phi @ weights[:-1]
+    scores += weights[-1]
+    return scores
+
+
+def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
+    """Turn logits (b, L) into the probabilities of labels: softmax, or a sigmoid each where a row may carry several.
+
+    Examples
+    --------
+    >>> label_probabilities(np.array([[1e4, 1e4, -1e4]]), multilabel=False)
+    array([[0.5, 0.5, 0. ]])
+    >>> label_probabilities(np.array([[1e4, 0.0, -1e4]]), multilabel=True)
+    array([[1. , 0.5, 0. ]])
+    """
+    if multilabel:
+        return expit(scores)
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares

@@ -1,0 +1,440 @@
+import warnings
+from itertools import islice
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from supquant.codec.interface import load_feature_map
+from supquant.errors import InputError
+from supquant.features import LabelKernel, LabelMap, kernel_classifier
+from supquant.features.kernel_classifier import (
+    FeatureCache,
+    KernelRows,
+    NormalEquations,
+    log_loss,
+    logistic_steps,
+    ridge_path,
+)
+from supquant.features.label_map import label_probabilities
+from supquant.labels import Labels, read_labels
+from supquant.parallel import BLOCK_ROWS
+
+
+@parametrize_with_checks([LabelKernel(8), LabelKernel(0, n_directions=2, n_jobs=2)])
+def test_scikit_learn_accepts_the_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def several(digits):
+    """Digits with several labels a row: whether the digit is even, above four, a multiple of three."""
+    y = digits[1]
+    return np.stack([y % 2 == 0, y > 4, y % 3 == 0], axis=1).astype(int)
+
+
+def mean_log_loss(probabilities, y):
+    return -np.log(probabilities[np.arange(len(y)), y]).mean()
+
+
+def rows_of(X, y, n_blocks=2, kernel=None, cache_bytes=0):
+    blocks = np.array_split(np.arange(len(X)), n_blocks)
+    return KernelRows(X, read_labels(y), kernel, blocks, FeatureCache(cache_bytes), 1)
+
+
+# the solver ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_the_gradient_is_that_of_the_log_loss(rng, multilabel):
+    X = rng.normal(size=(40, 3))
+    rows = rows_of(X, rng.integers(0, 2, (40, 4)) if multilabel else np.arange(40) % 4)
+    W = rng.normal(size=(4, 4))
+    _, gradient = rows.log_loss(W)
+    for i in range(4):
+        for j in range(4):
+            step = np.zeros((4, 4))
+            step[i, j] = 1e-2
+            slope = (rows.log_loss(W + step)[0] - rows.log_loss(W - step)[0]) / 2e-2
+            assert gradient[i, j] == pytest.approx(slope, abs=5e-3)
+
+
+def test_log_loss_is_that_of_the_probabilities(rng):
+    scores = rng.normal(size=(20, 5))
+    Y = np.eye(5)[rng.integers(0, 5, 20)]
+    want = -np.log((label_probabilities(scores, multilabel=False) * Y).sum(axis=1)).sum()
+    assert log_loss(scores, Y, multilabel=False) == pytest.approx(want)
+    p = label_probabilities(scores, multilabel=True)
+    want = -(Y * np.log(p) + (1 - Y) * np.log(1 - p)).sum()
+    assert log_loss(scores, Y, multilabel=True) == pytest.approx(want)
+
+
+def test_large_logits_overflow_nowhere():
+    scores = np.array([[3e4, -3e4, 0]], dtype=np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for multilabel in (False, True):
+            found = label_probabilities(scores, multilabel=multilabel)
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(found, [[1, 0, 0.5 if multilabel else 0]])
+            assert np.isfinite(log_loss(scores, np.eye(3, dtype=np.float32)[:1], multilabel=multilabel))
+
+
+def test_sums_are_those_of_all_rows_whether_features_are_kept_or_not(rng):
+    X, y = rng.normal(size=(50, 3)).astype(np.float32), np.arange(50) % 3
+    phi = np.hstack([X, np.ones((50, 1))])
+    for cache_bytes in (0, 450, 1 << 20):  # none, one block of 25 rows, all
+        rows = rows_of(X, y, cache_bytes=cache_bytes)
+        for _ in range(2):
+            sums = rows.normal_equations()
+            np.testing.assert_allclose(sums.gram, phi.T @ phi, atol=1e-4)
+            np.testing.assert_allclose(sums.products, phi.T @ np.eye(3)[y], atol=1e-4)
+
+
+def test_least_squares_does_not_penalise_the_intercept(rng):
+    X, y = rng.normal(size=(60, 2)), np.arange(60) % 3 // 2  # a third of the rows carries label 1
+    rows = rows_of(X - X.mean(axis=0), y)
+    factor = rows.normal_equations().factor(1e9)
+    np.testing.assert_allclose(factor.solve(rows.normal_equations().products)[-1], [2 / 3, 1 / 3], atol=1e-5)
+
+
+def test_the_path_ends_where_the_loss_gets_worse_and_knows_the_best(digits):
+    X, y = digits
+    kept, held = rows_of(X[:1000], y[:1000]), rows_of(X[1000:], y[1000:])
+    path, factor = ridge_path(kept.normal_equations(), held, (1e-4, 1e-2, 1.0, 10.0, 100.0))
+    losses = [each.loss for each in path]
+    assert factor.ridge == path[int(np.argmin(losses))].ridge
+    assert losses[-1] > 1.02 * min(losses)
+    assert all(loss <= 1.02 * min(losses[:i]) for i, loss in enumerate(losses[:-1]) if i)
+
+
+def test_a_ridge_that_cannot_be_factored_is_skipped(rng):
+    rows = rows_of(rng.normal(size=(40, 2)), np.arange(40) % 2)
+    sums = rows.normal_equations()
+    indefinite = NormalEquations(sums.gram - 0.05 * sums.gram[0, 0] * np.eye(3), sums.products)
+    indefinite.gram[0, 0] = -1.0
+    path, _ = ridge_path(indefinite, rows, (1e-5, 1e-4, 1.0))
+    assert [each.ridge for each in path] == [1.0]
+    assert indefinite.safe_factor(1e-2).ridge > 1e-2
+    with pytest.raises(InputError, match="ridge of up to 0\\.0001 of the mean diagonal"):
+        ridge_path(indefinite, rows, (1e-5, 1e-4))
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_logistic_steps_reach_a_point_without_slope(rng, multilabel):
+    X = rng.normal(size=(200, 2))
+    y = (X[:, 0] + rng.normal(size=200) > 0).astype(int)
+    rows = rows_of(X, np.stack([y, 1 - y, rng.integers(0, 2, 200)], axis=1) if multilabel else y)
+    factor = rows.normal_equations().factor(0.1)
+    start = np.zeros((3, rows.labels.n_labels))
+    weights = next(islice(logistic_steps(rows, start, factor), 199, None))
+    slope = rows.log_loss(weights)[1]
+    assert np.abs(slope).max() < 1e-3 * np.abs(rows.log_loss(start)[1]).max()
+    assert np.abs(weights).max() > 0.1
+
+
+# the estimator -------------------------------------------------------------------------------------------------------
+
+
+def test_features_are_two_kinds_of_probabilities_and_coordinates(digits):
+    X, y = digits
+    kernel = LabelKernel(200, n_directions=7, random_state=0).fit(X[::2], y[::2])
+    features = kernel.transform(X[1::2])
+    assert (features.shape, features.dtype) == ((898, 27), np.float32)
+    p, h, k = features[:, :10], features[:, 10:20], features[:, 20:]
+    for probabilities in (p, h):
+        assert probabilities.min() >= 0
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+        assert (probabilities.argmax(axis=1) == y[1::2]).mean() > 0.95
+    centred = X[::2].astype(np.float64) - X[::2].mean(axis=0, dtype=np.float64)
+    _, singular, directions = np.linalg.svd(centred, full_matrices=False)
+    scale = np.sqrt((singular[:7] ** 2).sum() / len(centred))
+    want = (X[1::2] - X[::2].mean(axis=0)) @ directions[:7].T / scale
+    np.testing.assert_allclose(np.abs(k), np.abs(want), atol=1e-3)
+    assert (kernel.transform(X[::2])[:, 20:] ** 2).sum(axis=1).mean() == pytest.approx(1, abs=1e-4)
+
+
+def test_likelihood_makes_better_probabilities_than_least_squares(digits):
+    X, y = digits
+    features = LabelKernel(30, random_state=0).fit(X[::2], y[::2]).transform(X[1::2])
+    by_likelihood, by_squares = (
+        mean_log_loss(part, y[1::2]) for part in np.split(features[:, :20], 2, axis=1)
+    )
+    assert by_likelihood < 0.9 * by_squares
+
+
+def test_iterations_end_with_the_best_on_held_out_rows(digits):
+    kernel = LabelKernel(30, random_state=0).fit(*digits)
+    ridges = [step for step in kernel.losses_ if "iteration" not in step]
+    steps = [step for step in kernel.losses_ if "iteration" in step]
+    assert kernel.ridge_ == min(ridges, key=lambda step: step["loss"])["ridge"]
+    best = min(steps, key=lambda step: step["loss"])
+    assert kernel.n_iter_ == best["iteration"] > 0
+    assert len(steps) == min(kernel.n_iter_ + kernel_classifier.PATIENCE, kernel_classifier.MOST_PASSES)
+    held = mean_log_loss(kernel.held_features_[:, :10], digits[1][kernel.held_rows_])
+    assert held == pytest.approx(best["loss"], rel=1e-3)
+
+
+def test_held_out_features_come_from_a_classifier_that_did_not_see_them(digits, monkeypatch):
+    X, y = digits
+    # held-out labels choose these, and nothing else
+    monkeypatch.setattr(kernel_classifier, "RIDGES", (1e-3,))
+    monkeypatch.setattr(kernel_classifier, "TEMPERATURES", (4.0,))
+    monkeypatch.setattr(kernel_classifier, "MOST_PASSES", 1)
+    kernel = LabelKernel(0, random_state=0).fit(X, y)
+    assert len(kernel.held_rows_) == 256
+    assert (np.diff(kernel.held_rows_) > 0).all()
+    others = np.setdiff1d(np.arange(len(X)), kernel.held_rows_)
+
+    def refit_with_wrong_labels(rows):
+        wrong = y.copy()
+        wrong[rows] = (wrong[rows] + 1) % 10
+        return LabelKernel(0, random_state=0).fit(X, wrong)
+
+    other = refit_with_wrong_labels(kernel.held_rows_[:20])
+    assert other.n_iter_ == kernel.n_iter_ == 1
+    np.testing.assert_array_equal(other.held_features_, kernel.held_features_)
+    assert not np.array_equal(other.map_.weights, kernel.map_.weights)
+    assert not np.array_equal(other.map_.smooth, kernel.map_.smooth)
+    other = refit_with_wrong_labels(others[:1])
+    assert not np.array_equal(other.held_features_, kernel.held_features_)
+
+
+def test_the_map_is_learned_from_all_rows_as_the_held_out_ones_chose(digits, monkeypatch):
+    monkeypatch.setattr(kernel_classifier, "RIDGES", (1e-5,))
+    X, y = digits
+    kernel = LabelKernel(0, random_state=0).fit(X, y)
+    rows = rows_of(X, y)
+    sums = rows.normal_equations()
+
+    def solved(ridge):
+        return sums.factor(ridge).solve(sums.products)
+
+    # least squares of all rows with more ridge, scaled by one of the temperatures
+    scales = [np.abs(kernel.map_.smooth - t * solved(1e-3)).max() for t in kernel_classifier.TEMPERATURES]
+    assert min(scales) < 1e-3 < sorted(scales)[1]
+    # as many steps from least squares with the ridge chosen
+    factor = sums.factor(1e-5)
+    ends = [
+        next(islice(logistic_steps(rows, t * solved(1e-5), factor), kernel.n_iter_ - 1, None))
+        for t in kernel_classifier.TEMPERATURES
+    ]
+    assert kernel.n_iter_ > 0
+    assert min(np.abs(kernel.map_.weights - end).max() for end in ends) < 1e-2
+
+
+def test_held_out_rows_are_no_anchors(digits):
+    X, y = digits
+    kernel = LabelKernel(10_000, random_state=0).fit(X[:300], y[:300])
+    assert len(kernel.map_.kernel.anchors) == 300 - 100
+    held = X[kernel.held_rows_]
+    squares = ((held[:, None] - kernel.map_.kernel.anchors) ** 2).sum(axis=2)
+    assert squares.min() > 0
+
+
+def test_anchors_and_bandwidth_follow_the_rows(digits):
+    X, y = digits[0][:400], digits[1][:400]
+    kernel = LabelKernel(random_state=0).fit(X, y).map_.kernel
+    assert len(kernel.anchors) == 400 - 400 // 3
+    distances = np.sqrt(((X[:, None] - kernel.anchors) ** 2).sum(axis=2))
+    assert kernel.bandwidth == pytest.approx(distances.mean() / 2, rel=0.02)
+    assert LabelKernel(20, bandwidth=3.0, random_state=0).fit(X, y).map_.kernel.bandwidth == 3
+    assert LabelKernel(0, random_state=0).fit(X, y).map_.kernel is None
+
+
+@pytest.mark.parametrize("n_anchors", [0, 30])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_transform_gives_what_fit_transform_gave(digits, several, n_anchors, multilabel):
+    X, y = digits[0], several if multilabel else digits[1]
+    kernel = LabelKernel(n_anchors, random_state=0)
+    features = kernel.fit_transform(X, y)
+    np.testing.assert_allclose(kernel.transform(X), features, atol=1e-5)
+    np.testing.assert_allclose(clone(kernel).fit(X, y).transform(X), features, atol=1e-5)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_features_do_not_depend_on_the_number_of_threads(rng, multilabel):
+    X = rng.normal(size=(2 * BLOCK_ROWS + 1500, 5)).astype(np.float32)
+    y = (X[:, :3] + rng.normal(size=(len(X), 3)) > 0).astype(int)
+    one, two = (LabelKernel(40, n_jobs=n_jobs, random_state=0) for n_jobs in (1, 2))
+    y = y if multilabel else y.argmax(axis=1)
+    np.testing.assert_array_equal(one.fit_transform(X, y), two.fit_transform(X, y))
+    np.testing.assert_array_equal(one.held_features_, two.held_features_)
+    assert one.losses_ == two.losses_
+    for name, array in one.map_.arrays().items():
+        np.testing.assert_array_equal(array, two.map_.arrays()[name])
+
+
+def test_rows_without_room_in_the_cache_get_the_same_features(digits, monkeypatch):
+    want = LabelKernel(50, random_state=0).fit_transform(*digits)
+    monkeypatch.setattr("supquant.features.label_kernel.CACHE_BYTES", 0)
+    np.testing.assert_array_equal(LabelKernel(50, random_state=0).fit_transform(*digits), want)
+
+
+def test_several_labels_have_probabilities_of_their_own(digits, several):
+    X = digits[0]
+    kernel = LabelKernel(300, random_state=0).fit(X[::2], several[::2])
+    p, h = np.split(kernel.transform(X[1::2])[:, :6], 2, axis=1)
+    for probabilities in (p, h):
+        assert ((probabilities > 0.5) == several[1::2]).mean() > 0.93
+        assert probabilities.sum(axis=1).std() > 0.5  # rows carry none to three
+    assert kernel.map_.multilabel
+    sparse = LabelKernel(300, random_state=0).fit(X[::2], scipy.sparse.csr_array(several[::2]))
+    np.testing.assert_array_equal(sparse.map_.weights, kernel.map_.weights)
+
+
+@pytest.mark.parametrize("n_anchors", [0, 30])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_the_map_is_the_same_after_a_file(digits, several, n_anchors, multilabel):
+    X, y = digits[0], several if multilabel else digits[1]
+    label_map = LabelKernel(n_anchors, random_state=0).fit(X, y).map_
+    arrays = {name: array.copy() for name, array in label_map.arrays().items()}
+    again = load_feature_map("label-kernel", arrays)
+    assert isinstance(again, LabelMap)
+    assert (again.n_inputs, again.n_labels, again.n_directions) == (64, y.max() + 1 if y.ndim == 1 else 3, 32)
+    assert again.multilabel is multilabel
+    np.testing.assert_array_equal(again(X[:100]), label_map(X[:100]))
+
+
+def test_labels_that_were_read_already_are_taken(clusters):
+    X, y = clusters
+    want = LabelKernel(20, random_state=0).fit(X, np.array(["a", "b", "c"])[y])
+    found = LabelKernel(20, random_state=0).fit(X, read_labels(np.array(["a", "b", "c"])[y]))
+    np.testing.assert_array_equal(found.map_.weights, want.map_.weights)
+    np.testing.assert_array_equal(found.classes_, ["a", "b", "c"])
+    with pytest.raises(InputError, match="each of the 299 rows of X, got 300"):
+        LabelKernel(20).fit(X[:299], read_labels(y))
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 7, 8, 9, 20])
+@pytest.mark.parametrize("n_anchors", [None, 0, 1])
+def test_a_few_rows_are_enough(rng, n_rows, n_anchors):
+    X, y = rng.normal(size=(n_rows, 3)), np.arange(n_rows) % 2
+    kernel = LabelKernel(n_anchors, random_state=0)
+    features = kernel.fit_transform(X, y)
+    assert features.shape == (n_rows, 2 * 2 + 3)
+    assert np.isfinite(features).all()
+    n_held = n_rows // 3 if n_rows >= 8 else 0
+    assert kernel.held_features_.shape == (n_held, 7)
+    assert len(kernel.held_rows_) == n_held
+    assert n_rows >= 8 or (kernel.ridge_, kernel.n_iter_) == (1e-3, 0)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_a_label_that_no_row_carries_gets_little_probability(clusters, multilabel):
+    X, y = clusters
+    labels = read_labels(np.eye(3, dtype=int)[y] if multilabel else y)
+    wider = Labels(
+        np.arange(5),
+        multilabel,
+        labels.indices,
+        scipy.sparse.csr_array(np.eye(5, dtype=bool)[y]) if multilabel else None,
+    )
+    features = LabelKernel(50, random_state=0).fit_transform(X, wider)
+    assert features.shape == (300, 18)
+    assert np.isfinite(features).all()
+    assert features[:, 3:5].max() < 0.2
+
+
+def test_a_label_of_every_row_is_no_obstacle(clusters):
+    X, y = clusters
+    always = np.hstack([np.eye(3, dtype=int)[y], np.ones((300, 1), int)])
+    features = LabelKernel(50, random_state=0).fit_transform(X, always)
+    assert features[:, 3].min() > 0.8
+
+
+def test_a_class_that_is_held_out_entirely_is_no_obstacle(clusters):
+    X, y = clusters
+    held = LabelKernel(20, random_state=0).fit(X, y).held_rows_
+    y = y.copy()
+    y[held[:3]] = 7
+    kernel = LabelKernel(20, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(kernel.held_rows_, held)
+    assert np.isfinite(kernel.held_features_).all()
+    assert np.isfinite([step["loss"] for step in kernel.losses_]).all()
+
+
+@pytest.mark.parametrize("n_anchors", [None, 0])
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.ones((40, 3)),
+        np.zeros((40, 1)),
+        np.repeat(np.arange(4.0), 10)[:, None],
+        np.tile(np.eye(2), (20, 1)) * 1e-6,
+        np.tile(np.eye(2), (20, 1)) * 1e6,
+    ],
+)
+def test_odd_vectors_get_finite_features(X, n_anchors):
+    kernel = LabelKernel(n_anchors, random_state=0)
+    features = kernel.fit_transform(X, np.arange(40) % 2)
+    assert features.shape == (40, 4 + X.shape[1])
+    assert np.isfinite(features).all()
+    if len(np.unique(X)) == 1:
+        np.testing.assert_allclose(features[:, :4], 0.5, atol=0.1)
+        np.testing.assert_array_equal(features[:, 4:], 0)
+
+
+def test_no_directions_give_probabilities_alone(clusters):
+    assert LabelKernel(10, n_directions=0, random_state=0).fit_transform(*clusters).shape == (300, 6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.uint8, np.int32])
+def test_every_real_dtype_is_taken(digits, dtype):
+    X, y = (digits[0][:200] * 16).astype(dtype), digits[1][:200]  # whole numbers up to 16
+    want = LabelKernel(20, random_state=0).fit_transform(X.astype(np.float32), y)
+    np.testing.assert_array_equal(LabelKernel(20, random_state=0).fit_transform(X, y), want)
+
+
+def test_a_memory_map_is_read(clusters, tmp_path):
+    X, y = clusters
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    want = LabelKernel(20, random_state=0).fit_transform(X, y)
+    np.testing.assert_array_equal(LabelKernel(20, random_state=0).fit_transform(mapped, y), want)
+
+
+def test_the_seed_chooses_held_out_rows_and_anchors(clusters):
+    first, same, other = (LabelKernel(20, random_state=seed).fit(*clusters) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.held_rows_, same.held_rows_)
+    np.testing.assert_array_equal(first.map_.weights, same.map_.weights)
+    assert not np.array_equal(first.held_rows_, other.held_rows_)
+    assert not np.array_equal(first.map_.kernel.anchors, other.map_.kernel.anchors)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_anchors": -1}, "n_anchors must be an integer of at least 0, got -1"),
+        ({"n_anchors": 2.5}, "n_anchors"),
+        ({"bandwidth": 0}, "bandwidth must be a finite number above 0, got 0"),
+        ({"n_directions": -1}, "n_directions"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"random_state": "x"}, "random_state"),
+    ],
+)
+def test_a_bad_parameter_is_refused_and_changes_nothing(clusters, settings, message):
+    kernel = LabelKernel(10, random_state=0).fit(*clusters)
+    before = dict(vars(kernel))
+    kernel.set_params(**settings)
+    with pytest.raises(InputError, match=message):
+        kernel.fit(*clusters)
+    assert vars(kernel) == before | settings
+
+
+def test_bad_input_is_refused(clusters):
+    X, y = clusters
+    kernel = LabelKernel(10, random_state=0)
+    with pytest.raises(NotFittedError, match="not fitted"):
+        kernel.transform(X)
+    with pytest.raises(InputError, match="NaN"):
+        kernel.fit(np.full((300, 8), np.nan), y)
+    with pytest.raises(InputError, match="got 299"):
+        kernel.fit(X, y[:299])
+    with pytest.raises(InputError, match="single class"):
+        kernel.fit(X, np.zeros(300, int))
+    with pytest.raises(InputError, match="X has 5 features, but LabelKernel is expecting 8"):
+        kernel.fit(X, y).transform(np.zeros((3, 5)))
