@@ -2,7 +2,7 @@
 
 from supquant.codec import BinaryCodec, Codec, LabelCodec
 from supquant.errors import FileFormatError, InputError, SupquantError
-from supquant.features import AnchorKernel
+from supquant.features import AnchorKernel, LabelKernel
 from supquant.index import CodeIndex
 from supquant.models import load_model
 from supquant.quantizers import (
@@ -22,6 +22,7 @@ __all__ = [
     "FileFormatError",
     "InputError",
     "LabelCodec",
+    "LabelKernel",
     "OptimizedProductQuantizer",
     "ProductQuantizer",
     "SupervisedQuantizer",

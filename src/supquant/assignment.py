@@ -39,7 +39,9 @@ class CodeSearch:
     basis: NDArray[np.float32] | None = None  # (r, r') of a space that holds all targets; None: all of it
     max_sweeps: int = 20
 
-    def target(self, projected: NDArray[np.floating], labels: Float | None) -> NDArray[np.floating]:
+    def target(
+        self, projected: NDArray[np.floating], labels: NDArray[np.floating] | None
+    ) -> NDArray[np.floating]:
         """Make the targets z (n, r) of rows from their projections P'x (n, r), and labels Y (n, L) or None to predict them."""
         if self.classifier is None:
             return self.quantization * projected

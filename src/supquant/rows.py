@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.assignment import CodeSearch
-from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
 from supquant.statistics import CodeStatistics, Float, Interaction, ModelState, Moments
 from supquant.validation import as_float32
@@ -25,6 +24,17 @@ Codes = NDArray[np.uint8]
 Positions = NDArray[np.intp]
 
 FLOAT64_ROWS = 1024
+
+
+class Targets(Protocol):
+    """Y, the matrix that a classifier of the rows aims at: `Labels`, or any other."""
+
+    @property
+    def n_labels(self) -> int:
+        """L, its columns."""
+
+    def dense(self, start: int, stop: int) -> Float:
+        """Write out rows ``start`` to ``stop``, (b, L)."""
 
 
 class TrainingRows(Protocol):
@@ -53,7 +63,7 @@ class LocalRows:
     ----------
     X : (n, p) array of any real dtype, may be memory-mapped
         Vectors before the feature map.
-    labels : Labels
+    labels : Targets
         Their labels.
     codes : (n, M) uint8
         Codes to start from; recoded in place.
@@ -70,7 +80,7 @@ class LocalRows:
     def __init__(
         self,
         X: NDArray[np.generic],
-        labels: Labels,
+        labels: Targets,
         codes: Codes,
         n_codewords: int,
         *,

@@ -46,8 +46,13 @@ def experiment(
     ] = None,
     solver: Annotated[str | None, typer.Option(help="joint or alternating.")] = None,
     anchors: Annotated[
-        int, typer.Option(help="Anchors of the kernel features; 0: vectors as they are.", min=0)
-    ] = 1000,
+        int | None,
+        typer.Option(
+            help="Anchors of the kernel features; 0: vectors as they are. By default the published 1000; "
+            "for sq with the ranking semantic, the features that the library takes by itself.",
+            min=0,
+        ),
+    ] = None,
     bandwidth: Annotated[
         float | None, typer.Option(help="Of the kernel features; by the published rule by default.")
     ] = None,

@@ -6,17 +6,26 @@ does not change it. `AnyCodec` is all that an index knows of one.
     interface   the protocol, QueryTables, feature maps
     queries     queries in groups, so that one alone and in a batch gives the same bits
     base        what the codecs share: rows in blocks, files
-    additive    Codec: sums of codewords, Euclidean ranking
+    meaning     Meaning: label vectors, and the probabilities that their products stand for
+    additive    Codec: sums of codewords, ranked by meaning or by distance
     binary      BinaryCodec: bits, Hamming ranking
     labels      LabelCodec: labels, ranked by class scores
     loader      a file to the codec it holds
 """
 
-from supquant.codec.additive import RANKINGS, Codec, MissingLabels, Ranking, spread_codes
+from supquant.codec.additive import (
+    RANKINGS,
+    Codec,
+    MissingLabels,
+    Ranking,
+    label_columns,
+    spread_codes,
+)
 from supquant.codec.binary import BinaryCodec
-from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, register_feature_map
+from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, least_product, register_feature_map
 from supquant.codec.labels import LabelCodec, check_label_count
 from supquant.codec.loader import load_codec
+from supquant.codec.meaning import Meaning
 
 __all__ = [
     "RANKINGS",
@@ -25,10 +34,13 @@ __all__ = [
     "Codec",
     "FeatureMap",
     "LabelCodec",
+    "Meaning",
     "MissingLabels",
     "QueryTables",
     "Ranking",
     "check_label_count",
+    "label_columns",
+    "least_product",
     "load_codec",
     "register_feature_map",
     "spread_codes",

@@ -1,7 +1,10 @@
 """Codes that are sums of codewords: what every quantizer ends in.
 
 X -> features -> project -> encode -> codes            codes -> decode
-                         -> tables_of -> (q, M, K) look-up tables, summed over the codebooks of a code by a scan
+              -> prepare -> tables_of -> (q, M, K) look-up tables, summed over the codebooks of a code by a scan
+
+Two rankings share the codes. ``"euclidean"`` prepares a query by projecting it, and its tables sum to squared distances;
+``"semantic"`` prepares its label vector, and the tables sum to products with the label vectors ``W's`` of the codes.
 """
 
 from __future__ import annotations
@@ -24,15 +27,19 @@ from supquant.codec.base import (
     plain_classes,
 )
 from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.codec.meaning import Meaning
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_integer, check_vectors, resolve_jobs
 
 MissingLabels = Literal["predict", "drop"]
-Ranking = Literal["euclidean"]
+Ranking = Literal["semantic", "euclidean"]
 
-RANKINGS: tuple[Ranking, ...] = ("euclidean",)
-"""The rankings of a `Codec`."""
+RANKINGS: tuple[Ranking, ...] = ("semantic", "euclidean")
+"""The rankings of a `Codec` that knows what its codes mean; without a meaning it has the last one."""
+
+_MEANING = "meaning."
+"""Prefix of a meaning's arrays in a file."""
 
 _SETTINGS = ("multilabel", "constant", "quantization_weight", "constraint_weight", "independent")
 
@@ -46,8 +53,9 @@ class Codec(ProjectingCodec):
     codebooks : (M, K, r) float32
     projection : (d, r) float32 or None
         None where the codebooks lie in the space of the features.
-    classifier : (r, L) float32 or None
-        None where no labels were learned from.
+    classifier : (r, E) float32 or None
+        From decoded vectors to label vectors: L labels, and what features say beyond them. None where no labels were
+        learned from.
     classes : (L,) array or None
         The labels; with `multilabel`, their column numbers.
     multilabel : bool
@@ -60,6 +68,8 @@ class Codec(ProjectingCodec):
     independent : bool
         Whether codebooks have disjoint supports, so that each codeword is chosen by itself.
     feature_map : FeatureMap or None
+    meaning : Meaning or None
+        What label vectors say; None where codes are ranked by distance alone.
     """
 
     codebooks: Block
@@ -73,6 +83,7 @@ class Codec(ProjectingCodec):
     seeds: Codes | None = None
     independent: bool = False
     feature_map: FeatureMap | None = None
+    meaning: Meaning | None = None
 
     TYPE: ClassVar[str] = "additive"
     _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "projection", "classifier", "seeds")
@@ -85,6 +96,8 @@ class Codec(ProjectingCodec):
             check_part("projection", self.projection, "d", self.n_components)
         if self.classifier is not None:
             check_part("classifier", self.classifier, self.n_components, "L")
+        if self.meaning is not None and (self.classifier is None or self.classes is None):
+            raise InputError("a codec with a meaning must have a classifier and classes")
 
     @property
     def n_codebooks(self) -> int:
@@ -104,21 +117,32 @@ class Codec(ProjectingCodec):
     @property
     def rankings(self) -> tuple[str, ...]:
         """The rankings that `query_tables` knows; the first one is the default."""
-        return RANKINGS
+        return RANKINGS if self.meaning is not None else RANKINGS[-1:]
 
     # the steps of a query --------------------------------------------------------------------------------------------
 
-    def tables_of(self, projected: Block, ranking: str = "euclidean") -> Block:
-        """Make look-up tables (q, M, K) for projected queries (q, r): ``|c|^2 - 2 q . c``.
+    def prepare(self, features: Block, ranking: str | None = None) -> Block:
+        """Turn features (b, d) of queries into what tables are made of: projections (b, r), or label vectors (b, E)."""
+        if self._ranking(ranking) == "euclidean":
+            return self.project(features)
+        meaning, n_labels = self._known_meaning(), self._n_labels
+        scores = features if meaning.scaling is None else features @ self._score_projection
+        return meaning.query_vectors(scores, n_labels, multilabel=self.multilabel)
 
-        Their sum over a code's codewords is the squared distance to the decoded vector less ``|q|^2`` and less eps, which
-        are the same for all codes (equation 5 of the paper).
+    def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
+        """Make look-up tables (q, M, K) for prepared queries.
+
+        ``"euclidean"``, of projections (q, r): ``|c|^2 - 2 q . c``, whose sum over a code's codewords is the squared distance
+        to the decoded vector less ``|q|^2`` and less eps, which are the same for all codes (equation 5 of the paper).
+        ``"semantic"``, of label vectors v (q, E): ``-v . W'c``.
         """
-        check_choice(ranking, "ranking", RANKINGS)
-        tables = projected @ self.codebooks.reshape(-1, self.n_components).T
-        tables *= -2
-        tables += self._squared_norms
-        return tables.reshape(len(projected), self.n_codebooks, self.n_codewords)
+        if self._ranking(ranking) == "semantic":
+            tables = prepared @ self._meanings
+        else:
+            tables = prepared @ self.codebooks.reshape(-1, self.n_components).T
+            tables *= -2
+            tables += self._squared_norms
+        return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
 
     def offsets_of(self, projected: Block) -> Block:
         """Give what a sum of Euclidean tables lacks to be a squared distance, (q,): ``|q|^2 + eps``."""
@@ -132,11 +156,23 @@ class Codec(ProjectingCodec):
         norms: Block = np.einsum("ij,ij->i", flat, flat)
         return norms
 
+    @cached_property
+    def _meanings(self) -> Block:
+        """``-W'c`` of every codeword, (E, MK)."""
+        flat = self.codebooks.reshape(-1, self.n_components)
+        return np.ascontiguousarray(-(flat @ self._learned_classifier()).T)
+
+    @cached_property
+    def _score_projection(self) -> Block:
+        """P W, (d, L): from features to scores."""
+        classifier = self._learned_classifier()
+        return classifier if self.projection is None else self.projection @ classifier
+
     # whole ways --------------------------------------------------------------------------------------------------------
 
     def transform(self, X: object, *, n_jobs: int | None = None) -> Block:
         """Project vectors X (n, p) into the space of the codebooks, (n, r) float32."""
-        return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda z, _: z)
+        return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda x, _: self.project(x))
 
     def query_tables(
         self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
@@ -145,9 +181,15 @@ class Codec(ProjectingCodec):
         ranking = self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
-        offsets = np.empty(len(Q), dtype=np.float32)
+        offsets = np.zeros(len(Q), dtype=np.float32)
+        if ranking == "semantic":
+            self._by_queries(
+                Q, n_jobs, (tables,), lambda x: (self.tables_of(self.prepare(x, ranking), ranking),)
+            )
+            return QueryTables(tables, offsets, descending=True, curve=self._known_meaning().curve)
 
-        def made_of(projected: Block) -> tuple[Block, Block]:
+        def made_of(features: Block) -> tuple[Block, Block]:
+            projected = self.project(features)
             with np.errstate(
                 over="ignore", invalid="ignore"
             ):  # what overflows is refused below, or by the scan
@@ -159,12 +201,12 @@ class Codec(ProjectingCodec):
             raise InputError(f"row {row} of Q lies too far out: its squared distances are beyond float32")
         return QueryTables(tables, offsets)
 
-    def tables(self, Q: object, ranking: str = "euclidean", *, n_jobs: int | None = None) -> Block:
+    def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Block:
         """Make look-up tables (q, M, K) float32 for queries Q (q, p); smaller sums are nearer."""
         return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
 
     def rank(
-        self, Q: object, codes: object, ranking: str = "euclidean", *, n_jobs: int | None = None
+        self, Q: object, codes: object, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> NDArray[np.intp]:
         """Rank all codes (n, M) for every query Q (q, p): row numbers (q, n), nearest first, ties in order of insertion.
 
@@ -176,9 +218,22 @@ class Codec(ProjectingCodec):
         return sums.argsort(axis=1, kind="stable")
 
     def decision_function(self, X: object, *, n_jobs: int | None = None) -> Block:
-        """Score every label for vectors X (n, p): ``W'P'x``, (n, L) float32."""
+        """Score every label for vectors X (n, p): ``W'P'x``, or the probabilities among their features; (n, L) float32."""
         classifier = self._learned_classifier()
-        return self._by_blocks(X, n_jobs, classifier.shape[1], np.float32, lambda z, _: z @ classifier)
+
+        def scores(features: Block, _: tuple[int, int]) -> Block:
+            if self._features_are_labels:
+                return features[:, : self._n_labels]
+            return self.project(features) @ classifier
+
+        width = self._n_labels if self._features_are_labels else classifier.shape[1]
+        return self._by_blocks(X, n_jobs, width, np.float32, scores)
+
+    def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Block:
+        """Give the probability of every label for vectors X (n, p): (n, L) float32."""
+        meaning, L = self._known_meaning(), self._n_labels
+        scores = self.decision_function(X, n_jobs=n_jobs)
+        return meaning.probabilities(scores, L, multilabel=self.multilabel)
 
     def encode_items(
         self,
@@ -218,16 +273,29 @@ class Codec(ProjectingCodec):
             X, n_jobs, self.n_codebooks, np.uint8, self._block_encoder(labels, missing_labels)
         )
 
-    def encode_projected(self, Z: object, *, missing_labels: MissingLabels = "predict") -> Codes:
-        """Give vectors that `transform` made, (n, r), their codes (n, M), without labels and on one thread."""
+    def encode_features(self, features: Block, *, missing_labels: MissingLabels = "predict") -> Codes:
+        """Give features (n, d) float32 their codes (n, M), without labels and on one thread."""
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
-        projected = as_float32(check_vectors(Z, n_features=self.n_components, min_rows=0))
-        return self._block_encoder(None, missing_labels)(projected, (0, len(projected)))
+        return self._block_encoder(None, missing_labels)(features, (0, len(features)))
 
-    def mean_cost(self, X: object) -> float:
-        """Give the mean cost of the codes that `encode` finds for X without labels: lower is a better search."""
+    def encode_projected(self, Z: object, *, missing_labels: MissingLabels = "predict") -> Codes:
+        """Give vectors that `transform` made, (n, r), their codes (n, M), without labels and on one thread.
+
+        Labels are predicted from them, which a codec whose features are label vectors refuses.
+        """
+        check_choice(missing_labels, "missing_labels", ("predict", "drop"))
+        if self._features_are_labels and missing_labels == "predict":
+            raise InputError(
+                "projections do not hold the labels that this codec's features predict: encode X"
+            )
+        projected = as_float32(check_vectors(Z, n_features=self.n_components, min_rows=0))
+        search = self._search(missing_labels == "predict")
+        return search.search(as_float32(search.target(projected, None)))
+
+    def mean_cost(self, features: Block) -> float:
+        """Give the mean cost of the codes found for features (n, d) without labels: lower is a better search."""
         search = self._search(labelled=True)
-        targets = search.target(self.transform(X), None)
+        targets = search.target(self.project(features), self._item_vectors(features, None))
         return float(search.costs(targets, search.search(as_float32(targets))).mean())
 
     def _block_encoder(
@@ -235,20 +303,39 @@ class Codec(ProjectingCodec):
     ) -> Callable[[Block, tuple[int, int]], Codes]:
         search = self._search(labels is not None or missing_labels == "predict")
 
-        def encode_block(projected: Block, block: tuple[int, int]) -> Codes:
+        def encode_block(features: Block, block: tuple[int, int]) -> Codes:
+            projected = self.project(features)
             if self.independent:
-                nearest: Codes = self.tables_of(projected).argmin(axis=2).astype(np.uint8)
+                nearest: Codes = self.tables_of(projected, "euclidean").argmin(axis=2).astype(np.uint8)
                 return nearest
-            y = None if labels is None else labels.dense(*block)
+            y = self._item_vectors(features, None if labels is None else labels.dense(*block))
             return search.search(as_float32(search.target(projected, y)))
 
         return encode_block
+
+    def _item_vectors(
+        self, features: Block, labels: NDArray[np.float64] | None
+    ) -> NDArray[np.floating] | None:
+        """Give the label vectors of items, from labels (b, L) or features (b, d); None: their scores are to be taken."""
+        if not self._features_are_labels:
+            return labels
+        assert self.meaning is not None
+        assert self.meaning.shares is not None
+        if labels is None:
+            return features * self.meaning.shares
+        return label_columns(labels, len(self.meaning.shares))
 
     def decode(self, codes: object) -> Block:
         """Give the vectors (n, r) that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
 
     # files --------------------------------------------------------------------------------------------------------------
+
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = super()._stored_arrays()
+        if self.meaning is not None:
+            arrays |= {_MEANING + name: value for name, value in self.meaning.arrays().items()}
+        return arrays
 
     def _stored_settings(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in _SETTINGS}
@@ -258,7 +345,16 @@ class Codec(ProjectingCodec):
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         classes = own.pop("classes")
-        parts: dict[str, Any] = {**arrays, **own}
+        meaning = {
+            name.removeprefix(_MEANING): arrays.pop(name)
+            for name in list(arrays)
+            if name.startswith(_MEANING)
+        }
+        parts: dict[str, Any] = {
+            **arrays,
+            **own,
+            "meaning": Meaning.from_arrays(meaning) if meaning else None,
+        }
         return cls(**parts, classes=None if classes is None else classes_from_plain(classes))
 
     # parts ----------------------------------------------------------------------------------------------------------------
@@ -286,10 +382,37 @@ class Codec(ProjectingCodec):
         kept = vectors[:, values > 1e-12 * values[-1]]
         return kept.astype(np.float32) if 2 * kept.shape[1] <= len(kept) else None
 
+    @property
+    def _features_are_labels(self) -> bool:
+        """Whether features are label vectors already."""
+        return self.meaning is not None and self.meaning.shares is not None
+
+    @property
+    def _n_labels(self) -> int:
+        assert self.classes is not None
+        return len(self.classes)
+
+    def _known_meaning(self) -> Meaning:
+        if self.meaning is None:
+            raise InputError("this codec does not know what its codes mean: it ranks by distance alone")
+        return self.meaning
+
     def _learned_classifier(self) -> Block:
         if self.classifier is None:
             raise InputError("this codec was learned without labels and predicts none")
         return self.classifier
+
+
+def label_columns(labels: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """Give the label vectors (n, E) of items whose labels (n, L) are known: nothing beyond the labels counts.
+
+    Examples
+    --------
+    >>> label_columns(np.eye(2), 3)
+    array([[1., 0., 0.],
+           [0., 1., 0.]])
+    """
+    return np.pad(labels, ((0, 0), (0, width - labels.shape[1])))
 
 
 def spread_codes(codes: Codes, limit: int) -> Codes:

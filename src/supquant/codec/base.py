@@ -89,6 +89,11 @@ class ProjectingCodec(ABC):
         """Project features (b, d) to (b, r)."""
         return features if self.projection is None else features @ self.projection
 
+    def prepare(self, features: Block, ranking: str | None = None) -> Block:
+        """Turn features (b, d) of queries into what their tables are made of under a ranking: (b, r)."""
+        self._ranking(ranking)
+        return self.project(features)
+
     def check_codes(self, codes: object) -> Codes:
         """Check codes (n, M) that come from outside."""
         array = np.asarray(codes)
@@ -114,8 +119,8 @@ class ProjectingCodec(ABC):
         made: tuple[NDArray[Any], ...],
         function: Callable[[Block], tuple[NDArray[Any], ...]],
     ) -> None:
-        """Fill arrays (q, ...) with what a function makes of projected queries, the same bits whatever stands beside them."""
-        by_groups(lambda x: function(self.project(self.features(x))), Q, made, resolve_jobs(n_jobs))
+        """Fill arrays (q, ...) with what a function makes of features of queries, the same bits whatever stands beside them."""
+        by_groups(lambda x: function(self.features(x)), Q, made, resolve_jobs(n_jobs))
 
     def _by_blocks(
         self,
@@ -125,13 +130,12 @@ class ProjectingCodec(ABC):
         dtype: type[np.generic],
         function: Callable[[Block, tuple[int, int]], NDArray[Any]],
     ) -> NDArray[Any]:
-        """Project X (n, p) block by block and collect what a function makes of each, (n, width)."""
+        """Collect what a function makes of the features of X (n, p), block by block: (n, width)."""
         X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
         made = np.empty((len(X), width), dtype=dtype)
 
         def fill(block: tuple[int, int]) -> None:
-            projected = self.project(self.features(as_float32(X[slice(*block)])))
-            made[slice(*block)] = function(projected, block)
+            made[slice(*block)] = function(self.features(as_float32(X[slice(*block)])), block)
 
         with single_blas():
             for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(n_jobs)):

@@ -88,7 +88,9 @@ class BinaryCodec(ProjectingCodec):
         """Give vectors X (n, p) their codes (n, M) uint8; labels are refused."""
         if y is not None:
             raise InputError("codes of bits are made from vectors alone: encode items without y")
-        return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, lambda z, _: self.bits_of(z))
+        return self._by_blocks(
+            X, n_jobs, self.n_codebooks, np.uint8, lambda x, _: self.bits_of(self.project(x))
+        )
 
     def query_tables(
         self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
@@ -97,7 +99,7 @@ class BinaryCodec(ProjectingCodec):
         self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         bits = np.empty((len(Q), self.n_codebooks), dtype=np.uint8)
-        self._by_queries(Q, n_jobs, (bits,), lambda z: (self.bits_of(z),))
+        self._by_queries(Q, n_jobs, (bits,), lambda x: (self.bits_of(self.project(x)),))
         tables = _POPCOUNTS[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]
         return QueryTables(tables, np.zeros(len(bits), dtype=np.float32), bits=bits)
 

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from supquant.storage import PackedArrays
 
-__all__ = ["AnyCodec", "FeatureMap", "QueryTables", "load_feature_map", "register_feature_map"]
+__all__ = [
+    "AnyCodec",
+    "FeatureMap",
+    "QueryTables",
+    "least_product",
+    "load_feature_map",
+    "read_curve",
+    "register_feature_map",
+]
 
 Block = NDArray[np.float32]
 Codes = NDArray[np.uint8]
@@ -79,6 +87,8 @@ class QueryTables:
         Whether greater scores are nearer.
     bits : (q, M) uint8, optional
         Where sums are Hamming distances: the queries' own codes.
+    curve : (2, k) float32, optional
+        Where scores are probabilities: what the sums stand for; see `supquant.codec.meaning`.
 
     Examples
     --------
@@ -91,14 +101,45 @@ class QueryTables:
     offsets: Block
     descending: bool = False
     bits: Codes | None = None
+    curve: Block | None = None
 
     def __len__(self) -> int:
         return len(self.tables)
 
     def scores(self, sums: Block) -> Block:
-        """Turn sums (q, k) float32 into scores: ``offsets + sums``, or ``offsets - sums`` where they descend."""
+        """Turn sums (q, k) float32 into scores: ``offsets + sums``, or ``offsets - sums`` where they descend, along the curve."""
         offsets = self.offsets[:, None]
-        return offsets - sums if self.descending else offsets + sums
+        scores = offsets - sums if self.descending else offsets + sums
+        return scores if self.curve is None else read_curve(self.curve, scores)
+
+
+def read_curve(curve: Block, products: NDArray[np.floating]) -> Block:
+    """Give the probabilities that products of any shape stand for, by straight lines between the points of a curve.
+
+    Examples
+    --------
+    >>> read_curve(np.float32([[0, 2], [0.1, 0.9]]), np.float32([-1, 1, 3]))
+    array([0.1, 0.5, 0.9], dtype=float32)
+    """
+    return np.interp(products, *curve).astype(np.float32)
+
+
+def least_product(curve: Block, probability: float) -> float:
+    """Give a product below which a curve stays under a probability; minus infinity if it never does.
+
+    It is the point of the curve before the line that reaches the probability, and infinity if none does.
+
+    Examples
+    --------
+    >>> curve = np.float32([[0, 1, 2], [0.1, 0.5, 0.9]])
+    >>> [least_product(curve, p) for p in (0.05, 0.5, 0.6, 0.95)]
+    [-inf, 0.0, 1.0, inf]
+    """
+    products, probabilities = curve
+    reached = int(np.searchsorted(probabilities, np.float32(probability)))
+    if reached == 0:
+        return -np.inf
+    return float(products[reached - 1]) if reached < len(products) else np.inf
 
 
 class FeatureMap(Protocol):

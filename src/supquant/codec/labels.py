@@ -128,12 +128,12 @@ class LabelCodec(ProjectingCodec):
         self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
-        self._by_queries(Q, n_jobs, (tables,), lambda scores: (self.tables_of(scores),))
+        self._by_queries(Q, n_jobs, (tables,), lambda x: (self.tables_of(self.project(x)),))
         return QueryTables(tables, np.zeros(len(Q), dtype=np.float32), descending=True)
 
     def decision_function(self, X: object, *, n_jobs: int | None = None) -> Block:
         """Score every label for vectors X (n, p): (n, L) float32."""
-        return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda scores, _: scores)
+        return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda x, _: self.project(x))
 
     def encode_items(self, X: object, y: object = None, *, n_jobs: int | None = None) -> Codes:
         """Give vectors X (n, p) the codes (n, M) of their labels `y`, or of the labels that their scores say.
@@ -146,7 +146,7 @@ class LabelCodec(ProjectingCodec):
             labels = read_labels(y, n_rows=len(X), classes=self.classes, multilabel=self.multilabel)
             return self.codes_of(labels)
         return self._by_blocks(
-            X, n_jobs, self.n_codebooks, np.uint8, lambda scores, _: self._predicted(scores)
+            X, n_jobs, self.n_codebooks, np.uint8, lambda x, _: self._predicted(self.project(x))
         )
 
     def codes_of(self, labels: Labels) -> Codes:

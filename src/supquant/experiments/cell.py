@@ -183,6 +183,7 @@ def run_cells(
     """
     settings = settings or Settings()
     ranking = check_cells(method, bits, protocol, ranking)
+    settings = replace(settings, ranking=ranking)
     kind = METHODS[method]
     if problem is None:
         problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec import AnyCodec, QueryTables
+from supquant.codec import AnyCodec, QueryTables, least_product
 from supquant.errors import InputError
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums, View, nearest, within
@@ -118,7 +118,10 @@ def _sum_limits(queries: QueryTables, radius: np.float32) -> Sums:
     A score is rounded after the sum, so some rows that are not within the radius keep to the limits as well.
     """
     offsets = queries.offsets.astype(np.float64)
-    exact = offsets - radius if queries.descending else radius - offsets
-    rounding = abs(float(radius)) * 2.0**-23 + 2.0**-149
+    bound = float(radius) if queries.curve is None else least_product(queries.curve, float(radius))
+    if math.isinf(bound):  # all rows are within the radius, or none
+        return np.full(len(queries), np.copysign(_FLOAT32_MAX, -bound), dtype=np.float32)
+    exact = offsets - bound if queries.descending else bound - offsets
+    rounding = abs(bound) * 2.0**-23 + 2.0**-149
     limits = np.clip(exact + rounding, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
     return np.nextafter(limits, np.float32(_FLOAT32_MAX))

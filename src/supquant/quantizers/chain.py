@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,8 +55,8 @@ class ChainedQuantizer(FittedQuantizer):
         feature_map: FeatureMap | None = shorter.feature_map
         return feature_map
 
-    def _begin(self, training: Training, X: NDArray[Any], **encoding: Any) -> list[int]:
-        """Start from `init`, whose codes of other rows are made by its codec, or from nothing.
+    def _begin(self, training: Training, codes: Callable[[], Codes]) -> list[int]:
+        """Start from `init` and the codes of the rows under it, or from nothing.
 
         Returns the numbers of codebooks to solve for, one after the other.
         """
@@ -63,11 +64,15 @@ class ChainedQuantizer(FittedQuantizer):
             shortest = min(SHORTEST, self.n_codebooks)
             training.begin(shortest, self.n_components)
             return sorted({shortest, self.n_codebooks})
+        training.begin_from(self.init.codec_, codes())
+        return [self.n_codebooks]
+
+    def _init_codes(self, X: NDArray[Any], **encoding: Any) -> Codes:
+        """Give the codes of X under `init`, made by its codec if X are other rows than it was fitted to."""
         codes: Codes | None = getattr(self.init, "training_codes_", None)
         if codes is None or len(codes) != len(X):
             codes = self.init.codec_.encode(X, n_jobs=self.n_jobs, **encoding)
-        training.begin_from(self.init.codec_, codes)
-        return [self.n_codebooks]
+        return codes
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
 from supquant.quantizers.lbfgs import minimise_codebooks, minimise_preconditioned
 from supquant.quantizers.objective import FixedProjection, SmallProblem
 from supquant.quantizers.steps import (
@@ -31,6 +34,12 @@ FIRST_ITERATIONS = 15
 MOST_ITERATIONS = 30
 """L-BFGS iterations of a round where P is fixed: the codewords have as many columns as there are features."""
 
+RELATIVE_CODEWORD_RIDGE = 1e-3
+"""On the diagonal of B'B, in units of its mean, which is singular: only sums of codewords count."""
+
+SCALES = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Of codewords that are label vectors, tried in turn."""
+
 SETTLED = 1e-8
 """L-BFGS ends when an iteration lowers psi by less than this part of itself."""
 
@@ -40,12 +49,14 @@ def joint_steps(
     *,
     max_iter: int,
     tol: float,
+    least: float = 0.0,
     solve: Callable[[SmallProblem, Float, int], Float] | None = None,
 ) -> Iterator[Step]:
     """Run the solver, handing out every finished step.
 
-    The last round is the one that lowers psi by less than `tol` of itself. `solve` takes the small problem, codebooks (M, K, r)
-    and a number of L-BFGS iterations, and gives better codebooks; variable projection by default.
+    The last round is the one that lowers psi by less than `tol` of itself, or of `least` if that is more. `solve` takes the
+    small problem, codebooks (M, K, r) and a number of L-BFGS iterations, and gives better codebooks; variable projection by
+    default.
     """
     solve = solve or _solve
     solver = start.solver()
@@ -62,7 +73,7 @@ def joint_steps(
         problem = start.problem(solver, start.rows.assign(state))
         step = Step.of("codes", iteration, problem, state)
         yield step
-        if before - step.terms.total <= tol * before:
+        if before - step.terms.total <= tol * max(before, least):
             return
 
 
@@ -81,4 +92,26 @@ def _solve(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
         return with_codewords(problem, codebooks, best)
     basis = row_basis(C)
     turned = minimise_codebooks(problem.reduced_gradient, C @ basis, max_iter=max_iter, tol=SETTLED)
+    return with_codewords(problem, codebooks, turned @ basis.T)
+
+
+def solve_label_vectors(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
+    """Solve where targets are label vectors: psi is nearly least squares of Y on B, which has a closed form.
+
+    It leaves the scale of the codewords open, which ridge and constraint decide; a few iterations of L-BFGS do the rest.
+    """
+    del max_iter
+    C = used_codewords(problem, codebooks)  # (u, r)
+    ridge = RELATIVE_CODEWORD_RIDGE * float(np.diag(problem.bb).mean())
+    words = cho_solve(cho_factor(problem.bb + ridge * np.eye(len(C)), lower=True), problem.by)  # (u, L)
+    left, sizes, _ = np.linalg.svd(words, full_matrices=False)
+    rank = min(C.shape[1], len(sizes))
+    closed = np.zeros_like(C)
+    closed[:, :rank] = left[:, :rank] * sizes[:rank]
+    starts = [C, *(scale * closed for scale in SCALES)]
+    best = min(starts, key=lambda words: problem.reduced_gradient(words)[0])
+    basis = row_basis(best)
+    turned = minimise_codebooks(
+        problem.reduced_gradient, best @ basis, max_iter=FIRST_ITERATIONS, tol=SETTLED
+    )
     return with_codewords(problem, codebooks, turned @ basis.T)

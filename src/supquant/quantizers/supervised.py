@@ -12,18 +12,20 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
-from supquant.codec import Codec, FeatureMap, MissingLabels
+from supquant.codec import Codec, MissingLabels
 from supquant.errors import InputError
-from supquant.features import AnchorKernel, check_features
+from supquant.features import WIDE, AnchorKernel, LabelKernel, LabelMap, check_features
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.alternating import alternating_steps
 from supquant.quantizers.chain import ChainedQuantizer
 from supquant.quantizers.initialisation import lengthen
-from supquant.quantizers.joint import joint_steps
+from supquant.quantizers.joint import joint_steps, solve_label_vectors
 from supquant.quantizers.product import check_enough_rows
+from supquant.quantizers.source import LabelSource, Source, VectorSource
 from supquant.quantizers.steps import Start, Step
 from supquant.quantizers.training import Projection, Training, seeded
 from supquant.statistics import ModelState
@@ -55,9 +57,10 @@ class SupervisedQuantizer(ChainedQuantizer):
     projection : {"learned", "identity", "pca"}
         P, from the features to that space. ``"learned"`` is the method; ``"identity"`` and the fixed directions of
         ``"pca"`` are what the paper compares it with.
-    features : "auto", AnchorKernel or None
-        Map from vectors to features. ``"auto"`` takes a kernel on anchors, a quarter of the rows and at most 1000, or the
-        vectors as they are beyond 2000 dimensions; None takes them as they are.
+    features : "auto", LabelKernel, AnchorKernel or None
+        Map from vectors to features. ``"auto"`` is a `LabelKernel`, which says what a vector means and where it lies (on the
+        vectors as they are beyond 2000 dimensions); an `AnchorKernel` of 1000 anchors is the published one; None takes
+        vectors as they are.
     solver : {"joint", "alternating"}
         ``"joint"`` minimises over all continuous unknowns at once; ``"alternating"`` takes the published steps in turn.
     quantization_weight : float
@@ -66,6 +69,9 @@ class SupervisedQuantizer(ChainedQuantizer):
         Mu, of the spread of the inter-dictionary products.
     classifier_ridge : float
         Lambda, of the classifier.
+    blend : float
+        With a `LabelKernel`: the share, in an item that comes without labels, of what serves classes outside training, from 0
+        to 1; the rest is the probability of the labels known. Items with labels are their labels alone.
     init : SupervisedQuantizer or None
         A fitted quantizer of fewer codebooks on the same rows, to start from.
     max_turns : int
@@ -74,7 +80,8 @@ class SupervisedQuantizer(ChainedQuantizer):
     max_iter : int
         Iterations of the solver at the most.
     tol : float
-        The fit ends when an iteration lowers the objective by less than this part of itself.
+        The fit ends when an iteration lowers the objective by less than this part of itself; with a `LabelKernel`, of
+        ``|Y|^2``, since there the objective comes close to zero.
     n_jobs : int, optional
         Threads; all cores by default. Codes do not depend on it.
     random_state : int, numpy Generator or None
@@ -115,11 +122,12 @@ class SupervisedQuantizer(ChainedQuantizer):
         n_codewords: int = 256,
         n_components: int = 256,
         projection: Projection = "learned",
-        features: AnchorKernel | Literal["auto"] | None = "auto",
+        features: LabelKernel | AnchorKernel | Literal["auto"] | None = "auto",
         solver: Literal["joint", "alternating"] = "joint",
         quantization_weight: float = 1e-5,
         constraint_weight: float = 0.1,
         classifier_ridge: float = 1.0,
+        blend: float = 0.5,
         init: SupervisedQuantizer | None = None,
         max_turns: int = 512,
         max_iter: int = 30,
@@ -138,6 +146,7 @@ class SupervisedQuantizer(ChainedQuantizer):
         self.quantization_weight = quantization_weight
         self.constraint_weight = constraint_weight
         self.classifier_ridge = classifier_ridge
+        self.blend = blend
         self.init = init
         self.max_turns = max_turns
         self.max_iter = max_iter
@@ -171,11 +180,18 @@ class SupervisedQuantizer(ChainedQuantizer):
         check_enough_rows(len(X), self.n_codewords)
         rng = random_generator(self.random_state)
         with single_blas():
-            feature_map = self._fit_features(X, rng)
+            source = self._source(X, labels, rng)
             training = Training(
-                X, labels, feature_map, self.n_codewords, rng, resolve_jobs(self.n_jobs), self.projection
+                source.rows,
+                source.targets,
+                source.solver_map,
+                self.n_codewords,
+                rng,
+                resolve_jobs(self.n_jobs),
+                self.projection,
             )
-            self._run(training, X, labels, feature_map)
+            self._run(training, source, X, labels)
+            self.codec_ = source.calibrated(self.codec_, training)
         return self
 
     def encode(
@@ -200,6 +216,10 @@ class SupervisedQuantizer(ChainedQuantizer):
     def decision_function(self, X: object) -> NDArray[np.float32]:
         """Score every label for vectors X (n, p): (n, L) float32."""
         return self._codec().decision_function(X, n_jobs=self.n_jobs)
+
+    def predict_proba(self, X: object) -> NDArray[np.float32]:
+        """Give the probability of every label for vectors X (n, p): (n, L) float32."""
+        return self._codec().predict_proba(X, n_jobs=self.n_jobs)
 
     def predict(self, X: object) -> NDArray[Any]:
         """Predict labels: (n,) classes, or an (n, L) uint8 indicator of the scores above one half."""
@@ -228,55 +248,82 @@ class SupervisedQuantizer(ChainedQuantizer):
         check_integer(self.max_iter, "max_iter", 1)
         check_integer(self.max_turns, "max_turns", 1)
         check_nonnegative(self.tol, "tol")
-        check_features(self.features)
+        if not 0 <= check_nonnegative(self.blend, "blend") <= 1:
+            raise InputError(f"blend must lie between 0 and 1, got {self.blend!r}")
+        if not isinstance(self.features, LabelKernel):
+            check_features(self.features)
         if self.init is not None and self.init.projection != self.projection:
             raise InputError(
                 f"init was fitted with projection={self.init.projection!r}, which cannot become {self.projection!r}"
             )
 
-    def _run(
-        self, training: Training, X: NDArray[Any], labels: Labels, feature_map: FeatureMap | None
-    ) -> None:
+    def _source(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> Source:
+        """Fit the features, or take those of `init`."""
+        features = self.features
+        if features == "auto":
+            features = LabelKernel(0 if X.shape[1] > WIDE else None)
+        if self.init is not None:
+            feature_map = self._fit_features(X, rng)
+            if isinstance(feature_map, LabelMap):
+                meaning = self.init.codec_.meaning
+                return LabelSource.again(X, labels, feature_map, meaning, resolve_jobs(self.n_jobs))
+            return VectorSource(X, labels, feature_map)
+        if isinstance(features, LabelKernel):
+            kernel = clone(features).set_params(n_jobs=self.n_jobs)
+            if kernel.random_state is None:
+                kernel.set_params(random_state=int(rng.integers(2**31)))
+            return LabelSource.of(X, labels, kernel, float(self.blend))
+        return VectorSource(X, labels, self._fit_features(X, rng))
+
+    def _run(self, training: Training, source: Source, X: NDArray[Any], labels: Labels) -> None:
         last: Step | None = None
         codes = training.codes
         record: list[dict[str, float | int | str]] = []
         try:
-            for step in self._steps(training, X, labels):
+            for step in self._steps(training, source, X, labels):
                 last, codes = step, training.codes
                 record.append({"codebooks": codes.shape[1], **step.as_record()})
         finally:  # also on Ctrl-C: psi never rises, so the last finished step is the best
             if last is not None:
                 codebooks, codes = lengthen(last.state.codebooks, codes, self.n_codebooks, training.rng)
-                self._store(replace(last.state, codebooks=codebooks), codes, X, labels, feature_map)
+                self._store(replace(last.state, codebooks=codebooks), codes, source, X, labels)
                 self.objective_ = record
                 self.n_iter_ = sum(entry["step"] == "codes" for entry in record)
 
-    def _steps(self, training: Training, X: NDArray[Any], labels: Labels) -> Iterator[Step]:
+    def _steps(self, training: Training, source: Source, X: NDArray[Any], labels: Labels) -> Iterator[Step]:
         """Solve for the shortest code, then for the one asked for; a longer code always starts from a shorter one."""
         weights = (self.quantization_weight, self.constraint_weight, self.classifier_ridge)
-        for length in self._begin(training, X, labels=labels):
+
+        def codes_of_init() -> Codes:
+            assert self.init is not None
+            return source.start_codes(self.init.codec_, self._init_codes(X, labels=labels))
+
+        for length in self._begin(training, codes_of_init):
             training.lengthen(length)
             start = training.start(*map(float, weights))
             name = f"{self.solver}, {length} codebooks"
             with Reporter(self.callback, self.verbose).stage(name, total=self.max_iter) as stage:
-                for step in self._solve(start):
+                for step in self._solve(start, source):
                     yield step
                     if step.name == "codes":
                         stage.step(objective=step.terms.total, changed=step.changed)
             training.take(step.state)
 
-    def _solve(self, start: Start) -> Iterator[Step]:
-        if self.solver == "joint":
-            return joint_steps(start, max_iter=self.max_iter, tol=self.tol)
-        return alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
+    def _solve(self, start: Start, source: Source) -> Iterator[Step]:
+        if self.solver == "alternating":
+            return alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
+        if isinstance(source, LabelSource) and not start.fixed_projection:
+            return joint_steps(
+                start,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                least=start.moments.yy,
+                solve=solve_label_vectors,
+            )
+        return joint_steps(start, max_iter=self.max_iter, tol=self.tol)
 
     def _store(
-        self,
-        state: ModelState,
-        codes: Codes,
-        X: NDArray[Any],
-        labels: Labels,
-        feature_map: FeatureMap | None,
+        self, state: ModelState, codes: Codes, source: Source, X: NDArray[Any], labels: Labels
     ) -> None:
         codec = Codec(
             codebooks=state.codebooks.astype(np.float32),
@@ -287,8 +334,9 @@ class SupervisedQuantizer(ChainedQuantizer):
             constant=state.constant,
             quantization_weight=state.penalties.quantization,
             constraint_weight=state.penalties.constraint,
-            feature_map=feature_map,
+            feature_map=source.feature_map,
+            meaning=source.meaning,
         )
         self.codec_ = seeded(codec, codes, X)
         self.n_features_in_ = self.codec_.n_inputs
-        self.training_codes_ = codes
+        self.training_codes_ = codes[: len(X)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from supquant.codec import Codec, FeatureMap
-    from supquant.labels import Labels
+    from supquant.rows import Targets
 
 N_SEEDS = 1024
 """Training codes that a codec keeps to start encodings from."""
@@ -46,7 +46,7 @@ class Training:
     def __init__(
         self,
         X: NDArray[Any],
-        labels: Labels,
+        labels: Targets,
         feature_map: FeatureMap | None,
         n_codewords: int,
         rng: np.random.Generator,
@@ -96,13 +96,23 @@ class Training:
         """Go on from a solver's model."""
         self.codebooks, self.projection = state.codebooks, state.projection
 
+    @property
+    def projection_is_fixed(self) -> bool:
+        """Whether the projection stays what it is."""
+        return self._mode != "learned"
+
+    @property
+    def projection_ridge(self) -> float:
+        """Delta, absolute; 0 where the projection is fixed."""
+        mean_diagonal = float(np.trace(self.moments.xx)) / len(self.moments.xx)
+        return 0.0 if self.projection_is_fixed else RELATIVE_PROJECTION_RIDGE * (mean_diagonal or 1.0)
+
     def start(self, quantization: float, constraint: float, ridge: float) -> Start:
         """Give a solver what it needs."""
-        fixed = self._mode != "learned"
-        mean_diagonal = float(np.trace(self.moments.xx)) / len(self.moments.xx)
-        delta = 0.0 if fixed else RELATIVE_PROJECTION_RIDGE * (mean_diagonal or 1.0)
-        penalties = Penalties(quantization, constraint, ridge, delta)
-        return Start(self.rows, self.moments, self.codebooks, self.projection, penalties, fixed)
+        penalties = Penalties(quantization, constraint, ridge, self.projection_ridge)
+        return Start(
+            self.rows, self.moments, self.codebooks, self.projection, penalties, self.projection_is_fixed
+        )
 
     def _set(self, codebooks: Float, codes: NDArray[np.uint8]) -> None:
         self.codebooks, self.codes = codebooks, codes
@@ -110,9 +120,9 @@ class Training:
 
 
 def seeded(codec: Codec, codes: NDArray[np.uint8], X: NDArray[Any]) -> Codec:
-    """Let encodings start from codes (n, M) of the rows X, if that finds codes of lower cost than a start of their own."""
+    """Let encodings start from codes (n, M) of rows like X, if that finds codes of lower cost than a start of their own."""
     if codec.n_codebooks <= SHORTEST:  # searched exactly
         return codec
     from_codes = replace(codec, seeds=spread_codes(codes, N_SEEDS))
-    sample = X[:: -(-len(X) // N_SEEDS)]
+    sample = codec.features(as_float32(X[:: -(-len(X) // N_SEEDS)]))
     return min(from_codes, codec, key=lambda each: each.mean_cost(sample))

@@ -189,7 +189,7 @@ class TripletQuantizer(ChainedQuantizer):
 
     def _steps(self, training: Training, X: NDArray[Any], labels: Labels) -> Iterator[TripletStep]:
         """Solve for the shortest code, then for the one asked for; a longer code always starts from a shorter one."""
-        for length in self._begin(training, X):
+        for length in self._begin(training, lambda: self._init_codes(X)):
             training.lengthen(length)
             name = f"triplets, {length} codebooks"
             with Reporter(self.callback, self.verbose).stage(name, total=self.max_iter) as stage:

@@ -25,8 +25,8 @@ class CellsTask:
         Tells apart cells that differ in `parameters` or `anchors`.
     parameters : mapping
         What the estimator is told beyond its own defaults.
-    anchors : int
-        Of the kernel features.
+    anchors : int, optional
+        Of the kernel features; the published number, or for a ranking by meaning the library's own features, if None.
     rows, queries : int, optional
         Use so many random rows of the data set, and so many queries.
     expected_seconds : float
@@ -48,7 +48,7 @@ class CellsTask:
     seed: int = 0
     variant: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    anchors: int = 1000
+    anchors: int | None = None
     rows: int | None = None
     queries: int | None = None
     expected_seconds: float = 0.0

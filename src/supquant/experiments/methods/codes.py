@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from supquant.errors import InputError
 from supquant.experiments.methods.interface import Array, Callback, Fitted, Method, Settings, Steps, Training
 from supquant.experiments.methods.kept import KeptFits, fingerprint
 from supquant.experiments.methods.watch import TimeIsUpError, Watch
+from supquant.features import GaussianMap, LabelMap
 from supquant.parallel import row_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from supquant.estimator import CodeEstimator
-    from supquant.features import GaussianMap
+    from supquant.features import AnchorKernel
 
 SHORTEST_BITS = 16
 """Of a chain: the code length that starts from nothing."""
@@ -84,8 +85,8 @@ class FittedCodes(Fitted):
             }
         return {
             "features": features,
-            "projection": codec.project,
-            "tables": lambda projected: codec.tables_of(projected, ranking),
+            "projection": lambda features: codec.prepare(features, ranking),
+            "tables": lambda prepared: codec.tables_of(prepared, ranking),
             "scan": lambda tables: kernels.active().table_sums(items, tables),
         }
 
@@ -126,7 +127,7 @@ class EstimatorMethod(Method):
     """
 
     kernel: ClassVar[bool] = False
-    chained: ClassVar[bool] = False
+    chained: bool = False
 
     def __init__(
         self,
@@ -150,8 +151,12 @@ class EstimatorMethod(Method):
         known = estimator.get_params(deep=False)
         told: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.n_jobs}
         if "features" in known:
-            told["features"] = settings.features() if self.kernel or settings.kernel_for_all else None
+            told["features"] = self.features()
         return estimator.set_params(**told)
+
+    def features(self) -> AnchorKernel | Literal["auto"] | None:
+        """Give what the estimator is told of features, where it has a place for them."""
+        return self.settings.features() if self.kernel or self.settings.kernel_for_all else None
 
     def vectors(self, X: Array) -> Array:
         """Give vectors (n, d) as the estimator takes them: mapped where it is to have a kernel and has no place for it."""
@@ -220,9 +225,10 @@ class EstimatorMethod(Method):
             name: value
             for name, value in estimator.get_params(deep=False).items()
             # without features it is another fit: `sdh-linear` is `sdh` but for them
-            if name not in (*_UNRECORDED, "n_jobs") or (name == "features" and value is None)
+            if name not in (*_UNRECORDED, "n_jobs")
+            or (name == "features" and (value is None or isinstance(value, str)))
         }
-        kernel = (settings.anchors, settings.bandwidth, settings.kernel_for_all, settings.time_limit)
+        kernel = (settings.n_anchors, settings.bandwidth, settings.kernel_for_all, settings.time_limit)
         kind = type(estimator).__name__
         return f"{kind}-{bits}bits-{fingerprint(self.training, (kind, sorted(told.items()), kernel))}"
 
@@ -231,14 +237,23 @@ class EstimatorMethod(Method):
         record = {name: value for name, value in told.items() if name not in _UNRECORDED}
         if "features" in told or self._kernel is not None:
             on_kernel = told.get("features", self._kernel) is not None
-            record["anchors"] = self.settings.anchors if on_kernel else 0
+            record["anchors"] = self.settings.n_anchors if on_kernel else 0
             record["bandwidth"] = self.settings.bandwidth if on_kernel else None
             record["features"] = "raw" if not on_kernel else "kernel" if self.kernel else "kernel, ours"
+            if told.get("features") == "auto":
+                record["features"] = "labels"
+                record["anchors"] = _n_anchors(estimator.codec_.feature_map)
         if self.chained:
             record["starts_from_bits"] = starts_from
         if hasattr(estimator, "n_iter_"):
             record["n_iter"] = estimator.n_iter_
         return {**record, **self.encode_settings()}
+
+
+def _n_anchors(feature_map: object) -> int:
+    """Count the anchors of a kernel that may stand within a map of labels."""
+    kernel = feature_map.kernel if isinstance(feature_map, LabelMap) else feature_map
+    return len(kernel.anchors) if isinstance(kernel, GaussianMap) else 0
 
 
 def with_parameters(estimator: CodeEstimator, parameters: Mapping[str, Any]) -> CodeEstimator:

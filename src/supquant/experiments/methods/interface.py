@@ -31,6 +31,8 @@ STEP_NAMES = ("features", "projection", "tables", "encode", "scan")
 
 Items = Literal["learned", "encoded"]
 
+PUBLISHED_ANCHORS = 1000
+
 
 def apply_steps(steps: Steps, queries: Array) -> Array:
     """Give the scores (q, n) of all items.
@@ -57,8 +59,11 @@ class Settings:
 
     Attributes
     ----------
-    anchors : int
-        Of the kernel features, for the methods that are published with them; 0 takes vectors as they are.
+    anchors : int, optional
+        Of the kernel features, for the methods that are published with them; 0 takes vectors as they are. None is the
+        published 1,000, except for `sq` ranked by meaning, which then takes the library's own features.
+    ranking : str, optional
+        What the fit is to be ranked by, where it matters.
     bandwidth : float, optional
         Of the kernel; by the published rule if None.
     kernel_for_all : bool
@@ -73,7 +78,8 @@ class Settings:
     """
 
     seed: int = 0
-    anchors: int = 1000
+    anchors: int | None = None
+    ranking: str | None = None
     bandwidth: float | None = None
     kernel_for_all: bool = False
     missing_labels: str = "predict"
@@ -81,12 +87,17 @@ class Settings:
     time_limit: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def n_anchors(self) -> int:
+        """Of the kernel features."""
+        return PUBLISHED_ANCHORS if self.anchors is None else self.anchors
+
     def features(self) -> AnchorKernel | None:
         """Give the kernel features, not yet fitted."""
-        if self.anchors == 0:
+        if self.n_anchors == 0:
             return None
         return AnchorKernel(
-            self.anchors, bandwidth=self.bandwidth, n_jobs=self.n_jobs, random_state=self.seed
+            self.n_anchors, bandwidth=self.bandwidth, n_jobs=self.n_jobs, random_state=self.seed
         )
 
     def fitted_features(self, X: Array) -> GaussianMap | None:

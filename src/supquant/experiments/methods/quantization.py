@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from supquant.evaluation import PENALTIES
 from supquant.experiments.methods.codes import EstimatorMethod
@@ -17,13 +17,29 @@ from supquant.quantizers import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from supquant.features import AnchorKernel
+
 
 class SupervisedQuantization(EstimatorMethod):
-    """`sq`: a longer code starts from the shorter one, as published."""
+    """`sq`: as published, a longer code from the shorter one; or, ranked by meaning, as the library does it by itself."""
 
+    rankings: ClassVar[tuple[str, ...]] = ("euclidean", "semantic")
     kernel = True
-    chained = True
     grid = PENALTIES
+
+    @property
+    def plain(self) -> bool:
+        """Whether the estimator is left to its own defaults."""
+        return self.settings.ranking == "semantic" and self.settings.anchors is None
+
+    @property
+    def chained(self) -> bool:  # type: ignore[override]
+        """Whether a longer code starts from the shorter one."""
+        return not self.plain
+
+    def features(self) -> AnchorKernel | Literal["auto"] | None:
+        """Give the published features, or leave the choice to the estimator."""
+        return "auto" if self.plain else super().features()
 
     @classmethod
     def make(cls, bits: int) -> SupervisedQuantizer:
@@ -37,6 +53,8 @@ class SupervisedQuantization(EstimatorMethod):
 
 class WithoutTransform(SupervisedQuantization):
     """`sq-no-transform`: the projection is the identity; ``projection=pca`` is the second line."""
+
+    rankings: ClassVar[tuple[str, ...]] = ("euclidean",)
 
     @classmethod
     def make(cls, bits: int) -> SupervisedQuantizer:

@@ -1,0 +1,130 @@
+"""From scores to probabilities, fitted on rows that the model did not see.
+
+Two maps, at the two ends of a semantic ranking: the scores of a query's labels become logits, and the product of label
+vectors becomes the probability that query and item share a label. Nothing lies in between, so products stay sums over
+codebooks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.isotonic import isotonic_regression
+from sklearn.linear_model import LogisticRegression
+
+from supquant import kernels
+
+if TYPE_CHECKING:
+    from supquant.codec import Codec
+    from supquant.labels import Labels
+
+Block = NDArray[np.float32]
+Float = NDArray[np.float64]
+
+CALIBRATION_QUERIES = 1024
+CALIBRATION_ITEMS = 8192
+"""Held-out rows that ask, and training rows that answer."""
+
+POINTS = 64
+"""Of a curve, at the most."""
+
+_UNSCALED = 4.0
+"""Slope of the logits where nothing is known."""
+
+
+def unscaled(n_labels: int) -> Block:
+    """Give slopes and shifts (2, L) where nothing was measured."""
+    return np.repeat(np.array([[_UNSCALED], [0]], dtype=np.float32), n_labels, axis=1)
+
+
+def fit_scaling(scores: Block, labels: Labels) -> Block:
+    """Fit slopes and shifts (2, L) that turn scores (n, L) of rows into logits of their labels.
+
+    One label a row: the same slope for all, no shift (a temperature). Several: a logistic regression for each label.
+    """
+    Y = labels.dense(0, len(labels))
+    scaling = unscaled(labels.n_labels)
+    if not len(scores):
+        return scaling
+    if not labels.multilabel:
+
+        def loss(log_slope: float) -> float:
+            return -float((log_softmax(np.exp(log_slope) * scores.astype(np.float64), axis=1) * Y).sum())
+
+        scaling[0] = np.exp(minimize_scalar(loss, bounds=(-3, 6), method="bounded").x)
+        return scaling
+    for label, carried in enumerate(Y.T):
+        if carried.any() and not carried.all():
+            fitted = LogisticRegression(C=1e3).fit(scores[:, [label]], carried)
+            scaling[:, label] = fitted.coef_[0, 0], fitted.intercept_[0]
+        else:  # never seen, or always: as rare, or as frequent, as it may be among so many rows
+            scaling[:, label] = 0, np.log(len(Y) + 1) * (1 if carried.any() else -1)
+    return scaling
+
+
+def fit_curve(products: Float, relevant: NDArray[np.bool_]) -> Block:
+    """Fit the points (2, k) of a curve from products to the probability of relevance, never falling (isotonic regression).
+
+    Parameters
+    ----------
+    products, relevant : arrays of one shape
+
+    Examples
+    --------
+    >>> fit_curve(np.array([0.0, 0, 1, 1]), np.array([False, False, True, False]))
+    array([[0. , 1. ],
+           [0. , 0.5]], dtype=float32)
+    """
+    order = np.argsort(products, axis=None, kind="stable")
+    sums, hits = products.ravel()[order], relevant.ravel()[order].astype(np.float64)
+    # half of the bins share the upper tenth, where the first answers come from
+    upper = 1 - 0.1 * np.linspace(1, 0, POINTS // 2 + 1)
+    shares = np.concatenate([np.linspace(0, 0.9, POINTS // 2, endpoint=False), upper])
+    edges = np.unique((shares * len(sums)).astype(np.intp))
+    # a bin ends with the last of equal products
+    edges = np.unique(np.searchsorted(sums, sums[np.minimum(edges, len(sums) - 1)], side="left"))
+    edges = np.concatenate([edges, [len(sums)]])
+    counts = np.diff(edges)
+    totals = [np.add.reduceat(each, edges[:-1]) for each in (sums, hits)]
+    means, rates = (total / counts for total in totals)
+    rising = isotonic_regression(rates, sample_weight=counts.astype(np.float64))
+    if len(means) == 1:  # all products are equal
+        means, rising = np.array([means[0], means[0] + 1]), np.repeat(rising, 2)
+    return np.array([means, rising], dtype=np.float32)
+
+
+def calibrate(
+    codec: Codec, vectors: Block, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels
+) -> Codec:
+    """Give a codec the curve that held-out queries and training items ask for.
+
+    Parameters
+    ----------
+    codec : Codec
+        With a meaning.
+    vectors : (q, L) or (q, E) float32
+        Scores of the queries' labels or their features, from a model that did not see them.
+    query_labels : Labels
+    codes : (n, M) uint8
+        Of items whose labels are known.
+    labels : Labels
+        Theirs.
+    """
+    assert codec.meaning is not None
+    if not len(vectors) or not len(codes):
+        return codec
+    asking = np.arange(0, len(vectors), -(-len(vectors) // CALIBRATION_QUERIES))
+    asked = np.arange(0, len(codes), -(-len(codes) // CALIBRATION_ITEMS))
+    prepared = codec.meaning.query_vectors(vectors[asking], labels.n_labels, multilabel=labels.multilabel)
+    tables = codec.tables_of(prepared, "semantic")
+    products = -kernels.active().table_sums(np.ascontiguousarray(codes[asked]), tables)
+    left, right = (
+        each.take(rows).dense(0, len(rows)) for each, rows in ((query_labels, asking), (labels, asked))
+    )
+    curve = fit_curve(products.astype(np.float64), left @ right.T > 0)
+    return replace(codec, meaning=replace(codec.meaning, curve=curve))

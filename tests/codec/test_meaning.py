@@ -1,0 +1,204 @@
+"""Ranking by meaning: products of label vectors, what they stand for, and files that hold it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from supquant import Codec, CodeIndex
+from supquant.codec import Meaning, label_columns, load_codec
+from supquant.codec.interface import QueryTables, least_product, read_curve
+from supquant.errors import InputError
+
+CURVE = np.float32([[-1, 0, 0.5, 0.5001, 2], [0, 0.1, 0.4, 0.4, 0.9]])
+
+
+def codec_of(*, multilabel=False, labels_are_features=False, M=3, K=8, r=5, seed=0):
+    """A codec of 4 labels: scores of 6 features, or features that are [4 probabilities | 2 others]."""
+    rng = np.random.default_rng(seed)
+    E = 6 if labels_are_features else 4
+    meaning = (
+        Meaning(shares=np.float32([0.5, 0.5, 0.5, 0.5, 0.2, 0.1]), curve=CURVE)
+        if labels_are_features
+        else Meaning(scaling=rng.normal(size=(2, 4)).astype(np.float32), curve=CURVE)
+    )
+    return Codec(
+        codebooks=rng.normal(size=(M, K, r)).astype(np.float32),
+        projection=rng.normal(size=(6, r)).astype(np.float32),
+        classifier=rng.normal(size=(r, E)).astype(np.float32),
+        classes=np.arange(4),
+        multilabel=multilabel,
+        constraint_weight=0.1,
+        meaning=meaning,
+    )
+
+
+@pytest.fixture(params=[False, True], ids=["one label", "several labels"])
+def multilabel(request):
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["scores", "label features"])
+def codec(request, multilabel):
+    return codec_of(multilabel=multilabel, labels_are_features=request.param)
+
+
+@pytest.fixture
+def queries(codec, rng):
+    Q = rng.random((20, 6)).astype(np.float32)
+    Q[:, :4] /= Q[:, :4].sum(axis=1, keepdims=True)
+    return Q
+
+
+def query_vectors_by_hand(codec, Q):
+    Q = Q.astype(np.float64)
+    if codec.meaning.scaling is not None:
+        scores = Q @ codec.projection @ codec.classifier
+        logits = scores * codec.meaning.scaling[0] + codec.meaning.scaling[1]
+        powers = np.exp(logits)
+        p = powers / (1 + powers) if codec.multilabel else powers / powers.sum(axis=1, keepdims=True)
+        rest = np.zeros((len(Q), 0))
+    else:
+        p, rest = Q[:, :4], Q[:, 4:]
+    return np.hstack([-np.log(1 - p) if codec.multilabel else p, rest])
+
+
+def test_semantic_scores_are_products_with_the_label_vector_of_the_decoded_code(codec, queries, rng):
+    codes = rng.integers(codec.n_codewords, size=(50, codec.n_codebooks)).astype(np.uint8)
+    expected = query_vectors_by_hand(codec, queries) @ (codec.decode(codes) @ codec.classifier).T
+    plain = replace(codec, meaning=replace(codec.meaning, curve=np.float32([[-100, 100], [-100, 100]])))
+    scores, ids = CodeIndex(plain).add_codes(codes).search(queries, k=50, ranking="semantic")
+    np.testing.assert_allclose(scores, np.take_along_axis(expected, ids, 1), rtol=1e-4, atol=1e-4)
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+def test_semantic_is_the_default_where_a_codec_knows_what_codes_mean(codec, queries):
+    assert codec.rankings == ("semantic", "euclidean")
+    np.testing.assert_array_equal(codec.tables(queries), codec.tables(queries, "semantic"))
+    assert replace(codec, meaning=None).rankings == ("euclidean",)
+
+
+def test_euclidean_tables_do_not_know_of_a_meaning(codec, queries):
+    without = replace(codec, meaning=None)
+    with_meaning, plain = codec.query_tables(queries, "euclidean"), without.query_tables(queries)
+    np.testing.assert_array_equal(with_meaning.tables, plain.tables)
+    np.testing.assert_array_equal(with_meaning.offsets, plain.offsets)
+    assert with_meaning.curve is None
+    assert not with_meaning.descending
+
+
+def test_tables_are_made_in_three_steps(codec, queries):
+    steps = codec.tables_of(codec.prepare(codec.features(queries), "semantic"), "semantic")
+    np.testing.assert_allclose(codec.tables(queries), steps, rtol=1e-5, atol=1e-5)
+
+
+def test_a_query_has_the_same_semantic_tables_alone_and_in_a_batch(codec, queries):
+    together = codec.tables(queries)
+    for row in (0, 7, 19):
+        np.testing.assert_array_equal(codec.tables(queries[row : row + 1])[0], together[row])
+
+
+def test_scores_follow_the_curve(codec, queries, rng):
+    codes = rng.integers(codec.n_codewords, size=(30, codec.n_codebooks)).astype(np.uint8)
+    made = codec.query_tables(queries)
+    sums = rng.normal(size=(20, 30)).astype(np.float32)
+    np.testing.assert_array_equal(made.scores(sums), np.interp(-sums, *CURVE).astype(np.float32))
+    scores, _ = CodeIndex(codec).add_codes(codes).search(queries, k=30)
+    assert scores.min() >= 0
+    assert scores.max() <= np.float32(0.9)
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.0, 0.05, 0.1, 0.25, 0.4, 0.40001, 0.7, 0.9, 0.91, 2.0])
+def test_a_range_holds_exactly_the_rows_whose_probability_is_as_great(codec, queries, rng, threshold):
+    codes = rng.integers(codec.n_codewords, size=(200, codec.n_codebooks)).astype(np.uint8)
+    index = CodeIndex(codec).add_codes(codes)
+    scores, ids = index.search(queries, k=200)
+    limits, found, where = index.range_search(queries, threshold)
+    within = scores >= np.float32(threshold)
+    assert np.diff(limits).tolist() == within.sum(axis=1).tolist()
+    np.testing.assert_array_equal(found, scores[within])
+    np.testing.assert_array_equal(where, ids[within])
+
+
+def test_a_product_below_the_least_one_stays_under_the_probability():
+    for probability in np.linspace(-0.1, 1.0, 50):
+        least = least_product(CURVE, probability)
+        under = np.nextafter(np.float32(least), np.float32(-np.inf)) if np.isfinite(least) else None
+        if under is not None:
+            assert read_curve(CURVE, under) < np.float32(probability)
+        elif least < 0:
+            assert CURVE[1, 0] >= np.float32(probability)
+        else:
+            assert CURVE[1, -1] < np.float32(probability)
+
+
+def test_items_with_labels_say_their_labels_and_others_what_their_features_say(multilabel, rng):
+    codec = codec_of(labels_are_features=True, multilabel=multilabel, M=2, K=16)
+    X = rng.random((40, 6)).astype(np.float32)
+    y = (rng.random((40, 4)) < 0.5).astype(int) if multilabel else rng.integers(4, size=40)
+    dense = np.asarray(y, dtype=float) if multilabel else np.eye(4)[y]
+    for codes, wanted in (
+        (codec.encode_items(X, y), label_columns(dense, 6)),
+        (codec.encode_items(X), X * codec.meaning.shares),
+    ):
+        assert_best_code(codec, X, codes, wanted)
+    assert not np.array_equal(codec.encode_items(X), codec.encode_items(X, missing_labels="drop"))
+
+
+def assert_best_code(codec, X, codes, wanted):
+    """No other code comes closer to the label vectors, the projections and the constant."""
+    every = np.stack(np.meshgrid(*2 * [np.arange(codec.n_codewords)], indexing="ij"), -1).reshape(-1, 2)
+    decoded = codec.decode(every).astype(np.float64)
+    first, second = codec.codebooks.astype(np.float64)
+    e = 2 * (first[every[:, 0]] * second[every[:, 1]]).sum(axis=1)
+    costs = ((wanted[:, None] - decoded @ codec.classifier) ** 2).sum(axis=2)
+    costs += codec.quantization_weight * ((codec.transform(X)[:, None] - decoded) ** 2).sum(axis=2)
+    costs += codec.constraint_weight * (e - codec.constant) ** 2
+    chosen = costs[np.arange(len(X)), codes[:, 0].astype(int) * codec.n_codewords + codes[:, 1]]
+    np.testing.assert_allclose(chosen, costs.min(axis=1), rtol=1e-4)
+
+
+def test_probabilities_are_those_that_queries_are_made_of(codec, queries):
+    p = codec.predict_proba(queries)
+    assert p.shape == (20, 4)
+    vectors = query_vectors_by_hand(codec, queries)[:, :4]
+    np.testing.assert_allclose(p, 1 - np.exp(-vectors) if codec.multilabel else vectors, rtol=1e-4)
+
+
+def test_a_saved_codec_means_the_same(codec, queries, tmp_path):
+    codec.save(tmp_path / "codec")
+    found = load_codec(tmp_path / "codec")
+    np.testing.assert_array_equal(found.meaning.curve, CURVE)
+    np.testing.assert_array_equal(found.tables(queries), codec.tables(queries))
+    np.testing.assert_array_equal(found.encode_items(queries), codec.encode_items(queries))
+
+
+def test_a_meaning_has_one_way_to_label_vectors():
+    one = np.ones((2, 3), dtype=np.float32)
+    with pytest.raises(InputError, match="either scaling or shares"):
+        Meaning()
+    with pytest.raises(InputError, match="either scaling or shares"):
+        Meaning(scaling=one, shares=one[0])
+
+
+@pytest.mark.parametrize("curve", [[[0, 1], [1, 0]], [[1, 0], [0, 1]], [[0], [0]]])
+def test_a_curve_that_falls_or_is_a_point_is_refused(curve):
+    with pytest.raises(InputError, match="curve"):
+        Meaning(shares=np.ones(2, dtype=np.float32), curve=np.float32(curve))
+
+
+def test_a_meaning_needs_a_classifier():
+    codec = codec_of()
+    with pytest.raises(InputError, match="must have a classifier"):
+        replace(codec, classifier=None)
+
+
+def test_projections_of_label_features_do_not_say_what_labels_to_predict(rng):
+    codec = codec_of(labels_are_features=True)
+    with pytest.raises(InputError, match="encode X"):
+        codec.encode_projected(rng.normal(size=(3, 5)).astype(np.float32))
+
+
+def test_a_curve_is_none_where_scores_are_sums():
+    made = QueryTables(np.zeros((1, 1, 2), np.float32), np.float32([2]), descending=True)
+    np.testing.assert_array_equal(made.scores(np.float32([[0.5]])), [[1.5]])

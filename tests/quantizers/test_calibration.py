@@ -1,0 +1,162 @@
+"""Scores become probabilities: scaling, curves, and scores of rows that were left out."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from supquant import AnchorKernel, CodeIndex, LabelKernel, SupervisedQuantizer
+from supquant.labels import read_labels
+from supquant.parallel import single_blas
+from supquant.quantizers.calibration import fit_curve, fit_scaling
+from supquant.quantizers.label_vectors import LabelVectors, item_shares
+from supquant.quantizers.source import left_out_scores
+from supquant.quantizers.training import Training
+
+
+def test_a_temperature_is_found_again(rng):
+    scores = rng.normal(size=(20_000, 5)).astype(np.float32)
+    p = softmax(3.0 * scores, axis=1)
+    y = (p.cumsum(axis=1) > rng.random((len(p), 1))).argmax(axis=1)
+    scaling = fit_scaling(scores, read_labels(y))
+    np.testing.assert_allclose(scaling[0], 3.0, rtol=0.05)
+    np.testing.assert_array_equal(scaling[1], 0)
+
+
+def test_every_one_of_several_labels_gets_its_own_line(rng):
+    scores = rng.normal(size=(20_000, 3)).astype(np.float32)
+    slopes, shifts = np.array([1.0, 2.0, 4.0]), np.array([-1.0, 0.0, 2.0])
+    y = (rng.random(scores.shape) < expit(slopes * scores + shifts)).astype(int)
+    scaling = fit_scaling(scores, read_labels(y))
+    np.testing.assert_allclose(scaling, [slopes, shifts], rtol=0.1, atol=0.1)
+
+
+def test_a_label_that_no_row_or_every_row_carries_gets_a_finite_line(rng):
+    scores = rng.normal(size=(50, 3)).astype(np.float32)
+    y = np.zeros((50, 3), dtype=int)
+    y[:, 1] = 1
+    y[:20, 0] = 1
+    labels = read_labels(y, classes=np.arange(3), multilabel=True)
+    scaling = fit_scaling(scores, labels)
+    assert np.isfinite(scaling).all()
+    assert scaling[1, 2] < -3 < 3 < scaling[1, 1]
+
+
+def test_a_curve_says_how_often_products_are_relevant(rng):
+    products = rng.random(400_000)
+    relevant = rng.random(len(products)) < products**2
+    curve = fit_curve(products, relevant)
+    assert (np.diff(curve) >= 0).all()
+    at = np.linspace(0.05, 0.99, 30)
+    np.testing.assert_allclose(np.interp(at, *curve), at**2, atol=0.02)
+
+
+def test_a_curve_of_equal_products_is_their_rate():
+    curve = fit_curve(np.zeros(10), np.arange(10) < 3)
+    np.testing.assert_allclose(curve[1], 0.3)
+    assert curve.shape == (2, 2)
+
+
+def test_left_out_scores_are_those_of_a_projection_learned_without_the_row(clusters):
+    X, y = clusters
+    quantizer = SupervisedQuantizer(
+        2, n_codewords=8, features=AnchorKernel(20, random_state=0), max_iter=2, random_state=0
+    ).fit(X, y)
+    codec = quantizer.codec_
+    with single_blas():
+        training = Training(X, read_labels(y), codec.feature_map, 8, np.random.default_rng(0), 1)
+        training.begin_from(codec, quantizer.training_codes_)
+        rows = np.array([3, 77, 250])
+        scores, kept = left_out_scores(codec, training, X, rows)
+    assert kept.all()
+    phi = codec.features(X.astype(np.float32)).astype(np.float64)
+    S, W = codec.decode(quantizer.training_codes_).astype(np.float64), codec.classifier
+    ridge = training.projection_ridge * np.eye(phi.shape[1])
+    for row, found in zip(rows, scores, strict=True):
+        others = np.delete(np.arange(len(X)), row)
+        P = np.linalg.solve(phi[others].T @ phi[others] + ridge, phi[others].T @ S[others])
+        np.testing.assert_allclose(found, phi[row] @ P @ W, rtol=1e-3, atol=1e-4)
+        assert not np.allclose(found, codec.decision_function(X[[row]])[0], rtol=1e-3, atol=1e-4)
+
+
+def test_targets_are_labels_first_and_then_what_features_say(rng):
+    labels = read_labels(np.array([0, 1, 1, 0, 1]))
+    unlabelled = rng.random((4, 3)).astype(np.float32)
+    targets = LabelVectors(labels, unlabelled)
+    whole = np.concatenate([np.pad(np.eye(2)[[0, 1, 1, 0, 1]], ((0, 0), (0, 1))), unlabelled])
+    assert targets.n_labels == 3
+    for start in range(10):
+        for stop in range(start, 10):
+            np.testing.assert_array_equal(targets.dense(start, stop), whole[start:stop])
+
+
+def test_shares_add_up_to_the_blend():
+    shares = item_shares(3, 10, 0.25)
+    np.testing.assert_allclose(shares, [0.75] * 3 + [0.25] * 3 + [0.05] * 4)
+
+
+# the estimator ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["labels", "published"])
+def features(request):
+    return LabelKernel(100) if request.param == "labels" else AnchorKernel(100)
+
+
+@pytest.fixture(scope="module")
+def fitted(features, digits):
+    X, y = digits
+    return SupervisedQuantizer(2, n_codewords=32, features=features, max_iter=3, random_state=0).fit(
+        X[:1200], y[:1200]
+    )
+
+
+def expected_error(probabilities, relevant, bins=15):
+    """Mean difference between what scores say and what happens, over bins of equal mass."""
+    order = np.argsort(probabilities, kind="stable")
+    parts = np.array_split(order, bins)
+    return sum(abs(probabilities[part].mean() - relevant[part].mean()) * len(part) for part in parts) / len(
+        order
+    )
+
+
+def test_scores_of_the_first_answers_are_probabilities(fitted, digits):
+    X, y = digits
+    index = CodeIndex(fitted).add(X[:1200], y=y[:1200])
+    scores, ids = index.search(X[1200:], k=50)
+    relevant = y[ids] == y[1200:, None]
+    assert expected_error(scores.ravel(), relevant.ravel()) < 0.05
+    assert np.square(scores - relevant).mean() < relevant.mean() * (1 - relevant.mean())
+
+
+def test_items_without_labels_are_ranked_by_meaning_as_well(fitted, digits):
+    X, y = digits
+    _, ids = CodeIndex(fitted).add(X[:1200]).search(X[1200:], k=50)
+    assert (y[ids] == y[1200:, None]).mean() > 0.85
+
+
+def test_meaning_does_not_depend_on_threads_and_survives_a_file(fitted, digits, features, tmp_path):
+    X, y = digits
+    again = SupervisedQuantizer(
+        2, n_codewords=32, features=features, max_iter=3, random_state=0, n_jobs=1
+    ).fit(X[:1200], y[:1200])
+    np.testing.assert_array_equal(again.tables(X[1200:]), fitted.tables(X[1200:]))
+    np.testing.assert_array_equal(again.codec_.meaning.curve, fitted.codec_.meaning.curve)
+    fitted.save(tmp_path / "model")
+    read = SupervisedQuantizer.load(tmp_path / "model")
+    np.testing.assert_array_equal(read.tables(X[1200:]), fitted.tables(X[1200:]))
+    np.testing.assert_array_equal(read.encode(X[1200:]), fitted.encode(X[1200:]))
+
+
+def test_a_longer_code_starts_from_the_features_of_the_shorter_one(fitted, digits):
+    X, y = digits
+    longer = SupervisedQuantizer(4, n_codewords=32, init=fitted, max_iter=2, random_state=0).fit(
+        X[:1200], y[:1200]
+    )
+    assert longer.codec_.feature_map is fitted.codec_.feature_map
+    assert longer.objective_[-1]["total"] <= fitted.objective_[-1]["total"] * (1 + 1e-9)
+    np.testing.assert_allclose(longer.predict_proba(X[:5]).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_a_share_outside_its_range_is_refused(digits):
+    with pytest.raises(ValueError, match="blend must lie between 0 and 1"):
+        SupervisedQuantizer(2, blend=1.5).fit(*digits)
