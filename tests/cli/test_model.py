@@ -211,3 +211,13 @@ def test_parameters_of_a_method_are_set_by_name(run, files, tmp_path):
     assert load_model(tmp_path / "m").codec_.feature_map is None
     result = run(*arguments[:-1], "solver=joint")
     assert (result.exit_code, "has no parameter 'solver'" in result.output) == (2, True)
+
+
+def test_a_forecast_comes_before_the_fit(run, files, tmp_path):
+    command = ("fit", files / "train.npz", "--bits", 16, "--max-iter", 1, "--forecast")
+    result = run(*command, "-o", tmp_path / "model")
+    assert result.exit_code == 0
+    first, last = result.stdout.splitlines()
+    assert first.startswith("MAP 0.")
+    assert "without" in first
+    assert last.startswith("Wrote")

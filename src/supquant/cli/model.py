@@ -17,7 +17,7 @@ from supquant.cli.index import print_index
 from supquant.cli.parameters import Parameters, read_parameters
 from supquant.datasets import data_folder
 from supquant.errors import InputError
-from supquant.evaluation import evaluate_tables
+from supquant.evaluation import evaluate_tables, forecast
 from supquant.experiments.machine import package_version
 from supquant.experiments.methods import METHODS, EstimatorMethod, with_parameters
 from supquant.experiments.records import write_json
@@ -59,6 +59,12 @@ def fit(
     codewords: Annotated[int | None, typer.Option(help="Codewords of a codebook, at most 256.")] = None,
     max_iter: Annotated[int | None, typer.Option(help="Iterations at the most.")] = None,
     parameters: Parameters = None,
+    foretell: Annotated[
+        bool,
+        typer.Option(
+            "--forecast", help="Say first how good retrieval will be, from a fit without some of the rows."
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same codes.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
 ) -> None:
@@ -81,6 +87,8 @@ def fit(
         {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)},
     )
     X, y = read_labelled(vectors, labels)
+    if foretell:
+        out.print(str(forecast(estimator, X, y, random_state=seed)), markup=False, soft_wrap=True)
     with progress_bars() as callback:
         if "callback" in estimator.get_params(deep=False):
             estimator.set_params(callback=callback)

@@ -1,7 +1,9 @@
-"""Splits, the quality of rankings, and the choice of parameters."""
+"""Splits, the quality of rankings and of probabilities, forecasts, and the choice of parameters."""
 
 from __future__ import annotations
 
+from supquant.evaluation.forecast import Forecast, forecast
+from supquant.evaluation.probabilities import Calibration, judge_first_answers, judge_probabilities
 from supquant.evaluation.problem import Problem, pose
 from supquant.evaluation.retrieval import (
     RetrievalQuality,
@@ -16,6 +18,8 @@ from supquant.evaluation.tuning import PENALTIES, GridPoint, Tuning, tune
 __all__ = [
     "PENALTIES",
     "PROTOCOLS",
+    "Calibration",
+    "Forecast",
     "GridPoint",
     "Problem",
     "RetrievalQuality",
@@ -26,6 +30,9 @@ __all__ = [
     "evaluate_scores",
     "evaluate_tables",
     "evaluate_vectors",
+    "forecast",
+    "judge_first_answers",
+    "judge_probabilities",
     "pose",
     "split_rows",
     "tune",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from supquant.codec import Codec
 from supquant.errors import InputError
 from supquant.evaluation import (
     PROTOCOLS,
@@ -18,6 +19,7 @@ from supquant.evaluation import (
     RetrievalQuality,
     Tuning,
     evaluate_scores,
+    judge_first_answers,
     pose,
     tune,
 )
@@ -34,6 +36,7 @@ from supquant.experiments.methods import (
     Training,
     apply_steps,
 )
+from supquant.experiments.methods.codes import FittedCodes
 from supquant.validation import check_choice
 
 if TYPE_CHECKING:
@@ -84,6 +87,9 @@ class Cell:
     query_ms : mapping
         Median over single queries on one thread, by step and in total: features (the kernel), projection, tables
         and scan of quantizers; features, encode (projection and bits) and scan of hashing.
+    calibration : mapping or None
+        Of the scores of every query's first 100 answers, where they are probabilities: `error` (expected calibration error in
+        15 bins of equal mass), `brier`, and `base_brier`, that of the rate of all.
     index_bytes_per_item, peak_memory_mb, cell_seconds : float
         The last is the time of everything, with those fits that were made for it.
     parameters, machine : mapping
@@ -117,6 +123,7 @@ class Cell:
     cell_seconds: float
     parameters: Mapping[str, Any]
     machine: Mapping[str, Any]
+    calibration: Mapping[str, float] | None = None
     command: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -294,7 +301,20 @@ def _measure(
         "quantization_error": fitted.quantization_error(problem.database, items),
         "query_ms": time_queries(fitted.steps(items, ranking), problem.queries[:TIMED_QUERIES]),
         "index_bytes_per_item": fitted.bytes_per_item(items),
+        "calibration": _calibration(problem, fitted, items, ranking),
     }
+
+
+def _calibration(problem: Problem, fitted: Fitted, items: Any, ranking: str) -> dict[str, float] | None:
+    """Judge the probabilities of codes that know what they mean."""
+    if ranking != "semantic" or not isinstance(fitted, FittedCodes):
+        return None
+    codec = fitted.estimator.codec_
+    if not isinstance(codec, Codec):
+        return None
+    return asdict(
+        judge_first_answers(codec, items, problem.queries, problem.query_labels, problem.database_labels)
+    )
 
 
 def time_queries(steps: Steps, queries: Array) -> dict[str, float]:

@@ -1,0 +1,83 @@
+"""Score: whether scores that read as probabilities come true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from supquant.index import CodeIndex
+
+if TYPE_CHECKING:
+    from supquant.codec import AnyCodec
+    from supquant.labels import Labels
+
+Array = npt.NDArray[Any]
+
+BINS = 15
+FIRST_ANSWERS = 100
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far probabilities are from what happens.
+
+    Attributes
+    ----------
+    error : float
+        The expected calibration error: the mean over bins of equal mass of the difference between the mean probability and
+        the share that came true.
+    brier : float
+        The mean squared difference between a probability and what came.
+    base_brier : float
+        The same for the rate of all, said of each: what a useful score must beat.
+    """
+
+    error: float
+    brier: float
+    base_brier: float
+
+
+def judge_probabilities(probabilities: Array, came: Array, *, bins: int = BINS) -> Calibration:
+    """Compare probabilities with what came, arrays of one shape.
+
+    Examples
+    --------
+    >>> judge_probabilities(np.array([0.0, 0.0, 1.0, 0.5]), np.array([False, False, True, True]), bins=2)
+    Calibration(error=0.125, brier=0.0625, base_brier=0.25)
+    """
+    said, true = probabilities.ravel().astype(np.float64), came.ravel().astype(np.float64)
+    parts = np.array_split(np.argsort(said, kind="stable"), bins)
+    error = sum(abs(float((said[part] - true[part]).sum())) for part in parts) / len(said)
+    rate = float(true.mean())
+    return Calibration(error, float(np.square(said - true).mean()), rate * (1 - rate))
+
+
+def judge_first_answers(
+    codec: AnyCodec,
+    codes: Array,
+    queries: Array,
+    query_labels: Labels,
+    database_labels: Labels,
+    *,
+    k: int = FIRST_ANSWERS,
+) -> Calibration:
+    """Compare the scores of every query's first k answers with whether they share a label with it.
+
+    Parameters
+    ----------
+    codec : AnyCodec
+        Whose default ranking gives probabilities.
+    codes : ndarray of shape (n, M), uint8
+    queries : ndarray of shape (q, p)
+    query_labels, database_labels : Labels
+        Of the q queries and the n items, over the same classes.
+    """
+    scores, ids = CodeIndex(codec).add_codes(codes).search(queries, k)
+    asked = query_labels.dense(0, len(query_labels))
+    came = np.empty(ids.shape, dtype=bool)
+    for row, answers in enumerate(ids):
+        came[row] = database_labels.take(answers).dense(0, len(answers)) @ asked[row] > 0
+    return judge_probabilities(scores, came)

@@ -1,0 +1,86 @@
+"""Probabilities against what came, and forecasts against what retrieval is."""
+
+import numpy as np
+import pytest
+
+from supquant import CodeIndex, ProductQuantizer, SupervisedQuantizer
+from supquant.errors import InputError
+from supquant.evaluation import evaluate_tables, forecast, judge_first_answers, judge_probabilities
+from supquant.labels import read_labels
+
+
+def test_the_error_is_the_mean_difference_over_bins(rng):
+    said = rng.random(1500)
+    came = rng.random(1500) < said**2
+    found = judge_probabilities(said, came, bins=15)
+    order = np.argsort(said)
+    expected = np.mean([abs(said[part].mean() - came[part].mean()) for part in np.split(order, 15)])
+    assert found.error == pytest.approx(expected)
+    assert found.brier == pytest.approx(((said - came) ** 2).mean())
+    assert found.base_brier == pytest.approx(came.var())
+
+
+def test_true_probabilities_are_calibrated_and_others_are_not(rng):
+    said = rng.random(200_000)
+    came = rng.random(len(said)) < said
+    assert judge_probabilities(said, came).error < 0.01
+    assert judge_probabilities(said**2, came).error > 0.1
+    assert judge_probabilities(said, came).brier < judge_probabilities(said, came).base_brier
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    X, y = digits
+    return SupervisedQuantizer(2, n_codewords=32, max_iter=3, random_state=0).fit(X[:1200], y[:1200])
+
+
+def test_first_answers_are_those_of_an_index(fitted, digits):
+    X, y = digits
+    labels = read_labels(y)
+    found = judge_first_answers(
+        fitted.codec_,
+        fitted.training_codes_,
+        X[1200:],
+        labels.take(np.arange(1200, len(y))),
+        labels.take(np.arange(1200)),
+        k=20,
+    )
+    scores, ids = CodeIndex(fitted).add_codes(fitted.training_codes_).search(X[1200:], 20)
+    assert found == judge_probabilities(scores, y[ids] == y[1200:, None])
+    assert found.error < 0.05
+    assert found.brier < found.base_brier
+
+
+def test_a_forecast_is_near_what_retrieval_then_is(fitted, digits):
+    X, y = digits
+    expected = forecast(
+        SupervisedQuantizer(2, n_codewords=32, max_iter=3, random_state=0), X[:1200], y[:1200], random_state=1
+    )
+    labels = read_labels(y)
+    rest = np.arange(1200, len(y))
+    true = evaluate_tables(
+        fitted.tables(X[rest]), fitted.training_codes_, labels.take(rest), labels.take(np.arange(1200))
+    )
+    assert expected.labelled == pytest.approx(true.map, abs=0.05)
+    assert expected.unlabelled > 0.8
+    assert (expected.n_queries, expected.n_unlabelled) == (120, 120)
+    assert str(expected).startswith(f"MAP {expected.labelled:.3f} for items with labels")
+
+
+def test_a_forecast_leaves_the_estimator_alone_and_takes_any(digits):
+    X, y = digits[0][:300], digits[1][:300]
+    estimator = ProductQuantizer(2, n_codewords=16, random_state=0)
+    assert 0.2 < forecast(estimator, X, y).unlabelled < 1
+    assert not hasattr(estimator, "codec_")
+
+
+def test_a_forecast_of_several_labels(digits):
+    X, y = digits[0][:400], digits[1][:400]
+    several = np.stack([y % 2 == 0, y < 5, y > 4], axis=1).astype(int)
+    expected = forecast(SupervisedQuantizer(2, n_codewords=16, max_iter=2, random_state=0), X, several)
+    assert expected.labelled > 0.8
+
+
+def test_too_few_rows_are_refused():
+    with pytest.raises(InputError, match="20 rows at least"):
+        forecast(SupervisedQuantizer(2), np.eye(10), np.arange(10) % 2)
