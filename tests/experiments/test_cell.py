@@ -36,6 +36,7 @@ FIELDS = [
     "query_ms",
     "index_bytes_per_item",
     "peak_memory_mb",
+    "calibration",
     "cell_seconds",
     "command",
     "parameters",

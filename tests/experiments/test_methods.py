@@ -37,16 +37,31 @@ def test_a_longer_code_starts_from_the_shorter_one_and_chains_are_fitted_once(tr
     assert longer.chain_seconds == pytest.approx(longer.fit_seconds + shorter.fit_seconds)
 
 
-@pytest.mark.parametrize("name", ["pq", "sq"])
-def test_steps_give_the_scores_of_tables(training, name):
+@pytest.mark.parametrize(("name", "ranking"), [("pq", "euclidean"), ("sq", "euclidean"), ("sq", "semantic")])
+def test_steps_give_the_scores_of_tables(training, name, ranking):
     fitted = METHODS[name](training, QUICK).fitted(16)
     codes = fitted.encoded(training.X[:50])
     queries = training.X[50:60]
-    tables = fitted.estimator.tables(queries)
+    tables = fitted.estimator.tables(queries, ranking)
     expected = tables[:, 0, codes[:, 0]] + tables[:, 1, codes[:, 1]]
     np.testing.assert_allclose(
-        apply_steps(fitted.steps(codes, "euclidean"), queries), expected, rtol=1e-4, atol=1e-4
+        apply_steps(fitted.steps(codes, ranking), queries), expected, rtol=1e-4, atol=1e-4
     )
+
+
+def test_sq_ranked_by_meaning_is_left_to_its_defaults_unless_anchors_are_given(training):
+    plain = METHODS["sq"](training, Settings(ranking="semantic", parameters={"max_iter": 1}))
+    given = METHODS["sq"](training, Settings(ranking="semantic", anchors=60))
+    published = METHODS["sq"](training, Settings(ranking="euclidean"))
+    assert plain.estimator(32).features == "auto"
+    assert not plain.chained
+    assert given.estimator(32).features.n_anchors == 60
+    assert published.estimator(32).features.n_anchors == 1000
+    assert given.chained
+    assert published.chained
+    record = plain.fitted(16).parameters
+    assert record["features"] == "labels"
+    assert record["anchors"] == len(plain.fitted(16).estimator.codec_.feature_map.kernel.anchors)
 
 
 def test_quantization_error_is_relative_to_the_variance(training):
