@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from supquant.codec.interface import load_feature_map
 from supquant.errors import InputError
-from supquant.features import LabelKernel, LabelMap, kernel_classifier
+from supquant.features import LabelKernel, LabelMap, kernel_classifier, label_kernel
 from supquant.features.kernel_classifier import (
     FeatureCache,
     KernelRows,
@@ -438,3 +438,20 @@ def test_bad_input_is_refused(clusters):
         kernel.fit(X, np.zeros(300, int))
     with pytest.raises(InputError, match="X has 5 features, but LabelKernel is expecting 8"):
         kernel.fit(X, y).transform(np.zeros((3, 5)))
+
+
+def test_of_many_rows_a_part_is_learned_from_and_all_are_mapped(digits, monkeypatch):
+    X, y = digits[0][:600], digits[1][:600]
+    monkeypatch.setattr(label_kernel, "MOST_ROWS", 150)
+    kernel = LabelKernel(random_state=0)
+    features = kernel.fit_transform(X, y)
+    assert len(kernel.map_.kernel.anchors) == 400
+    np.testing.assert_allclose(features, kernel.transform(X), rtol=1e-5, atol=1e-6)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(600)
+    learned = order[: 200 + 150]
+    shuffled = y.copy()
+    shuffled[order[350:]] = rng.permutation(shuffled[order[350:]])  # rows that nothing is learned from
+    other = LabelKernel(random_state=0).fit(X, shuffled)
+    np.testing.assert_array_equal(other.map_.weights, kernel.map_.weights)
+    assert (features[learned, :10].argmax(axis=1) == y[learned]).mean() > 0.9

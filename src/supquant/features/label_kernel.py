@@ -42,6 +42,9 @@ FEW_HELD = 256
 MOST_ANCHORS = 4000
 """Taken by default; all rows that are not held out where there are fewer."""
 
+MOST_ROWS = 1 << 17
+"""Learned from, beside those held out; a random part where there are more."""
+
 FEWEST_ROWS = 8
 """Of which any are held out."""
 
@@ -60,7 +63,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
     k (g,) are coordinates along principal directions of the vectors themselves.
 
     A random eighth of the rows, at most 4,096 (of few rows a third), is held out to choose the ridge and when to stop; then
-    the classifier is learned from all rows.
+    the classifier is learned from all rows, of more than 131,072 from a random part.
 
     Parameters
     ----------
@@ -127,7 +130,10 @@ class LabelKernel(TransformerMixin, BaseEstimator):
 
     def fit_transform(self, X: object, y: object = None) -> Block:
         """Learn from X (n, p) and `y`, and give the features (n, 2 L + g) of X, kernel features made once."""
+        X = check_vectors(X)
         rows = self._fit(X, y)
+        if len(rows) < len(X):
+            return self.transform(X)
         with single_blas():
             found = _features(self.map_, rows)
         features = np.empty_like(found)
@@ -168,7 +174,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
             blocks = [rows[slice(*block)] for block in row_blocks(len(rows))]
             return KernelRows(X, labels, kernel, blocks, cache, n_jobs)
 
-        kept, held = part(np.sort(order[n_held:])), part(held_rows)
+        kept, held = part(np.sort(order[n_held:][:MOST_ROWS])), part(held_rows)
         with single_blas():
             mean, directions = _principal_directions(X, n_directions, n_jobs)
             learned = learn_classifier(kept, held)
