@@ -64,8 +64,8 @@ def test_a_model_with_features_and_projection_exports_what_its_transform_is_sear
     quantizer = SupervisedQuantizer(2, n_codewords=16, random_state=0, max_iter=2).fit(X, y)
     index = CodeIndex(quantizer).add(X[:200])
     found, _ = to_faiss(index).search(index.codec.transform(X[200:]), 5)
-    scores, _ = index.search(X[200:], 5)
-    theirs = index.codec.query_tables(X[200:]).offsets[:, None] - found
+    scores, _ = index.search(X[200:], 5, ranking="euclidean")
+    theirs = index.codec.query_tables(X[200:], "euclidean").offsets[:, None] - found
     np.testing.assert_allclose(theirs, scores, rtol=1e-3, atol=1e-3)
 
 

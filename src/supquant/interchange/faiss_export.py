@@ -27,7 +27,7 @@ CODEWORDS = 256  # of a byte; a smaller codebook is filled up with codewords tha
 
 
 def to_faiss(index: CodeIndex) -> Any:
-    """Give a FAISS index of the same codes, which finds the same neighbours in the same order.
+    """Give a FAISS index of the same codes, which finds the same neighbours in the same order, ranked by distance.
 
     It takes queries that the codec has projected, ``index.codec.transform(Q)``, since FAISS knows no feature maps, and
     answers with inner products: ``|z|^2 + eps`` less the answer is our squared distance. Of an index of Hamming
