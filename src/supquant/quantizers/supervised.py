@@ -71,7 +71,8 @@ class SupervisedQuantizer(ChainedQuantizer):
         Lambda, of the classifier.
     blend : float
         With a `LabelKernel`: the share, in an item that comes without labels, of what serves classes outside training, from 0
-        to 1; the rest is the probability of the labels known. Items with labels are their labels alone.
+        to 1; the rest is the probability of the labels known. Items with labels are their labels alone. With `init` it is
+        that of `init`.
     init : SupervisedQuantizer or None
         A fitted quantizer of fewer codebooks on the same rows, to start from.
     max_turns : int
