@@ -1,6 +1,6 @@
 """Vectors to features."""
 
-from supquant.features.anchor_kernel import AnchorKernel, GaussianMap
+from supquant.features.anchor_kernel import AnchorKernel, GaussianMap, map_rows
 from supquant.features.choice import WIDE, Features, check_features, fit_feature_map
 from supquant.features.gist import gist_descriptors
 from supquant.features.label_kernel import LabelKernel
@@ -16,4 +16,5 @@ __all__ = [
     "check_features",
     "fit_feature_map",
     "gist_descriptors",
+    "map_rows",
 ]

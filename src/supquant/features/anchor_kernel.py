@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant.codec import register_feature_map
+from supquant.codec import FeatureMap, register_feature_map
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.validation import (
     as_float32,
@@ -134,20 +134,25 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         """Map X (n, p) to its features (n, n_anchors) float32."""
         check_is_fitted(self)
         X = check_vectors(X, n_features=self.n_features_in_, estimator=type(self).__name__)
-        features = np.empty((len(X), len(self.anchors_)), dtype=np.float32)
-
-        def fill(block: tuple[int, int]) -> None:
-            features[slice(*block)] = self.map_(as_float32(X[slice(*block)]))
-
-        with single_blas():
-            for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(self.n_jobs)):
-                pass
-        return features
+        return map_rows(self.map_, X, len(self.anchors_), resolve_jobs(self.n_jobs))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # float32 whatever comes in
         return tags
+
+
+def map_rows(feature_map: FeatureMap, X: NDArray[Any], width: int, n_jobs: int) -> Block:
+    """Give the features (n, width) of rows X (n, p), block by block."""
+    features = np.empty((len(X), width), dtype=np.float32)
+
+    def fill(block: tuple[int, int]) -> None:
+        features[slice(*block)] = feature_map(as_float32(X[slice(*block)]))
+
+    with single_blas():
+        for _ in ordered_map(fill, row_blocks(len(X)), n_jobs):
+            pass
+    return features
 
 
 def squared_norms(rows: Block) -> Block:

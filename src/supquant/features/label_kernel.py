@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.errors import InputError
-from supquant.features.anchor_kernel import GaussianMap, squared_distances, squared_norms
+from supquant.features.anchor_kernel import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.features.kernel_classifier import (
     FeatureCache,
     KernelRows,
@@ -143,15 +143,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         """Map X (n, p) to its features (n, 2 L + g) float32."""
         check_is_fitted(self)
         X = check_vectors(X, n_features=self.n_features_in_, estimator=type(self).__name__)
-        features = np.empty((len(X), self.held_features_.shape[1]), dtype=np.float32)
-
-        def fill(block: tuple[int, int]) -> None:
-            features[slice(*block)] = self.map_(as_float32(X[slice(*block)]))
-
-        with single_blas():
-            for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(self.n_jobs)):
-                pass
-        return features
+        return map_rows(self.map_, X, self.map_.n_features, resolve_jobs(self.n_jobs))
 
     def _fit(self, X: object, y: object) -> KernelRows:
         """Learn; give all rows, whose kernel features are still at hand."""

@@ -50,6 +50,11 @@ class LabelMap:
         """The width g of k."""
         return int(self.directions.shape[1])
 
+    @property
+    def n_features(self) -> int:
+        """Width of what comes out, 2 L + g."""
+        return 2 * self.n_labels + self.n_directions
+
     def __call__(self, x: Block) -> Block:
         """Map a block (b, p) to its features (b, 2 L + g)."""
         return self.from_kernel(x if self.kernel is None else self.kernel(x), x)
@@ -57,7 +62,7 @@ class LabelMap:
     def from_kernel(self, phi: Block, x: Block) -> Block:
         """Give the features (b, 2 L + g) of a block whose kernel features phi (b, d) are known."""
         L = self.n_labels
-        features = np.empty((len(x), 2 * L + self.n_directions), dtype=np.float32)
+        features = np.empty((len(x), self.n_features), dtype=np.float32)
         features[:, :L] = label_probabilities(logits(phi, self.weights), multilabel=self.multilabel)
         features[:, L : 2 * L] = label_probabilities(logits(phi, self.smooth), multilabel=self.multilabel)
         np.matmul(x - self.mean, self.directions, out=features[:, 2 * L :])

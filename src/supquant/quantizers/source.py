@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
 from supquant.codec import Meaning
-from supquant.parallel import ordered_map, row_blocks
+from supquant.features import map_rows
 from supquant.quantizers.calibration import calibrate, fit_scaling, unscaled
 from supquant.quantizers.label_vectors import LabelVectors, item_shares, unlabelled_rows
 from supquant.validation import as_float32
@@ -122,8 +122,7 @@ class LabelSource:
         cls, X: NDArray[Any], labels: Labels, feature_map: LabelMap, meaning: Meaning, n_jobs: int
     ) -> LabelSource:
         """Map vectors X (n, p) as a fit before this one did; what it calibrated stays."""
-        blocks = (as_float32(X[start:stop]) for start, stop in row_blocks(len(X)))
-        features = np.concatenate(list(ordered_map(feature_map, blocks, n_jobs)))
+        features = map_rows(feature_map, X, feature_map.n_features, n_jobs)
         made = cls._made(features, labels, feature_map, 0.0, np.zeros(0, np.int64), features[:0])
         return replace(made, meaning=meaning, targets=_targets(features, labels, meaning))
 
