@@ -91,7 +91,7 @@ def test_targets_are_labels_first_and_then_what_features_say(rng):
 
 def test_shares_add_up_to_the_blend():
     shares = item_shares(3, 10, 0.25)
-    np.testing.assert_allclose(shares, [0.75] * 3 + [0.25] * 3 + [0.05] * 4)
+    np.testing.assert_allclose(shares, [0.75] * 3 + [0.25] * 3 + [0.0625] * 4)
 
 
 # the estimator ----------------------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ class SupervisedQuantizer(ChainedQuantizer):
         quantization_weight: float = 1e-5,
         constraint_weight: float = 0.1,
         classifier_ridge: float = 1.0,
-        blend: float = 0.5,
+        blend: float = 0.4,
         init: SupervisedQuantizer | None = None,
         max_turns: int = 512,
         max_iter: int = 30,
