@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from supquant.experiments.bench import encode, fit, memory
+from supquant.experiments.bench import encode, fit, memory, query
 from supquant.experiments.bench.data import BenchmarkData, benchmark_data
 
 
@@ -25,7 +25,7 @@ def few_rows(monkeypatch, without_mnist):
         digits.queries,
         digits.query_labels,
     )
-    for module in (encode, fit):
+    for module in (encode, fit, query):
         monkeypatch.setattr(module, "benchmark_data", lambda **_: few)
         monkeypatch.setattr(module, "ANCHORS", 50)
 
@@ -61,4 +61,15 @@ def test_encoding_is_compared_with_faiss(few_rows):
     ours, _, theirs = record["sides"]
     assert record["ratio"] == pytest.approx(ours["vectors_per_second"] / theirs["vectors_per_second"])
     assert all(side["relative_error"] > 0 for side in record["sides"])
+    json.dumps(record)
+
+
+def test_queries_are_timed_by_either_ranking_of_one_model(few_rows):
+    record = query.bench_query(quick=True)
+    assert [model["features"] for model in record["models"]] == ["label kernel", "anchor kernel"]
+    for model in record["models"]:
+        tables = model["tables_microseconds"]
+        assert set(tables) == {"semantic", "euclidean"}
+        assert model["ratio"] == pytest.approx(tables["semantic"] / tables["euclidean"])
+        assert min(model["fit_seconds"], model["features_microseconds"], *tables.values()) > 0
     json.dumps(record)

@@ -6,6 +6,7 @@ from supquant.cli import (
     bench,
     bench_evaluate,
     bench_gist,
+    bench_query,
     bench_search,
     demo,
     experiment,
@@ -18,7 +19,7 @@ from supquant.cli.app import app
 __all__ = ["app", "main"]
 
 # Importing them adds their commands.
-_ = (bench, bench_evaluate, bench_gist, bench_search, demo, experiment, index, model, paper)
+_ = (bench, bench_evaluate, bench_gist, bench_query, bench_search, demo, experiment, index, model, paper)
 
 
 def main() -> None:
