@@ -5,14 +5,14 @@ import pytest
 from supquant.errors import InputError
 from supquant.experiments.grid import CellsTask, SweepTask
 from supquant.experiments.methods import METHODS
-from supquant.experiments.paper.plan import DATASETS, ITEMS, SECONDS, paper_tasks, quick_tasks
+from supquant.experiments.paper.plan import DATASETS, ITEMS, MORE, SECONDS, paper_tasks, quick_tasks
 
 
 def cells_of(tasks):
     return {
         (task.dataset, task.variant or task.method, task.protocol, bits, task.seed)
         for task in tasks
-        if isinstance(task, CellsTask)
+        if isinstance(task, CellsTask) and task.ranking is None and task.variant != MORE
         for bits in task.bits
     }
 
@@ -71,8 +71,31 @@ def test_unseen_classes_are_of_data_sets_with_one_label():
     assert {dataset for dataset, *_ in cells_of(paper_tasks(["unseen"], DATASETS))} == {"mnist", "cifar10"}
 
 
+def test_ours_by_meaning_stands_beside_a_classifier_on_as_many_anchors(whole):
+    def lengths_and_seeds(dataset, protocol, **changes):
+        return {
+            (bits, task.seed)
+            for task in whole
+            if isinstance(task, CellsTask) and (task.dataset, task.protocol) == (dataset, protocol)
+            if all(getattr(task, name) == value for name, value in changes.items())
+            for bits in task.bits
+        }
+
+    all_of_them = {(bits, seed) for bits in (16, 64) for seed in (0, 1, 2)}
+    for dataset in DATASETS:
+        protocols = ["paper", "unlabelled"] + ["unseen"] * (dataset in ("mnist", "cifar10"))
+        for protocol in protocols:
+            ours = {"method": "sq", "ranking": "semantic", "anchors": None, "variant": ""}
+            assert lengths_and_seeds(dataset, protocol, **ours) == all_of_them
+            beside = {"method": "classifier" if protocol == "paper" else "classifier-scores", "anchors": 4000}
+            assert lengths_and_seeds(dataset, protocol, **beside) == all_of_them
+
+
 def test_imagenet_is_without_the_kernel_but_for_sdh_and_cq_is_after_pca():
-    tasks = {task.method: task for task in paper_tasks(["map"], ["imagenet"]) if not task.variant}
+    plan = paper_tasks(["map"], ["imagenet"])
+    by_meaning = [task for task in plan if task.ranking == "semantic"]
+    assert {task.anchors for task in by_meaning} == {None}  # features of its own
+    tasks = {task.method: task for task in plan if not task.variant and task not in by_meaning}
     assert (tasks["sq"].anchors, tasks["sdh"].anchors) == (0, 1000)
     assert tasks["cq"].parameters == {"n_components": 256}
     assert "sdh-linear" in tasks

@@ -105,6 +105,19 @@ def test_ours_under_another_ranking_is_no_rival(made, tmp_path):
     assert [rival.series.method for rival in found.rivals] == ["pq"]
 
 
+def test_more_anchors_are_rivals_of_what_has_features_of_its_own(made, tmp_path):
+    cells = dict(
+        made.cell("mnist", method, parameters={"anchors": 1000}) for method in ("sq", "sdh", "classifier")
+    )
+    cells |= [made.cell(ranking="semantic", map_learned=0.97, parameters={"anchors": None})]
+    name, more = made.cell("mnist", "classifier", map_learned=0.98, parameters={"anchors": 4000})
+    results = read_results(made.folder(tmp_path, cells | {f"more-{name}": more}))
+    published, by_meaning = (standing(results, ours, codes="learned", **WHERE) for ours in OURS)
+    assert [rival.series.label for rival in published.rivals] == ["classifier", "sdh"]
+    assert by_meaning.rivals[0].series.label == "classifier (4,000 anchors)"
+    assert by_meaning.verdict == "behind"
+
+
 def test_ours_not_measured_has_no_standing(made, tmp_path):
     results = read_results(made.folder(tmp_path, [made.cell("mnist", "pq")]))
     assert standing(results, OURS[0], codes="learned", **WHERE) is None

@@ -7,8 +7,10 @@ from typing import Any
 
 from supquant.datasets import data_folder
 from supquant.errors import InputError
+from supquant.evaluation.splits import PROTOCOLS
 from supquant.experiments.grid import CellsTask, SamplesTask, SweepTask, Task
 from supquant.experiments.grid.task import command
+from supquant.features.label_kernel import MOST_ANCHORS
 
 ITEMS = {
     "map": "MAP by code length, all methods",
@@ -64,12 +66,17 @@ ALTERNATING: Mapping[str, Mapping[str, Any]] = {
 NO_TRANSFORM: Mapping[str, Mapping[str, Any]] = {"cifar10": {"quantization_weight": 1e-4}}
 """The same where P is fixed."""
 
+ANCHORED = ("mnist", "cifar10", "coco30k", "coco30k-noperson")
+MORE = f"{MOST_ANCHORS}-anchors"
+"""Where the library's own features have so many anchors, four times those of the comparison, the classifier has them too."""
+
 IMAGENET: Mapping[str, Mapping[str, Any]] = {"cq": {"n_components": 256}}
 """CQ is published there after PCA; sq, sdh-linear and the classifier without the kernel."""
 
 SECONDS = {
     "sq": (20, 0.4),
     "sq-alternating": (30, 0.6),
+    "sq-semantic": (50, 1.0),
     "sq-triplet": (400, 3.0),
     "sq-no-transform": (60, 1.0),
     "sdh": (2, 0.15),
@@ -80,6 +87,8 @@ SECONDS = {
     "cq": (30, 4.5),
     "classifier": (5, 0),
     "classifier-scores": (5, 0),
+    f"classifier-{MORE}": (40, 0),
+    f"classifier-scores-{MORE}": (40, 0),
     "classifier-bits": (5, 0),
     "euclidean": (1, 0),
     "ssh": (5, 0.2),
@@ -141,6 +150,7 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
             tasks += _comparison(dataset, "paper", lengths, COMPARED)
             tasks += _comparison(dataset, "paper", ENDS, ["opq"])  # which the paper does not compare with
             tasks += _alternating(dataset, lengths)
+            tasks += _by_meaning(dataset, "paper")
         if "query-time" in items:
             tasks += _comparison(dataset, "paper", lengths, TIMED, seeds=SEEDS[:1])
         if "triplet" in items and single:
@@ -155,8 +165,10 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
             tasks += [*_cells(dataset, "sq", (16,)), *_alternating(dataset, (16,))]
         if "unlabelled" in items and dataset not in IF_THERE:
             tasks += _comparison(dataset, "unlabelled", ENDS, COMPARED)
+            tasks += _by_meaning(dataset, "unlabelled")
         if "unseen" in items and single:
             tasks += _comparison(dataset, "unseen", ENDS, COMPARED)
+            tasks += _by_meaning(dataset, "unseen")
         if "samples" in items and dataset == "mnist":
             again = command("paper", only="samples", dataset=dataset)
             tasks.append(SamplesTask(dataset, command=again, expected_seconds=60.0))
@@ -178,6 +190,8 @@ def quick_tasks() -> list[Task]:
         for protocol in ("unlabelled", "unseen"):
             tasks += _cells("digits", method, (16,), parameters=QUICKLY.get(method), protocol=protocol, **few)
     tasks += _alternating("digits", (16, 32), **few)
+    for protocol in PROTOCOLS:
+        tasks += _by_meaning("digits", protocol, lengths=(16,), seeds=SEEDS[:1])
     for method in ("sq-triplet", "sq-no-transform"):
         tasks += _cells("digits", method, (16, 32), parameters=QUICKLY.get(method), **few)
     few["command"] = command("paper", quick=True)
@@ -202,6 +216,20 @@ def _comparison(
     return tasks
 
 
+def _by_meaning(
+    dataset: str, protocol: str, *, lengths: Sequence[int] = ENDS, seeds: Sequence[int] = SEEDS
+) -> list[Task]:
+    """Give ours as the library has it by default, and the classifier on as many anchors: labels, or scores where items have none."""
+    tasks: list[Task] = []
+    for seed in seeds:
+        where: dict[str, Any] = {"protocol": protocol, "seed": seed}
+        tasks += _cells(dataset, "sq", lengths, ranking="semantic", **where)
+        if dataset in ANCHORED:
+            method = "classifier" if protocol == "paper" else "classifier-scores"
+            tasks += _cells(dataset, method, lengths, variant=MORE, anchors=MOST_ANCHORS, **where)
+    return tasks
+
+
 def _alternating(dataset: str, lengths: Sequence[int], **options: Any) -> list[Task]:
     parameters = {"solver": "alternating", **ALTERNATING.get(dataset, {})}
     return _cells(dataset, "sq", lengths, variant="alternating", parameters=parameters, **options)
@@ -219,7 +247,8 @@ def _cells(
     """Give one task for a chain, or for methods whose length does not matter; else one for each length."""
     if dataset == "imagenet":
         parameters = {**IMAGENET.get(method, {}), **(parameters or {})}
-        options = {"anchors": 1000 if method in ("sdh", "ksh") else 0, **options}
+        if options.get("ranking") != "semantic":  # which has features of its own
+            options = {"anchors": 1000 if method in ("sdh", "ksh") else 0, **options}
     together = method in (*CHAINED, *LENGTH_DOES_NOT_MATTER)
     return [
         CellsTask(
@@ -229,7 +258,7 @@ def _cells(
             variant=variant,
             parameters=parameters or {},
             expected_seconds=sum(
-                _seconds(dataset, variant or method, each)
+                _seconds(dataset, "-".join(filter(None, (method, variant, options.get("ranking")))), each)
                 for each in (bits[:1] if method in LENGTH_DOES_NOT_MATTER else bits)
             ),
             **options,
@@ -239,7 +268,6 @@ def _cells(
 
 
 def _seconds(dataset: str, method: str, bits: int) -> float:
-    method = "sq-alternating" if method == "alternating" else method
     fixed, per_bit = SECONDS[method]
     if method == "sq" and dataset.startswith(("coco30k", "nuswide")):
         fixed, per_bit = SEVERAL_LABELS * fixed, SEVERAL_LABELS * per_bit

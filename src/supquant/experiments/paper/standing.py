@@ -129,7 +129,8 @@ def standing(
     Parameters
     ----------
     ours : Series
-        Our series under another ranking is no rival of it.
+        Our series under another ranking is no rival of it. Under the published ranking it has the usual number of anchors, and
+        so have its rivals; under ours it has the library's own features, and rivals may have any.
     compared : collection of str
         The methods without which nobody is called first.
     """
@@ -141,7 +142,9 @@ def standing(
     met = []
     for series in results.series(**where):
         other = results.mean(field, series, bits, **where)
-        rival = None if other is None or series in OURS else _rival(series, own, other)
+        if other is None or series in OURS or (series.anchors and not ours.ranking):
+            continue
+        rival = _rival(series, own, other)
         if rival is not None:
             met.append(rival)
     met.sort(key=lambda rival: (rival.margin, rival.series.order))
