@@ -74,3 +74,46 @@ def test_compared_methods_keep_their_strength(method):
     data, settings = load("cifar10").sample(ROWS), Settings(anchors=ANCHORS)
     (cell,) = run_cells(data, method=method, bits=(32,), settings=settings)
     assert cell.map >= METHOD_FLOORS[method]
+
+
+# the library's defaults ranked by meaning, ROWS random rows, 300 queries, seed 0, 16 bits: (data set, protocol) -> least MAP
+MEANING_FLOORS = {
+    ("mnist", "paper"): 0.97,
+    ("mnist", "unlabelled"): 0.92,
+    ("mnist", "unseen"): 0.51,
+    ("cifar10", "paper"): 0.67,
+    ("cifar10", "unlabelled"): 0.38,
+    ("cifar10", "unseen"): 0.57,
+    ("coco30k", "paper"): 0.82,
+    ("coco30k-noperson", "paper"): 0.465,
+    ("coco30k-noperson", "unlabelled"): 0.22,
+}
+
+
+def by_meaning(data, protocol, **told):
+    settings = Settings(parameters=told)
+    (cell,) = run_cells(data, protocol=protocol, ranking="semantic", n_queries=300, settings=settings)
+    return cell
+
+
+@pytest.mark.usefixtures("data_folder")
+@pytest.mark.parametrize("which", list(MEANING_FLOORS))
+def test_defaults_reach_their_floor_by_meaning(which):
+    name, protocol = which
+    cell = by_meaning(load(name).sample(ROWS), protocol)
+    assert cell.map >= MEANING_FLOORS[which]
+    if protocol != "unseen" and name in ("mnist", "cifar10"):
+        assert cell.calibration["brier"] < 0.9 * cell.calibration["base_brier"]
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_scores_of_mnist_are_probabilities():
+    calibration = by_meaning(load("mnist").sample(ROWS), "paper").calibration
+    assert calibration["error"] < 0.02  # that of less certain data is mostly noise of so few queries
+
+
+def test_gamma_does_not_matter_to_meaning():
+    found = [
+        by_meaning(load("digits"), "paper", quantization_weight=gamma).map for gamma in (1e-7, 1e-4, 1e-1)
+    ]
+    assert max(found) - min(found) <= 0.005
