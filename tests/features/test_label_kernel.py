@@ -1,4 +1,3 @@
-import warnings
 from itertools import islice
 
 import numpy as np
@@ -11,15 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant.codec.interface import load_feature_map
 from supquant.errors import InputError
 from supquant.features import LabelKernel, LabelMap, kernel_classifier, label_kernel
-from supquant.features.kernel_classifier import (
-    FeatureCache,
-    KernelRows,
-    NormalEquations,
-    log_loss,
-    logistic_steps,
-    ridge_path,
-)
-from supquant.features.label_map import label_probabilities
+from supquant.features.kernel_classifier import FeatureCache, KernelRows, logistic_steps
 from supquant.labels import Labels, read_labels
 from supquant.parallel import BLOCK_ROWS
 
@@ -38,105 +29,6 @@ def several(digits):
 
 def mean_log_loss(probabilities, y):
     return -np.log(probabilities[np.arange(len(y)), y]).mean()
-
-
-def rows_of(X, y, n_blocks=2, kernel=None, cache_bytes=0):
-    blocks = np.array_split(np.arange(len(X)), n_blocks)
-    return KernelRows(X, read_labels(y), kernel, blocks, FeatureCache(cache_bytes), 1)
-
-
-# the solver ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_the_gradient_is_that_of_the_log_loss(rng, multilabel):
-    X = rng.normal(size=(40, 3))
-    rows = rows_of(X, rng.integers(0, 2, (40, 4)) if multilabel else np.arange(40) % 4)
-    W = rng.normal(size=(4, 4))
-    _, gradient = rows.log_loss(W)
-    for i in range(4):
-        for j in range(4):
-            step = np.zeros((4, 4))
-            step[i, j] = 1e-2
-            slope = (rows.log_loss(W + step)[0] - rows.log_loss(W - step)[0]) / 2e-2
-            assert gradient[i, j] == pytest.approx(slope, abs=5e-3)
-
-
-def test_log_loss_is_that_of_the_probabilities(rng):
-    scores = rng.normal(size=(20, 5))
-    Y = np.eye(5)[rng.integers(0, 5, 20)]
-    want = -np.log((label_probabilities(scores, multilabel=False) * Y).sum(axis=1)).sum()
-    assert log_loss(scores, Y, multilabel=False) == pytest.approx(want)
-    p = label_probabilities(scores, multilabel=True)
-    want = -(Y * np.log(p) + (1 - Y) * np.log(1 - p)).sum()
-    assert log_loss(scores, Y, multilabel=True) == pytest.approx(want)
-
-
-def test_large_logits_overflow_nowhere():
-    scores = np.array([[3e4, -3e4, 0]], dtype=np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for multilabel in (False, True):
-            found = label_probabilities(scores, multilabel=multilabel)
-            assert found.dtype == np.float32
-            np.testing.assert_allclose(found, [[1, 0, 0.5 if multilabel else 0]])
-            assert np.isfinite(log_loss(scores, np.eye(3, dtype=np.float32)[:1], multilabel=multilabel))
-
-
-def test_sums_are_those_of_all_rows_whether_features_are_kept_or_not(rng):
-    X, y = rng.normal(size=(50, 3)).astype(np.float32), np.arange(50) % 3
-    phi = np.hstack([X, np.ones((50, 1))])
-    for cache_bytes in (0, 450, 1 << 20):  # none, one block of 25 rows, all
-        rows = rows_of(X, y, cache_bytes=cache_bytes)
-        for _ in range(2):
-            sums = rows.normal_equations()
-            np.testing.assert_allclose(sums.gram, phi.T @ phi, atol=1e-4)
-            np.testing.assert_allclose(sums.products, phi.T @ np.eye(3)[y], atol=1e-4)
-
-
-def test_least_squares_does_not_penalise_the_intercept(rng):
-    X, y = rng.normal(size=(60, 2)), np.arange(60) % 3 // 2  # a third of the rows carries label 1
-    rows = rows_of(X - X.mean(axis=0), y)
-    factor = rows.normal_equations().factor(1e9)
-    np.testing.assert_allclose(factor.solve(rows.normal_equations().products)[-1], [2 / 3, 1 / 3], atol=1e-5)
-
-
-def test_the_path_ends_where_the_loss_gets_worse_and_knows_the_best(digits):
-    X, y = digits
-    kept, held = rows_of(X[:1000], y[:1000]), rows_of(X[1000:], y[1000:])
-    path, factor = ridge_path(kept.normal_equations(), held, (1e-4, 1e-2, 1.0, 10.0, 100.0))
-    losses = [each.loss for each in path]
-    assert factor.ridge == path[int(np.argmin(losses))].ridge
-    assert losses[-1] > 1.02 * min(losses)
-    assert all(loss <= 1.02 * min(losses[:i]) for i, loss in enumerate(losses[:-1]) if i)
-
-
-def test_a_ridge_that_cannot_be_factored_is_skipped(rng):
-    rows = rows_of(rng.normal(size=(40, 2)), np.arange(40) % 2)
-    sums = rows.normal_equations()
-    indefinite = NormalEquations(sums.gram - 0.05 * sums.gram[0, 0] * np.eye(3), sums.products)
-    indefinite.gram[0, 0] = -1.0
-    path, _ = ridge_path(indefinite, rows, (1e-5, 1e-4, 1.0))
-    assert [each.ridge for each in path] == [1.0]
-    assert indefinite.safe_factor(1e-2).ridge > 1e-2
-    with pytest.raises(InputError, match="ridge of up to 0\\.0001 of the mean diagonal"):
-        ridge_path(indefinite, rows, (1e-5, 1e-4))
-
-
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_logistic_steps_reach_a_point_without_slope(rng, multilabel):
-    X = rng.normal(size=(200, 2))
-    y = (X[:, 0] + rng.normal(size=200) > 0).astype(int)
-    rows = rows_of(X, np.stack([y, 1 - y, rng.integers(0, 2, 200)], axis=1) if multilabel else y)
-    factor = rows.normal_equations().factor(0.1)
-    start = np.zeros((3, rows.labels.n_labels))
-    weights = next(islice(logistic_steps(rows, start, factor), 199, None))
-    slope = rows.log_loss(weights)[1]
-    assert np.abs(slope).max() < 1e-3 * np.abs(rows.log_loss(start)[1]).max()
-    assert np.abs(weights).max() > 0.1
-
-
-# the estimator -------------------------------------------------------------------------------------------------------
 
 
 def test_features_are_two_kinds_of_probabilities_and_coordinates(digits):
@@ -207,7 +99,7 @@ def test_the_map_is_learned_from_all_rows_as_the_held_out_ones_chose(digits, mon
     monkeypatch.setattr(kernel_classifier, "RIDGES", (1e-5,))
     X, y = digits
     kernel = LabelKernel(0, random_state=0).fit(X, y)
-    rows = rows_of(X, y)
+    rows = KernelRows(X, read_labels(y), None, [np.arange(len(X))], FeatureCache(0), 1)
     sums = rows.normal_equations()
 
     def solved(ridge):

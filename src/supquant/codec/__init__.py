@@ -25,7 +25,7 @@ from supquant.codec.binary import BinaryCodec
 from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, least_product, register_feature_map
 from supquant.codec.labels import LabelCodec, check_label_count
 from supquant.codec.loader import load_codec
-from supquant.codec.meaning import Meaning
+from supquant.codec.meaning import Meaning, label_probabilities
 
 __all__ = [
     "RANKINGS",
@@ -40,6 +40,7 @@ __all__ = [
     "Ranking",
     "check_label_count",
     "label_columns",
+    "label_probabilities",
     "least_product",
     "load_codec",
     "register_feature_map",

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from supquant.codec.base import check_part
 from supquant.codec.interface import Block
@@ -70,9 +70,7 @@ class Meaning:
         if self.scaling is None:
             return vectors[:, :n_labels]
         slopes, shifts = self.scaling
-        logits = vectors * slopes + shifts
-        found: Block = expit(logits) if multilabel else softmax(logits, axis=1)
-        return found
+        return label_probabilities(vectors * slopes + shifts, multilabel=multilabel)
 
     def query_vectors(self, vectors: Block, n_labels: int, *, multilabel: bool) -> Block:
         """Give what queries multiply items by, (b, L) or (b, E), from scores or from features."""
@@ -90,3 +88,20 @@ class Meaning:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Make it again from a file's arrays."""
         return cls(**arrays)
+
+
+def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
+    """Turn logits (b, L) into the probabilities of labels: softmax, or a sigmoid each where a row may carry several.
+
+    Examples
+    --------
+    >>> label_probabilities(np.array([[1e4, 1e4, -1e4]]), multilabel=False)
+    array([[0.5, 0.5, 0. ]])
+    >>> label_probabilities(np.array([[1e4, 0.0, -1e4]]), multilabel=True)
+    array([[1. , 0.5, 0. ]])
+    """
+    if multilabel:
+        return expit(scores)
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from supquant.codec import label_probabilities
 from supquant.errors import InputError
 from supquant.features.anchor_kernel import GaussianMap
-from supquant.features.label_map import label_probabilities
 from supquant.labels import Labels
 from supquant.parallel import ordered_map
 from supquant.statistics import Float

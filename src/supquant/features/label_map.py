@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from supquant.codec import register_feature_map
+from supquant.codec import label_probabilities, register_feature_map
 from supquant.features.anchor_kernel import GaussianMap
 
 Block = NDArray[np.float32]
@@ -103,20 +102,3 @@ def logits(phi: Block, weights: Block) -> Block:
     scores = phi @ weights[:-1]
     scores += weights[-1]
     return scores
-
-
-def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
-    """Turn logits (b, L) into the probabilities of labels: softmax, or a sigmoid each where a row may carry several.
-
-    Examples
-    --------
-    >>> label_probabilities(np.array([[1e4, 1e4, -1e4]]), multilabel=False)
-    array([[0.5, 0.5, 0. ]])
-    >>> label_probabilities(np.array([[1e4, 0.0, -1e4]]), multilabel=True)
-    array([[1. , 0.5, 0. ]])
-    """
-    if multilabel:
-        return expit(scores)
-    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
