@@ -219,7 +219,7 @@ def _comparison(
 def _by_meaning(
     dataset: str, protocol: str, *, lengths: Sequence[int] = ENDS, seeds: Sequence[int] = SEEDS
 ) -> list[Task]:
-    """Give ours as the library has it by default, and the classifier on as many anchors: labels, or scores where items have none."""
+    """Give ours as the library has it, and the classifier on as many anchors: labels, or scores where items have none."""
     tasks: list[Task] = []
     for seed in seeds:
         where: dict[str, Any] = {"protocol": protocol, "seed": seed}
