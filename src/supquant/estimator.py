@@ -31,6 +31,11 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         """Give the vectors (n, r) float32 that codes (n, M) stand for, in the space of `transform`."""
         return self._codec().decode(codes)
 
+    @property
+    def features_need_labels(self) -> bool:
+        """Whether the features themselves are learned from labels."""
+        return False
+
     def tables(self, Q: object, ranking: str | None = None) -> NDArray[np.float32]:
         """Make the look-up tables of queries.
 

@@ -100,6 +100,7 @@ def tune(
     y: Any,
     *,
     codes: Literal["learned", "encoded"] = "learned",
+    ranking: str | None = None,
     n_validation: int | None = None,
     max_rows: int = 20_000,
     random_state: int | np.random.Generator | None = None,
@@ -112,7 +113,7 @@ def tune(
     Parameters
     ----------
     estimator : CodeEstimator
-        Not fitted; its own `features` are computed once for the whole grid.
+        Not fitted. Its own `features` are computed once for the whole grid, unless they are learned from labels.
     grid : mapping of str to sequence
         The values of each parameter; all combinations are tried.
     X : array of shape (n, d)
@@ -121,6 +122,8 @@ def tune(
         Their labels.
     codes : {"learned", "encoded"}
         What the database holds: the codes learned with the labels, or those made again from the vectors alone.
+    ranking : str, optional
+        By which queries rank; the estimator's own by default.
     n_validation : int, optional
         Number of validation queries: by default 1,000, or a tenth of the rows if there are fewer than 10,000.
     max_rows : int
@@ -172,17 +175,19 @@ def tune(
     X, labels = as_float32(X[rows]), labels.take(rows)
     if "callback" in known:
         fixed["callback"] = None  # it cannot go with the fits to other processes
-    if "features" in known:
+    if "features" in known and not estimator.features_need_labels:
         with single_blas():
             feature_map = fit_feature_map(estimator.features, X, rng, n_jobs)
         X = X if feature_map is None else feature_map(X)
         fixed["features"] = None
     estimator = clone(copy(estimator).set_params(**fixed))
-    finished = _Finished.open(resume, _fingerprint(X, labels, estimator, n_validation, codes))
+    fingerprint = _fingerprint(X, labels, estimator, n_validation, codes, ranking)
+    finished = _Finished.open(resume, fingerprint, points)
     left = [point for point in points if _key(point) not in finished.points]
     # points differ widely in cost and share nothing: a process with one thread each keeps all cores busy
     fits = Parallel(n_jobs=resolve_jobs(n_jobs), return_as="generator_unordered")(
-        delayed(_fit_point)(clone(estimator), point, X, labels, n_validation, codes) for point in left
+        delayed(_fit_point)(clone(estimator), point, X, labels, n_validation, codes, ranking)
+        for point in left
     )
     with Reporter(callback).stage("tuning", total=len(left)) as stage, _closing(fits):
         for point in fits:
@@ -212,11 +217,12 @@ def _fit_point(
     labels: Labels,
     n_validation: int,
     codes: str,
+    ranking: str | None,
 ) -> GridPoint:
     began = time.perf_counter()
     estimator.set_params(**parameters).fit(X, labels.indicator if labels.multilabel else labels.indices)
     seconds = time.perf_counter() - began
-    tables = estimator.tables(X[:n_validation])  # rows are in random order
+    tables = estimator.tables(X[:n_validation], ranking)  # rows are in random order
     queries = labels.take(np.arange(n_validation))
     items = estimator.training_codes_ if codes == "learned" else estimator.encode(X)
     quality = evaluate_tables(tables, items, queries, labels, n_jobs=1)
@@ -225,28 +231,31 @@ def _fit_point(
 
 @dataclass
 class _Finished:
-    """The points fitted so far, and the file that remembers them."""
+    """The points fitted so far, and the file that remembers them, in the order of the grid."""
 
     path: Path | None
     fingerprint: str
     points: dict[str, GridPoint]
+    order: list[str]
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str] | None, fingerprint: str) -> _Finished:
-        file = None if path is None else Path(path)
+    def open(
+        cls, path: str | os.PathLike[str] | None, fingerprint: str, grid: Sequence[Mapping[str, Any]]
+    ) -> _Finished:
+        file, order = None if path is None else Path(path), [_key(point) for point in grid]
         if file is None or not file.exists():
-            return cls(file, fingerprint, {})
+            return cls(file, fingerprint, {}, order)
         made_from, points = _read_points(file)
         if made_from != fingerprint:
             raise InputError(f"{file} was made from other data or settings; remove it or name another file")
-        return cls(file, fingerprint, {_key(point.parameters): point for point in points})
+        return cls(file, fingerprint, {_key(point.parameters): point for point in points}, order)
 
     def add(self, point: GridPoint) -> None:
         self.points[_key(point.parameters)] = point
         if self.path is not None:
             content = {
                 "fingerprint": self.fingerprint,
-                "points": [asdict(each) for each in self.points.values()],
+                "points": [asdict(self.points[key]) for key in self.order if key in self.points],
             }
             unfinished = self.path.with_name(self.path.name + ".part")
             unfinished.write_text(json.dumps(content, indent=1))
@@ -266,11 +275,16 @@ def _read_points(path: Path) -> tuple[str, list[GridPoint]]:
 
 
 def _fingerprint(
-    X: npt.NDArray[Any], labels: Labels, estimator: CodeEstimator, n_validation: int, codes: str
+    X: npt.NDArray[Any],
+    labels: Labels,
+    estimator: CodeEstimator,
+    n_validation: int,
+    codes: str,
+    ranking: str | None,
 ) -> str:
     """Name the rows and the settings: points of other ones must not be mixed with these."""
     digest = xxhash.xxh3_128(X.tobytes())
     digest.update((labels.dense(0, len(labels)) if labels.indices is None else labels.indices).tobytes())
     told = sorted(estimator.get_params(deep=False).items())
-    digest.update(repr((type(estimator).__name__, told, n_validation, codes)).encode())
+    digest.update(repr((type(estimator).__name__, told, n_validation, codes, ranking)).encode())
     return digest.hexdigest()

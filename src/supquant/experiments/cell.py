@@ -202,6 +202,7 @@ def run_cells(
             tuning = _validated(
                 kind(training, settings, callback),
                 bits[0],
+                ranking=ranking,
                 n_validation=len(problem.queries),
                 max_rows=tuning_rows,
                 resume=tuning_file,
@@ -338,7 +339,13 @@ def time_queries(steps: Steps, queries: Array) -> dict[str, float]:
 
 
 def _validated(
-    method: Method, bits: int, *, n_validation: int, max_rows: int, resume: str | Path | None
+    method: Method,
+    bits: int,
+    *,
+    ranking: str | None,
+    n_validation: int,
+    max_rows: int,
+    resume: str | Path | None,
 ) -> Tuning:
     """Tune a method on its training rows, with as many validation queries as there are queries."""
     if not method.grid or not isinstance(method, EstimatorMethod):
@@ -349,6 +356,7 @@ def _validated(
         method.vectors(method.training.X),
         method.training.y,
         codes=method.published,
+        ranking=ranking,
         n_validation=min(n_validation, max_rows, len(method.training.X)),
         max_rows=max_rows,
         random_state=method.settings.seed,

@@ -237,6 +237,11 @@ class SupervisedQuantizer(ChainedQuantizer):
         assert classes is not None
         return classes
 
+    @property
+    def features_need_labels(self) -> bool:
+        """Whether the features themselves are learned from labels."""
+        return self.features == "auto" or isinstance(self.features, LabelKernel)
+
     # fitting, stage by stage -----------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:

@@ -78,6 +78,7 @@ class SweepTask:
             PENALTIES,
             problem.X,
             problem.y,
+            ranking=METHODS[self.method].rankings[0],
             n_validation=n_validation,
             max_rows=n_rows,
             random_state=self.seed,
