@@ -26,9 +26,15 @@ if TYPE_CHECKING:
 Block = NDArray[np.float32]
 Float = NDArray[np.float64]
 
-CALIBRATION_QUERIES = 1024
-CALIBRATION_ITEMS = 8192
-"""Held-out rows that ask, and training rows that answer."""
+CALIBRATION_QUERIES = 2048
+CALIBRATION_ITEMS = 1 << 17
+"""Held-out rows that ask, and training rows that answer, at the most."""
+
+ANSWERS = 100
+"""First ones of a query that the curve is fitted to, and as many items from everywhere. A product that is among a query's
+highest is right more often than the same product further down: pairs at random alone would make scores too low."""
+
+QUERIES_AT_A_TIME = 64
 
 POINTS = 64
 """Of a curve, at the most."""
@@ -82,12 +88,8 @@ def fit_curve(products: Float, relevant: NDArray[np.bool_]) -> Block:
     """
     order = np.argsort(products, axis=None, kind="stable")
     sums, hits = products.ravel()[order], relevant.ravel()[order].astype(np.float64)
-    # half of the bins share the upper tenth, where the first answers come from
-    upper = 1 - 0.1 * np.linspace(1, 0, POINTS // 2 + 1)
-    shares = np.concatenate([np.linspace(0, 0.9, POINTS // 2, endpoint=False), upper])
-    edges = np.unique((shares * len(sums)).astype(np.intp))
-    # a bin ends with the last of equal products
-    edges = np.unique(np.searchsorted(sums, sums[np.minimum(edges, len(sums) - 1)], side="left"))
+    starts = np.arange(POINTS) * len(sums) // POINTS
+    edges = np.unique(np.searchsorted(sums, sums[starts], side="left"))  # equal products are in one bin
     edges = np.concatenate([edges, [len(sums)]])
     counts = np.diff(edges)
     totals = [np.add.reduceat(each, edges[:-1]) for each in (sums, hits)]
@@ -118,13 +120,24 @@ def calibrate(
     assert codec.meaning is not None
     if not len(vectors) or not len(codes):
         return codec
-    asking = np.arange(0, len(vectors), -(-len(vectors) // CALIBRATION_QUERIES))
-    asked = np.arange(0, len(codes), -(-len(codes) // CALIBRATION_ITEMS))
+    asking, asked = _spread(len(vectors), CALIBRATION_QUERIES), _spread(len(codes), CALIBRATION_ITEMS)
+    queries, items = query_labels.take(asking), np.ascontiguousarray(codes[asked])
     prepared = codec.meaning.query_vectors(vectors[asking], labels.n_labels, multilabel=labels.multilabel)
     tables = codec.tables_of(prepared, "semantic")
-    products = -kernels.active().table_sums(np.ascontiguousarray(codes[asked]), tables)
-    left, right = (
-        each.take(rows).dense(0, len(rows)) for each, rows in ((query_labels, asking), (labels, asked))
-    )
-    curve = fit_curve(products.astype(np.float64), left @ right.T > 0)
+    anywhere = _spread(len(items), ANSWERS)
+    products, relevant = [], []
+    for start in range(0, len(asking), QUERIES_AT_A_TIME):
+        stop = min(start + QUERIES_AT_A_TIME, len(asking))
+        sums = kernels.active().table_sums(items, tables[start:stop])  # (b, n), smaller is nearer
+        first = np.argpartition(sums, min(ANSWERS, len(items)) - 1, axis=1)[:, :ANSWERS]
+        rows = np.hstack([first, np.broadcast_to(anywhere, (len(sums), len(anywhere)))])  # (b, k)
+        answers = labels.take(asked[rows.ravel()]).dense(0, rows.size).reshape(*rows.shape, -1)
+        products.append(-np.take_along_axis(sums, rows, axis=1).astype(np.float64))
+        relevant.append(np.einsum("bkl,bl->bk", answers, queries.dense(start, stop)) > 0)
+    curve = fit_curve(np.concatenate(products), np.concatenate(relevant))
     return replace(codec, meaning=replace(codec.meaning, curve=curve))
+
+
+def _spread(n: int, most: int) -> NDArray[np.intp]:
+    """Give at most `most` numbers below n, evenly spread."""
+    return np.arange(0, n, -(-n // most))
