@@ -34,7 +34,7 @@ random() {
 }
 
 gamma() {
-    for gamma in 1e-7 1e-6 1e-5 1e-4 1e-3 1e-1 10; do
+    for gamma in 1e-7 1e-6 1e-5 1e-4 1e-3; do
         cell $results/gamma-$gamma cifar10 0 sq semantic 16 --quantization-weight $gamma
         cell $results/gamma-$gamma mnist 0 sq semantic 16 --quantization-weight $gamma
         cell $results/gamma-$gamma coco30k-noperson 0 sq semantic 16 --quantization-weight $gamma --queries 1000

@@ -109,7 +109,8 @@ def test_more_anchors_are_rivals_of_what_has_features_of_its_own(made, tmp_path)
     cells = dict(
         made.cell("mnist", method, parameters={"anchors": 1000}) for method in ("sq", "sdh", "classifier")
     )
-    cells |= [made.cell(ranking="semantic", map_learned=0.97, parameters={"anchors": None})]
+    own = {"features": "labels", "anchors": 3000}
+    cells |= [made.cell(ranking="semantic", map_learned=0.97, parameters=own)]
     name, more = made.cell("mnist", "classifier", map_learned=0.98, parameters={"anchors": 4000})
     results = read_results(made.folder(tmp_path, cells | {f"more-{name}": more}))
     published, by_meaning = (standing(results, ours, codes="learned", **WHERE) for ours in OURS)

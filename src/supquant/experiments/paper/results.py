@@ -60,7 +60,8 @@ class Series:
         """Tell the series of a cell from what was set differently from the usual."""
         method, parameters = cell["method"], cell["parameters"]
         usual_ranking = METHODS[method].rankings[0] if method in METHODS else ""
-        anchors = parameters.get("anchors")
+        own_features = parameters.get("features") == "labels"
+        anchors = None if own_features else parameters.get("anchors")
         return cls(
             method,
             solver=_solver(parameters),
