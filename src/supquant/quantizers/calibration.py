@@ -34,7 +34,7 @@ ANSWERS = 100
 """First ones of a query that the curve is fitted to, and as many items from everywhere. A product that is among a query's
 highest is right more often than the same product further down: pairs at random alone would make scores too low."""
 
-QUERIES_AT_A_TIME = 64
+QUERIES_AT_A_TIME = 16
 
 POINTS = 64
 """Of a curve, at the most."""
