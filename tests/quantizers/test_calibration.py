@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
+from sklearn.base import clone
 
-from supquant import AnchorKernel, CodeIndex, LabelKernel, SupervisedQuantizer
+from supquant import AnchorKernel, CodeIndex, LabelKernel, SupervisedQuantizer, kernels
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
+from supquant.quantizers import calibration
 from supquant.quantizers.calibration import fit_curve, fit_scaling
 from supquant.quantizers.label_vectors import LabelVectors, item_shares
 from supquant.quantizers.source import left_out_scores
@@ -126,6 +128,27 @@ def test_scores_of_the_first_answers_are_probabilities(fitted, digits):
     relevant = y[ids] == y[1200:, None]
     assert expected_error(scores.ravel(), relevant.ravel()) < 0.05
     assert np.square(scores - relevant).mean() < relevant.mean() * (1 - relevant.mean())
+
+
+def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, monkeypatch):
+    X, y = digits[0][:400], digits[1][:400]
+    seen = []
+    monkeypatch.setattr(
+        calibration, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
+    )
+    kernel = LabelKernel(50, random_state=0)
+    quantizer = SupervisedQuantizer(2, n_codewords=16, features=kernel, max_iter=1, random_state=0).fit(X, y)
+    held = clone(kernel).fit(X, y)
+    ((products, relevant),) = seen
+    codec = quantizer.codec_
+    tables = codec.tables_of(codec.prepare(held.held_features_, "semantic"), "semantic")
+    sums = -kernels.active().table_sums(quantizer.training_codes_, tables)
+    first = np.sort(sums, axis=1)[:, -calibration.ANSWERS :]
+    np.testing.assert_allclose(np.sort(products[:, : calibration.ANSWERS], axis=1), first, atol=1e-5)
+    # labels are those of the answers: rows that look like the query, and rows from everywhere
+    assert relevant[:, : calibration.ANSWERS].mean() > 2 * relevant[:, calibration.ANSWERS :].mean()
+    base = (y[held.held_rows_][:, None] == y).mean()
+    assert relevant[:, calibration.ANSWERS :].mean() == pytest.approx(base, abs=0.03)
 
 
 def test_items_without_labels_are_ranked_by_meaning_as_well(fitted, digits):
