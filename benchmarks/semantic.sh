@@ -2,25 +2,28 @@
 # Ranking by meaning beyond the cells of `supquant paper`: every cell is one JSON file under results/semantic; what is there
 # already is not run again.
 #
-#   SUPQUANT_DATA=... benchmarks/semantic.sh [random] [gamma]
+#   SUPQUANT_DATA=... benchmarks/semantic.sh [random] [unlabelled] [gamma]
 #   supquant results results/semantic
 #
-# random    COCO-30k with 1,000 random queries, where `supquant paper` takes a hundred of each label; three splits
-# gamma     the library's default model, and the published one by either ranking, over decades of gamma; one split
+# random      COCO-30k with 1,000 random queries, where `supquant paper` takes a hundred of each label; three splits
+# unlabelled  the same for items without labels; one split
+# gamma       the library's default model, and the published one by either ranking, over decades of gamma; one split
 # SUPQUANT names the command, results/ can be moved by RESULTS.
 set -euo pipefail
 supquant=${SUPQUANT:-supquant}
 results=${RESULTS:-results}/semantic
+
+protocol=paper
 
 cell() { # folder, dataset, seed, method, ranking, lengths, then options
     local folder=$1 dataset=$2 seed=$3 method=$4 ranking=$5 lengths=$6
     shift 6
     local missing=()
     for bits in ${lengths//,/ }; do
-        [[ -e $folder/$dataset-paper-$method-$ranking-${bits}bits-seed$seed.json ]] || missing+=("$bits")
+        [[ -e $folder/$dataset-$protocol-$method-$ranking-${bits}bits-seed$seed.json ]] || missing+=("$bits")
     done
     ((${#missing[@]})) || return 0
-    $supquant experiment --dataset "$dataset" --protocol paper --seed "$seed" --method "$method" --ranking "$ranking" \
+    $supquant experiment --dataset "$dataset" --protocol $protocol --seed "$seed" --method "$method" --ranking "$ranking" \
         --bits "$(IFS=,; echo "${missing[*]}")" --out-dir "$folder" "$@"
 }
 
@@ -30,6 +33,13 @@ random() {
             cell $results $dataset $seed sq semantic 16,64 --queries 1000
             cell $results $dataset $seed classifier semantic 16 --queries 1000 --anchors 4000
         done
+    done
+}
+
+unlabelled() {
+    local protocol=unlabelled
+    for dataset in coco30k-noperson coco30k; do
+        cell $results $dataset 0 sq semantic 16 --queries 1000
     done
 }
 
@@ -44,10 +54,10 @@ gamma() {
     done
 }
 
-(($#)) || set -- random gamma
+(($#)) || set -- random unlabelled gamma
 for part in "$@"; do
     case $part in
-        random | gamma) $part ;;
-        *) echo "no part $part: random, gamma" >&2; exit 2 ;;
+        random | unlabelled | gamma) $part ;;
+        *) echo "no part $part: random, unlabelled, gamma" >&2; exit 2 ;;
     esac
 done
