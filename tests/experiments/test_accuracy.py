@@ -22,10 +22,8 @@ REAL_FLOORS = {
     ("mnist", "alternating", "paper", 16, None): 0.94,
     ("cifar10", "joint", "paper", 16, None): 0.61,
     ("cifar10", "alternating", "paper", 16, None): 0.60,
+    ("coco30k-noperson", "joint", "paper", 16, 3): 0.27,
 }
-
-# the same with several labels a row, where samples differ by .02: the mean of SAMPLES of them
-SEVERAL_LABELS, SAMPLES, SEVERAL_LABELS_FLOOR = ("joint", "paper", 16, 3), 4, 0.255
 
 CEILING_GAP = 0.005  # how far joint codes may stay behind the classifier that stores the label itself
 
@@ -119,10 +117,3 @@ def test_gamma_does_not_matter_to_meaning():
         by_meaning(load("digits"), "paper", quantization_weight=gamma).map for gamma in (1e-7, 1e-4, 1e-1)
     ]
     assert max(found) - min(found) <= 0.005
-
-
-@pytest.mark.usefixtures("data_folder")
-def test_several_labels_reach_their_floor():
-    samples = [load("coco30k-noperson").sample(ROWS, seed) for seed in range(SAMPLES)]
-    found = [measure(sample, *SEVERAL_LABELS, anchors=ANCHORS) for sample in samples]
-    assert sum(found) / SAMPLES >= SEVERAL_LABELS_FLOOR

@@ -36,7 +36,7 @@ MOST_ITERATIONS = 240
 """Of any round. Codes of rows with several labels change for many rounds, of which each would take twice as long as the one
 before it."""
 
-FEW_COLUMNS = 32
+FEW_COLUMNS = 64
 """Of the codewords while L-BFGS runs after the first round, or twice the labels if that is more. Codewords come to span little
 more than the labels do, and fewer unknowns converge faster."""
 
