@@ -26,7 +26,7 @@ from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.base import FittedQuantizer
 from supquant.quantizers.initialisation import principal_components
-from supquant.quantizers.joint import MOST_FIXED_ITERATIONS, SETTLED, joint_steps
+from supquant.quantizers.joint import MOST_ITERATIONS, SETTLED, joint_steps
 from supquant.quantizers.lbfgs import minimise_preconditioned
 from supquant.quantizers.objective import SmallProblem
 from supquant.quantizers.product import check_enough_rows, column_groups, product_codebooks, sample_rows
@@ -234,7 +234,7 @@ def solve_codebooks(problem: SmallProblem, codebooks: Float, max_iter: int) -> F
         used_codewords(problem, codebooks),
         problem.bb,
         problem.projected_best(codebooks).energy,
-        max_iter=min(max_iter, MOST_FIXED_ITERATIONS),
+        max_iter=min(max_iter, MOST_ITERATIONS),
         tol=SETTLED,
     )
     return with_codewords(problem, codebooks, C)

@@ -21,7 +21,6 @@ from supquant.quantizers.steps import (
     Start,
     Step,
     best_state,
-    leading_basis,
     row_basis,
     terms_of,
     used_codewords,
@@ -32,25 +31,14 @@ from supquant.statistics import Float
 FIRST_ITERATIONS = 15
 """L-BFGS iterations of the first round. Codes change completely after it, so precision would be wasted; doubled every round."""
 
-MOST_ITERATIONS = 240
-"""Of any round. Codes of rows with several labels change for many rounds, of which each would take twice as long as the one
-before it."""
-
-FEW_COLUMNS = 64
-"""Of the codewords while L-BFGS runs after the first round, or twice the labels if that is more. Codewords come to span little
-more than the labels do, and fewer unknowns converge faster."""
-
-MOST_FIXED_ITERATIONS = 30
-"""Of a round where P is fixed: the codewords have as many columns as there are features."""
+MOST_ITERATIONS = 30
+"""L-BFGS iterations of a round where P is fixed: the codewords have as many columns as there are features."""
 
 RELATIVE_CODEWORD_RIDGE = 1e-3
 """On the diagonal of B'B, in units of its mean, which is singular: only sums of codewords count."""
 
 SCALES = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Of codewords that are label vectors, tried in turn."""
-
-ROUNDING = 1e-12
-"""Of psi, relative, when C is turned."""
 
 SETTLED = 1e-8
 """L-BFGS ends when an iteration lowers psi by less than this part of itself."""
@@ -78,8 +66,7 @@ def joint_steps(
     yield step
     for iteration in range(1, max_iter + 1):
         before = step.terms.total
-        iterations = min(FIRST_ITERATIONS * 2 ** (iteration - 1), MOST_ITERATIONS)
-        codebooks = solve(problem, state.codebooks, iterations)
+        codebooks = solve(problem, state.codebooks, FIRST_ITERATIONS * 2 ** (iteration - 1))
         state = best_state(problem, start, codebooks)
         yield Step("solve", iteration, terms_of(problem, state), partial(replace, state))
         del problem  # its matrices make room for those of the pass
@@ -99,16 +86,12 @@ def _solve(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
             C,
             problem.bb,
             energy,
-            max_iter=min(max_iter, MOST_FIXED_ITERATIONS),
+            max_iter=min(max_iter, MOST_ITERATIONS),
             tol=SETTLED,
         )
         return with_codewords(problem, codebooks, best)
-    highest = problem.reduced_gradient(C)[0] * (1 + ROUNDING)
-    columns = max(FEW_COLUMNS, 2 * problem.by.shape[1]) if max_iter > FIRST_ITERATIONS else C.shape[1]
-    for basis in (leading_basis(problem, C, columns), row_basis(C)):
-        turned = minimise_codebooks(problem.reduced_gradient, C @ basis, max_iter=max_iter, tol=SETTLED)
-        if problem.reduced_gradient(turned)[0] <= highest:  # or the directions left out were worth more
-            break
+    basis = row_basis(C)
+    turned = minimise_codebooks(problem.reduced_gradient, C @ basis, max_iter=max_iter, tol=SETTLED)
     return with_codewords(problem, codebooks, turned @ basis.T)
 
 

@@ -101,17 +101,6 @@ def row_basis(C: Float) -> Float:
     return basis
 
 
-def leading_basis(problem: SmallProblem, C: Float, columns: int) -> Float:
-    """Give an orthonormal basis (r, columns) of the directions along which the decoded rows of C (u, r) are longest.
-
-    One of the whole row space where that has no more directions.
-    """
-    if columns >= min(C.shape):
-        return row_basis(C)
-    directions: Float = np.linalg.eigh(C.T @ (problem.bb @ C))[1]
-    return directions[:, -columns:]
-
-
 def working_basis(problem: SmallProblem, C: Float) -> Float:
     """Give the coordinates (r, r') that a solver may work in from C (u, r) on.
 
