@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The accuracy tables: every cell is one JSON file under results/; what is there already is not run again.
+# Accuracy beyond the cells of `supquant paper`: every cell is one JSON file under results/; what is there already is not run again.
 #
-#   SUPQUANT_DATA=... benchmarks/accuracy.sh [joint] [classifier] [unlabelled] [compare] [penalties] [alternating] [published]
+#   SUPQUANT_DATA=... benchmarks/accuracy.sh [compare] [penalties] [alternating] [published]
 #   supquant results results/
 #
 # Without arguments all parts run, cheapest first. SUPQUANT names the command, results/ can be moved by RESULTS.
@@ -16,26 +16,6 @@ cells() {
     if compgen -G "$folder/*-${last}bits-*.json" > /dev/null; then return; fi
     echo "== $folder: $*"
     $supquant experiment --anchors 1000 --out-dir "$folder" "$@"
-}
-
-joint() {
-    for seed in 0 1 2; do for data in mnist cifar10; do
-        cells "joint/$data-$seed" 128 --dataset $data --method sq --bits 16,32,64,128 --seed $seed
-    done; done
-}
-
-classifier() {
-    for seed in 0 1 2; do for data in mnist cifar10; do
-        cells "classifier/$data-$seed" 16 --dataset $data --method classifier --bits 16 --seed $seed
-    done; done
-}
-
-unlabelled() {
-    for seed in 0 1 2; do for data in mnist cifar10; do
-        cells "unlabelled/$data-$seed" 64 --dataset $data --method sq --bits 16,64 --protocol unlabelled --seed $seed
-        cells "unlabelled-classifier/$data-$seed" 16 --dataset $data --method classifier --bits 16 \
-            --protocol unlabelled --seed $seed
-    done; done
 }
 
 # every method beside ours, with its authors' settings, seed 0: those whose time is limited at 64 bits, and the published cells
@@ -91,4 +71,4 @@ published() {
     done
 }
 
-for part in ${@:-classifier joint unlabelled compare penalties alternating published}; do $part; done
+for part in ${@:-compare penalties alternating published}; do $part; done
