@@ -19,8 +19,10 @@ REAL_FLOORS = {
     ("mnist", "joint", "paper", 16, None): 0.955,
     ("mnist", "joint", "paper", 32, None): 0.955,
     ("mnist", "joint", "unlabelled", 16, None): 0.82,
+    ("mnist", "joint", "unseen", 16, None): 0.49,
     ("mnist", "alternating", "paper", 16, None): 0.94,
     ("cifar10", "joint", "paper", 16, None): 0.61,
+    ("cifar10", "joint", "unseen", 16, None): 0.52,
     ("cifar10", "alternating", "paper", 16, None): 0.60,
     ("coco30k-noperson", "joint", "paper", 16, 3): 0.27,
 }

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant import CompositeQuantizer, ProductQuantizer, load_model
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS
-from supquant.quantizers.composite import composite_start, phi, solve_codebooks
+from supquant.quantizers.composite import composite_start, solve_codebooks
 from supquant.quantizers.steps import used_codewords
 
 SMALL = {"n_codewords": 8, "random_state": 0}
@@ -172,14 +172,6 @@ def test_learned_codes_of_two_codebooks_are_the_best_of_all_codes(clusters):
 # its parts ------------------------------------------------------------------------------------------------------------
 
 
-def test_phi_is_the_reduced_psi_without_labels(problem, rng):
-    small, codebooks = problem
-    C = rng.normal(size=used_codewords(small, codebooks).shape)
-    (value, gradient), (want, want_gradient) = phi(small, C), small.reduced_gradient(C)
-    assert value == pytest.approx(want, rel=1e-12)
-    np.testing.assert_allclose(gradient, want_gradient, atol=1e-9 * np.abs(want_gradient).max())
-
-
 def test_codebooks_without_the_constraint_are_a_least_squares_fit(clusters):
     X = clusters[0].astype(np.float64)
     start, codes = composite_start(clusters[0], 2, 8, 0.0, np.random.default_rng(0), 1)
@@ -189,7 +181,7 @@ def test_codebooks_without_the_constraint_are_a_least_squares_fit(clusters):
         codebooks = solve_codebooks(small, codebooks, 30)
     B = np.hstack([np.eye(8)[codes[:, m]] for m in range(2)])
     best = ((X - B @ np.linalg.lstsq(B, X)[0]) ** 2).sum()
-    assert phi(small, used_codewords(small, codebooks))[0] == pytest.approx(best, rel=1e-4)
+    assert small.reduced_without_labels(used_codewords(small, codebooks))[0] == pytest.approx(best, rel=1e-4)
 
 
 def test_the_weight_has_no_unit(clusters):

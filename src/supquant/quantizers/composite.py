@@ -13,7 +13,6 @@ time), from product quantization on. Here eps is substituted, so that L-BFGS, pr
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -230,7 +229,7 @@ def variance(moments: Moments) -> float:
 def solve_codebooks(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
     """Give better codebooks (M, K, d) for the codes as they are, eps the best for them."""
     C = minimise_preconditioned(
-        partial(phi, problem),
+        problem.reduced_without_labels,
         used_codewords(problem, codebooks),
         problem.bb,
         problem.projected_best(codebooks).energy,
@@ -238,20 +237,6 @@ def solve_codebooks(problem: SmallProblem, codebooks: Float, max_iter: int) -> F
         tol=SETTLED,
     )
     return with_codewords(problem, codebooks, C)
-
-
-def phi(problem: SmallProblem, C: Float) -> tuple[float, Float]:
-    """Phi with the best eps for the used codewords C (u, d), and its gradient.
-
-    It is the reduced psi without labels, at half its cost: one product with C serves both terms.
-    """
-    mu, projected = problem.penalties.constraint, problem.projected_best(C)
-    products = C @ C.T
-    inner = problem.rows.interaction(problem.used, products, problem.constant(products))
-    value = np.vdot(problem.bb, products) - 2 * np.vdot(projected.sums, C) + projected.energy
-    value += mu * inner.sum_squares
-    gradient = 2 * ((problem.bb + mu * inner.derivative) @ C - projected.sums)
-    return float(value), gradient
 
 
 def _no_labels(n: int) -> Labels:

@@ -198,27 +198,35 @@ class SmallProblem:
 
     def reduced_gradient(self, C: Float) -> tuple[float, Float]:
         """Psi with the best W, P and eps for C, and its gradient, which is the partial one at that point."""
-        weights = self.penalties
+        value, gradient = self.reduced_without_labels(C)
         BBC = self.bb @ C
-        error, pull = self._quantization(C, BBC)
         SY = C.T @ self.by
-        gram = C.T @ BBC + weights.ridge * np.eye(C.shape[1])
+        gram = C.T @ BBC + self.penalties.ridge * np.eye(C.shape[1])
         W: Float = cho_solve(cho_factor(gram, lower=True, check_finite=False), SY, check_finite=False)
+        value += self.solver.moments.yy - float(np.vdot(SY, W))
+        gradient += 2 * ((BBC @ W - self.by) @ W.T)
+        return value, gradient
+
+    def reduced_without_labels(self, C: Float) -> tuple[float, Float]:
+        """Quantization and constraint alone, with the best P and eps for C, and their gradient.
+
+        Both depend on the products of codewords, so that one product with C serves both gradients.
+        """
+        gamma, mu = self.penalties.quantization, self.penalties.constraint
         products = C @ C.T
         inner = self._interaction(products, self.constant(products))
-        value = self.solver.moments.yy - np.vdot(SY, W)
-        value += weights.quantization * error + weights.constraint * inner.sum_squares
-        gradient = 2 * ((BBC @ W - self.by) @ W.T + weights.quantization * pull)
-        gradient += (2 * weights.constraint) * (inner.derivative @ C)
-        return float(value), gradient
-
-    def _quantization(self, C: Float, BBC: Float) -> tuple[float, Float]:
-        """Give |S - X P|^2 under the best or the fixed P, and half its gradient (u, r), from B'B C."""
+        error, metric = self._quantization(C, products)
+        gradient = (2 * gamma * metric + 2 * mu * inner.derivative) @ C
         if isinstance(self.solver, FixedProjection):
-            sums, energy = self._projected_fixed.sums, self._projected_fixed.energy
-            return float(np.vdot(C, BBC) - 2 * np.vdot(C, sums) + energy), BBC - sums
-        TC = self.t @ C
-        return float(np.vdot(C, TC)), TC
+            gradient -= 2 * gamma * self._projected_fixed.sums
+        return gamma * error + mu * inner.sum_squares, gradient
+
+    def _quantization(self, C: Float, products: Float) -> tuple[float, Float]:
+        """Give |S - X P|^2 under the best or the fixed P, and its derivative (u, u) by the products of the codewords."""
+        if isinstance(self.solver, FixedProjection):
+            fixed = self._projected_fixed
+            return float(np.vdot(self.bb, products) - 2 * np.vdot(C, fixed.sums) + fixed.energy), self.bb
+        return float(np.vdot(self.t, products)), self.t
 
     def _interaction(self, gram: Float, eps: float) -> Interaction:
         return self.rows.interaction(self.used, gram, eps)

@@ -124,14 +124,7 @@ class TripletProblem:
 
     def reduced_gradient(self, C: Float) -> tuple[float, Float]:
         """Psi with the best P and eps for C, and its gradient, which is the partial one at that point."""
-        small = self.small
-        weights = small.penalties
+        value, gradient = self.small.reduced_without_labels(C)
         triplet, by_rows = self.loss.gradient(self.indicator @ C)
-        TC = small.t @ C
-        products = C @ C.T
-        inner = small.rows.interaction(small.used, products, small.constant(products))
-        value = triplet + weights.quantization * np.vdot(C, TC) + weights.constraint * inner.sum_squares
-        gradient = self.indicator.T @ by_rows
-        gradient += 2 * weights.quantization * TC
-        gradient += (2 * weights.constraint) * (inner.derivative @ C)
-        return float(value), gradient
+        gradient += self.indicator.T @ by_rows
+        return value + triplet, gradient
