@@ -50,6 +50,13 @@ def test_slow_methods_have_one_seed(whole):
             assert seed == 0
 
 
+def test_several_labels_end_the_published_solver_sooner(whole):
+    for task in whole:
+        several = task.dataset.startswith("coco30k") and getattr(task, "method", "") == "sq"
+        told = several and getattr(task, "ranking", None) != "semantic" and not getattr(task, "variant", "")
+        assert (dict(getattr(task, "parameters", {})).get("tol") == 0.3) == told, task.name
+
+
 def test_every_item_has_tasks(whole):
     together = {file for item in ITEMS for task in paper_tasks([item], DATASETS) for file in task.outputs()}
     assert together == {file for task in whole for file in task.outputs()}
