@@ -153,6 +153,7 @@ def test_sweep_and_convergence_numbers_are_those_of_their_files(page, results_fo
     assert len(last) == 2
     for data in last:
         assert float(data["value"]) == cells[json.loads(data["cells"])[0]]["convergence"][-1][1]
+    assert page.text.count("lowers the objective by less than 30%") == 1  # one of the two was told so
 
 
 def test_odd_names_are_text_and_not_markup(page, rendered):

@@ -251,10 +251,16 @@ def _convergence(results: Results) -> Section:
             partial(figures.convergence_figure, results, cells, by) for by in ("iterations", "seconds")
         )
         part = Part(figures=drawn, tables=(measurements.convergence_table(cells),), missing=missing)
-    words = (
-        "`alternating` takes the published steps; `joint` eliminates W, P and the constant and solves for C.",
-    )
-    return Section("convergence", "6. Convergence of both solvers", words, (part,))
+    words = [
+        "`alternating` takes the published steps; `joint` eliminates W, P and the constant and solves for C."
+    ]
+    words += [
+        f"`{cell['parameters'].get('solver', 'joint')}` was told to end with the first iteration that lowers the objective "
+        f"by less than {cell['parameters']['tol']:.0%}."
+        for cell in cells
+        if "tol" in cell["parameters"]
+    ]
+    return Section("convergence", "6. Convergence of both solvers", tuple(words), (part,))
 
 
 def _without_labels(results: Results) -> Section:
