@@ -1,8 +1,11 @@
 """Result files are read as they are, and what cannot be right is refused by name."""
 
+import json
+
 import pytest
 
 from supquant.errors import InputError
+from supquant.experiments.paper.measurements import convergence_cells
 from supquant.experiments.paper.results import OURS, Series, read_results
 
 
@@ -54,6 +57,21 @@ def test_classifier_stands_in_at_lengths_it_was_not_measured_at(made, tmp_path):
 def test_number_that_a_cell_does_not_have_is_missing(made, tmp_path):
     results = read_results(made.folder(tmp_path, [made.cell("mnist", "euclidean")]))
     assert results.mean("map_learned", Series("euclidean"), 16, dataset="mnist", protocol="paper") is None
+
+
+def test_curves_go_before_the_comparison_and_are_not_part_of_it(made, tmp_path):
+    sooner = made.cell("coco30k", convergence=made.curve(4000, 0.5, 0.7)[:3], parameters={"tol": 0.3})
+    slowly = made.cell("coco30k", parameters={"solver": "alternating"}, convergence=made.curve(1, 1, 1))
+    folder = made.folder(tmp_path, [sooner, slowly])
+    name, whole = made.cell("coco30k", convergence=made.curve(4000, 0.5, 0.7), map=0.125)
+    (folder / "curves").mkdir()
+    (folder / "curves" / f"{name}.json").write_text(json.dumps(whole))
+    results = read_results(folder)
+    joint, alternating = convergence_cells(results, "coco30k", 16)
+    assert joint.content == whole
+    assert joint.name != sooner[0]
+    assert alternating.content == slowly[1]
+    assert results.mean("map", OURS[0], 16, dataset="coco30k", protocol="paper").value == sooner[1]["map"]
 
 
 def test_two_files_of_the_same_cell_are_refused_by_name(made, tmp_path):

@@ -29,6 +29,8 @@ class CellsTask:
         Of the kernel features; the published number, or for a ranking by meaning the library's own features, if None.
     rows, queries : int, optional
         Use so many random rows of the data set, and so many queries.
+    folder : str
+        Of the results; cells in others than `cells` stand beside the comparison.
     expected_seconds : float
 
     Examples
@@ -51,6 +53,7 @@ class CellsTask:
     anchors: int | None = None
     rows: int | None = None
     queries: int | None = None
+    folder: str = "cells"
     expected_seconds: float = 0.0
 
     @property
@@ -58,7 +61,8 @@ class CellsTask:
         """The cells' common name, with their lengths."""
         parts = (Path(self.dataset).stem, self.protocol, self.method, self.variant, self._ranking)
         named = "-".join(part for part in parts if part)
-        return f"{named} {','.join(map(str, self.bits))} bits seed {self.seed}"
+        beside = "" if self.folder == "cells" else f", {self.folder}"
+        return f"{named} {','.join(map(str, self.bits))} bits seed {self.seed}{beside}"
 
     def outputs(self) -> list[str]:
         """Give a file a length."""
@@ -114,4 +118,4 @@ class CellsTask:
         name = cell_file(
             self.dataset, self.protocol, self.method, self.variant, self._ranking, bits, self.seed
         )
-        return f"cells/{name}"
+        return f"{self.folder}/{name}"

@@ -237,12 +237,16 @@ def sweep_words(sweep: Mapping[str, Any]) -> str:
 
 
 def convergence_cells(results: Results, dataset: str, bits: int) -> list[Cell]:
-    """Give one cell of each solver with its objective by iteration, of the first seed that both have if there is one."""
+    """Give one cell of each solver with its objective by iteration, of the first seed that both have if there is one.
+
+    Cells measured for their convergence go before those of the comparison, which may have been told to end sooner.
+    """
     where = {"dataset": dataset, "bits": bits, "protocol": "paper"}
     curves = [
         {
             cell["seed"]: cell
-            for cell in results.select(series=solver, **where)
+            for among in (results, Results(results.curves))
+            for cell in among.select(series=solver, **where)
             if cell.content.get("convergence")
         }
         for solver in SOLVERS

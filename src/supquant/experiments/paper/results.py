@@ -181,6 +181,7 @@ class Results:
     sweeps: tuple[Mapping[str, Any], ...] = ()
     samples: tuple[Mapping[str, Any], ...] = ()
     failures: tuple[Mapping[str, Any], ...] = ()
+    curves: tuple[Cell, ...] = ()  # measured for their convergence, and not compared
 
     @property
     def datasets(self) -> list[str]:
@@ -241,7 +242,7 @@ class Results:
 
 
 def read_results(folder: str | Path) -> Results:
-    """Read the result files of a folder: `cells/`, `sweeps/`, `samples/` and `failed/`.
+    """Read the result files of a folder: `cells/`, `curves/`, `sweeps/`, `samples/` and `failed/`.
 
     Parameters
     ----------
@@ -253,23 +254,26 @@ def read_results(folder: str | Path) -> Results:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     read_results(folder)
-    Results(cells=(), sweeps=(), samples=(), failures=())
+    Results(cells=(), sweeps=(), samples=(), failures=(), curves=())
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no such folder: {folder}")
     records = list(_records(folder / "cells", _CELL_FIELDS))
+    curves = list(_records(folder / "curves", _CELL_FIELDS))
     anchors = _usual_anchors(content for _, content in records)
-    cells = tuple(
-        Cell(path.stem, content, Series.of(content, anchors.get(content["dataset"])))
-        for path, content in records
-    )
+
+    def as_cell(name: str, content: Mapping[str, Any]) -> Cell:
+        return Cell(name, content, Series.of(content, anchors.get(content["dataset"])))
+
+    cells = tuple(as_cell(path.stem, content) for path, content in records)
     _refuse_twins(cells)
     return Results(
         cells,
         sweeps=tuple(content for _, content in _records(folder / "sweeps", {"dataset", "points"})),
         samples=tuple(content for _, content in _records(folder / "samples", {"dataset", "queries"})),
         failures=tuple(content for _, content in _records(folder / "failed", {"name", "error"})),
+        curves=tuple(as_cell(f"curves/{path.stem}", content) for path, content in curves),
     )
 
 
