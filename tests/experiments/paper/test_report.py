@@ -180,6 +180,15 @@ def test_times_of_two_machines_are_not_mixed(page):
     }  # the only cell of that length is from the other machine
 
 
+def test_times_stand_beside_codes_of_one_kind(made, tmp_path):
+    cells = [made.cell("mnist", method, map_learned=0.75, map_encoded=0.25) for method in ("sq", "sdh")]
+    report = render_report(made.folder(tmp_path / "few", cells), tmp_path / "out")
+    timed = (report.page.parent / "tables" / "query-time-mnist.md").read_text(encoding="utf-8")
+    assert timed.count("| .7500 | .2500 |") == 2
+    names = {path.stem for path in report.figures}
+    assert {"time-mnist-learned", "time-mnist-encoded"} <= names
+
+
 def test_times_are_of_one_split(page):
     timed = [data for data, _ in page.entries if data.get("figure", "").startswith("query_ms/")]
     assert timed

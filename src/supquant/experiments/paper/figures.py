@@ -49,14 +49,14 @@ def map_figure(results: Results, dataset: str, protocol: str, codes: Codes) -> F
     )
 
 
-def time_figure(results: Results, timed: Results, dataset: str) -> Figure | None:
-    """Draw MAP against milliseconds of a query, a point for each length."""
+def time_figure(results: Results, timed: Results, dataset: str, codes: Codes) -> Figure | None:
+    """Draw MAP against milliseconds of a query, a point for each length; None if no cell has such codes."""
     where = {"dataset": dataset, "protocol": "paper"}
     lines, names = [], {}
     for series in timed.series(**where):
         points = []
         for bits in timed.lengths(series=series, **where):
-            quality = timed.mean("map", series, bits, **where)
+            quality = timed.mean(f"map_{codes}", series, bits, **where)
             spent = timed.mean("query_ms/total", series, bits, **where)
             if quality is not None and spent is not None:
                 points.append((spent.value, quality.value))
@@ -65,10 +65,10 @@ def time_figure(results: Results, timed: Results, dataset: str) -> Figure | None
     if not lines:
         return None
     return draw_lines(
-        f"time-{results.slug(dataset)}",
-        f"MAP against the time of a query, {title(dataset)}. {_order_at_end(lines)}",
+        f"time-{results.slug(dataset)}-{codes}",
+        f"MAP against the time of a query, {title(dataset)}, {_CODES[codes]}. {_order_at_end(lines)}",
         lines,
-        title=f"{title(dataset)}: MAP against query time",
+        title=f"{title(dataset)}: query time, {codes} codes",
         x_label="milliseconds of a query, one thread (points: bits)",
         y_label="mean average precision",
         point_labels=names,

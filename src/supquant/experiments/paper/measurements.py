@@ -73,7 +73,10 @@ def time_table(results: Results, timed: Results, dataset: str, machine: str) -> 
         Row(
             Entry(f"{line.label}, {bits} bits"),
             [
-                number(timed.mean("map", line, bits, **where)),
+                *(
+                    number(timed.mean(f"map_{codes}", line, bits, **where))
+                    for codes in ("learned", "encoded")
+                ),
                 *(number(timed.mean(f"query_ms/{part}", line, bits, **where), "ms") for part in PARTS),
             ],
             "ours" if line.is_ours else "",
@@ -84,7 +87,7 @@ def time_table(results: Results, timed: Results, dataset: str, machine: str) -> 
     return Table(
         f"query-time-{results.slug(dataset)}",
         f"Milliseconds of a single query by part, {title(dataset)}, one thread of one machine ({machine}).",
-        ["method", "MAP", *PARTS.values()],
+        ["method", "MAP, learned", "MAP, encoded", *PARTS.values()],
         rows,
         notes=["A time is the median over 50 single queries."],
     )
