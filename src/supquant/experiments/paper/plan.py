@@ -172,7 +172,7 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
                     training_rows=20_000 if single else 5_000,  # fits to several labels take longer
                     parameters={} if single else SEVERAL_LABELS,
                     command=command("paper", only="penalties", dataset=dataset),
-                    expected_seconds=1200.0,
+                    expected_seconds=2400.0 if single else 400.0,
                 )
             )
         if "convergence" in items and dataset == "coco30k":
