@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -14,6 +15,12 @@ def test_info_names_version_instruction_set_and_threads(run):
     assert result.exit_code == 0
     for fact in ("supquant", "instruction set", "threads", "data folder"):
         assert fact in result.output
+
+
+def test_version_is_that_of_the_package(run):
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.output == f"supquant {version('supquant')}\n"
 
 
 def test_info_of_a_model(run, model):

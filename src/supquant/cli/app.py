@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from sklearn.exceptions import NotFittedError
 from typer.core import TyperGroup
 
-from supquant.cli.console import err
+from supquant.cli.console import err, out
 from supquant.errors import SupquantError
+from supquant.experiments.machine import package_version
 
 WRONG_INPUT = 2
 INTERRUPTED = 130
@@ -44,6 +45,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Learn 2- to 16-byte codes from labelled vectors, and search them by meaning.",
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        out.print(f"supquant {package_version()}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and exit."),
+    ] = False,
+) -> None:
+    """Take what is asked of the command itself."""
 
 
 def _end(message: str) -> NoReturn:
