@@ -191,7 +191,7 @@ def make_grid(datasets, *, bits=(16, 64), seeds=(0, 1), protocols=("paper", "unl
                     dataset,
                     "sq",
                     length,
-                    parameters={"solver": "alternating"},
+                    parameters={"solver": "alternating", "tol": 0.001},
                     convergence=make_curve(4000, 0.2, 1.5),
                 )
             ]

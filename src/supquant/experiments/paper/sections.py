@@ -258,7 +258,7 @@ def _convergence(results: Results) -> Section:
     ]
     words += [
         f"`{cell['parameters'].get('solver', 'joint')}` was told to end with the first iteration that lowers the objective "
-        f"by less than {cell['parameters']['tol']:.0%}."
+        f"by less than {100 * cell['parameters']['tol']:g} %."
         for cell in cells
         if "tol" in cell["parameters"]
     ]
