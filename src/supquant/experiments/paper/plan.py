@@ -161,6 +161,7 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
             tasks += _by_meaning(dataset, "paper")
         if "query-time" in items:
             tasks += _comparison(dataset, "paper", lengths, TIMED, seeds=SEEDS[:1])
+            tasks += _cells(dataset, "sq", ENDS, ranking="semantic")
         if "triplet" in items and single:
             tasks += _cells(dataset, "sq-triplet", LENGTHS)
         if "transform" in items and single:
@@ -233,14 +234,14 @@ def _comparison(
 def _by_meaning(
     dataset: str, protocol: str, *, lengths: Sequence[int] = ENDS, seeds: Sequence[int] = SEEDS
 ) -> list[Task]:
-    """Give ours as the library has it, and the classifier on as many anchors: labels, or scores where items have none."""
+    """Give ours as the library has it, and the classifier on as many anchors: labels, and scores where items have none."""
     tasks: list[Task] = []
     for seed in seeds:
         where: dict[str, Any] = {"protocol": protocol, "seed": seed}
         tasks += _cells(dataset, "sq", lengths, ranking="semantic", **where)
         if dataset in ANCHORED:
-            method = "classifier" if protocol == "paper" else "classifier-scores"
-            tasks += _cells(dataset, method, lengths, variant=MORE, anchors=MOST_ANCHORS, **where)
+            for method in ("classifier",) if protocol == "paper" else ("classifier", "classifier-scores"):
+                tasks += _cells(dataset, method, lengths, variant=MORE, anchors=MOST_ANCHORS, **where)
     return tasks
 
 
