@@ -34,6 +34,15 @@ def test_every_line_is_named_in_the_picture_and_in_words(results):
         assert line.label in figure.alt
 
 
+def test_points_are_of_the_splits_that_all_of_them_have(made, tmp_path):
+    cells = [made.cell(bits=16, seed=seed, map_learned=value) for seed, value in ((0, 0.5), (1, 0.9))]
+    cells += [made.cell(bits=32, seed=0, map_learned=0.6), made.cell("mnist", "pq", 16, map_learned=0.3)]
+    cells += [made.cell("mnist", "pq", 16, seed=1, map_learned=0.1)]
+    figure = map_figure(read_results(made.folder(tmp_path, cells)), "mnist", "paper", "learned")
+    assert "seed 0. At the right, from the top: sq .6000, pq .3000 (at 16 bits)." in figure.alt
+    assert "bits of a code (seed 0)" in figure.svg
+
+
 def test_line_without_such_codes_is_left_out(results):
     assert "euclidean" not in map_figure(results, "mnist", "paper", "learned").alt
     assert map_figure(results, "mnist", "unseen", "encoded") is None

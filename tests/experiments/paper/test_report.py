@@ -1,6 +1,7 @@
 """What the page says is what the result files say: numbers are parsed back from it and compared."""
 
 import json
+import re
 import sys
 from html.parser import HTMLParser
 from statistics import mean
@@ -188,6 +189,36 @@ def test_times_stand_beside_codes_of_one_kind(made, tmp_path):
     assert timed.count("| .7500 | .2500 |") == 2
     names = {path.stem for path in report.figures}
     assert {"time-mnist-learned", "time-mnist-encoded"} <= names
+
+
+def test_marks_are_explained_beside_every_table_that_has_them(rendered):
+    tables = {path.stem: path.read_text(encoding="utf-8") for path in rendered.tables}
+    marked = {name for name, text in tables.items() if re.search(r"\d†", text)}
+    assert {"map-mnist-paper", "size-mnist"} <= marked
+    for name, text in tables.items():
+        assert ("† A fit of this number stopped at the time limit." in text) == (name in marked), name
+
+
+def test_index_page_has_the_sentences_about_items_without_labels(rendered):
+    index = rendered.index.read_text(encoding="utf-8")
+    assert "### Unlabelled" in index
+    after = index.partition("### Unlabelled")[2]
+    assert "- Codes made from the vectors alone" in after
+    assert "- MNIST, encoded" in after
+
+
+def test_convergence_tells_of_other_fits_and_of_an_objective_that_retrieves_worse(made, tmp_path):
+    told = {"convergence": made.curve(4000, 0.5, 0.7), "parameters": {"tol": 0.001}}
+    other = {"convergence": made.curve(40, 0.5, 0.7), "parameters": {"solver": "alternating", "tol": 0.001}}
+    cells = [made.cell("coco30k", map_learned=0.7, parameters={"tol": 0.3})]
+    cells.append(made.cell("coco30k", map_learned=0.6, **other))
+    folder = made.folder(tmp_path / "few", cells)
+    name, whole = made.cell("coco30k", map_learned=0.7, **told)
+    (folder / "curves").mkdir()
+    (folder / "curves" / f"{name}.json").write_text(json.dumps(whole))
+    index = render_report(folder, tmp_path / "out").index.read_text(encoding="utf-8")
+    assert "by less than 0.1 %; its fit in the tables of MAP, by less than 30 %." in index
+    assert "`alternating` ends with the lower objective, `joint` with the higher MAP." in index
 
 
 def test_times_are_of_one_split(page):

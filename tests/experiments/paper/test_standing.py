@@ -2,6 +2,7 @@
 
 import pytest
 
+from supquant.experiments.paper.comparisons import standing_table
 from supquant.experiments.paper.headline import headline, lead_sentences, missing_cells, verdict_sentences
 from supquant.experiments.paper.results import OURS, read_results
 from supquant.experiments.paper.standing import COMPARED, standing
@@ -79,9 +80,8 @@ def test_the_other_solver_takes_no_place_from_ours_but_is_told(made, tmp_path):
     found = standing(results, OURS[0], codes="learned", **WHERE)
     assert found.verdict == "first"
     assert "sq (alternating) is .0100 above it" in found.sentence()
-    assert (
-        "first in 1 of 1 comparisons; sq (alternating) is above it in 1, by .0100 at the most"
-        in lead_sentences(results, "paper")[0]
+    assert lead_sentences(results, "paper")[0].endswith(
+        "first in 1 of 1 comparisons, at every length on MNIST; sq (alternating) is above it in 1, by .0100 at the most."
     )
 
 
@@ -94,9 +94,36 @@ def test_only_seeds_that_both_have_are_compared(made, tmp_path):
     assert "sdh" in found.missing
 
 
+def test_seeds_that_say_the_opposite_are_counted(made, tmp_path):
+    ours = [made.cell(seed=seed, map_learned=value) for seed, value in enumerate((0.9, 0.9, 0.7))]
+    cells = [*ours, *(made.cell("mnist", "sdh", seed=seed, map_learned=0.8) for seed in range(3))]
+    results = read_results(made.folder(tmp_path, cells))
+    found = standing(results, OURS[0], codes="learned", **WHERE)
+    assert "before sdh (3 seeds, 1 of them the other way)" in found.sentence()
+    entry = standing_table(results, "paper").rows[0].entries[0]
+    assert entry.note == "sdh, 2 of 3 seeds"
+
+
 def test_rival_that_was_cut_short_is_named(stand):
     found = stand(rivals={"bre": (0.3, 0.2)}, truncated=True)
     assert found.sentence().endswith("stopped at the time limit: bre")
+
+
+def test_rival_that_was_cut_short_at_one_of_several_lengths_is_named(made, tmp_path):
+    cells = [made.cell(bits=bits, map_learned=0.9) for bits in (16, 32)]
+    cells += [made.cell("mnist", "sdh", bits, map_learned=0.8) for bits in (16, 32)]
+    cells += [made.cell("mnist", "cq", bits, map_learned=0.2, truncated=bits == 32) for bits in (16, 32)]
+    (sentence, _) = verdict_sentences(read_results(made.folder(tmp_path, cells)), "paper")
+    assert "at 16, 32 bits" in sentence
+    assert "stopped at the time limit: cq" in sentence
+
+
+def test_the_paper_stands_beside_the_shortest_and_the_longest_code(made, tmp_path):
+    cells = [made.cell(bits=bits, map=0.96) for bits in (16, 32, 128)]
+    assert headline(read_results(made.folder(tmp_path, cells))).beside_paper == (
+        "sq reaches MAP .9600 where the paper has .9329 (MNIST, 16 bits), "
+        ".9600 where the paper has .9400 (MNIST, 128 bits)."
+    )
 
 
 def test_ours_under_another_ranking_is_no_rival(made, tmp_path):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 NOT_A_NUMBER = "not published as a number"
 SPREAD = "± is half the range over the seeds; a number without it is of one seed."
-TRUNCATED = "† A fit of this number stopped at the time limit."
 
 
 def map_table(results: Results, dataset: str, protocol: str) -> Table:
@@ -47,7 +46,7 @@ def map_table(results: Results, dataset: str, protocol: str) -> Table:
         ["method", *(f"{bits} bits" for _ in said for bits in lengths)],
         rows,
         groups=[Entry(""), *(Entry(_GROUPS[codes], span=len(lengths)) for codes in said)],
-        notes=_notes(columns, lines, protocol, dataset),
+        notes=_notes(lines, protocol, dataset),
     )
 
 
@@ -87,7 +86,7 @@ def standing_table(results: Results, protocol: str) -> Table | None:
                 "“First” is said only where every method was measured, over the seeds that both sides have; "
                 "“ahead” is first of those that were measured. `classifier` is one of the others. `euclidean` and "
                 "`classifier-scores` store floats, and `sq (alternating)` is the same method with the published "
-                "solver: where they are above ours, the sentences at the top say so."
+                "solver: where they are above ours, the sentences beside the table say so."
             ),
         ],
     )
@@ -165,15 +164,8 @@ def _published_entries(dataset: str, line: Series, lengths: Sequence[int]) -> li
     return entries
 
 
-def _notes(
-    columns: dict[tuple[Codes, int], dict[Series, Mean | None]],
-    lines: Sequence[Series],
-    protocol: str,
-    dataset: str,
-) -> list[str]:
+def _notes(lines: Sequence[Series], protocol: str, dataset: str) -> list[str]:
     notes = [SPREAD]
-    if any(mean is not None and mean.truncated for column in columns.values() for mean in column.values()):
-        notes.append(TRUNCATED)
     constant = [f"`{line.label}`" for line in lines if line.method in ANY_LENGTH]
     if constant:
         notes.append(f"The same at any length: {', '.join(constant)}.")
@@ -203,4 +195,6 @@ def _standing_entry(found: Standing | None) -> Entry:
         "level": "level",
         "behind": by,
     }[found.verdict]
-    return Entry(text, best.series.label, data, found.verdict)
+    n_seeds = len(best.seeds)
+    agreeing = f", {n_seeds - best.contrary} of {n_seeds} seeds" if best.contrary else ""
+    return Entry(text, best.series.label + agreeing, data, found.verdict)

@@ -20,7 +20,7 @@ from supquant.experiments.paper.results import Results, title
 from supquant.experiments.paper.tables import write
 
 if TYPE_CHECKING:
-    from supquant.experiments.paper.results import Cell, Series
+    from supquant.experiments.paper.results import Cell, Mean, Series
     from supquant.experiments.paper.standing import Codes
 
 _CODES = {"learned": "codes learned with labels", "encoded": "codes from vectors alone"}
@@ -30,20 +30,23 @@ def map_figure(results: Results, dataset: str, protocol: str, codes: Codes) -> F
     """Draw MAP by code length; None if no cell has such codes."""
     where = {"dataset": dataset, "protocol": protocol}
     lengths = results.lengths(**where)
-    lines = []
-    for series in results.series(**where):
-        means = [results.mean(f"map_{codes}", series, bits, **where) for bits in lengths]
-        points = [(place, mean.value) for place, mean in enumerate(means) if mean is not None]
-        lines += _line(series, points)
+    means = {
+        (series, float(place)): mean
+        for series in results.series(**where)
+        for place, bits in enumerate(lengths)
+        if (mean := results.mean(f"map_{codes}", series, bits, **where))
+    }
+    lines, seeds = _over_shared_seeds(means)
     if not lines:
         return None
     heading = f"{title(dataset)}: {_CODES[codes]}" + ("" if protocol == "paper" else f", {protocol}")
     return draw_lines(
         f"map-{results.slug(dataset)}-{protocol}-{codes}",
-        f"MAP by code length, {title(dataset)}, protocol {protocol}, {_CODES[codes]}. {_order_at_end(lines)}",
+        f"MAP by code length, {title(dataset)}, protocol {protocol}, {_CODES[codes]}, {seeds}. "
+        + _order_at_end(lines, {place: f"{bits} bits" for place, bits in enumerate(lengths)}),
         lines,
         title=heading,
-        x_label="bits of a code",
+        x_label=f"bits of a code ({seeds})",
         y_label="mean average precision",
         x_ticks={place: str(bits) for place, bits in enumerate(lengths)},
     )
@@ -52,16 +55,15 @@ def map_figure(results: Results, dataset: str, protocol: str, codes: Codes) -> F
 def time_figure(results: Results, timed: Results, dataset: str, codes: Codes) -> Figure | None:
     """Draw MAP against milliseconds of a query, a point for each length; None if no cell has such codes."""
     where = {"dataset": dataset, "protocol": "paper"}
-    lines, names = [], {}
+    heights, names = {}, {}
     for series in timed.series(**where):
-        points = []
         for bits in timed.lengths(series=series, **where):
             quality = timed.mean(f"map_{codes}", series, bits, **where)
             spent = timed.mean("query_ms/total", series, bits, **where)
             if quality is not None and spent is not None:
-                points.append((spent.value, quality.value))
+                heights[series, spent.value] = quality.value
                 names[series, spent.value] = str(bits)
-        lines += _line(series, points)
+    lines = _lines(heights)
     if not lines:
         return None
     return draw_lines(
@@ -77,7 +79,7 @@ def time_figure(results: Results, timed: Results, dataset: str, codes: Codes) ->
 
 def precision_figure(results: Results, dataset: str, protocol: str, bits: int) -> Figure | None:
     """Draw precision among the first k."""
-    lines = _curves(results, dataset, protocol, bits, "precision_at")
+    lines, seeds = _curves(results, dataset, protocol, bits, "precision_at")
     if not lines:
         return None
     ranks = sorted({x for line in lines for x in line.x})
@@ -86,7 +88,7 @@ def precision_figure(results: Results, dataset: str, protocol: str, bits: int) -
         f"Precision among the first k, {title(dataset)}, protocol {protocol}, {bits} bits. {_order_at_end(lines)}",
         lines,
         title=f"{title(dataset)}: precision at k, {protocol}, {bits} bits",
-        x_label="first k items",
+        x_label=f"first k items ({seeds})",
         y_label="precision",
         x_ticks={rank: f"{rank:,.0f}" for rank in ranks},
         x_log=True,
@@ -95,7 +97,7 @@ def precision_figure(results: Results, dataset: str, protocol: str, bits: int) -
 
 def recall_figure(results: Results, dataset: str, protocol: str, bits: int) -> Figure | None:
     """Draw precision by recall."""
-    lines = _curves(results, dataset, protocol, bits, "precision_at_recall")
+    lines, seeds = _curves(results, dataset, protocol, bits, "precision_at_recall")
     if not lines:
         return None
     return draw_lines(
@@ -103,7 +105,7 @@ def recall_figure(results: Results, dataset: str, protocol: str, bits: int) -> F
         f"Precision by recall, {title(dataset)}, protocol {protocol}, {bits} bits. {_order_at_end(lines)}",
         lines,
         title=f"{title(dataset)}: precision by recall, {protocol}, {bits} bits",
-        x_label="recall",
+        x_label=f"recall ({seeds})",
         y_label="precision",
         markers=False,
     )
@@ -220,27 +222,43 @@ def _frame(axes: Any, column: int, row: int, colour: str, dashes: Any) -> None:
     )
 
 
-def _curves(results: Results, dataset: str, protocol: str, bits: int, field: str) -> list[Line]:
+def _curves(results: Results, dataset: str, protocol: str, bits: int, field: str) -> tuple[list[Line], str]:
+    """Give lines over the levels of a curve, and the seeds that they are of."""
     where = {"dataset": dataset, "protocol": protocol}
-    lines = []
+    means = {}
     for series in results.series(**where):
         one = results.mean("map", series, bits, **where)
-        levels = [] if one is None else sorted(one.cells[0].content.get(field) or {}, key=float)
-        means = [(float(level), results.mean(f"{field}/{level}", series, bits, **where)) for level in levels]
-        lines += _line(series, [(x, mean.value) for x, mean in means if mean is not None])
-    return lines
+        for level in [] if one is None else sorted(one.cells[0].content.get(field) or {}, key=float):
+            mean = results.mean(f"{field}/{level}", series, bits, **where)
+            if mean is not None:
+                means[series, float(level)] = mean
+    return _over_shared_seeds(means)
 
 
-def _line(series: Series, points: Sequence[tuple[float, float]]) -> list[Line]:
-    """Give the line through points, in a list that is empty if there are none."""
-    return [Line(series, [x for x, _ in points], [y for _, y in points])] if points else []
+def _over_shared_seeds(means: Mapping[tuple[Series, float], Mean]) -> tuple[list[Line], str]:
+    """Give lines over the seeds that all points have, so that a figure compares the same splits; and name the seeds."""
+    shared = set.intersection(*(set(mean.by_seed) for mean in means.values())) if means else set()
+    if not shared:
+        return _lines({at: mean.value for at, mean in means.items()}), "points of different seeds"
+    named = f"seed{'s' if len(shared) > 1 else ''} {', '.join(map(str, sorted(shared)))}"
+    return _lines({at: mean.over(shared).value for at, mean in means.items()}), named
 
 
-def _order_at_end(lines: Sequence[Line]) -> str:
-    """Say what a reader sees at the right end: the series from the top down."""
+def _lines(heights: Mapping[tuple[Series, float], float]) -> list[Line]:
+    """Join the points of each series, in their order."""
+    points: dict[Series, list[tuple[float, float]]] = {}
+    for (series, x), y in heights.items():
+        points.setdefault(series, []).append((x, y))
+    return [Line(series, [x for x, _ in at], [y for _, y in at]) for series, at in points.items()]
+
+
+def _order_at_end(lines: Sequence[Line], places: Mapping[float, str] | None = None) -> str:
+    """Say what a reader sees at the right end: the series from the top down, and where a line ends before the others."""
     ends = sorted(lines, key=lambda line: (-line.y[-1], line.series.order))
-    return (
-        "At the right, from the top: "
-        + ", ".join(f"{line.series.label} {write(line.y[-1])}" for line in ends)
-        + "."
-    )
+    last = max(line.x[-1] for line in lines)
+    said = [
+        f"{line.series.label} {write(line.y[-1])}"
+        + (f" (at {places[line.x[-1]]})" if places and line.x[-1] < last else "")
+        for line in ends
+    ]
+    return f"At the right, from the top: {', '.join(said)}."

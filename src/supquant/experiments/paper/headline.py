@@ -35,7 +35,7 @@ class Headline:
     lead : tuple of str
         In how many comparisons ours is first, and in how many it is not, by kind of codes and ranking.
     beside_paper : str
-        Our MAP beside the paper's where it printed one, shortest codes.
+        Our MAP beside the paper's where it printed one, shortest and longest codes.
     verdicts : tuple of str
         One sentence for each data set, kind of codes and ranking.
     facts : tuple of pairs
@@ -63,12 +63,15 @@ def lead_sentences(results: Results, protocol: str) -> list[str]:
     sentences = []
     for codes in CODES:
         for ours in results.ours:
-            found = [
-                each
+            by_dataset = {
+                dataset: _by_length(results, ours, dataset, protocol, codes).values()
                 for dataset in results.datasets
-                for each in _by_length(results, ours, dataset, protocol, codes).values()
-                if each.verdict != "alone"
-            ]
+            }
+            found = {
+                title(dataset): compared
+                for dataset, standings in by_dataset.items()
+                if (compared := [each for each in standings if each.verdict != "alone"])
+            }
             if found:
                 kind = "learned with labels" if codes == "learned" else "made from the vectors alone"
                 sentences.append(f"Codes {kind}{_ranking(results, ours)}: sq is {_count(found)}.")
@@ -146,10 +149,16 @@ def _by_length(
     return {bits: each for bits, each in found.items() if each is not None}
 
 
-def _count(found: Sequence[Standing]) -> str:
-    """Say in how many comparisons ours is first, and of the others the worst."""
+def _count(by_dataset: Mapping[str, Sequence[Standing]]) -> str:
+    """Say in how many comparisons ours is first, where at every length, and of the others the worst."""
+    found = [each for standings in by_dataset.values() for each in standings]
     counts = Counter(each.verdict for each in found)
     parts = [f"first in {counts['first']} of {len(found)} comparisons"]
+    everywhere = [
+        name for name, standings in by_dataset.items() if all(each.verdict == "first" for each in standings)
+    ]
+    if everywhere:
+        parts[0] += f", at every length on {', '.join(everywhere)}"
     if counts["ahead"]:
         parts.append(f"ahead of all that were measured, with methods missing, in {counts['ahead']}")
     if counts["level"]:
@@ -185,24 +194,30 @@ def _verdicts(found: Mapping[int, Standing]) -> str:
 
 
 def _worst(found: Sequence[Standing]) -> Standing:
-    """Give the one with the smallest margin, and with it the largest by which something is above ours."""
+    """Give the one with the smallest margin, and with it the largest by which something is above ours, and all cut short."""
     least = min(found, key=lambda each: each.rivals[0].margin if each.rivals else 0.0)
     by_name = (sorted(each.above, key=lambda other: other.series.label) for each in found)
     above = zip(*by_name, strict=True)
-    return replace(least, above=tuple(min(others, key=lambda other: other.margin) for others in above))
+    cut_short = {rival.series for each in found for rival in each.rivals if rival.truncated}
+    return replace(
+        least,
+        rivals=tuple(replace(rival, truncated=rival.series in cut_short) for rival in least.rivals),
+        above=tuple(min(others, key=lambda other: other.margin) for others in above),
+    )
 
 
 def _beside_paper(results: Results) -> str:
-    """Say our MAP beside the paper's at the shortest length for which it printed one."""
+    """Say our MAP beside the paper's at the shortest and the longest code for which it printed one."""
     pairs = []
     for dataset in results.datasets:
         where = {"dataset": dataset, "protocol": "paper"}
-        for bits in results.lengths(series=OURS[0], **where):
-            found, printed = results.mean("map", OURS[0], bits, **where), published_map(dataset, "sq", bits)
-            if found and printed:
-                numbers = f"{write(found.value)} where the paper has {write(printed.value)}"
-                pairs.append(f"{numbers} ({title(dataset)}, {bits} bits)")
-                break
+        both = [
+            f"{write(found.value)} where the paper has {write(printed.value)} ({title(dataset)}, {bits} bits)"
+            for bits in results.lengths(series=OURS[0], **where)
+            if (found := results.mean("map", OURS[0], bits, **where))
+            and (printed := published_map(dataset, "sq", bits))
+        ]
+        pairs += both[:1] + both[1:][-1:]
     return f"sq reaches MAP {', '.join(pairs)}." if pairs else ""
 
 
@@ -217,7 +232,7 @@ def _facts(results: Results) -> list[tuple[str, str]]:
         ("seeds", ", ".join(map(str, seeds)) or "none"),
         ("stopped at the time limit", f"{truncated:,}"),
         ("failed", f"{len(results.failures):,}"),
-        ("not measured", f"{missing:,} cells of the comparison"),
+        ("not measured", f"{missing:,} cells of the comparison, protocol “paper”"),
         ("data sets", ", ".join(title(dataset) for dataset in results.datasets) or "none"),
         (
             "machines",

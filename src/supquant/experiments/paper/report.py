@@ -168,6 +168,10 @@ def _index(said: Headline, shown: list[_DrawnSection]) -> str:
         if drawn.section.name == "standing":
             lines += [table.markdown().strip() for table in tables]
             continue
+        for part in drawn.section.parts if tables or pictures else ():
+            if part.words or part.points:
+                lines += [f"### {part.title}" if part.title else "", *part.words]
+                lines.append("\n".join(f"- {point}" for point in part.points))
         if pictures:
             lines.append(
                 "\n".join(

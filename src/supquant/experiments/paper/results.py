@@ -15,7 +15,7 @@ from supquant.errors import InputError
 from supquant.experiments.methods import METHODS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 REFERENCES = frozenset({"euclidean", "classifier-scores"})
 """Items are float vectors or scores: lines to look at, no codes to compare with."""
@@ -25,7 +25,7 @@ ANY_LENGTH = frozenset({"euclidean", "classifier", "classifier-scores"})
 
 TITLES = {
     "mnist": "MNIST",
-    "cifar10": "CIFAR-10, GIST",
+    "cifar10": "CIFAR-10 (GIST)",
     "coco30k": "COCO-30k",
     "coco30k-noperson": "COCO-30k without person",
     "nuswide": "NUS-WIDE",
@@ -160,6 +160,10 @@ class Mean:
     def value(self) -> float:
         """Their mean."""
         return mean(self.by_seed.values())
+
+    def over(self, seeds: Collection[int]) -> Mean:
+        """Give the number over some of its seeds."""
+        return Mean(self.field, tuple(cell for cell in self.cells if cell["seed"] in seeds))
 
     @property
     def half_range(self) -> float | None:

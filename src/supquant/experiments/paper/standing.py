@@ -35,12 +35,19 @@ NO_RIVALS = REFERENCES | {"sq"}
 
 @dataclass(frozen=True)
 class Rival:
-    """Another series, and how far ours is above it over the seeds that both have."""
+    """Another series, and how far ours is above it over the seeds that both have.
+
+    Attributes
+    ----------
+    contrary : int
+        So many of the seeds say the opposite of their mean.
+    """
 
     series: Series
     margin: float
     seeds: tuple[int, ...]
     truncated: bool = False
+    contrary: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,8 @@ class Standing:
         --------
         >>> Standing((Rival(Series("classifier"), -0.02, (0, 1)),)).sentence()
         'not first: .0200 behind classifier (2 seeds)'
+        >>> Standing((Rival(Series("classifier"), 0.02, (0, 1, 2), contrary=1),)).sentence()
+        'first, .0200 before classifier (3 seeds, 1 of them the other way)'
         >>> Standing((Rival(Series("sdh"), 0.1, (0,)),), missing=("bre",)).sentence()
         'ahead of all that were measured, .1000 before sdh (1 seed); not measured: bre'
         """
@@ -92,6 +101,7 @@ class Standing:
             return "nothing to compare with yet"
         best = self.rivals[0]
         seeds = f"{len(best.seeds)} seed{'s' if len(best.seeds) > 1 else ''}"
+        seeds += f", {best.contrary} of them the other way" if best.contrary else ""
         by, name = margin_text(abs(best.margin)), best.series.label
         before = f"{'at least ' if several else ''}{by} before {name} ({seeds})"
         said = {
@@ -173,6 +183,13 @@ def _rival(series: Series, own: Mean, other: Mean) -> Rival | None:
     shared = tuple(sorted(own.by_seed.keys() & other.by_seed.keys()))
     if not shared:
         return None
-    margin = mean(own.by_seed[seed] - other.by_seed[seed] for seed in shared)
+    margins = [own.by_seed[seed] - other.by_seed[seed] for seed in shared]
+    margin = mean(margins)
     cut_short = any(cell.truncated for cell in other.cells if cell["seed"] in shared)
-    return Rival(series, 0.0 if abs(margin) < ROUNDING else margin, shared, cut_short)
+    return Rival(
+        series,
+        0.0 if abs(margin) < ROUNDING else margin,
+        shared,
+        cut_short,
+        contrary=sum(each * margin < 0 for each in margins),
+    )

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from supquant.experiments.paper.results import Cell, Mean
 
 MISSING = "\N{EN DASH}"
+CUT_SHORT = "†"
+TRUNCATED = f"{CUT_SHORT} A fit of this number stopped at the time limit."
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Table:
     ----------
     groups : sequence of Entry
         A line above the header that says what columns have in common; may be empty.
+    notes : sequence of str
+        What a reader should know; the mark of a fit that was cut short is explained by itself.
     """
 
     name: str
@@ -77,6 +81,12 @@ class Table:
     rows: Sequence[Row]
     groups: Sequence[Entry] = ()
     notes: Sequence[str] = ()
+
+    @property
+    def all_notes(self) -> list[str]:
+        """The notes, and what the marks of the entries mean."""
+        marked = any(entry.text.endswith(CUT_SHORT) for row in self.rows for entry in row.entries)
+        return [*self.notes, *([TRUNCATED] if marked else [])]
 
     def markdown(self) -> str:
         """Render the table in Markdown, the caption above it and the notes below.
@@ -98,7 +108,7 @@ class Table:
         lines = [header, ["---", *["---:"] * (len(header) - 1)]]
         lines += [[entry.markdown() for entry in (row.head, *row.entries)] for row in self.rows]
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return "\n\n".join([self.caption, body, *self.notes]) + "\n"
+        return "\n\n".join([self.caption, body, *self.all_notes]) + "\n"
 
 
 def number(mean: Mean | None, form: str = "map", kind: str = "") -> Entry:
@@ -110,7 +120,7 @@ def number(mean: Mean | None, form: str = "map", kind: str = "") -> Entry:
     if spread is not None:
         data["spread"] = repr(spread)
     note = "" if spread is None or form != "map" else f"±{write(spread, form)}"
-    marked = "†" if mean.truncated else ""
+    marked = CUT_SHORT if mean.truncated else ""
     return Entry(write(mean.value, form) + marked, note, data, kind)
 
 
