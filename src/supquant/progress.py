@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Progress", "Reporter", "Stage"]
+__all__ = ["Progress", "Reporter", "Stage", "TimeIsUpError", "TimeLimit"]
 
 _logger = logging.getLogger("supquant")
 
@@ -136,3 +136,33 @@ class Stage:
         if self._total is not None:
             remaining = elapsed / self._step * max(self._total - self._step, 0)
         self._emit(Progress(self._name, self._step, self._total, elapsed, remaining, values))
+
+
+class TimeIsUpError(Exception):
+    """Raised from a callback to end a fit; the estimator keeps the model of its last step."""
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """A callback that ends a fit at the first step after so many seconds, unless it was its last.
+
+    Attributes
+    ----------
+    seconds : float or None
+        From the making of this limit on; None for no limit.
+
+    Examples
+    --------
+    >>> with Reporter(TimeLimit(60)).stage("sweep") as stage:
+    ...     stage.step(psi=4.0)
+    """
+
+    seconds: float | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def __call__(self, progress: Progress) -> None:
+        """Say when the time is up."""
+        if self.seconds is None or progress.step == progress.total:
+            return
+        if time.monotonic() - self.began > self.seconds:
+            raise TimeIsUpError(f"{progress.stage} took more than {self.seconds:.0f} s")

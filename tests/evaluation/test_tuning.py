@@ -46,6 +46,16 @@ def test_map_is_that_of_validation_queries_among_all_rows(digits, codes):
     assert point.map == evaluate_tables(model.tables(X[rows[:40]]), items, queries, labels).map
 
 
+def test_a_fit_that_takes_too_long_ends_and_says_so(digits):
+    quantizer = SupervisedQuantizer(2, n_codewords=16, features=None, max_iter=5)
+    grid = {"quantization_weight": [1e-5]}
+    (cut,) = tune(quantizer, grid, *digits, time_limit=0.0, **SETTINGS).points
+    (whole,) = tune(quantizer, grid, *digits, time_limit=600.0, **SETTINGS).points
+    (first,) = tune(quantizer.set_params(max_iter=1), grid, *digits, **SETTINGS).points
+    assert (cut.truncated, whole.truncated, first.truncated) == (True, False, False)
+    assert cut.map == first.map != whole.map
+
+
 class Listener:
     """A callback that can be neither copied nor sent to another process."""
 

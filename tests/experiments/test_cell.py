@@ -9,8 +9,8 @@ from supquant.errors import InputError
 from supquant.evaluation import GridPoint, Tuning
 from supquant.experiments.cell import run_cells, time_queries
 from supquant.experiments.methods import METHODS, STEP_NAMES, Settings, Training
-from supquant.experiments.methods.watch import TimeIsUpError, Watch
-from supquant.progress import Progress
+from supquant.experiments.methods.watch import Watch
+from supquant.progress import Progress, TimeIsUpError
 
 FIELDS = [
     "dataset",

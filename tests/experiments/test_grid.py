@@ -150,6 +150,14 @@ def test_a_killed_grid_goes_on_to_the_same_results(tmp_path):
     assert measured(stopped) == measured(whole)
 
 
+def test_points_of_a_sweep_have_a_time_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("supquant.experiments.grid.sweep.PENALTIES", {"quantization_weight": (1e-5,)})
+    task = SweepTask("digits", rows=500, anchors=60, training_rows=300)
+    list(run_grid([task], Workplace(tmp_path, time_limit=0.001, n_jobs=1), workers=0))
+    (point,) = json.loads((tmp_path / "sweeps/digits.json").read_text())["points"]
+    assert point["truncated"]
+
+
 def test_a_sweep_tries_all_penalties_and_goes_on_where_it_was(tmp_path, monkeypatch):
     grid = {"quantization_weight": (1e-5, 1e-3), "constraint_weight": (0.1, 1.0)}
     monkeypatch.setattr("supquant.experiments.grid.sweep.PENALTIES", grid)
@@ -161,6 +169,7 @@ def test_a_sweep_tries_all_penalties_and_goes_on_where_it_was(tmp_path, monkeypa
         {"quantization_weight": gamma, "constraint_weight": mu} for gamma in (1e-5, 1e-3) for mu in (0.1, 1.0)
     ]
     assert (sweep["n_training"], sweep["n_validation"], sweep["bits"]) == (300, 50, 16)
+    assert not any(point["truncated"] for point in sweep["points"])
     assert not (tmp_path / "partial").exists()
     names = {
         each.outputs()[0]

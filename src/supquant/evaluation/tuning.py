@@ -28,7 +28,7 @@ from supquant.evaluation.splits import default_queries
 from supquant.features import fit_feature_map
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
-from supquant.progress import Progress, Reporter
+from supquant.progress import Progress, Reporter, TimeIsUpError, TimeLimit
 from supquant.validation import (
     as_float32,
     check_choice,
@@ -53,11 +53,12 @@ PENALTIES: Mapping[str, Sequence[float]] = {
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One fit of the grid."""
+    """One fit of the grid; `truncated` if it ended at the time limit."""
 
     parameters: Mapping[str, Any]
     map: float
     fit_seconds: float
+    truncated: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def tune(
     random_state: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
     resume: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
     callback: Callable[[Progress], None] | None = None,
 ) -> Tuning:
     """Fit an estimator at every point of a grid and compare the MAP of validation queries.
@@ -136,6 +138,8 @@ def tune(
         A JSON file of finished points. It is written after every point; points it already holds are not
         fitted again. It is refused if it was made from other data or other settings (so give an integer as
         `random_state`).
+    time_limit : float, optional
+        Seconds that one fit may take. One that takes longer ends with its next step; its point counts, and says so.
     callback : callable, optional
         Gets a `Progress` after each point.
 
@@ -186,7 +190,7 @@ def tune(
     left = [point for point in points if _key(point) not in finished.points]
     # points differ widely in cost and share nothing: a process with one thread each keeps all cores busy
     fits = Parallel(n_jobs=resolve_jobs(n_jobs), return_as="generator_unordered")(
-        delayed(_fit_point)(clone(estimator), point, X, labels, n_validation, codes, ranking)
+        delayed(_fit_point)(clone(estimator), point, X, labels, n_validation, codes, ranking, time_limit)
         for point in left
     )
     with Reporter(callback).stage("tuning", total=len(left)) as stage, _closing(fits):
@@ -218,15 +222,21 @@ def _fit_point(
     n_validation: int,
     codes: str,
     ranking: str | None,
+    time_limit: float | None,
 ) -> GridPoint:
-    began = time.perf_counter()
-    estimator.set_params(**parameters).fit(X, labels.indicator if labels.multilabel else labels.indices)
+    if "callback" in estimator.get_params(deep=False):
+        estimator.set_params(callback=TimeLimit(time_limit))
+    began, truncated = time.perf_counter(), False
+    try:
+        estimator.set_params(**parameters).fit(X, labels.indicator if labels.multilabel else labels.indices)
+    except TimeIsUpError:
+        truncated = True
     seconds = time.perf_counter() - began
     tables = estimator.tables(X[:n_validation], ranking)  # rows are in random order
     queries = labels.take(np.arange(n_validation))
     items = estimator.training_codes_ if codes == "learned" else estimator.encode(X)
     quality = evaluate_tables(tables, items, queries, labels, n_jobs=1)
-    return GridPoint(parameters, quality.map, seconds)
+    return GridPoint(parameters, quality.map, seconds, truncated)
 
 
 @dataclass

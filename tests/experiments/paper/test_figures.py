@@ -8,6 +8,7 @@ import pytest
 
 from supquant.experiments.paper.drawing import PALETTE, spread_labels, style
 from supquant.experiments.paper.figures import map_figure, sweep_figure
+from supquant.experiments.paper.measurements import sweep_table
 from supquant.experiments.paper.results import OURS, Series, read_results
 
 
@@ -66,6 +67,16 @@ def test_sweep_tells_both_best_points(results):
     assert "Best here: gamma 1e-03, mu 1e+00, validation MAP .7000" in figure.alt
     assert "In the paper: gamma 1e-07, mu 1e+01, validation MAP .9449" in figure.alt
     assert "the paper's best" in figure.svg
+
+
+def test_point_that_was_cut_short_is_marked(made, tmp_path):
+    sweep = made.sweep("mnist")
+    sweep["points"][3] |= {"map": 0.123, "truncated": True}
+    results = read_results(made.folder(tmp_path, [], sweeps=[sweep]))
+    assert ".1230†" in sweep_figure(results, sweep).svg
+    table = sweep_table(results, sweep).markdown()
+    assert table.count("†") == 2  # the point and the note
+    assert ".1230† |" in table
 
 
 def test_labels_keep_their_distance_within_bounds():

@@ -84,6 +84,7 @@ class SweepTask:
             random_state=self.seed,
             n_jobs=workplace.n_jobs,
             resume=partial,
+            time_limit=workplace.time_limit,
         )
         write_json(
             path,

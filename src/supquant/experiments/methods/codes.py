@@ -14,9 +14,10 @@ from supquant.codec import BinaryCodec, Codec
 from supquant.errors import InputError
 from supquant.experiments.methods.interface import Array, Callback, Fitted, Method, Settings, Steps, Training
 from supquant.experiments.methods.kept import KeptFits, fingerprint
-from supquant.experiments.methods.watch import TimeIsUpError, Watch
+from supquant.experiments.methods.watch import Watch
 from supquant.features import GaussianMap, LabelMap
 from supquant.parallel import row_blocks
+from supquant.progress import TimeIsUpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

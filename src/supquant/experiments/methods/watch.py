@@ -6,13 +6,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from supquant.progress import TimeLimit
+
 if TYPE_CHECKING:
     from supquant.experiments.methods.interface import Callback
     from supquant.progress import Progress
-
-
-class TimeIsUpError(Exception):
-    """Raised from a callback to end a fit; the estimator keeps the model of its last step."""
 
 
 @dataclass
@@ -51,7 +49,4 @@ class Watch:
             self.convergence.append((progress.elapsed, float(progress.values["objective"])))
         if self.callback is not None:
             self.callback(progress)
-        if self.limit is None or progress.step == progress.total:
-            return
-        if time.monotonic() - self.began > self.limit:
-            raise TimeIsUpError(f"{progress.stage} took more than {self.limit:.0f} s")
+        TimeLimit(self.limit, self.began)(progress)

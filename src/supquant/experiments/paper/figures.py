@@ -10,6 +10,7 @@ import numpy as np
 from supquant.experiments.paper.drawing import HEIGHT, Figure, Line, draw, draw_lines
 from supquant.experiments.paper.measurements import (
     best_point,
+    point_text,
     sweep_axes,
     sweep_name,
     sweep_title,
@@ -143,6 +144,7 @@ def sweep_figure(results: Results, sweep: Mapping[str, Any]) -> Figure:
     dataset = sweep["dataset"]
     gammas, mus = sweep_axes(sweep)
     values = np.full((len(gammas), len(mus)), np.nan)  # rows are gamma
+    texts = {}
     for point in sweep["points"]:
         parameters = point["parameters"]
         row, column = (
@@ -150,6 +152,7 @@ def sweep_figure(results: Results, sweep: Mapping[str, Any]) -> Figure:
             mus.index(parameters["constraint_weight"]),
         )
         values[row, column] = point["map"]
+        texts[row, column] = point_text(point)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
 
     def paint(figure: Any, axes: Any) -> None:
@@ -166,7 +169,7 @@ def sweep_figure(results: Results, sweep: Mapping[str, Any]) -> Figure:
                 axes.text(
                     column + 0.5,
                     row + 0.5,
-                    write(value),
+                    texts[row, column],
                     ha="center",
                     va="center",
                     fontsize=8,

@@ -10,7 +10,7 @@ from supquant.experiments.machine import ARM_SERVERS
 from supquant.experiments.paper.comparisons import SPREAD
 from supquant.experiments.paper.published import PENALTIES
 from supquant.experiments.paper.results import Mean, Results, Series, title
-from supquant.experiments.paper.tables import Entry, Row, Table, identity, number, source, write
+from supquant.experiments.paper.tables import CUT_SHORT, Entry, Row, Table, identity, number, source, write
 
 if TYPE_CHECKING:
     from supquant.experiments.paper.results import Cell
@@ -163,6 +163,17 @@ def best_point(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
     return best
 
 
+def point_text(point: Mapping[str, Any]) -> str:
+    """Write the MAP of a point of a sweep, marked if its fit stopped at the time limit.
+
+    Examples
+    --------
+    >>> point_text({"map": 0.25}), point_text({"map": 0.25, "truncated": True})
+    ('.2500', '.2500†')
+    """
+    return write(point["map"]) + (CUT_SHORT if point.get("truncated") else "")
+
+
 def sweep_axes(sweep: Mapping[str, Any]) -> tuple[list[float], list[float]]:
     """Give the values of gamma and of mu that a sweep visited."""
     points = [point["parameters"] for point in sweep["points"]]
@@ -213,7 +224,7 @@ def sweep_table(results: Results, sweep: Mapping[str, Any]) -> Table:
                 "mu": repr(mu),
                 "value": repr(point["map"]),
             }
-            entries.append(Entry(write(point["map"]), data=data, kind="best" if point is best else ""))
+            entries.append(Entry(point_text(point), data=data, kind="best" if point is best else ""))
         rows.append(Row(Entry(write(gamma, "power")), entries))
     return Table(
         sweep_name(results, sweep),
