@@ -500,3 +500,20 @@ def test_queries_whose_distances_float32_cannot_hold_are_refused(rng):
     codec = Codec(rng.normal(size=(2, 4, 3)).astype(np.float32))
     with pytest.raises(InputError, match="row 1 of Q lies too far out"):
         codec.query_tables([[0, 0, 0], [1e30, 0, 0]])
+
+
+def test_arrays_lie_as_a_file_holds_them():
+    rng = np.random.default_rng(0)
+    turned = {name: np.asfortranarray(rng.normal(size=(6, 6)).astype(np.float32)) for name in "PW"}
+    codec = Codec(rng.normal(size=(2, 4, 6)).astype(np.float32), turned["P"], turned["W"])
+    assert codec.projection.flags.c_contiguous
+    assert codec.classifier.flags.c_contiguous
+    np.testing.assert_array_equal(codec.projection, turned["P"])
+
+
+def test_a_row_is_projected_the_same_wherever_it_stands():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(37, 50)).astype(np.float32)
+    codec = Codec(rng.normal(size=(2, 4, 1)).astype(np.float32), rng.normal(size=(50, 1)).astype(np.float32))
+    order = rng.permutation(len(X))
+    np.testing.assert_array_equal(codec.transform(X[order]), codec.transform(X)[order])

@@ -98,6 +98,7 @@ class Codec(ProjectingCodec):
             check_part("classifier", self.classifier, self.n_components, "L")
         if self.meaning is not None and (self.classifier is None or self.classes is None):
             raise InputError("a codec with a meaning must have a classifier and classes")
+        super().__post_init__()
 
     @property
     def n_codebooks(self) -> int:
@@ -171,8 +172,15 @@ class Codec(ProjectingCodec):
     # whole ways --------------------------------------------------------------------------------------------------------
 
     def transform(self, X: object, *, n_jobs: int | None = None) -> Block:
-        """Project vectors X (n, p) into the space of the codebooks, (n, r) float32."""
-        return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda x, _: self.project(x))
+        """Project vectors X (n, p) into the space of the codebooks, (n, r) float32.
+
+        Sums are of double precision: those of single precision tell by their last bit where a row stood among others.
+        """
+
+        def project(features: Block, _: object) -> NDArray[Any]:
+            return features if self.projection is None else features.astype(np.float64) @ self.projection
+
+        return self._by_blocks(X, n_jobs, self.n_components, np.float32, project)
 
     def query_tables(
         self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None

@@ -14,7 +14,7 @@ from supquant.codec.interface import Block, Codes, FeatureMap, load_feature_map
 from supquant.codec.queries import by_groups
 from supquant.errors import FileFormatError, InputError
 from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.storage import PackedArrays, load_arrays, pack_arrays
+from supquant.storage import PackedArrays, lay_out_as_stored, load_arrays, pack_arrays
 from supquant.validation import as_float32, check_choice, check_vectors, resolve_jobs
 
 MOST_CODEBOOKS = 64
@@ -48,6 +48,9 @@ class ProjectingCodec(ABC):
 
     projection: Block | None
     feature_map: FeatureMap | None
+
+    def __post_init__(self) -> None:
+        lay_out_as_stored(self, self._ARRAYS)
 
     @property
     @abstractmethod

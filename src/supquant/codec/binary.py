@@ -63,6 +63,7 @@ class BinaryCodec(ProjectingCodec):
             )
         if self.projection is not None:
             check_part("projection", self.projection, "d", bits)
+        super().__post_init__()
 
     @property
     def n_codebooks(self) -> int:

@@ -75,6 +75,7 @@ class LabelCodec(ProjectingCodec):
     def __post_init__(self) -> None:
         check_part("projection", self.projection, "d", len(self.classes))
         check_label_count(len(self.classes), multilabel=self.multilabel)
+        super().__post_init__()
 
     @property
     def n_codebooks(self) -> int:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from supquant.codec import FeatureMap, register_feature_map
 from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.storage import lay_out_as_stored
 from supquant.validation import (
     as_float32,
     check_integer,
@@ -40,6 +41,9 @@ class GaussianMap:
     bandwidth: float  # sigma
 
     kind: ClassVar[str] = "anchor-kernel"
+
+    def __post_init__(self) -> None:
+        lay_out_as_stored(self, ["anchors"])
 
     @property
     def n_inputs(self) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from supquant.codec import label_probabilities, register_feature_map
 from supquant.features.anchor_kernel import GaussianMap
+from supquant.storage import lay_out_as_stored
 
 Block = NDArray[np.float32]
 
@@ -33,6 +34,9 @@ class LabelMap:
     multilabel: bool
 
     kind: ClassVar[str] = "label-kernel"
+
+    def __post_init__(self) -> None:
+        lay_out_as_stored(self, ["weights", "smooth", "mean", "directions"])
 
     @property
     def n_inputs(self) -> int:

@@ -10,12 +10,14 @@ payload, which is the arrays one after the other. Ours in the header's metadata:
     supquant.header     xxh3 (128 bits, hexadecimal) of all before the payload, with zeros for this digest
 """
 
+from supquant.storage.layout import lay_out_as_stored
 from supquant.storage.reading import ArrayFile, load_arrays, open_arrays, read_kind
 from supquant.storage.writing import PackedArrays, pack_arrays, save_arrays, write_file_atomically
 
 __all__ = [
     "ArrayFile",
     "PackedArrays",
+    "lay_out_as_stored",
     "load_arrays",
     "open_arrays",
     "pack_arrays",

@@ -35,6 +35,24 @@ DTYPES = {
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
+def lay_out_as_stored(holder: object, names: Iterable[str]) -> None:
+    """Lay arrays of a frozen dataclass out row by row, as a file holds them; None stays None.
+
+    Products round by the layout of their factors, and what was made must answer to the bit as what was read.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> holder = SimpleNamespace(matrix=np.ones((3, 2)).T)
+    >>> lay_out_as_stored(holder, ["matrix"])
+    >>> holder.matrix.flags.c_contiguous
+    True
+    """
+    for name in names:
+        if (array := getattr(holder, name)) is not None:
+            object.__setattr__(holder, name, np.ascontiguousarray(array))
+
+
 def digests_of(pieces: Iterable[memoryview]) -> list[str]:
     """Give the digest of every `CHUNK_BYTES` of the pieces put together."""
     digests = []
