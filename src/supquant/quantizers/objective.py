@@ -216,7 +216,9 @@ class SmallProblem:
         products = C @ C.T
         inner = self._interaction(products, self.constant(products))
         error, metric = self._quantization(C, products)
-        gradient = (2 * gamma * metric + 2 * mu * inner.derivative) @ C
+        weights = np.multiply(metric, 2 * gamma, out=products)  # (u, u), in the place of what is done with
+        weights += np.multiply(inner.derivative, 2 * mu, out=inner.derivative)
+        gradient = weights @ C
         if isinstance(self.solver, FixedProjection):
             gradient -= 2 * gamma * self._projected_fixed.sums
         return gamma * error + mu * inner.sum_squares, gradient
