@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,6 +152,22 @@ def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeyp
         step(1, 2, 0.5, 3.0)  # a stage that is young, of a fit that is not
     assert watch.convergence == [(0.5, 3.0)]
     assert len(heard) == 3
+
+
+def test_query_time_is_the_median_of_the_least_disturbed_round(monkeypatch):
+    now, rounds = [0.0], []
+    monkeypatch.setattr("supquant.experiments.cell.time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def scan(query):
+        rounds.append(len(rounds) // 5)
+        busy = 0.004 if rounds[-1] in (0, 3) else 0.0  # something else runs in two of the rounds
+        now[0] += 0.001 + busy + (0.1 if query[0, 0] == 4 else 0.0)  # and one query is an outlier
+        return query
+
+    queries = np.arange(5.0)[:, None]
+    spent = time_queries({"features": lambda query: query, "scan": scan}, queries)
+    assert spent["scan"] == spent["total"] == pytest.approx(1.0)
+    assert len(set(rounds)) == 10  # until the second was over
 
 
 def test_lengths_that_make_no_difference_are_measured_once(data, monkeypatch):

@@ -89,7 +89,7 @@ def time_table(results: Results, timed: Results, dataset: str, machine: str) -> 
         f"Milliseconds of a single query by part, {title(dataset)}, one thread of one machine ({machine}).",
         ["method", "MAP, learned", "MAP, encoded", *PARTS.values()],
         rows,
-        notes=["A time is the median over 50 single queries."],
+        notes=["A time is the median over 50 single queries, in the best of up to 20 rounds."],
     )
 
 
