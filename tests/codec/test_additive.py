@@ -513,7 +513,7 @@ def test_arrays_lie_as_a_file_holds_them():
 
 def test_a_row_is_projected_the_same_wherever_it_stands():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(37, 50)).astype(np.float32)
-    codec = Codec(rng.normal(size=(2, 4, 1)).astype(np.float32), rng.normal(size=(50, 1)).astype(np.float32))
+    X = rng.normal(size=(50, 50)).astype(np.float32)
+    codec = Codec(rng.normal(size=(2, 4, 3)).astype(np.float32), rng.normal(size=(50, 3)).astype(np.float32))
     order = rng.permutation(len(X))
     np.testing.assert_array_equal(codec.transform(X[order]), codec.transform(X)[order])
