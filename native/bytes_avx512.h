@@ -16,7 +16,8 @@ inline uint64_t at_most(Bytes values, Bytes limit) { return _mm512_cmple_epu8_ma
 inline bool any_at_most(Bytes values, Bytes limit) { return at_most(values, limit) != 0; }
 
 inline Bytes popcount(Bytes x) {
-    const __m512i counts = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+    const __m128i lane = _mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+    const __m512i counts = _mm512_maskz_broadcast_i32x4(0xffff, lane);  // GCC 12 warns of the one without a mask
     const __m512i nibble = _mm512_set1_epi8(15);
     const __m512i high = _mm512_and_si512(_mm512_srli_epi16(x, 4), nibble);
     return _mm512_add_epi8(_mm512_shuffle_epi8(counts, _mm512_and_si512(x, nibble)), _mm512_shuffle_epi8(counts, high));
