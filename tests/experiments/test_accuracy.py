@@ -1,5 +1,6 @@
 """Accuracy must not drop: floors for every method and data set, all of them in the tables below."""
 
+import numpy as np
 import pytest
 
 from supquant.datasets import load
@@ -10,8 +11,8 @@ from supquant.experiments.methods import Settings
 DIGITS_FLOORS = {
     ("joint", "paper", 16, None): 0.975,
     ("joint", "unlabelled", 16, None): 0.925,
-    ("alternating", "paper", 16, 5): 0.86,
 }
+ALTERNATING_DIGITS_FLOOR = 0.86  # 16 bits, five iterations, mean of four splits: one moves by .03 with rounding alone
 
 # ROWS random rows, ANCHORS anchors, seed 0: (data set, solver, protocol, bits, max_iter) -> least MAP
 ROWS, ANCHORS = 4000, 300
@@ -30,9 +31,9 @@ REAL_FLOORS = {
 CEILING_GAP = 0.005  # how far joint codes may stay behind the classifier that stores the label itself
 
 
-def measure(data, solver, protocol, bits, max_iter, anchors):
+def measure(data, solver, protocol, bits, max_iter, anchors, seed=0):
     told = {"solver": solver} if max_iter is None else {"solver": solver, "max_iter": max_iter}
-    settings = Settings(anchors=anchors, parameters=told)
+    settings = Settings(seed=seed, anchors=anchors, parameters=told)
     (cell,) = run_cells(data, bits=(bits,), protocol=protocol, settings=settings)
     return cell.map
 
@@ -40,6 +41,11 @@ def measure(data, solver, protocol, bits, max_iter, anchors):
 @pytest.mark.parametrize("which", list(DIGITS_FLOORS))
 def test_digits_reach_their_floor(which):
     assert measure(load("digits"), *which, anchors=200) >= DIGITS_FLOORS[which]
+
+
+def test_published_steps_reach_their_floor_on_the_digits():
+    found = [measure(load("digits"), "alternating", "paper", 16, 5, anchors=200, seed=seed) for seed in range(4)]
+    assert np.mean(found) >= ALTERNATING_DIGITS_FLOOR
 
 
 def test_joint_codes_of_the_digits_come_close_to_storing_the_label():
