@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import scipy.sparse
 from sklearn.exceptions import DataConversionWarning
 
 from supquant.errors import InputError
+from supquant.unlabelled import is_indicator, is_missing, labelled_rows
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -30,9 +30,11 @@ class Labels:
     multilabel : bool
         Whether a row may carry several labels, or none.
     indices : ndarray of shape (n,), int32, or None
-        Single-label: the position of each row's label in `classes`.
+        Single-label: the position of each row's label in `classes`, -1 where the label is unknown.
     indicator : csr_array of shape (n, L), bool, or None
-        Multi-label: true where the row carries the label; holds no explicit zeros.
+        Multi-label: true where the row carries the label; holds no explicit zeros. A row whose labels are unknown is empty.
+    unknown : ndarray of shape (n,), bool, or None, default=None
+        Multi-label: true where the labels of the row are unknown, as opposed to none. None if all are known.
 
     Examples
     --------
@@ -42,12 +44,23 @@ class Labels:
     >>> labels.dense(0, 2)
     array([[1., 0.],
            [0., 1.]])
+
+    Unknown labels are NaN in the label matrix:
+
+    >>> labels = read_labels(["cat", None, "dog"], missing=True)
+    >>> labels.indices, labels.known
+    (array([ 0, -1,  1], dtype=int32), array([ True, False,  True]))
+    >>> labels.dense(0, 3)
+    array([[ 1.,  0.],
+           [nan, nan],
+           [ 0.,  1.]])
     """
 
     classes: NDArray[Any]
     multilabel: bool
     indices: NDArray[np.int32] | None
     indicator: scipy.sparse.csr_array | None
+    unknown: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         if self.indices is None:
@@ -60,8 +73,20 @@ class Labels:
         """L, the number of distinct labels."""
         return len(self.classes)
 
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Mask (n,), bool: true where the labels of the row are known, also where it is known to carry none."""
+        if self.indices is not None:
+            return self.indices >= 0
+        return np.ones(len(self), dtype=np.bool_) if self.unknown is None else ~self.unknown
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Number of rows whose labels are unknown."""
+        return len(self) - int(np.count_nonzero(self.known))
+
     def dense(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Write out rows ``start`` to ``stop`` of the 0/1 matrix Y.
+        """Write out rows ``start`` to ``stop`` of the 0/1 matrix Y; rows whose labels are unknown are NaN.
 
         Parameters
         ----------
@@ -74,10 +99,16 @@ class Labels:
         """
         if self.indices is None:
             assert self.indicator is not None
-            return np.asarray(self.indicator[start:stop].toarray(), dtype=np.float64)
+            Y = np.asarray(self.indicator[start:stop].toarray(), dtype=np.float64)
+            if self.unknown is not None:
+                Y[self.unknown[start:stop]] = np.nan
+            return Y
         indices = self.indices[start:stop]
         Y = np.zeros((len(indices), self.n_labels))
-        Y[np.arange(len(indices)), indices] = 1.0
+        Y[np.arange(len(indices)), indices] = (
+            1.0  # -1 writes into the last column of a row that the next line fills
+        )
+        Y[indices < 0] = np.nan
         return Y
 
     def take(self, rows: ArrayLike) -> Labels:
@@ -96,7 +127,8 @@ class Labels:
         rows = np.asarray(rows)
         if self.indices is None:
             assert self.indicator is not None
-            return Labels(self.classes, True, None, self.indicator[rows])
+            unknown = None if self.unknown is None else self.unknown[rows]
+            return Labels(self.classes, True, None, self.indicator[rows], unknown)
         return Labels(self.classes, False, self.indices[rows], None)
 
 
@@ -107,8 +139,13 @@ def read_labels(
     classes: NDArray[Any] | None = None,
     multilabel: bool | None = None,
     name: str = "y",
+    missing: bool = False,
+    missing_label: object = None,
 ) -> Labels:
     """Check labels and bring them into the form the library works with.
+
+    If `missing` is true, labels may be unknown. None, NaN, NaT, pandas.NA, a masked entry and `missing_label` say so. In an
+    indicator matrix they fill the whole row. The other rows are read as if they came alone.
 
     Parameters
     ----------
@@ -118,20 +155,27 @@ def read_labels(
     n_rows : int or None
         The number of rows that must be labelled, if it is known.
     classes : ndarray of shape (L,) or None
-        The labels there are. None takes those found in `y`, of which there must be two at least.
+        The labels there are. None takes those found in `y`, of which there must be two at least. With `classes` given, all
+        rows may be unknown.
     multilabel : bool or None
         Which of the two forms is expected. None takes both.
     name : str
         What the errors call it.
+    missing : bool, default=False
+        Whether labels may be unknown. If false, a missing label is refused.
+    missing_label : object, default=None
+        One more label that means unknown if `missing` is true, such as -1 or "". It is found by equality. None and NaN
+        add nothing. With an indicator matrix it must not be 0 or 1.
 
     Returns
     -------
     Labels
+        With `known` false where the label is unknown.
 
     Raises
     ------
     InputError
-        If `y` cannot be used.
+        If `y` cannot be used, which includes an indicator matrix with a row that is partly missing.
 
     Examples
     --------
@@ -141,22 +185,32 @@ def read_labels(
     Traceback (most recent call last):
         ...
     supquant.errors.InputError: y holds 1 unknown label: 'bat'; the 2 known ones are 'cat', 'dog'
+    >>> labels = read_labels([7, 8, None, -1], missing=True, missing_label=-1)
+    >>> labels.classes, labels.indices
+    (array([7, 8]), array([ 0,  1, -1, -1], dtype=int32))
+    >>> labels = read_labels([[1, 0], [np.nan, np.nan], [0, 1], [0, 0]], missing=True)
+    >>> labels.known, labels.n_unlabelled
+    (array([ True, False,  True,  True]), 1)
     """
     if y is None:
         raise InputError(f"supquant requires {name} to be passed, but the target {name} is None")
-    given = y if scipy.sparse.issparse(y) else _label_array(y, name)
-    is_matrix = given.ndim == 2 and (given.shape[1] != 1 or scipy.sparse.issparse(given))
+    given, known = labelled_rows(y, missing=missing, missing_label=missing_label, name=name)
     if given.ndim not in (1, 2):
         raise InputError(f"{name} should be a 1d array, got an array of shape {given.shape} instead")
-    if n_rows is not None and given.shape[0] != n_rows:
-        raise InputError(f"{name} must have a label for each of the {n_rows} rows of X, got {given.shape[0]}")
-    if classes is None and given.shape[0] == 0:
+    is_matrix = is_indicator(given)
+    n_known = given.shape[0]
+    n = n_known if known is None else len(known)
+    if n_rows is not None and n != n_rows:
+        raise InputError(f"{name} must have a label for each of the {n_rows} rows of X, got {n}")
+    if classes is None and n == 0:
         raise InputError(f"{name} has 0 sample(s), at least 1 is required")
+    if classes is None and n_known == 0:
+        raise InputError(f"{name} has no labelled row: all {n} labels are missing")
     if multilabel is not None and multilabel != is_matrix:
         forms = ("a 1d array of class labels", "an indicator matrix")
         raise InputError(f"{name} must be {forms[multilabel]} as in fit, got {forms[is_matrix]}")
     if is_matrix:
-        return _read_indicator(given, classes, name)
+        return _with_unknown_rows(_read_indicator(given, classes, name, n - n_known), known)
     if given.ndim == 2:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. "
@@ -165,30 +219,18 @@ def read_labels(
             stacklevel=3,
         )
         given = given.ravel()
-    return _read_class_labels(given, classes, name)
+    return _with_unknown_rows(_read_class_labels(given, classes, name, n - n_known), known)
 
 
-def _label_array(y: Any, name: str) -> NDArray[Any]:
-    """`y` as an array that still holds the labels that were given."""
-    try:
-        array = np.asarray(y)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"{name} should be a 1d array of class labels or a 2d indicator matrix: {error}. "
-            "For rows that list their labels, make the matrix with sklearn.preprocessing.MultiLabelBinarizer"
-        ) from error
-    is_list = isinstance(y, Sequence)
-    if array.dtype.kind in "US" and is_list and not all(isinstance(label, str | bytes) for label in y):
-        array = np.asarray(y, dtype=object)  # NumPy would have turned the 1 of [1, "a"] into "1"
-    return array.astype(object) if array.dtype.kind == "T" else array
-
-
-def _read_class_labels(values: NDArray[Any], classes: NDArray[Any] | None, name: str) -> Labels:
+def _read_class_labels(
+    values: NDArray[Any], classes: NDArray[Any] | None, name: str, n_unlabelled: int
+) -> Labels:
     distinct, positions = _distinct(values, name)
     if classes is None:
         if len(distinct) < 2:
             raise InputError(
                 f"{name} holds a single class (1 class: {_shown(distinct.tolist())}); at least 2 are required"
+                + _unlabelled_shown(n_unlabelled)
             )
         return Labels(distinct, False, positions.astype(np.int32), None)
     known = {label: index for index, label in enumerate(classes.tolist())}
@@ -209,7 +251,7 @@ def _distinct(values: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[An
         return _distinct_objects(values, name)
     if kind == "c":
         raise InputError(f"Complex data not supported as labels in {name}")
-    if kind not in "biufUS":
+    if kind not in "biufUS" and len(values) > 0:
         raise InputError(f"Unknown label type: {values.dtype} in {name}; make the labels strings or integers")
     if kind == "f":
         if np.isnan(values).any():
@@ -227,7 +269,7 @@ def _distinct_objects(values: NDArray[Any], name: str) -> tuple[NDArray[Any], ND
         found = dict.fromkeys(values)
     except TypeError as error:
         raise InputError(f"Unknown label type in {name}: class labels must be hashable ({error})") from error
-    if any(_is_missing(label) for label in found):
+    if any(is_missing(label) for label in found):
         raise InputError(f"Input {name} contains NaN or None where a label is required.")
     if any(isinstance(label, float | np.floating) and not label.is_integer() for label in found):
         raise InputError(f"Unknown label type: continuous. {name} must hold classes, got fractions")
@@ -241,14 +283,7 @@ def _distinct_objects(values: NDArray[Any], name: str) -> tuple[NDArray[Any], ND
     return distinct, np.fromiter((index[label] for label in values), dtype=np.int32, count=len(values))
 
 
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)  # noqa: PLR0124  (NaN and NaT differ from themselves)
-    except TypeError:  # pandas.NA refuses to be compared
-        return True
-
-
-def _read_indicator(given: Any, classes: NDArray[Any] | None, name: str) -> Labels:
+def _read_indicator(given: Any, classes: NDArray[Any] | None, name: str, n_unlabelled: int) -> Labels:
     expected = None if classes is None else len(classes)
     if expected is not None and given.shape[1] != expected:
         raise InputError(f"{name} must have {expected} columns, one per label, got {given.shape[1]}")
@@ -256,6 +291,8 @@ def _read_indicator(given: Any, classes: NDArray[Any] | None, name: str) -> Labe
         try:
             given = given.astype(np.float64)
         except (TypeError, ValueError) as error:
+            if given.dtype.kind == "O" and any(map(is_missing, given.ravel())):
+                raise InputError(f"Input {name} contains NaN or None where a label is required.") from error
             raise InputError(f"{name} of shape {given.shape} must be a 0/1 indicator matrix") from error
     matrix = scipy.sparse.csr_array(given, copy=True)
     matrix.sum_duplicates()
@@ -272,8 +309,31 @@ def _read_indicator(given: Any, classes: NDArray[Any] | None, name: str) -> Labe
     if classes is None and used < 2:
         raise InputError(
             f"{name} uses {used} of its {matrix.shape[1]} labels; at least 2 are required, not a single class"
+            + _unlabelled_shown(n_unlabelled)
         )
     return Labels(np.arange(matrix.shape[1]), True, None, matrix.astype(bool))
+
+
+def _with_unknown_rows(labels: Labels, known: NDArray[np.bool_] | None) -> Labels:
+    """Labels of all rows, from those of the rows in the mask `known` (n,), which is None if these are all."""
+    if known is None:
+        return labels
+    if labels.indices is not None:
+        indices = np.full(len(known), -1, dtype=np.int32)
+        indices[known] = labels.indices
+        return replace(labels, indices=indices)
+    assert labels.indicator is not None
+    carried = np.zeros(len(known), dtype=np.intp)  # number of labels of each row
+    carried[known] = np.diff(labels.indicator.indptr)
+    indptr = np.concatenate([[0], np.cumsum(carried)])
+    indicator = scipy.sparse.csr_array(
+        (labels.indicator.data, labels.indicator.indices, indptr), shape=(len(known), labels.n_labels)
+    )
+    return replace(labels, indicator=indicator, unknown=~known)
+
+
+def _unlabelled_shown(count: int) -> str:
+    return f"; {count} row{'s are' if count > 1 else ' is'} unlabelled" if count else ""
 
 
 def _shown(labels: list[Any], limit: int = 5) -> str:
