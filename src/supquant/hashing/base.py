@@ -16,6 +16,7 @@ from supquant.codec.base import MOST_CODEBOOKS
 from supquant.errors import InputError
 from supquant.estimator import CodeEstimator
 from supquant.features import Features, check_features, fit_feature_map
+from supquant.fitting import FitStage, Record, learn
 from supquant.hashing.rows import HashRows
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
@@ -49,6 +50,19 @@ class HashStep:
     values: Mapping[str, float]
     functions: Callable[[], HashFunctions]
 
+    @property
+    def counts_as_iteration(self) -> bool:
+        """Every step counts."""
+        return True
+
+    def as_record(self) -> Record:
+        """Return the entry of `objective_`."""
+        return dict(self.values)
+
+    def as_progress(self) -> Mapping[str, float]:
+        """Return what is recorded."""
+        return self.values
+
 
 class HashEstimator(CodeEstimator):
     """The shared part of the methods whose codes are bits, ranked by Hamming distance.
@@ -59,7 +73,7 @@ class HashEstimator(CodeEstimator):
 
     codec_: BinaryCodec
     training_codes_: Codes
-    objective_: list[dict[str, float]]
+    objective_: list[Record]
     n_iter_: int
     n_bits: int
     features: Features
@@ -91,8 +105,6 @@ class HashEstimator(CodeEstimator):
         labels = read_labels(y, n_rows=len(X))
         rng = random_generator(self.random_state)
         n_jobs = resolve_jobs(self.n_jobs)
-        last: HashStep | None = None
-        record: list[dict[str, float]] = []
         with single_blas():
             feature_map = fit_feature_map(self.features, X, rng, self.n_jobs)
             chosen = self._sample(len(X), rng)
@@ -101,15 +113,10 @@ class HashEstimator(CodeEstimator):
                 if chosen is None
                 else HashRows(X[chosen], labels.take(chosen), feature_map, n_jobs)
             )
-            try:
-                with Reporter(self.callback, self.verbose).stage(self._file_kind, self._n_steps()) as stage:
-                    for last in self._learn(rows, rng):
-                        record.append(dict(last.values))
-                        stage.step(**last.values)
-            finally:
-                if last is not None:  # also on Ctrl-C
-                    self.objective_, self.n_iter_ = record, len(record)
-                    self._store(last.functions(), X, chosen, feature_map)
+            stage = FitStage(self._file_kind, self._n_steps(), self._learn(rows, rng))
+            with learn([stage], Reporter(self.callback, self.verbose)) as learned:
+                self._store(learned.last.functions(), X, chosen, feature_map)
+                self.objective_, self.n_iter_ = learned.record, learned.n_iter
         return self
 
     def encode(self, X: object) -> Codes:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from supquant.codec import Codec
+from supquant.fitting import FitStage, Record, learn
 from supquant.labels import Labels
 from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Progress, Reporter
@@ -145,19 +146,13 @@ class CompositeQuantizer(FittedQuantizer):
             P = self._leading_directions(X, M, n_jobs)
             Z = X if P is None else np.concatenate([as_float32(X[a:b]) @ P for a, b in row_blocks(len(X))])
             start, codes = composite_start(Z, M, K, float(self.constraint_weight), rng, n_jobs)
-            last: Step | None = None
-            record: list[dict[str, float | int | str]] = []
-            try:
-                with Reporter(self.callback, self.verbose).stage("composite", total=max_iter) as stage:
-                    for last in joint_steps(start, max_iter=max_iter, tol=self.tol, solve=solve_codebooks):
-                        record.append(_without_labels(last.as_record()))
-                        if last.name == "codes":
-                            stage.step(objective=last.terms.total, changed=last.changed)
-            finally:  # also on Ctrl-C: phi never rises, so the last finished step is the best
-                if last is not None:
-                    self._store(last, codes, X, P)
-                    self.objective_ = record
-                    self.n_iter_ = sum(entry["step"] == "codes" for entry in record)
+            steps = joint_steps(start, max_iter=max_iter, tol=self.tol, solve=solve_codebooks)
+            stage = FitStage("composite", max_iter, steps)
+            # phi never rises, so the last finished step is the best
+            with learn([stage], Reporter(self.callback, self.verbose)) as learned:
+                self._store(learned.last, codes, X, P)
+                self.objective_ = [_without_labels(entry) for entry in learned.record]
+                self.n_iter_ = learned.n_iter
         return self
 
     def encode(self, X: object) -> Codes:
@@ -243,5 +238,5 @@ def _no_labels(n: int) -> Labels:
     return Labels(np.arange(0), True, None, csr_array((n, 0), dtype=bool))
 
 
-def _without_labels(record: dict[str, float | int | str]) -> dict[str, float | int | str]:
-    return {name: value for name, value in record.items() if name not in ("classification", "ridge")}
+def _without_labels(entry: Record) -> Record:
+    return {name: value for name, value in entry.items() if name not in ("classification", "ridge")}

@@ -12,7 +12,7 @@ product quantization likes better, as in the authors' release: so it ends no wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -22,6 +22,7 @@ from scipy.linalg import eigh, svd
 
 from supquant import kernels
 from supquant.codec import Codec
+from supquant.fitting import FitStage, Record, learn
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.base import FittedQuantizer
@@ -112,20 +113,14 @@ class OptimizedProductQuantizer(FittedQuantizer):
         check_enough_rows(len(X), K)
         rng = random_generator(self.random_state)
         sample = sample_rows(X, K, rng)
-        last: Rotated | None = None
-        record: list[dict[str, float]] = []
         with single_blas():
-            try:
-                with Reporter(self.callback, self.verbose).stage("opq", total=max_iter + 1) as stage:
-                    for last in rounds(sample, M, K, max_iter, rng, resolve_jobs(self.n_jobs)):
-                        record.append({"quantization": last.error})
-                        stage.step(quantization=last.error)
-            finally:
-                if last is not None:
-                    self.codec_ = last.codec()
-                    self.objective_, self.n_iter_ = record, len(record) - 1
-                    self.n_features_in_ = int(X.shape[1])
-                    self.training_codes_ = self.codec_.encode(X, n_jobs=self.n_jobs)
+            steps = rounds(sample, M, K, max_iter, rng, resolve_jobs(self.n_jobs))
+            stage = FitStage("opq", max_iter + 1, steps)
+            with learn([stage], Reporter(self.callback, self.verbose)) as learned:
+                self.codec_ = learned.last.codec()
+                self.objective_, self.n_iter_ = learned.record, learned.n_iter
+                self.n_features_in_ = int(X.shape[1])
+                self.training_codes_ = self.codec_.encode(X, n_jobs=self.n_jobs)
         return self
 
     def encode(self, X: object) -> NDArray[np.uint8]:
@@ -135,15 +130,29 @@ class OptimizedProductQuantizer(FittedQuantizer):
 
 @dataclass(frozen=True)
 class Rotated:
-    """A rotation, codebooks in the rotated space, and the error |X R - S|^2 they leave."""
+    """A finished round: a rotation, codebooks in the rotated space, and the error |X R - S|^2 they leave."""
 
     rotation: Float  # (d, d)
     codebooks: Float  # (M, K, d)  zero outside their group of columns
     error: float
+    number: int = 0  # of the round, counted from 1; 0 is the start
 
     def codec(self) -> Codec:
         """Give the codec of both."""
         return Codec(self.codebooks.astype(np.float32), self.rotation.astype(np.float32), independent=True)
+
+    @property
+    def counts_as_iteration(self) -> bool:
+        """Whether it is more than the start."""
+        return self.number > 0
+
+    def as_record(self) -> Record:
+        """Return the entry of `objective_`."""
+        return {"quantization": self.error}
+
+    def as_progress(self) -> Mapping[str, float]:
+        """Return the error; the start is reported too."""
+        return {"quantization": self.error}
 
 
 def rounds(
@@ -211,7 +220,8 @@ def _round(X: Block, model: Rotated, n_jobs: int) -> Rotated:
         codebooks[m][:, columns] = np.where(counts[rows, None] > 0, means, model.codebooks[m][:, columns])
     flat = codebooks.reshape(M * K, d)
     left, singular, right = svd(sums.T @ flat)
-    return Rotated(left @ right, codebooks, _error(X, counts, flat, float(singular.sum())))
+    error = _error(X, counts, flat, float(singular.sum()))
+    return Rotated(left @ right, codebooks, error, model.number + 1)
 
 
 def _code_sums(X: Block, model: Rotated, n_jobs: int) -> tuple[Float, Float]:

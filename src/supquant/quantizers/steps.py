@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
+from supquant.fitting import Record
 from supquant.quantizers.objective import FixedProjection, ObjectiveTerms, ProjectionSolver, SmallProblem
 from supquant.rows import TrainingRows
 from supquant.statistics import CodeStatistics, Float, ModelState, Moments, Penalties
@@ -33,14 +35,46 @@ class Step:
         """The model after the step."""
         return self.assemble()
 
-    def as_record(self) -> dict[str, float | int | str]:
-        """Give the entry of `objective_`."""
+    @property
+    def counts_as_iteration(self) -> bool:
+        """Whether the rows took new codes in this step, as they do once in an iteration."""
+        return self.name == "codes"
+
+    def as_record(self) -> Record:
+        """Return the entry of `objective_`."""
         return {
             "iteration": self.iteration,
             "step": self.name,
             **self.terms.as_dict(),
             "changed": self.changed,
         }
+
+    def as_progress(self) -> Mapping[str, float] | None:
+        """Return psi and the number of rows recoded, once in an iteration."""
+        if not self.counts_as_iteration:
+            return None
+        return {"objective": self.terms.total, "changed": self.changed}
+
+
+@dataclass(frozen=True)
+class CodedStep:
+    """A step together with the codes it left, for a fit that goes through several code lengths."""
+
+    step: Step
+    codes: NDArray[np.uint8]  # (n, M)
+
+    @property
+    def counts_as_iteration(self) -> bool:
+        """Whether the rows took new codes in this step."""
+        return self.step.counts_as_iteration
+
+    def as_record(self) -> Record:
+        """Return the entry of `objective_`, which begins with the code length."""
+        return {"codebooks": self.codes.shape[1], **self.step.as_record()}
+
+    def as_progress(self) -> Mapping[str, float] | None:
+        """Return what the step reports."""
+        return self.step.as_progress()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ the objective stands in `objective`, the solvers in `joint` and `alternating`, t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.base import clone
 from supquant.codec import Codec, MissingLabels
 from supquant.errors import InputError
 from supquant.features import WIDE, AnchorKernel, LabelKernel, LabelMap, check_features
+from supquant.fitting import FitStage, learn
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
@@ -26,9 +26,8 @@ from supquant.quantizers.initialisation import lengthen
 from supquant.quantizers.joint import joint_steps, solve_label_vectors
 from supquant.quantizers.product import check_enough_rows
 from supquant.quantizers.source import LabelSource, Source, VectorSource
-from supquant.quantizers.steps import Start, Step
+from supquant.quantizers.steps import CodedStep, Start, Step
 from supquant.quantizers.training import Projection, Training, seeded
-from supquant.statistics import ModelState
 from supquant.validation import (
     check_choice,
     check_integer,
@@ -191,7 +190,11 @@ class SupervisedQuantizer(ChainedQuantizer):
                 resolve_jobs(self.n_jobs),
                 self.projection,
             )
-            self._run(training, source, X, labels)
+            stages = self._stages(training, source, X, labels)
+            # psi never rises, so the last finished step is the best
+            with learn(stages, Reporter(self.callback, self.verbose)) as learned:
+                self._store(learned.last, rng, source, X, labels)
+                self.objective_, self.n_iter_ = learned.record, learned.n_iter
             self.codec_ = source.calibrated(self.codec_, training)
         return self
 
@@ -281,24 +284,10 @@ class SupervisedQuantizer(ChainedQuantizer):
             return LabelSource.of(X, labels, kernel, float(self.blend))
         return VectorSource(X, labels, self._fit_features(X, rng))
 
-    def _run(self, training: Training, source: Source, X: NDArray[Any], labels: Labels) -> None:
-        last: Step | None = None
-        codes = training.codes
-        record: list[dict[str, float | int | str]] = []
-        try:
-            for step in self._steps(training, source, X, labels):
-                last, codes = step, training.codes
-                record.append({"codebooks": codes.shape[1], **step.as_record()})
-        finally:  # also on Ctrl-C: psi never rises, so the last finished step is the best
-            if last is not None:
-                codebooks, codes = lengthen(last.state.codebooks, codes, self.n_codebooks, training.rng)
-                self._store(replace(last.state, codebooks=codebooks), codes, source, X, labels)
-                self.objective_ = record
-                self.n_iter_ = sum(entry["step"] == "codes" for entry in record)
-
-    def _steps(self, training: Training, source: Source, X: NDArray[Any], labels: Labels) -> Iterator[Step]:
+    def _stages(
+        self, training: Training, source: Source, X: NDArray[Any], labels: Labels
+    ) -> Iterator[FitStage[CodedStep]]:
         """Solve for the shortest code, then for the one asked for; a longer code always starts from a shorter one."""
-        weights = (self.quantization_weight, self.constraint_weight, self.classifier_ridge)
 
         def codes_of_init() -> Codes:
             assert self.init is not None
@@ -306,14 +295,14 @@ class SupervisedQuantizer(ChainedQuantizer):
 
         for length in self._begin(training, codes_of_init):
             training.lengthen(length)
-            start = training.start(*map(float, weights))
-            name = f"{self.solver}, {length} codebooks"
-            with Reporter(self.callback, self.verbose).stage(name, total=self.max_iter) as stage:
-                for step in self._solve(start, source):
-                    yield step
-                    if step.name == "codes":
-                        stage.step(objective=step.terms.total, changed=step.changed)
-            training.take(step.state)
+            yield FitStage(f"{self.solver}, {length} codebooks", self.max_iter, self._steps(training, source))
+
+    def _steps(self, training: Training, source: Source) -> Iterator[CodedStep]:
+        """Solve for the codes as long as they are, and let `training` go on from the result."""
+        weights = (self.quantization_weight, self.constraint_weight, self.classifier_ridge)
+        for step in self._solve(training.start(*map(float, weights)), source):
+            yield CodedStep(step, training.codes)
+        training.take(step.state)
 
     def _solve(self, start: Start, source: Source) -> Iterator[Step]:
         if self.solver == "alternating":
@@ -329,10 +318,12 @@ class SupervisedQuantizer(ChainedQuantizer):
         return joint_steps(start, max_iter=self.max_iter, tol=self.tol)
 
     def _store(
-        self, state: ModelState, codes: Codes, source: Source, X: NDArray[Any], labels: Labels
+        self, last: CodedStep, rng: np.random.Generator, source: Source, X: NDArray[Any], labels: Labels
     ) -> None:
+        state = last.step.state
+        codebooks, codes = lengthen(state.codebooks, last.codes, self.n_codebooks, rng)
         codec = Codec(
-            codebooks=state.codebooks.astype(np.float32),
+            codebooks=codebooks.astype(np.float32),
             projection=None if self.projection == "identity" else state.projection.astype(np.float32),
             classifier=state.classifier.astype(np.float32),
             classes=labels.classes,

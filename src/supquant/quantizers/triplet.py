@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from supquant.codec import Codec, FeatureMap
 from supquant.features import Features, check_features
+from supquant.fitting import FitStage, learn
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
@@ -156,16 +157,10 @@ class TripletQuantizer(ChainedQuantizer):
         with single_blas():
             feature_map = self._fit_features(X, rng)
             training = Training(X, labels, feature_map, self.n_codewords, rng, resolve_jobs(self.n_jobs))
-            last: TripletStep | None = None
-            record: list[dict[str, float | int | str]] = []
-            try:
-                for last in self._steps(training, X, labels):
-                    record.append({"codebooks": last.model.codes.shape[1], **last.as_record()})
-            finally:  # also on Ctrl-C
-                if last is not None:
-                    self._store(last.model, X, feature_map, rng)
-                    self.objective_ = record
-                    self.n_iter_ = sum(entry["step"] == "codes" for entry in record)
+            stages = self._stages(training, X, labels)
+            with learn(stages, Reporter(self.callback, self.verbose)) as learned:
+                self._store(learned.last.model, X, feature_map, rng)
+                self.objective_, self.n_iter_ = learned.record, learned.n_iter
         return self
 
     def encode(self, X: object) -> Codes:
@@ -187,27 +182,27 @@ class TripletQuantizer(ChainedQuantizer):
         check_nonnegative(self.tol, "tol")
         check_features(self.features)
 
-    def _steps(self, training: Training, X: NDArray[Any], labels: Labels) -> Iterator[TripletStep]:
+    def _stages(self, training: Training, X: NDArray[Any], labels: Labels) -> Iterator[FitStage[TripletStep]]:
         """Solve for the shortest code, then for the one asked for; a longer code always starts from a shorter one."""
         for length in self._begin(training, lambda: self._init_codes(X)):
             training.lengthen(length)
-            name = f"triplets, {length} codebooks"
-            with Reporter(self.callback, self.verbose).stage(name, total=self.max_iter) as stage:
-                for step in triplet_steps(
-                    training,
-                    labels,
-                    margin=float(self.margin),
-                    quantization=float(self.quantization_weight),
-                    constraint=float(self.constraint_weight),
-                    per_row=self.triplets_per_row,
-                    max_iter=self.max_iter,
-                    tol=self.tol,
-                    n_jobs=resolve_jobs(self.n_jobs),
-                ):
-                    yield step
-                    if step.name == "projection":
-                        stage.step(objective=step.terms.total)
-            training.codebooks, training.projection = step.model.codebooks, step.model.projection
+            yield FitStage(f"triplets, {length} codebooks", self.max_iter, self._steps(training, labels))
+
+    def _steps(self, training: Training, labels: Labels) -> Iterator[TripletStep]:
+        """Solve for the codes as long as they are, and let `training` go on from the result."""
+        for step in triplet_steps(
+            training,
+            labels,
+            margin=float(self.margin),
+            quantization=float(self.quantization_weight),
+            constraint=float(self.constraint_weight),
+            per_row=self.triplets_per_row,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            n_jobs=resolve_jobs(self.n_jobs),
+        ):
+            yield step
+        training.codebooks, training.projection = step.model.codebooks, step.model.projection
 
     def _store(
         self, model: TripletModel, X: NDArray[Any], feature_map: FeatureMap | None, rng: np.random.Generator

@@ -6,13 +6,14 @@ psi rises there; psi of triplets just chosen is comparable from iteration to ite
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.fitting import Record
 from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.lbfgs import minimise_codebooks
@@ -55,14 +56,24 @@ class TripletStep:
     model: TripletModel
     changed: int = 0  # choices of codewords that this step changed
 
-    def as_record(self) -> dict[str, float | int | str]:
-        """Give the entry of `objective_`."""
+    @property
+    def counts_as_iteration(self) -> bool:
+        """Whether the rows took new codes in this step, as they do once in an iteration."""
+        return self.name == "codes"
+
+    def as_record(self) -> Record:
+        """Return the entry of `objective_`."""
         return {
+            "codebooks": self.model.codes.shape[1],
             "iteration": self.iteration,
             "step": self.name,
             **self.terms.as_dict(),
             "changed": self.changed,
         }
+
+    def as_progress(self) -> Mapping[str, float] | None:
+        """Return psi after the last step of an iteration, before other triplets are chosen."""
+        return {"objective": self.terms.total} if self.name == "projection" else None
 
 
 def triplet_steps(
