@@ -30,6 +30,8 @@ TITLES = {
     "coco30k-noperson": "COCO-30k without person",
     "nuswide": "NUS-WIDE",
     "imagenet": "ImageNet",
+    "banking77": "Banking77",
+    "tinyimagenet": "Tiny-ImageNet",
     "digits": "Digits",
 }
 """The data sets that we know, in the order in which they are shown."""
