@@ -12,10 +12,18 @@ from supquant.evaluation.retrieval import (
     evaluate_tables,
     evaluate_vectors,
 )
-from supquant.evaluation.splits import PROTOCOLS, Split, default_queries, split_rows
+from supquant.evaluation.splits import (
+    FIT_ROWS,
+    PROTOCOLS,
+    Split,
+    default_queries,
+    resolve_fit_rows,
+    split_rows,
+)
 from supquant.evaluation.tuning import PENALTIES, GridPoint, Tuning, tune
 
 __all__ = [
+    "FIT_ROWS",
     "PENALTIES",
     "PROTOCOLS",
     "Calibration",
@@ -34,6 +42,7 @@ __all__ = [
     "judge_first_answers",
     "judge_probabilities",
     "pose",
+    "resolve_fit_rows",
     "split_rows",
     "tune",
 ]

@@ -7,7 +7,6 @@ from typing import Any
 
 from supquant.datasets import data_folder
 from supquant.errors import InputError
-from supquant.evaluation.splits import PROTOCOLS
 from supquant.experiments.grid import CellsTask, SamplesTask, SweepTask, Task
 from supquant.experiments.grid.task import command
 from supquant.features.label_kernel import MOST_ANCHORS
@@ -205,7 +204,7 @@ def quick_tasks() -> list[Task]:
         for protocol in ("unlabelled", "unseen"):
             tasks += _cells("digits", method, (16,), parameters=QUICKLY.get(method), protocol=protocol, **few)
     tasks += _alternating("digits", (16, 32), **few)
-    for protocol in PROTOCOLS:
+    for protocol in ("paper", "unlabelled", "unseen"):
         tasks += _by_meaning("digits", protocol, lengths=(16,), seeds=SEEDS[:1])
     for method in ("sq-triplet", "sq-no-transform"):
         tasks += _cells("digits", method, (16, 32), parameters=QUICKLY.get(method), **few)
