@@ -68,16 +68,22 @@ def data():
 
 
 @pytest.fixture(scope="module")
+def more_data():
+    return load("digits").sample(900)
+
+
+@pytest.fixture(scope="module")
 def several_labels(data):
     y = np.stack([data.y % 2 == 0, data.y > 4, data.y < 3], axis=1).astype(np.uint8)
     y[y.sum(axis=1) == 0, 0] = 1
     return replace(data, y=y)
 
 
-@pytest.mark.parametrize("protocol", ["paper", "unlabelled", "unseen"])
+@pytest.mark.parametrize("protocol", ["paper", "unlabelled", "unseen", "open"])
 @pytest.mark.parametrize("method", list(METHODS))
-def test_a_cell_has_the_agreed_fields(data, method, protocol):
-    (cell,) = run_cells(data, method=method, protocol=protocol, settings=quick(method))
+def test_a_cell_has_the_agreed_fields(data, more_data, method, protocol):
+    rows = more_data if protocol == "open" else data  # of which fewer rows train
+    (cell,) = run_cells(rows, method=method, protocol=protocol, settings=quick(method))
     record = json.loads(json.dumps(cell.to_json()))
     assert sorted(record) == sorted(FIELDS)
     assert sorted(record["query_ms"]) == ["encode", "features", "projection", "scan", "tables", "total"]
@@ -98,6 +104,29 @@ def test_a_cell_has_the_agreed_fields(data, method, protocol):
 def test_cells_with_several_labels_a_row(several_labels, method, protocol):
     (cell,) = run_cells(several_labels, method=method, protocol=protocol, settings=quick(method))
     assert cell.map > 0.5
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fit_rows", "given"),
+    [
+        ("paper", "all", "labelled"),
+        ("unseen", None, "labelled"),
+        ("unseen", "all", "all"),
+        ("open", None, "all"),
+    ],
+)
+def test_a_cell_says_which_rows_the_method_was_given(more_data, protocol, fit_rows, given):
+    (cell,) = run_cells(more_data, method="pq", protocol=protocol, fit_rows=fit_rows)
+    assert cell.parameters["fit_rows"] == given
+    assert cell.parameters["n_unlabelled"] == (cell.parameters["n_database"] if given == "all" else 0)
+
+
+def test_unsupervised_codes_are_better_for_the_rows_that_they_learned_from(more_data):
+    errors = [
+        next(run_cells(more_data, method="pq", protocol="open", fit_rows=fit_rows)).quantization_error
+        for fit_rows in ("all", "labelled")
+    ]
+    assert errors[0] < 0.9 * errors[1]
 
 
 def test_only_the_first_items_count_where_the_data_set_says_so(data):
@@ -245,6 +274,7 @@ def test_a_method_is_tuned_on_the_codes_that_it_is_published_with(data):
         ({"method": "lsh"}, "method"),
         ({"ranking": "alphabetical"}, "ranking"),
         ({"protocol": "transductive"}, "protocol"),
+        ({"fit_rows": "some"}, "fit_rows"),
         ({"bits": (12,)}, "multiple of 8"),
         ({"n_queries": 700}, "n_queries"),
         ({"tuning": "guess"}, "tuning"),

@@ -25,6 +25,89 @@ def several_labels(training):
     return Training(training.X, y)
 
 
+@pytest.fixture(scope="module")
+def partly_labelled(training):
+    return Training(training.X[:300], training.y[:300], training.X[300:])
+
+
+@pytest.mark.parametrize("y", [np.array([3, 1, 3]), np.array(["b", "a", "b"]), np.eye(3, dtype=np.uint8)])
+def test_labels_that_are_not_known_are_masked(y):
+    training = Training(np.zeros((3, 2), np.float32), y, np.ones((4, 2), np.float32))
+    labels = training.every_label
+    assert labels.shape == (7, *y.shape[1:])
+    np.testing.assert_array_equal(labels.data[:3], y)
+    assert not labels.mask[:3].any()
+    assert labels.mask[3:].all()
+    assert labels.dtype == y.dtype
+    assert set(labels.data.ravel().tolist()) == set(y.ravel().tolist())  # no class that is not there
+    np.testing.assert_array_equal(training.every_row[:, 0], [0, 0, 0, 1, 1, 1, 1])
+
+
+def test_rows_and_labels_without_others_are_not_copied(training):
+    assert training.every_row is training.X
+    assert training.every_label is training.y
+
+
+@pytest.mark.parametrize(("name", "told"), [("pq", {}), ("opq", {"max_iter": 2}), ("cq", {"max_iter": 1})])
+def test_methods_that_need_no_labels_learn_from_all_rows(training, partly_labelled, name, told):
+    fitted = METHODS[name](partly_labelled, Settings(parameters=told)).fitted(16)
+    whole = METHODS[name](training, Settings(parameters=told)).fitted(16)
+    np.testing.assert_array_equal(fitted.estimator.codec_.codebooks, whole.estimator.codec_.codebooks)
+    np.testing.assert_array_equal(fitted.learned(), whole.learned()[:300])
+
+
+@pytest.mark.parametrize("name", ["sq", "sdh", "classifier", "cca-itq", "classifier-scores"])
+def test_other_methods_learn_from_the_labelled_rows_alone(partly_labelled, name):
+    settings = Settings(anchors=60, parameters={"max_iter": 1} if name == "sq" else {})
+    fitted, alone = (
+        METHODS[name](rows, settings).fitted(16) for rows in (partly_labelled, partly_labelled.labelled())
+    )
+    X = partly_labelled.unlabelled
+    np.testing.assert_array_equal(fitted.encoded(X), alone.encoded(X))
+
+
+class Remembering:
+    """An estimator that only notes what it is fitted to."""
+
+    def __init__(self):
+        self.training_codes_ = np.arange(600)[:, None]
+
+    def get_params(self, deep=True):
+        return {}
+
+    def set_params(self, **_):
+        return self
+
+    def fit(self, X, y):
+        self.X, self.y = X, y
+
+
+@pytest.mark.parametrize(("ranking", "anchors"), [("semantic", None), ("semantic", 60), ("euclidean", None)])
+def test_sq_on_its_own_features_gets_rows_without_labels(partly_labelled, ranking, anchors, monkeypatch):
+    monkeypatch.setattr(METHODS["sq"], "make", lambda *_: Remembering())
+    fitted = METHODS["sq"](partly_labelled, Settings(ranking=ranking, anchors=anchors)).fitted(16)
+    if ranking == "semantic" and anchors is None:
+        np.testing.assert_array_equal(fitted.estimator.X, partly_labelled.every_row)
+        np.testing.assert_array_equal(fitted.estimator.y.mask, np.arange(600) >= 300)
+        np.testing.assert_array_equal(fitted.estimator.y.compressed(), partly_labelled.y)
+    else:
+        assert fitted.estimator.X is partly_labelled.X
+        assert fitted.estimator.y is partly_labelled.y
+    np.testing.assert_array_equal(fitted.learned()[:, 0], np.arange(300))  # of the labelled rows
+
+
+def fit_understands_missing_labels():
+    return len(read_labels(np.ma.masked_array([0, 1, 7], mask=[False, False, True])).classes) == 2
+
+
+@pytest.mark.skipif(not fit_understands_missing_labels(), reason="fit takes no masked labels yet")
+def test_sq_learns_from_rows_without_labels(partly_labelled):
+    fitted = METHODS["sq"](partly_labelled, Settings(ranking="semantic")).fitted(16)
+    assert len(fitted.estimator.training_codes_) == 600
+    assert len(fitted.learned()) == 300
+    np.testing.assert_array_equal(fitted.estimator.classes_, np.unique(partly_labelled.y))
+
+
 def test_a_longer_code_starts_from_the_shorter_one_and_chains_are_fitted_once(training):
     stages = []
     method = METHODS["sq"](training, QUICK, lambda event: stages.append(event.step))

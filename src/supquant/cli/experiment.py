@@ -16,7 +16,7 @@ from supquant.cli.files import check_output, make_folder
 from supquant.cli.parameters import Parameters, read_parameters
 from supquant.datasets import NAMES, load
 from supquant.errors import InputError
-from supquant.evaluation import PROTOCOLS, Tuning
+from supquant.evaluation import FIT_ROWS, PROTOCOLS, Tuning, resolve_fit_rows
 from supquant.experiments.cell import RANKINGS, Cell, check_cells, run_cells
 from supquant.experiments.methods import METHODS, KeptFits, Settings
 from supquant.experiments.records import cell_file, write_json
@@ -36,6 +36,13 @@ def experiment(
     protocol: Annotated[str, typer.Option(help=", ".join(PROTOCOLS))] = "paper",
     ranking: Annotated[
         str | None, typer.Option(help=f"{', '.join(RANKINGS)}; the method's own by default.")
+    ] = None,
+    fit_rows: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{' or '.join(FIT_ROWS)}: all gives the rows of the database to the fit too, without labels. "
+            "By default all under the protocol open, labelled under the others."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the split and of the method.", min=0)] = 0,
     json: Annotated[
@@ -97,6 +104,7 @@ def experiment(
     """Measure one method on one data set, at one code length or several."""
     lengths = _lengths(bits)
     check_cells(method, lengths, protocol, ranking)
+    resolve_fit_rows(protocol, fit_rows)
     if json is not None:
         check_output(json)
     if out_dir is not None:
@@ -136,6 +144,7 @@ def experiment(
             protocol=protocol,
             ranking=ranking,
             n_queries=queries,
+            fit_rows=fit_rows,
             settings=settings,
             tuning=chosen,
             tuning_file=tuning_file,
@@ -182,6 +191,9 @@ def _file_name(cell: Cell) -> str:
     told = (
         parameters.get("solver") if parameters.get("solver") != "joint" else None,
         "kernel" if parameters.get("features") == "kernel, ours" else None,
+        f"fit-{parameters['fit_rows']}"
+        if parameters["fit_rows"] != resolve_fit_rows(cell.protocol)
+        else None,
     )
     variant = "-".join(part for part in told if part)
     return cell_file(cell.dataset, cell.protocol, cell.method, variant, cell.ranking, cell.bits, cell.seed)

@@ -96,6 +96,7 @@ class Cell:
     index_bytes_per_item, peak_memory_mb, cell_seconds : float
         The last is the time of everything, with those fits that were made for it.
     parameters, machine : mapping
+        Of the parameters, `fit_rows` says which rows the method was given, `n_unlabelled` how many of them without labels.
     command : str
         What makes the cell again.
     """
@@ -143,6 +144,7 @@ def run_cells(
     protocol: str = "paper",
     ranking: str | None = None,
     n_queries: int | None = None,
+    fit_rows: str | None = None,
     settings: Settings | None = None,
     tuning: str | Tuning | None = None,
     tuning_file: str | Path | None = None,
@@ -156,15 +158,19 @@ def run_cells(
     ----------
     dataset : Dataset
     problem : Problem, optional
-        The data set as `pose` divides it for this protocol and seed, where it is at hand already.
+        The data set as `pose` divides it for this protocol, seed, `n_queries` and `fit_rows`, where it is at hand already.
     method : str
         A name in `METHODS`.
     bits : sequence of int
         Multiples of 8. `sq` fits a longer code from the shorter one, whether that one was asked for or not.
-    protocol : {"paper", "unlabelled", "unseen"}
+    protocol : {"paper", "unlabelled", "unseen", "open"}
     ranking : {"euclidean", "hamming", "semantic"}, optional
         The method's own by default.
     n_queries : int, optional
+    fit_rows : {"labelled", "all"}, optional
+        Whether the rows of the database are given to the method too, without labels; see
+        `supquant.evaluation.resolve_fit_rows` for the default. Unsupervised methods are fitted to them, and so is `sq`
+        ranked by meaning on features of its own; others take no notice of them.
     settings : Settings, optional
         Its `seed` is the seed of the split too.
     tuning : "validate", Tuning or None
@@ -196,8 +202,8 @@ def run_cells(
     settings = replace(settings, ranking=ranking)
     kind = METHODS[method]
     if problem is None:
-        problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries)
-    training = Training(problem.X, problem.y)
+        problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries, fit_rows=fit_rows)
+    training = Training(problem.X, problem.y, problem.unlabelled)
     budget: dict[str, Any] = {"points": 0}
     if tuning is not None:
         if isinstance(tuning, str):
@@ -239,7 +245,9 @@ def run_cells(
             parameters={
                 **fitted.parameters,
                 "chain_seconds": fitted.chain_seconds,
+                "fit_rows": problem.split.fit_rows,
                 "n_training": len(problem.X),
+                "n_unlabelled": len(problem.unlabelled),
                 "n_database": len(problem.database),
                 "n_queries": len(problem.queries),
                 "tuning": budget,

@@ -31,7 +31,7 @@ VALUES = (
 """What a table can show."""
 
 
-_OUTCOMES = {"chain_seconds", "n_iter", "n_jobs", "tuning"}
+_OUTCOMES = {"chain_seconds", "n_iter", "n_jobs", "n_unlabelled", "tuning"}
 """Parameters of a record that nobody set."""
 
 

@@ -37,6 +37,11 @@ class SupervisedQuantization(EstimatorMethod):
         """Whether a longer code starts from the shorter one."""
         return not self.plain
 
+    @property
+    def takes_unlabelled(self) -> bool:  # type: ignore[override]
+        """Whether rows without labels are learned from: by the library's own features, not by the published ones."""
+        return self.plain
+
     def features(self) -> AnchorKernel | Literal["auto"] | None:
         """Give the published features, or leave the choice to the estimator."""
         return "auto" if self.plain else super().features()
@@ -78,6 +83,7 @@ class TripletQuantization(EstimatorMethod):
 class CompositeQuantization(EstimatorMethod):
     """`cq`: labels are not used."""
 
+    takes_unlabelled = True
     grid: ClassVar[Mapping[str, Sequence[Any]]] = {
         "constraint_weight": tuple(10.0 ** (exponent / 4) for exponent in range(-16, 24))
     }
@@ -91,6 +97,8 @@ class CompositeQuantization(EstimatorMethod):
 class ProductQuantization(EstimatorMethod):
     """`pq`: labels are not used."""
 
+    takes_unlabelled = True
+
     @classmethod
     def make(cls, bits: int) -> ProductQuantizer:
         """Give the quantizer of so many bits."""
@@ -99,6 +107,8 @@ class ProductQuantization(EstimatorMethod):
 
 class OptimizedProductQuantization(EstimatorMethod):
     """`opq`: labels are not used."""
+
+    takes_unlabelled = True
 
     @classmethod
     def make(cls, bits: int) -> OptimizedProductQuantizer:

@@ -12,6 +12,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
+from supquant.evaluation import resolve_fit_rows
 from supquant.experiments.methods import METHODS
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Series:
     anchors: int | None = None
     features: str = ""
     missing_labels: str = ""
+    fit_rows: str = ""
 
     @classmethod
     def of(cls, cell: Mapping[str, Any], usual_anchors: int | None = None) -> Series:
@@ -74,6 +76,7 @@ class Series:
             anchors=None if anchors in (None, 0, usual_anchors) else anchors,
             features="kernel" if parameters.get("features") == "kernel, ours" else "",
             missing_labels=_unless(parameters.get("missing_labels"), "predict"),
+            fit_rows=_unless(parameters.get("fit_rows"), resolve_fit_rows(cell["protocol"])),
         )
 
     @property
@@ -108,6 +111,7 @@ class Series:
             self.anchors and f"{self.anchors:,} anchors",
             self.features and "with the kernel",
             self.missing_labels and f"labels {self.missing_labels}ped",
+            self.fit_rows and f"fitted to {self.fit_rows} rows",
         )
         return [word for word in words if word]
 
