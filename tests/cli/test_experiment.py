@@ -11,7 +11,8 @@ def test_one_cell_is_written_as_one_object(run, tmp_path):
     assert result.exit_code == 0, result.output
     cell = json.loads((tmp_path / "cell.json").read_text())
     assert (cell["dataset"], cell["method"], cell["bits"], cell["seed"]) == ("digits", "pq", 16, 1)
-    assert f"{cell['map']:.4f}" in result.output
+    for field in ("map", "recall_at_10", "recall_within_class"):
+        assert f"{cell[field]:.4f}" in result.output
 
 
 def test_several_lengths_are_written_to_a_folder_and_make_a_table(run, tmp_path):

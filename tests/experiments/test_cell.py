@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 
 from supquant.datasets import load
 from supquant.errors import InputError
-from supquant.evaluation import GridPoint, Tuning
-from supquant.experiments.cell import run_cells, time_queries
+from supquant.evaluation import GridPoint, Tuning, pose
+from supquant.experiments.cell import Cell, run_cells, time_queries
 from supquant.experiments.methods import METHODS, STEP_NAMES, Settings, Training
 from supquant.experiments.methods.watch import Watch
 from supquant.progress import Progress, TimeIsUpError
@@ -29,6 +30,8 @@ FIELDS = [
     "cut",
     "precision_at",
     "precision_at_recall",
+    "recall_at_10",
+    "recall_within_class",
     "distinct_codes",
     "quantization_error",
     "fit_seconds",
@@ -92,6 +95,8 @@ def test_a_cell_has_the_agreed_fields(data, more_data, method, protocol):
     assert list(record["precision_at_recall"]) == [f"{level / 20:.2f}" for level in range(1, 21)]
     assert record["cell_seconds"] >= record["fit_seconds"]
     assert not record["truncated"]
+    assert 0 < record["recall_at_10"] <= 1
+    assert 0 < record["recall_within_class"] <= 1
     learned = protocol == "paper" and method not in ("euclidean", "classifier-scores")
     published = METHODS[method].published if learned else "encoded"
     for end in ("", "_tie_aware"):
@@ -135,6 +140,43 @@ def test_only_the_first_items_count_where_the_data_set_says_so(data):
     assert (whole.cut, first.cut) == (None, 20)
     assert first.map > whole.map
     assert first.precision_at == whole.precision_at
+
+
+def plain_recall_within_class(problem, first_of_class):
+    """Compare items of the query's class with the ten of greatest cosine; `first_of_class` gives the first ten of them."""
+    overlaps = []
+    for query, label in zip(problem.queries, problem.query_labels.indices, strict=True):
+        same = np.flatnonzero(problem.database_labels.indices == label)
+        cosines = problem.database[same] @ query / np.linalg.norm(problem.database[same], axis=1)
+        nearest = same[np.argsort(-cosines, kind="stable")[:10]]
+        overlaps.append(len(set(nearest) & set(first_of_class(query, same))) / min(10, len(same)))
+    return np.mean(overlaps)
+
+
+def test_recall_within_a_class_is_of_distances_where_items_are_vectors(data):
+    problem = pose(data, protocol="unlabelled")
+
+    def nearest(query, same):
+        return same[np.linalg.norm(problem.database[same] - query, axis=1).argsort()[:10]]
+
+    (cell,) = run_cells(data, problem=problem, method="euclidean", protocol="unlabelled")
+    assert cell.recall_within_class == pytest.approx(plain_recall_within_class(problem, nearest), abs=1e-3)
+
+
+def test_recall_is_of_the_items_that_map_is_about(data):
+    """Labels order nothing within a class, so that its items come in order of insertion; predicted labels do."""
+    problem = pose(data)
+    expected = plain_recall_within_class(problem, lambda _query, same: same[:10])
+    (cell,) = run_cells(data, problem=problem, method="classifier", settings=Settings(anchors=100))
+    assert cell.map == cell.map_learned
+    assert cell.recall_within_class == pytest.approx(expected, abs=1e-12)
+
+
+def test_files_that_were_written_before_recalls_are_cells_all_the_same():
+    folder = Path(__file__).parents[2] / "docs" / "results" / "cells"
+    path = next(folder.glob("mnist-paper-pq-*.json"))
+    cell = Cell(**json.loads(path.read_text()))
+    assert cell.recall_at_10 is None or 0 <= cell.recall_at_10 <= 1
 
 
 def test_the_objective_of_every_step_is_recorded(data):

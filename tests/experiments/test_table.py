@@ -44,6 +44,11 @@ def test_other_values_can_be_shown():
     assert table.rows[0][-1] == "111.7"
 
 
+def test_files_without_a_value_leave_its_place_empty():
+    table = result_table([cell(), cell(bits=32, recall_at_10=0.25)], "recall_at_10")
+    assert table.rows[0][-2:] == ["-", ".2500"]
+
+
 def test_unknown_value_is_refused():
     with pytest.raises(InputError, match="map_encoded"):
         result_table([cell()], "accuracy")

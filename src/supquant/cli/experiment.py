@@ -202,13 +202,27 @@ def _file_name(cell: Cell) -> str:
 def _print_cells(cells: list[Cell]) -> None:
     first = cells[0]
     print_table(
-        ["bits", "MAP", "learned", "encoded", "codes", "error", "fit s", "query ms", "bytes"],
+        [
+            "bits",
+            "MAP",
+            "learned",
+            "encoded",
+            "recall@10",
+            "in class",
+            "codes",
+            "error",
+            "fit s",
+            "query ms",
+            "bytes",
+        ],
         [
             [
                 str(cell.bits),
                 f"{cell.map:.4f}",
                 _figure(cell.map_learned, ".4f"),
                 _figure(cell.map_encoded, ".4f"),
+                _figure(cell.recall_at_10, ".4f"),
+                _figure(cell.recall_within_class, ".4f"),
                 _figure(cell.distinct_codes, ","),
                 _figure(cell.quantization_error, ".4f"),
                 f"{cell.fit_seconds:.1f}",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from supquant.evaluation.forecast import Forecast, forecast
+from supquant.evaluation.neighbours import neighbour_recalls
 from supquant.evaluation.probabilities import Calibration, judge_first_answers, judge_probabilities
 from supquant.evaluation.problem import Problem, pose
 from supquant.evaluation.retrieval import (
     RetrievalQuality,
+    cosine_scores,
     euclidean_scores,
     evaluate_scores,
     evaluate_tables,
@@ -33,6 +35,7 @@ __all__ = [
     "RetrievalQuality",
     "Split",
     "Tuning",
+    "cosine_scores",
     "default_queries",
     "euclidean_scores",
     "evaluate_scores",
@@ -41,6 +44,7 @@ __all__ = [
     "forecast",
     "judge_first_answers",
     "judge_probabilities",
+    "neighbour_recalls",
     "pose",
     "resolve_fit_rows",
     "split_rows",

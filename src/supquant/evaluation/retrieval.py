@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from supquant import kernels
 from supquant.errors import InputError
+from supquant.evaluation.neighbours import neighbour_recalls
 from supquant.evaluation.ordering import ranked
 from supquant.metrics import (
     average_precision,
@@ -35,6 +36,10 @@ Score = Callable[[Array], Array]
 
 PRECISION_CUTS = (1, 10, 100, 1000)
 RECALL_LEVELS = tuple(step / 20 for step in range(1, 21))  # 0.05, 0.10, ..., 1.00
+MOST_NEIGHBOUR_QUERIES = 2500
+"""Recalls of nearest vectors are means over so many queries at the most, the first ones. More are asked on ImageNet alone:
+50,000, where a pass over the vectors of all items takes seconds."""
+
 _BLOCK_BYTES = 16 << 20  # of scores in one block of queries
 
 
@@ -54,12 +59,20 @@ class RetrievalQuality:
         The precision at the first rank where recall reaches 0.05, 0.10, ..., 1.00 of all true neighbours, not
         interpolated, ties in order of insertion, whatever the cut: the mean over queries that have a true
         neighbour, 0 if none has.
+    recall_at_10 : float or None
+        The share of the ten vectors of greatest cosine to the query that is among the first ten items, the mean over
+        queries; None where no vectors were given.
+    recall_within_class : float or None
+        The same among the true neighbours of a query alone, the mean over queries that have one, 0 if none has. A
+        query with ten true neighbours or fewer has 1.
     """
 
     map: float
     map_tie_aware: float
     precision_at: Mapping[int, float]
     precision_at_recall: Mapping[float, float]
+    recall_at_10: float | None = None
+    recall_within_class: float | None = None
 
 
 def evaluate_tables(
@@ -152,6 +165,31 @@ def euclidean_scores(items: Array) -> Score:
     return lambda queries: squares - 2 * (queries @ items.T)
 
 
+def cosine_scores(items: Array) -> Score:
+    """Score vectors (n, d) by minus their cosine to the query; that of a vector of zeros is 0.
+
+    Examples
+    --------
+    >>> cosine_scores(np.array([[0.0, 3.0], [4.0, 3.0]]))(np.array([[0.0, 2.0]]))
+    array([[-1. , -0.6]])
+    """
+    by = -1 / _lengths(items)  # (n,)
+
+    def score(queries: Array) -> Array:
+        scores: Array = (queries / _lengths(queries)[:, None]) @ items.T
+        scores *= by
+        return scores
+
+    return score
+
+
+def _lengths(vectors: Array) -> Array:
+    """Lengths (n,) of vectors (n, d); 1 for a vector of zeros, so that one can divide by it."""
+    lengths: Array = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    lengths[lengths == 0] = 1
+    return lengths
+
+
 def evaluate_scores(
     score: Score,
     queries: Array,
@@ -160,6 +198,7 @@ def evaluate_scores(
     *,
     cut: int | None = None,
     precision_cuts: Sequence[int] = PRECISION_CUTS,
+    vectors: tuple[Array, Array] | None = None,
     n_jobs: int | None = None,
 ) -> RetrievalQuality:
     """Judge the rankings of any scores; `evaluate_tables` says what the other parameters are.
@@ -170,6 +209,8 @@ def evaluate_scores(
         From a block of queries to the scores (b, n) of all items.
     queries : ndarray of shape (q, ...)
         What `score` takes, a row a query.
+    vectors : pair of ndarray, (q, d) and (n, d), optional
+        Of queries and items: with them, the recalls of nearest vectors are found too.
 
     Examples
     --------
@@ -187,21 +228,27 @@ def evaluate_scores(
         check_integer(cut, "cut", 1)
     cuts = [k for k in precision_cuts if k <= n_items]
     block = max(1, _BLOCK_BYTES // (4 * n_items))
+    near = None if vectors is None else _NearVectors(vectors[0], cosine_scores(vectors[1]))
 
     def judge(bounds: tuple[int, int]) -> tuple[Array, ...]:
         start, stop = bounds
         found = score(queries[start:stop])  # (b, n)
-        keys, relevant = ranked(found, relevance(query_labels, database_labels, start, stop))
+        shares_label = relevance(query_labels, database_labels, start, stop)  # (b, n)
+        keys, relevant = ranked(found, shares_label)
         return (
             average_precision(relevant, cut),
             tie_aware_average_precision(relevant, keys, cut),
             precision_at(relevant, cuts),
             precision_at_recall(relevant, RECALL_LEVELS),
+            np.empty((0, 2)) if near is None else near.recalls(start, found, shares_label),
         )
 
     judged = list(ordered_map(judge, row_blocks(n_queries, block), resolve_jobs(n_jobs)))
-    plain, tie_aware, precision, curve = (np.concatenate(parts) for parts in zip(*judged, strict=True))
+    plain, tie_aware, precision, curve, recalls = (
+        np.concatenate(parts) for parts in zip(*judged, strict=True)
+    )
     curve = curve[~np.isnan(curve[:, 0])]  # of the queries that have a true neighbour
+    of_all, within_class = np.nansum(recalls, axis=0) / np.maximum((~np.isnan(recalls)).sum(axis=0), 1)
     return RetrievalQuality(
         map=float(plain.mean()),
         map_tie_aware=float(tie_aware.mean()),
@@ -210,4 +257,20 @@ def evaluate_scores(
             level: float(mean)
             for level, mean in zip(RECALL_LEVELS, curve.sum(axis=0) / max(len(curve), 1), strict=True)
         },
+        recall_at_10=None if near is None else float(of_all),
+        recall_within_class=None if near is None else float(within_class),
     )
+
+
+@dataclass(frozen=True)
+class _NearVectors:
+    """The vectors (q, d) of the queries, and what tells how far items are from them."""
+
+    queries: Array
+    distance: Score
+
+    def recalls(self, start: int, scores: Array, relevant: npt.NDArray[np.bool_]) -> Array:
+        """Recalls (a, 2) of those a queries of a block, whose scores are (b, n), that are asked for nearest vectors."""
+        asked = max(0, min(len(scores), MOST_NEIGHBOUR_QUERIES - start))
+        distances = self.distance(self.queries[start : start + asked])  # (a, n)
+        return neighbour_recalls(scores[:asked], distances, relevant[:asked])

@@ -22,6 +22,8 @@ VALUES = (
     "map_tie_aware",
     "map_learned_tie_aware",
     "map_encoded_tie_aware",
+    "recall_at_10",
+    "recall_within_class",
     "distinct_codes",
     "quantization_error",
     "fit_seconds",
