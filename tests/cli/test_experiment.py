@@ -70,6 +70,19 @@ def test_rows_without_labels_are_given_to_the_fit_by_choice(run, tmp_path):
     assert "| pq, fit_rows=labelled | 0 |" in table
 
 
+def test_known_and_new_classes_are_printed_apart(run, tmp_path):
+    arguments = ("--method", "pq", "--protocol", "open", "--rows", 900, "--out-dir", tmp_path)
+    output = run("experiment", *arguments).output
+    (path,) = tmp_path.iterdir()
+    cell = json.loads(path.read_text())
+    for header in ("known", "new", "harmonic"):
+        assert header in output
+    for field in ("map", "map_known", "map_new", "map_known_only", "map_new_only"):
+        assert f"{cell[field]:.4f}" in output
+    shown = [f"{cell[field]:.4f}".removeprefix("0") for field in ("map", "map_known", "map_new")]
+    assert " | ".join(shown) in run("results", tmp_path, "--markdown").output
+
+
 def test_any_npz_file_is_a_data_set(run, files, tmp_path):
     result = run(
         "experiment", "--dataset", files / "train.npz", "--method", "euclidean", "--json", tmp_path / "c.json"

@@ -30,6 +30,10 @@ FIELDS = [
     "cut",
     "precision_at",
     "precision_at_recall",
+    "map_known",
+    "map_new",
+    "map_known_only",
+    "map_new_only",
     "recall_at_10",
     "recall_within_class",
     "distinct_codes",
@@ -102,6 +106,8 @@ def test_a_cell_has_the_agreed_fields(data, more_data, method, protocol):
     for end in ("", "_tie_aware"):
         assert record["map" + end] == record[f"map_{published}{end}"]
         assert (record["map_learned" + end] is not None) == learned
+    for field in ("map_known", "map_new", "map_known_only", "map_new_only"):
+        assert (record[field] is not None) == (protocol == "open")
 
 
 @pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
@@ -140,6 +146,44 @@ def test_only_the_first_items_count_where_the_data_set_says_so(data):
     assert (whole.cut, first.cut) == (None, 20)
     assert first.map > whole.map
     assert first.precision_at == whole.precision_at
+
+
+def plain_average_precision(scores, relevant):
+    hits = relevant[np.argsort(scores, kind="stable")]
+    return np.mean(np.cumsum(hits)[hits] / (np.flatnonzero(hits) + 1))
+
+
+def test_known_and_new_classes_are_measured_apart(more_data):
+    problem = pose(more_data, protocol="open")
+    (cell,) = run_cells(more_data, problem=problem, method="euclidean", protocol="open")
+    scores = np.square(problem.queries[:, None] - problem.database).sum(axis=2)
+    relevant = problem.query_labels.indices[:, None] == problem.database_labels.indices
+    every = np.ones(len(problem.database), dtype=bool)
+    figures = {}
+    for kind, asked, items in (
+        ("known", ~problem.new_queries, ~problem.new_items),
+        ("new", problem.new_queries, problem.new_items),
+    ):
+        for end, among in (("", every), ("_only", items)):
+            figures[f"map_{kind}{end}"] = np.mean(
+                [
+                    plain_average_precision(scores[row, among], relevant[row, among])
+                    for row in np.flatnonzero(asked)
+                ]
+            )
+    for field, expected in figures.items():
+        assert getattr(cell, field) == pytest.approx(expected, abs=1e-4)
+    assert len(set(figures.values())) == 4
+    assert cell.map == pytest.approx(2 / (1 / cell.map_known + 1 / cell.map_new))
+    assert cell.map == cell.map_encoded
+    assert cell.map_tie_aware == cell.map_encoded_tie_aware == pytest.approx(cell.map, abs=1e-3)
+
+
+def test_probabilities_of_known_and_new_classes_are_judged_apart(more_data):
+    told = {"settings": Settings(anchors=60, parameters={"max_iter": 1}), "ranking": "semantic"}
+    for protocol, more in (("unseen", set()), ("open", {"error_known", "error_new"})):
+        (cell,) = run_cells(more_data, protocol=protocol, **told)
+        assert set(cell.calibration) == {"error", "brier", "base_brier"} | more
 
 
 def plain_recall_within_class(problem, first_of_class):

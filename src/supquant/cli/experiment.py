@@ -22,6 +22,23 @@ from supquant.experiments.methods import METHODS, KeptFits, Settings
 from supquant.experiments.records import cell_file, write_json
 from supquant.experiments.table import VALUES, read_cells, result_table
 
+_MAPS = {"MAP": ("map", ".4f"), "learned": ("map_learned", ".4f"), "encoded": ("map_encoded", ".4f")}
+_OPEN_MAPS = {
+    "known": ("map_known", ".4f"),
+    "new": ("map_new", ".4f"),
+    "harmonic": ("map", ".4f"),
+    "known only": ("map_known_only", ".4f"),
+    "new only": ("map_new_only", ".4f"),
+}
+_COLUMNS = {
+    "recall@10": ("recall_at_10", ".4f"),
+    "in class": ("recall_within_class", ".4f"),
+    "codes": ("distinct_codes", ","),
+    "error": ("quantization_error", ".4f"),
+    "fit s": ("fit_seconds", ".1f"),
+}
+"""Of the table of cells: header, field of a cell, and the form in which it is shown."""
+
 
 @app.command()
 def experiment(
@@ -201,31 +218,13 @@ def _file_name(cell: Cell) -> str:
 
 def _print_cells(cells: list[Cell]) -> None:
     first = cells[0]
+    columns = {**(_OPEN_MAPS if first.protocol == "open" else _MAPS), **_COLUMNS}
     print_table(
-        [
-            "bits",
-            "MAP",
-            "learned",
-            "encoded",
-            "recall@10",
-            "in class",
-            "codes",
-            "error",
-            "fit s",
-            "query ms",
-            "bytes",
-        ],
+        ["bits", *columns, "query ms", "bytes"],
         [
             [
                 str(cell.bits),
-                f"{cell.map:.4f}",
-                _figure(cell.map_learned, ".4f"),
-                _figure(cell.map_encoded, ".4f"),
-                _figure(cell.recall_at_10, ".4f"),
-                _figure(cell.recall_within_class, ".4f"),
-                _figure(cell.distinct_codes, ","),
-                _figure(cell.quantization_error, ".4f"),
-                f"{cell.fit_seconds:.1f}",
+                *(_figure(getattr(cell, field), form) for field, form in columns.values()),
                 f"{cell.query_ms['total']:.2f}",
                 f"{cell.index_bytes_per_item:.0f}",
             ]

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from supquant.evaluation.forecast import Forecast, forecast
 from supquant.evaluation.neighbours import neighbour_recalls
-from supquant.evaluation.probabilities import Calibration, judge_first_answers, judge_probabilities
+from supquant.evaluation.probabilities import (
+    Calibration,
+    OpenCalibration,
+    judge_first_answers,
+    judge_probabilities,
+)
 from supquant.evaluation.problem import Problem, pose
 from supquant.evaluation.retrieval import (
+    KindQuality,
+    OpenQuality,
     RetrievalQuality,
     cosine_scores,
     euclidean_scores,
@@ -31,6 +38,9 @@ __all__ = [
     "Calibration",
     "Forecast",
     "GridPoint",
+    "KindQuality",
+    "OpenCalibration",
+    "OpenQuality",
     "Problem",
     "RetrievalQuality",
     "Split",

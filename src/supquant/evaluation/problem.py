@@ -60,6 +60,13 @@ class Problem:
         """Whether the database is the training set, so that there are codes learned with its labels."""
         return self.split.protocol == "paper"
 
+    @property
+    def new(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None:
+        """`new_queries` and `new_items` as `evaluate_scores` takes them; None where no classes are new."""
+        if self.new_queries is None or self.new_items is None:
+            return None
+        return self.new_queries, self.new_items
+
 
 def pose(
     dataset: Dataset,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import harmonic_mean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,49 @@ _BLOCK_BYTES = 16 << 20  # of scores in one block of queries
 
 
 @dataclass(frozen=True)
+class KindQuality:
+    """How good the rankings are for queries of one kind: of known classes, or of new ones.
+
+    Attributes
+    ----------
+    map : float
+        Mean average precision over the whole database.
+    map_tie_aware : float
+        The mean over all orders of items whose scores are equal.
+    map_only : float
+        Mean average precision over the items of that kind alone.
+    """
+
+    map: float
+    map_tie_aware: float
+    map_only: float
+
+
+@dataclass(frozen=True)
+class OpenQuality:
+    """How good the rankings are where known and new classes are mixed.
+
+    Examples
+    --------
+    >>> OpenQuality(KindQuality(0.75, 0.75, 0.9), KindQuality(0.25, 0.25, 0.5)).map
+    0.375
+    """
+
+    known: KindQuality
+    new: KindQuality
+
+    @property
+    def map(self) -> float:
+        """The harmonic mean of both: a method that gives up one kind has little of it."""
+        return harmonic_mean([self.known.map, self.new.map])
+
+    @property
+    def map_tie_aware(self) -> float:
+        """The same of the tie-aware ones."""
+        return harmonic_mean([self.known.map_tie_aware, self.new.map_tie_aware])
+
+
+@dataclass(frozen=True)
 class RetrievalQuality:
     """How well rankings put items that share a label with the query first.
 
@@ -65,6 +109,8 @@ class RetrievalQuality:
     recall_within_class : float or None
         The same among the true neighbours of a query alone, the mean over queries that have one, 0 if none has. A
         query with ten true neighbours or fewer has 1.
+    open : OpenQuality or None
+        By the kind of query, where it was said which classes are new.
     """
 
     map: float
@@ -73,6 +119,7 @@ class RetrievalQuality:
     precision_at_recall: Mapping[float, float]
     recall_at_10: float | None = None
     recall_within_class: float | None = None
+    open: OpenQuality | None = None
 
 
 def evaluate_tables(
@@ -199,6 +246,7 @@ def evaluate_scores(
     cut: int | None = None,
     precision_cuts: Sequence[int] = PRECISION_CUTS,
     vectors: tuple[Array, Array] | None = None,
+    new: tuple[Array, Array] | None = None,
     n_jobs: int | None = None,
 ) -> RetrievalQuality:
     """Judge the rankings of any scores; `evaluate_tables` says what the other parameters are.
@@ -211,6 +259,9 @@ def evaluate_scores(
         What `score` takes, a row a query.
     vectors : pair of ndarray, (q, d) and (n, d), optional
         Of queries and items: with them, the recalls of nearest vectors are found too.
+    new : pair of ndarray, (q,) and (n,), bool, optional
+        Which queries and which items are of new classes: with them, `open` is found too. There must be queries of both
+        kinds, and items that share a label are of one kind.
 
     Examples
     --------
@@ -228,23 +279,30 @@ def evaluate_scores(
         check_integer(cut, "cut", 1)
     cuts = [k for k in precision_cuts if k <= n_items]
     block = max(1, _BLOCK_BYTES // (4 * n_items))
+    kinds = None if new is None else _Kinds(*new)
     near = None if vectors is None else _NearVectors(vectors[0], cosine_scores(vectors[1]))
 
     def judge(bounds: tuple[int, int]) -> tuple[Array, ...]:
         start, stop = bounds
         found = score(queries[start:stop])  # (b, n)
         shares_label = relevance(query_labels, database_labels, start, stop)  # (b, n)
-        keys, relevant = ranked(found, shares_label)
+        if kinds is None:
+            keys, relevant = ranked(found, shares_label)
+            of_kind = np.empty(0)
+        else:
+            keys, relevant, is_new = kinds.ranked(found, shares_label)
+            of_kind = kinds.average_precision(start, relevant, is_new, cut)
         return (
             average_precision(relevant, cut),
             tie_aware_average_precision(relevant, keys, cut),
             precision_at(relevant, cuts),
             precision_at_recall(relevant, RECALL_LEVELS),
             np.empty((0, 2)) if near is None else near.recalls(start, found, shares_label),
+            of_kind,
         )
 
     judged = list(ordered_map(judge, row_blocks(n_queries, block), resolve_jobs(n_jobs)))
-    plain, tie_aware, precision, curve, recalls = (
+    plain, tie_aware, precision, curve, recalls, of_kind = (
         np.concatenate(parts) for parts in zip(*judged, strict=True)
     )
     curve = curve[~np.isnan(curve[:, 0])]  # of the queries that have a true neighbour
@@ -259,7 +317,48 @@ def evaluate_scores(
         },
         recall_at_10=None if near is None else float(of_all),
         recall_within_class=None if near is None else float(within_class),
+        open=None if kinds is None else kinds.quality(plain, tie_aware, of_kind),
     )
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """Which queries (q,) and which items (n,) are of new classes."""
+
+    new_queries: Array
+    new_items: Array
+
+    def __post_init__(self) -> None:
+        n_new = int(np.sum(self.new_queries))
+        if not 0 < n_new < len(self.new_queries):
+            raise InputError(
+                f"expected queries of known and of new classes, got {n_new} new ones of {len(self.new_queries)}"
+            )
+
+    def ranked(self, scores: Array, relevant: npt.NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """Keys, true neighbours and items of new classes, each (b, n), in rank order."""
+        both = relevant.view(np.uint8) | (self.new_items.astype(np.uint8) << 1)  # one byte is sorted along
+        keys, both = ranked(scores, both)
+        return keys, (both & 1).view(np.bool_), (both >> 1).view(np.bool_)
+
+    def average_precision(
+        self, start: int, relevant: Array, is_new: Array, cut: int | None
+    ) -> npt.NDArray[np.float64]:
+        """Average precision (b,) of each query of a block over the items of its own kind alone."""
+        asked = self.new_queries[start : start + len(relevant)]
+        rows = [
+            average_precision(row[kind == own][None], cut)
+            for row, kind, own in zip(relevant, is_new, asked, strict=True)
+        ]
+        return np.concatenate(rows)
+
+    def quality(self, plain: Array, tie_aware: Array, of_kind: Array) -> OpenQuality:
+        """Means over the queries of each kind, from figures (q,) of all queries."""
+        known, new = (
+            KindQuality(*(float(values[asked].mean()) for values in (plain, tie_aware, of_kind)))
+            for asked in (~self.new_queries, self.new_queries)
+        )
+        return OpenQuality(known, new)
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,18 @@ class Cell:
         `index_bytes_per_item`.
     map : float
         Of the codes that the method's published figures are about: under `paper` those learned with the
-        labels for quantizers and `classifier`, else those made from the vectors alone.
+        labels for quantizers and `classifier`, else those made from the vectors alone. Under `open` it is the harmonic mean
+        of `map_known` and `map_new`, and so is every other MAP below, unless something else is said.
     map_learned, map_encoded : float or None
         Each of the two; the first is None where there are no learned codes of the database.
     map_tie_aware : float
         `map` over all orders of items that score equal; `map_learned_tie_aware` and `map_encoded_tie_aware`
         are those of the other two.
+    map_known, map_new : float or None
+        Under `open`: MAP over the whole database, of the queries of known classes and of those of new ones. Under other
+        protocols None.
+    map_known_only, map_new_only : float or None
+        Under `open`: the same over the items of that kind alone.
     cut : int or None
         R: only so many of the first items count in any MAP; all if None.
     precision_at : mapping
@@ -98,7 +104,8 @@ class Cell:
         and scan of quantizers; features, encode (projection and bits) and scan of hashing.
     calibration : mapping or None
         Of the scores of every query's first 100 answers, where they are probabilities: `error` (expected calibration error in
-        15 bins of equal mass), `brier`, and `base_brier`, that of the rate of all.
+        15 bins of equal mass), `brier`, and `base_brier`, that of the rate of all. Under `open` also `error_known` and
+        `error_new`, over the queries of each kind.
     index_bytes_per_item, peak_memory_mb, cell_seconds : float
         The last is the time of everything, with those fits that were made for it.
     parameters, machine : mapping
@@ -133,6 +140,10 @@ class Cell:
     cell_seconds: float
     parameters: Mapping[str, Any]
     machine: Mapping[str, Any]
+    map_known: float | None = None
+    map_new: float | None = None
+    map_known_only: float | None = None
+    map_new_only: float | None = None
     recall_at_10: float | None = None
     recall_within_class: float | None = None
     calibration: Mapping[str, float] | None = None
@@ -297,6 +308,7 @@ def _measure(
             problem.database_labels,
             cut=problem.cut,
             vectors=(problem.queries, problem.database) if published else None,
+            new=problem.new,
             n_jobs=n_jobs,
         )
 
@@ -307,12 +319,13 @@ def _measure(
     of_learned = None if learned is None else quality(learned, published=not by_vectors)
     items, best = (encoded, of_encoded) if of_learned is None or by_vectors else (learned, of_learned)
     return {
-        "map": best.map,
-        "map_learned": None if of_learned is None else of_learned.map,
-        "map_encoded": of_encoded.map,
-        "map_tie_aware": best.map_tie_aware,
-        "map_learned_tie_aware": None if of_learned is None else of_learned.map_tie_aware,
-        "map_encoded_tie_aware": of_encoded.map_tie_aware,
+        **_maps("map", best),
+        **_maps("map_learned", of_learned),
+        **_maps("map_encoded", of_encoded),
+        "map_known": best.open and best.open.known.map,
+        "map_new": best.open and best.open.new.map,
+        "map_known_only": best.open and best.open.known.map_only,
+        "map_new_only": best.open and best.open.new.map_only,
         "precision_at": {str(k): precision for k, precision in best.precision_at.items()},
         "precision_at_recall": {
             f"{level:.2f}": precision for level, precision in best.precision_at_recall.items()
@@ -327,6 +340,15 @@ def _measure(
     }
 
 
+def _maps(name: str, quality: RetrievalQuality | None) -> dict[str, float | None]:
+    """MAP and tie-aware MAP: over all queries, or the harmonic mean of both kinds; None where nothing was measured."""
+    judged = None if quality is None else quality.open or quality
+    return {
+        name: None if judged is None else judged.map,
+        f"{name}_tie_aware": None if judged is None else judged.map_tie_aware,
+    }
+
+
 def _calibration(problem: Problem, fitted: Fitted, items: Any, ranking: str) -> dict[str, float] | None:
     """Judge the probabilities of codes that know what they mean."""
     if ranking != "semantic" or not isinstance(fitted, FittedCodes):
@@ -335,7 +357,14 @@ def _calibration(problem: Problem, fitted: Fitted, items: Any, ranking: str) -> 
     if not isinstance(codec, Codec):
         return None
     return asdict(
-        judge_first_answers(codec, items, problem.queries, problem.query_labels, problem.database_labels)
+        judge_first_answers(
+            codec,
+            items,
+            problem.queries,
+            problem.query_labels,
+            problem.database_labels,
+            new_queries=problem.new_queries,
+        )
     )
 
 
