@@ -101,7 +101,7 @@ def test_a_cell_has_the_agreed_fields(data, more_data, method, protocol):
     assert not record["truncated"]
     assert 0 < record["recall_at_10"] <= 1
     assert 0 < record["recall_within_class"] <= 1
-    learned = protocol == "paper" and method not in ("euclidean", "classifier-scores")
+    learned = protocol == "paper" and method not in ("euclidean", "cosine", "classifier-scores")
     published = METHODS[method].published if learned else "encoded"
     for end in ("", "_tie_aware"):
         assert record["map" + end] == record[f"map_{published}{end}"]
@@ -205,6 +205,11 @@ def test_recall_within_a_class_is_of_distances_where_items_are_vectors(data):
 
     (cell,) = run_cells(data, problem=problem, method="euclidean", protocol="unlabelled")
     assert cell.recall_within_class == pytest.approx(plain_recall_within_class(problem, nearest), abs=1e-3)
+
+
+def test_cosine_finds_all_that_is_near_by_the_angle(data):
+    (cell,) = run_cells(data, method="cosine")
+    assert (cell.recall_at_10, cell.recall_within_class, cell.ranking) == (1, 1, "cosine")
 
 
 def test_recall_is_of_the_items_that_map_is_about(data):

@@ -187,6 +187,18 @@ def test_steps_of_bits_give_hamming_distances(training):
     np.testing.assert_array_equal(apply_steps(fitted.steps(codes, "hamming"), queries), expected)
 
 
+@pytest.mark.parametrize("for_all", [False, True])
+def test_cosine_ranks_vectors_by_their_angle(training, for_all):
+    fitted = METHODS["cosine"](training, Settings(anchors=60, kernel_for_all=for_all)).fitted(16)
+    items, queries = fitted.encoded(training.X[:50]), training.X[50:60]
+    asked = fitted.encoded(queries)
+    lengths = np.linalg.norm(asked, axis=1)[:, None] * np.linalg.norm(items, axis=1)
+    scores = apply_steps(fitted.steps(items, "cosine"), queries)
+    np.testing.assert_allclose(scores, -(asked @ items.T) / lengths, atol=1e-5)
+    assert fitted.bytes_per_item(items) == 4 * (60 if for_all else 64)
+    assert fitted.learned() is None
+
+
 def test_items_are_as_large_as_they_say(training):
     assert METHODS["euclidean"](training, Settings()).fitted(16).bytes_per_item(training.X) == 256
     classifier = METHODS["classifier"](training, Settings(anchors=60)).fitted(16)

@@ -51,7 +51,7 @@ TIMED_QUERIES = 50
 TIMED_ROUNDS, TIMED_SECONDS = 20, 1.0
 """So often the same queries are timed, unless that takes longer."""
 
-RANKINGS = ("euclidean", "hamming", "semantic")
+RANKINGS = ("euclidean", "hamming", "semantic", "cosine")
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Cell:
     Attributes
     ----------
     dataset, method, bits, protocol, ranking, seed
-        Which cell it is. The length of `euclidean` and `classifier` is what was asked for; their size is in
-        `index_bytes_per_item`.
+        Which cell it is. The length of methods whose items are no codes, and of `classifier`, is what was asked for; their
+        size is in `index_bytes_per_item`.
     map : float
         Of the codes that the method's published figures are about: under `paper` those learned with the
         labels for quantizers and `classifier`, else those made from the vectors alone. Under `open` it is the harmonic mean
@@ -183,7 +183,7 @@ def run_cells(
     bits : sequence of int
         Multiples of 8. `sq` fits a longer code from the shorter one, whether that one was asked for or not.
     protocol : {"paper", "unlabelled", "unseen", "open"}
-    ranking : {"euclidean", "hamming", "semantic"}, optional
+    ranking : {"euclidean", "hamming", "semantic", "cosine"}, optional
         The method's own by default.
     n_queries : int, optional
     fit_rows : {"labelled", "all"}, optional

@@ -32,7 +32,7 @@ from supquant.experiments.methods.quantization import (
     TripletQuantization,
     WithoutTransform,
 )
-from supquant.experiments.methods.vectors import EuclideanVectors
+from supquant.experiments.methods.vectors import CosineVectors, EuclideanVectors
 
 __all__ = [
     "METHODS",
@@ -64,6 +64,7 @@ METHODS: dict[str, type[Method]] = {
     "mlh": MinimalLossHashing,
     "bre": ReconstructiveHashing,
     "euclidean": EuclideanVectors,
+    "cosine": CosineVectors,
     "classifier": Classifier,
     "classifier-bits": ClassifierOfBits,
     "classifier-scores": ClassifierOfScores,

@@ -45,7 +45,7 @@ COMPARED = (
 )
 TIMED = ("sq", "cq", "sdh")
 CHAINED = ("sq", "sq-triplet", "sq-no-transform")
-LENGTH_DOES_NOT_MATTER = ("euclidean", "classifier", "classifier-scores")
+LENGTH_DOES_NOT_MATTER = ("euclidean", "cosine", "classifier", "classifier-scores")
 
 SINGLE_LABEL = ("mnist", "cifar10")
 WHOLE = ("mnist", "cifar10", "coco30k")
@@ -98,6 +98,7 @@ SECONDS = {
     f"classifier-scores-{MORE}": (40, 0),
     "classifier-bits": (5, 0),
     "euclidean": (1, 0),
+    "cosine": (1, 0),
     "ssh": (5, 0.2),
     "fasthash": (5, 1.8),
     "mlh": (5, 2.2),
