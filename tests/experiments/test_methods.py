@@ -6,8 +6,9 @@ import pytest
 from supquant.datasets import load
 from supquant.errors import InputError
 from supquant.evaluation import split_rows
-from supquant.experiments.methods import METHODS, EstimatorMethod, Settings, Training, apply_steps
+from supquant.experiments.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training, apply_steps
 from supquant.labels import read_labels
+from supquant.quantizers import SupervisedQuantizer
 
 QUICK = Settings(anchors=60, parameters={"max_iter": 1})
 
@@ -177,6 +178,52 @@ def test_classifier_stores_labels_and_scores_them(several_labels):
     np.testing.assert_allclose(for_labels, -scores[:4] @ several_labels.y.T, atol=1e-5)
     for_scores = apply_steps(floats.steps(scores, "semantic"), queries)
     np.testing.assert_allclose(for_scores, -scores[:4] @ scores.T, atol=1e-5)
+
+
+def probabilities(training, **told):
+    settings = Settings(anchors=60, seed=3, parameters={"max_iter": 1}, **told)
+    return METHODS["probabilities"](training, settings).fitted(64)
+
+
+def test_probabilities_are_those_of_the_classifier_inside_sq(training):
+    fitted = probabilities(training)
+    alone = SupervisedQuantizer(2, max_iter=1, random_state=3).fit(training.X, training.y)
+    expected = alone.predict_proba(training.X[:50])
+    items = fitted.encoded(training.X[:50])
+    np.testing.assert_array_equal(items, expected)
+    assert items.dtype == np.float32
+    queries = training.X[50:60]
+    scores = apply_steps(fitted.steps(items, "semantic"), queries)
+    np.testing.assert_allclose(scores, -alone.predict_proba(queries) @ expected.T, rtol=1e-5)
+    assert fitted.bytes_per_item(items) == 40
+    assert (fitted.parameters["features"], fitted.parameters["max_iter"]) == ("labels", 1)
+    assert fitted.parameters["random_state"] == 3
+
+
+def test_learned_items_are_label_indicators(training):
+    y = np.array(["zebra", "ant", "owl"])[training.y % 3]
+    fitted = probabilities(Training(training.X, y))
+    np.testing.assert_array_equal(fitted.learned(), y[:, None] == np.array(["ant", "owl", "zebra"]))
+
+
+def test_probabilities_of_several_labels_are_the_chance_to_share_one(several_labels):
+    fitted = probabilities(several_labels)
+    items, p = fitted.learned(), fitted.encoded(several_labels.X[:9])
+    np.testing.assert_array_equal(items, several_labels.y)
+    scores = apply_steps(fitted.steps(items, "semantic"), several_labels.X[:9])
+    none_shared = np.prod(np.where(items[None] > 0, 1 - p[:, None].astype(np.float64), 1), axis=2)  # (9, n)
+    sure = p.max(axis=1) < 1 - 2.0**-20
+    assert sure.any()
+    np.testing.assert_allclose(scores[sure], np.log(none_shared[sure]), rtol=1e-2, atol=1e-3)
+
+
+def test_probabilities_share_the_kept_fit_of_sq(training, tmp_path, monkeypatch):
+    kept = KeptFits(tmp_path)
+    settings = Settings(ranking="semantic", parameters={"max_iter": 1})
+    codes = METHODS["sq"](training, settings, None, kept).fitted(16)
+    monkeypatch.setattr(EstimatorMethod, "_fit_now", None)
+    fitted = METHODS["probabilities"](training, replace(settings, ranking=None), None, kept).fitted(16)
+    np.testing.assert_array_equal(fitted.encoded(training.X), codes.estimator.predict_proba(training.X))
 
 
 def test_steps_of_bits_give_hamming_distances(training):

@@ -24,6 +24,7 @@ from supquant.experiments.methods.interface import (
     apply_steps,
 )
 from supquant.experiments.methods.kept import KeptFits
+from supquant.experiments.methods.probabilities import LabelProbabilities
 from supquant.experiments.methods.quantization import (
     CompositeQuantization,
     OptimizedProductQuantization,
@@ -68,6 +69,7 @@ METHODS: dict[str, type[Method]] = {
     "classifier": Classifier,
     "classifier-bits": ClassifierOfBits,
     "classifier-scores": ClassifierOfScores,
+    "probabilities": LabelProbabilities,
 }
 
 

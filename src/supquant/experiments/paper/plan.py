@@ -45,7 +45,7 @@ COMPARED = (
 )
 TIMED = ("sq", "cq", "sdh")
 CHAINED = ("sq", "sq-triplet", "sq-no-transform")
-LENGTH_DOES_NOT_MATTER = ("euclidean", "cosine", "classifier", "classifier-scores")
+LENGTH_DOES_NOT_MATTER = ("euclidean", "cosine", "classifier", "classifier-scores", "probabilities")
 
 SINGLE_LABEL = ("mnist", "cifar10")
 WHOLE = ("mnist", "cifar10", "coco30k")
@@ -94,6 +94,7 @@ SECONDS = {
     "cq": (30, 4.5),
     "classifier": (5, 0),
     "classifier-scores": (5, 0),
+    "probabilities": (66, 0),
     f"classifier-{MORE}": (40, 0),
     f"classifier-scores-{MORE}": (40, 0),
     "classifier-bits": (5, 0),

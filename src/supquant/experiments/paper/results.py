@@ -18,10 +18,10 @@ from supquant.experiments.methods import METHODS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-REFERENCES = frozenset({"euclidean", "cosine", "classifier-scores"})
+REFERENCES = frozenset({"euclidean", "cosine", "classifier-scores", "probabilities"})
 """Items are float vectors or scores: lines to look at, no codes to compare with."""
 
-ANY_LENGTH = frozenset({"euclidean", "cosine", "classifier", "classifier-scores"})
+ANY_LENGTH = REFERENCES | {"classifier"}
 """What an item is does not depend on the code length that was asked for."""
 
 TITLES = {
