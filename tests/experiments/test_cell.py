@@ -9,7 +9,7 @@ import pytest
 from supquant.datasets import load
 from supquant.errors import InputError
 from supquant.evaluation import GridPoint, Tuning, pose
-from supquant.experiments.cell import Cell, run_cells, time_queries
+from supquant.experiments.cell import Cell, check_cells, run_cells, time_queries
 from supquant.experiments.methods import METHODS, STEP_NAMES, Settings, Training
 from supquant.experiments.methods.watch import Watch
 from supquant.progress import Progress, TimeIsUpError
@@ -376,6 +376,12 @@ def test_a_method_is_tuned_on_the_codes_that_it_is_published_with(data):
 def test_impossible_cells_are_refused(data, wrong, message):
     with pytest.raises(InputError, match=message):
         list(run_cells(data, settings=QUICK, **wrong))
+
+
+def test_sq_ranks_by_position_and_its_forms_without_transform_do_not():
+    assert check_cells("sq", [16], "open", "position") == "position"
+    with pytest.raises(InputError, match="no ranking 'position'"):
+        check_cells("sq-no-transform", [16], "open", "position")
 
 
 def test_total_is_the_sum_of_the_steps():

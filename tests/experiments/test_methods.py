@@ -133,9 +133,10 @@ def test_steps_give_the_scores_of_tables(training, name, ranking):
     )
 
 
-def test_sq_ranked_by_meaning_is_left_to_its_defaults_unless_anchors_are_given(training):
-    plain = METHODS["sq"](training, Settings(ranking="semantic", parameters={"max_iter": 1}))
-    given = METHODS["sq"](training, Settings(ranking="semantic", anchors=60))
+@pytest.mark.parametrize("ranking", ["semantic", "position"])
+def test_sq_ranked_by_meaning_is_left_to_its_defaults_unless_anchors_are_given(training, ranking):
+    plain = METHODS["sq"](training, Settings(ranking=ranking, parameters={"max_iter": 1}))
+    given = METHODS["sq"](training, Settings(ranking=ranking, anchors=60))
     published = METHODS["sq"](training, Settings(ranking="euclidean"))
     assert plain.estimator(32).features == "auto"
     assert not plain.chained

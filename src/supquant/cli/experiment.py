@@ -73,7 +73,7 @@ def experiment(
         int | None,
         typer.Option(
             help="Anchors of the kernel features; 0: vectors as they are. By default the published 1000; "
-            "for sq with the ranking semantic, the features that the library takes by itself.",
+            "for sq with the ranking semantic or position, the features that the library takes by itself.",
             min=0,
         ),
     ] = None,

@@ -51,7 +51,7 @@ TIMED_QUERIES = 50
 TIMED_ROUNDS, TIMED_SECONDS = 20, 1.0
 """So often the same queries are timed, unless that takes longer."""
 
-RANKINGS = ("euclidean", "hamming", "semantic", "cosine")
+RANKINGS = ("euclidean", "hamming", "semantic", "position", "cosine")
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def run_cells(
     bits : sequence of int
         Multiples of 8. `sq` fits a longer code from the shorter one, whether that one was asked for or not.
     protocol : {"paper", "unlabelled", "unseen", "open"}
-    ranking : {"euclidean", "hamming", "semantic", "cosine"}, optional
+    ranking : {"euclidean", "hamming", "semantic", "position", "cosine"}, optional
         The method's own by default.
     n_queries : int, optional
     fit_rows : {"labelled", "all"}, optional

@@ -95,7 +95,7 @@ class Settings:
     ----------
     anchors : int, optional
         Of the kernel features, for the methods that are published with them; 0 takes vectors as they are. None is the
-        published 1,000, except for `sq` ranked by meaning, which then takes the library's own features.
+        published 1,000, except for `sq` ranked by meaning or position, which then takes the library's own features.
     ranking : str, optional
         What the fit is to be ranked by, where it matters.
     bandwidth : float, optional

@@ -21,16 +21,19 @@ if TYPE_CHECKING:
 
 
 class SupervisedQuantization(EstimatorMethod):
-    """`sq`: as published, a longer code from the shorter one; or, ranked by meaning, as the library does it by itself."""
+    """`sq`: as published, a longer code from the shorter one; or, ranked by meaning, as the library does it by itself.
 
-    rankings: ClassVar[tuple[str, ...]] = ("euclidean", "semantic")
+    So it is for the ranking by position as well, which takes the same codes.
+    """
+
+    rankings: ClassVar[tuple[str, ...]] = ("euclidean", "semantic", "position")
     kernel = True
     grid = PENALTIES
 
     @property
     def plain(self) -> bool:
         """Whether the estimator is left to its own defaults."""
-        return self.settings.ranking == "semantic" and self.settings.anchors is None
+        return self.settings.ranking in ("semantic", "position") and self.settings.anchors is None
 
     @property
     def chained(self) -> bool:  # type: ignore[override]
