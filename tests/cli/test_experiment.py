@@ -11,7 +11,8 @@ def test_one_cell_is_written_as_one_object(run, tmp_path):
     assert result.exit_code == 0, result.output
     cell = json.loads((tmp_path / "cell.json").read_text())
     assert (cell["dataset"], cell["method"], cell["bits"], cell["seed"]) == ("digits", "pq", 16, 1)
-    assert f"{cell['map']:.4f}" in result.output
+    for field in ("map", "recall_at_10", "recall_within_class"):
+        assert f"{cell[field]:.4f}" in result.output
 
 
 def test_several_lengths_are_written_to_a_folder_and_make_a_table(run, tmp_path):
@@ -54,6 +55,34 @@ def test_parameters_of_the_estimator_are_set_by_name(run, tmp_path):
     assert (parameters["ridge"], parameters["features"]) == (0.5, "kernel")
 
 
+def test_rows_without_labels_are_given_to_the_fit_by_choice(run, tmp_path):
+    for chosen in ((), ("--fit-rows", "labelled")):
+        arguments = ("--method", "pq", "--protocol", "open", "--rows", 900, *chosen)
+        result = run("experiment", *arguments, "--out-dir", tmp_path)
+        assert result.exit_code == 0, result.output
+    cells = {path.name: json.loads(path.read_text())["parameters"] for path in tmp_path.iterdir()}
+    assert {name: parameters["fit_rows"] for name, parameters in cells.items()} == {
+        "digits-open-pq-euclidean-16bits-seed0.json": "all",
+        "digits-open-pq-fit-labelled-euclidean-16bits-seed0.json": "labelled",
+    }
+    table = run("results", tmp_path, "--markdown").output
+    assert "| pq, fit_rows=all | 0 |" in table
+    assert "| pq, fit_rows=labelled | 0 |" in table
+
+
+def test_known_and_new_classes_are_printed_apart(run, tmp_path):
+    arguments = ("--method", "pq", "--protocol", "open", "--rows", 900, "--out-dir", tmp_path)
+    output = run("experiment", *arguments).output
+    (path,) = tmp_path.iterdir()
+    cell = json.loads(path.read_text())
+    for header in ("known", "new", "harmonic"):
+        assert header in output
+    for field in ("map", "map_known", "map_new", "map_known_only", "map_new_only"):
+        assert f"{cell[field]:.4f}" in output
+    shown = [f"{cell[field]:.4f}".removeprefix("0") for field in ("map", "map_known", "map_new")]
+    assert " | ".join(shown) in run("results", tmp_path, "--markdown").output
+
+
 def test_any_npz_file_is_a_data_set(run, files, tmp_path):
     result = run(
         "experiment", "--dataset", files / "train.npz", "--method", "euclidean", "--json", tmp_path / "c.json"
@@ -74,6 +103,7 @@ def test_any_npz_file_is_a_data_set(run, files, tmp_path):
         (("--method", "pq", "--solver", "joint"), "has no parameter 'solver'"),
         (("--method", "lsh"), "method"),
         (("--protocol", "transductive"), "protocol"),
+        (("--fit-rows", "some"), "fit_rows"),
         (("--ranking", "x"), "ranking"),
         (("--rows", "5000"), "1797 rows"),
         (("--rows", "200"), "256"),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from supquant import datasets
-from supquant.datasets import coco30k, load
+from supquant.datasets import banking77, coco30k, load, tinyimagenet
 from supquant.datasets.dataset import centred_unit_length, root_of_frequencies
 from supquant.datasets.files import checksum
 from supquant.errors import InputError
@@ -87,6 +87,28 @@ def test_other_data_under_the_name_of_coco_are_refused(four_pictures, monkeypatc
     assert "uint16 (4, 500), uint8 (4, 18)" in str(caught.value)
 
 
+EMBEDDED = [(banking77, "banking77_minilm.npz"), (tinyimagenet, "tinyimagenet_effnet.npz")]
+
+
+@pytest.mark.parametrize(("loader", "file_name"), EMBEDDED)
+def test_embeddings_are_taken_as_they_are_in_float32(loader, file_name, own_folder, monkeypatch):
+    X, y = np.array([[0.5, -3.0], [7.0, 0.1]], dtype=np.float16), np.array([1, 0])
+    np.savez(own_folder / file_name, X=X, y=y)
+    monkeypatch.setattr(loader, "CHECKSUM", checksum(X, y))
+    data = load(loader.__name__.split(".")[-1])
+    ready = data.prepare(data.X[:1])(data.X)
+    assert ready.dtype == np.float32
+    np.testing.assert_array_equal(ready, X.astype(np.float32))
+    np.testing.assert_array_equal(data.y, [1, 0])
+
+
+@pytest.mark.parametrize(("loader", "file_name"), EMBEDDED)
+def test_other_data_under_the_name_of_embeddings_are_refused(loader, file_name, own_folder):
+    np.savez(own_folder / file_name, X=np.eye(2, dtype=np.float16), y=np.arange(2))
+    with pytest.raises(InputError, match=f"{file_name} does not hold the published data"):
+        load(loader.__name__.split(".")[-1])
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "labels"),
     [
@@ -94,6 +116,8 @@ def test_other_data_under_the_name_of_coco_are_refused(four_pictures, monkeypatc
         ("cifar10", (60000, 512), (60000,)),
         ("coco30k", (30000, 500), (30000, 18)),
         ("coco30k-noperson", (15925, 500), (15925, 17)),
+        ("banking77", (13083, 384), (13083,)),
+        ("tinyimagenet", (110000, 256), (110000,)),
     ],
 )
 def test_published_files_pass_their_checks(name, shape, labels, data_folder):

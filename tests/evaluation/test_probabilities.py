@@ -51,6 +51,21 @@ def test_first_answers_are_those_of_an_index(fitted, digits):
     assert found.brier < found.base_brier
 
 
+def test_queries_of_known_and_of_new_classes_have_an_error_of_their_own(fitted, digits):
+    X, y = digits
+    labels = read_labels(y)
+    is_new = y[1200:] >= 7
+    asked = (X[1200:], labels.take(np.arange(1200, len(y))), labels.take(np.arange(1200)))
+    codes = fitted.training_codes_
+    found = judge_first_answers(fitted.codec_, codes, *asked, new_queries=is_new, k=20)
+    scores, ids = CodeIndex(fitted).add_codes(codes).search(X[1200:], 20)
+    came = y[ids] == y[1200:, None]
+    assert found.error_known == judge_probabilities(scores[~is_new], came[~is_new]).error
+    assert found.error_new == judge_probabilities(scores[is_new], came[is_new]).error
+    assert found.error == judge_probabilities(scores, came).error
+    assert found.brier == judge_probabilities(scores, came).brier
+
+
 def test_a_forecast_is_near_what_retrieval_then_is(fitted, digits):
     X, y = digits
     expected = forecast(

@@ -132,6 +132,76 @@ def test_blocks_and_threads_change_nothing(monkeypatch, several):
         assert evaluate_scores(as_they_are, scores, *split, cut=17, n_jobs=n_jobs) == whole
 
 
+@st.composite
+def open_rankings(draw):
+    """Scores of few values; of four classes the last two are new, and there is an item and a query of each class."""
+    n_queries, n_items = draw(st.integers(4, 8)), draw(st.integers(4, 30))
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    scores = rng.integers(draw(st.sampled_from([1, 3, 100])), size=(n_queries, n_items)).astype(np.float32)
+    classes = [rng.permutation(np.arange(n) % 4) for n in (n_queries, n_items)]
+    return scores, classes
+
+
+def open_quality(scores, classes, **options):
+    queries, items = (read_labels(each, classes=np.arange(4)) for each in classes)
+    new = tuple(each >= 2 for each in classes)
+    return evaluate_scores(as_they_are, scores, queries, items, new=new, **options)
+
+
+@settings(deadline=None)
+@given(open_rankings(), st.one_of(st.none(), st.integers(1, 32)))
+def test_known_and_new_classes_are_judged_apart(ranking, cut):
+    scores, (asked, stored) = ranking
+    relevant = asked[:, None] == stored
+    quality = open_quality(scores, (asked, stored), cut=cut)
+    for kind, rows, items in (
+        (quality.open.known, asked < 2, stored < 2),
+        (quality.open.new, asked >= 2, stored >= 2),
+    ):
+        assert kind.map == pytest.approx(plain_map(scores[rows], relevant[rows], cut), abs=1e-12)
+        only = plain_map(scores[rows][:, items], relevant[rows][:, items], cut)
+        assert kind.map_only == pytest.approx(only, abs=1e-12)
+    harmonic = 2 / (1 / quality.open.known.map + 1 / quality.open.new.map) if quality.open.map else 0
+    assert quality.open.map == pytest.approx(harmonic)
+    assert (quality.open.map == 0) == (min(quality.open.known.map, quality.open.new.map) == 0)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**16))
+def test_tie_aware_map_of_each_kind_is_the_mean_over_orders_of_insertion(seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(2, size=(4, 5))
+    asked, stored = np.arange(4), rng.permutation([0, 1, 2, 3, 3])
+    quality = open_quality(scores, (asked, stored))
+    for kind, rows in ((quality.open.known, asked < 2), (quality.open.new, asked >= 2)):
+        expected = plain_tie_aware_map(scores[rows], asked[rows, None] == stored)
+        assert kind.map_tie_aware == pytest.approx(expected, abs=1e-12)
+    assert quality.open.map_tie_aware == pytest.approx(
+        2 / (1 / quality.open.known.map_tie_aware + 1 / quality.open.new.map_tie_aware)
+    )
+
+
+def test_kinds_change_no_other_figure_and_blocks_and_threads_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    scores = rng.integers(9, size=(50, 40)).astype(np.float32)
+    classes = rng.integers(4, size=50), rng.integers(4, size=40)
+    whole = open_quality(scores, classes)
+    labels = [read_labels(each, classes=np.arange(4)) for each in classes]
+    without = evaluate_scores(as_they_are, scores, *labels)
+    assert without.open is None
+    for field in ("map", "map_tie_aware", "precision_at", "precision_at_recall"):
+        assert getattr(whole, field) == getattr(without, field)
+    monkeypatch.setattr(retrieval, "_BLOCK_BYTES", 7 * 4 * 40)
+    for n_jobs in (1, 2):
+        assert open_quality(scores, classes, n_jobs=n_jobs) == whole
+
+
+@pytest.mark.parametrize("asked", [[0, 1, 0, 1], [2, 3, 2, 3]])
+def test_queries_of_one_kind_alone_are_refused(asked):
+    with pytest.raises(InputError, match="queries of known and of new classes"):
+        open_quality(np.zeros((4, 4)), (np.array(asked), np.arange(4)))
+
+
 @pytest.mark.parametrize("n", [1, 2, 65])
 def test_all_items_right_and_none_right_are_one_and_zero(n):
     labels = read_labels([0, 1, *[0] * n], classes=np.arange(2))

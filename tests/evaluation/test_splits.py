@@ -4,7 +4,7 @@ import pytest
 from supquant.datasets import Dataset
 from supquant.datasets.dataset import centred_unit_length
 from supquant.errors import InputError
-from supquant.evaluation import default_queries, pose, split_rows
+from supquant.evaluation import default_queries, pose, resolve_fit_rows, split_rows
 from supquant.labels import read_labels
 
 
@@ -117,6 +117,97 @@ def test_published_queries_never_train_under_unseen():
     assert split.database.max() < 80
 
 
+@pytest.fixture(scope="module")
+def ten_classes():
+    return read_labels(np.random.default_rng(1).permutation(np.arange(1000) % 10))
+
+
+def test_open_has_as_many_queries_of_new_classes_as_of_known_ones(ten_classes):
+    split = split_rows(ten_classes, protocol="open", seed=3)
+    order = np.random.default_rng(3).permutation(1000)
+    known = ten_classes.indices[order] < 7
+    asked = [*order[known][:50], *order[~known][:50]]
+    np.testing.assert_array_equal(split.queries, [row for row in order if row in asked])
+
+
+def test_open_trains_on_half_of_the_other_rows_of_known_classes_and_mixes_the_rest(ten_classes):
+    split = split_rows(ten_classes, protocol="open", seed=3)
+    order = [row for row in np.random.default_rng(3).permutation(1000) if row not in split.queries]
+    known = [row for row in order if ten_classes.indices[row] < 7]
+    np.testing.assert_array_equal(split.training, known[: (700 - 50) // 2])
+    np.testing.assert_array_equal(split.database, [row for row in order if row not in split.training])
+    is_new = ten_classes.indices[split.database] >= 7
+    assert is_new.sum() == 250
+    assert np.flatnonzero(np.diff(is_new)).size > 50  # neither kind comes first
+    parts = (split.queries, split.training, split.database)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(1000))
+
+
+@pytest.mark.parametrize(("n_queries", "n_each"), [(2, 1), (21, 10), (400, 200), (None, 50)])
+def test_half_of_the_queries_of_open_are_of_new_classes(ten_classes, n_queries, n_each):
+    split = split_rows(ten_classes, protocol="open", n_queries=n_queries)
+    is_new = ten_classes.indices[split.queries] >= 7
+    assert (is_new.sum(), (~is_new).sum()) == (n_each, n_each)
+
+
+def test_a_large_data_set_has_five_hundred_queries_of_each_kind():
+    split = split_rows(several_classes(20_000), protocol="open")
+    assert np.bincount(split.queries % 10 >= 7).tolist() == [500, 500]
+
+
+def test_published_queries_alone_ask_under_open_and_never_train():
+    splits = [
+        split_rows(several_classes(100), protocol="open", n_queries_last=20, seed=seed) for seed in (0, 0, 1)
+    ]
+    for split in splits:
+        assert split.queries.min() >= 80
+        assert (split.queries % 10 >= 7).sum() == len(split.queries) / 2 == 5
+        np.testing.assert_array_equal(split.training, [row for row in range(40) if row % 10 < 7])
+        np.testing.assert_array_equal(split.database, np.setdiff1d(np.arange(80), split.training))
+    np.testing.assert_array_equal(splits[0].queries, splits[1].queries)
+    assert set(splits[0].queries) != set(splits[2].queries)
+
+
+@pytest.mark.parametrize("n_queries", [0, 1, 600, 10_000])
+def test_impossible_numbers_of_open_queries_are_refused(ten_classes, n_queries):
+    with pytest.raises(InputError, match=f"between 2 and 596 under protocol open.*got {n_queries}"):
+        split_rows(ten_classes, protocol="open", n_queries=n_queries)
+
+
+def test_open_needs_one_label_a_row_and_three_classes(several_labels):
+    with pytest.raises(InputError, match="protocol open is for one label a row"):
+        split_rows(read_labels(several_labels), protocol="open")
+    with pytest.raises(InputError, match="protocol open needs at least 3 classes"):
+        split_rows(several_classes(100, 2), protocol="open")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fit_rows", "given"),
+    [
+        ("paper", None, "labelled"),
+        ("unlabelled", None, "labelled"),
+        ("unseen", None, "labelled"),
+        ("open", None, "all"),
+        ("paper", "all", "labelled"),  # the database is the training set
+        ("unlabelled", "all", "all"),
+        ("unseen", "all", "all"),
+        ("open", "labelled", "labelled"),
+    ],
+)
+def test_fit_is_given_the_database_without_labels_where_all_rows_are_asked_for(
+    ten_classes, protocol, fit_rows, given
+):
+    split = split_rows(ten_classes, protocol=protocol, fit_rows=fit_rows)
+    assert split.fit_rows == resolve_fit_rows(protocol, fit_rows) == given
+    np.testing.assert_array_equal(split.unlabelled, split.database if given == "all" else [])
+    assert not set(split.unlabelled) & {*split.queries, *split.training}
+
+
+def test_unknown_rows_to_fit_are_refused(ten_classes):
+    with pytest.raises(InputError, match="fit_rows"):
+        split_rows(ten_classes, fit_rows="some")
+
+
 def test_number_of_queries():
     assert [default_queries(n) for n in (70_000, 10_000, 9_999, 5)] == [1000, 1000, 999, 1]
 
@@ -144,6 +235,30 @@ def test_rows_are_made_ready_by_the_training_rows_alone():
     np.testing.assert_array_equal(problem.database_labels.indices, split.database % 4)
     assert problem.cut == 5
     assert not problem.learned
+
+
+def test_a_problem_knows_its_new_classes_and_its_rows_without_labels():
+    X = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
+    dataset = Dataset("ten", X, np.arange(400) % 10, centred_unit_length)
+    problem = pose(dataset, protocol="open", seed=1)
+    split = problem.split
+    np.testing.assert_array_equal(problem.new_queries, split.queries % 10 >= 7)
+    np.testing.assert_array_equal(problem.new_items, split.database % 10 >= 7)
+    np.testing.assert_array_equal(problem.unlabelled, problem.database)
+    np.testing.assert_array_equal(problem.X, centred_unit_length(X[split.training])(X[split.training]))
+    assert not problem.learned
+    other = pose(dataset, protocol="open", seed=1, fit_rows="labelled")
+    assert other.unlabelled.shape == (0, 4)
+    np.testing.assert_array_equal(other.database, problem.database)
+
+
+@pytest.mark.parametrize("protocol", ["paper", "unlabelled", "unseen"])
+def test_other_protocols_have_no_new_classes(protocol):
+    X = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
+    problem = pose(Dataset("ten", X, np.arange(400) % 10, centred_unit_length), protocol=protocol)
+    assert problem.new_queries is None
+    assert problem.new_items is None
+    assert problem.unlabelled.shape == (0, 4)
 
 
 def test_a_mapped_file_with_fixed_queries_is_not_read_into_memory(tmp_path):

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 
 from supquant.datasets import load
 from supquant.errors import InputError
-from supquant.evaluation import GridPoint, Tuning
-from supquant.experiments.cell import run_cells, time_queries
+from supquant.evaluation import GridPoint, Tuning, pose
+from supquant.experiments.cell import Cell, check_cells, run_cells, time_queries
 from supquant.experiments.methods import METHODS, STEP_NAMES, Settings, Training
 from supquant.experiments.methods.watch import Watch
 from supquant.progress import Progress, TimeIsUpError
@@ -29,6 +30,12 @@ FIELDS = [
     "cut",
     "precision_at",
     "precision_at_recall",
+    "map_known",
+    "map_new",
+    "map_known_only",
+    "map_new_only",
+    "recall_at_10",
+    "recall_within_class",
     "distinct_codes",
     "quantization_error",
     "fit_seconds",
@@ -68,16 +75,22 @@ def data():
 
 
 @pytest.fixture(scope="module")
+def more_data():
+    return load("digits").sample(900)
+
+
+@pytest.fixture(scope="module")
 def several_labels(data):
     y = np.stack([data.y % 2 == 0, data.y > 4, data.y < 3], axis=1).astype(np.uint8)
     y[y.sum(axis=1) == 0, 0] = 1
     return replace(data, y=y)
 
 
-@pytest.mark.parametrize("protocol", ["paper", "unlabelled", "unseen"])
+@pytest.mark.parametrize("protocol", ["paper", "unlabelled", "unseen", "open"])
 @pytest.mark.parametrize("method", list(METHODS))
-def test_a_cell_has_the_agreed_fields(data, method, protocol):
-    (cell,) = run_cells(data, method=method, protocol=protocol, settings=quick(method))
+def test_a_cell_has_the_agreed_fields(data, more_data, method, protocol):
+    rows = more_data if protocol == "open" else data  # of which fewer rows train
+    (cell,) = run_cells(rows, method=method, protocol=protocol, settings=quick(method))
     record = json.loads(json.dumps(cell.to_json()))
     assert sorted(record) == sorted(FIELDS)
     assert sorted(record["query_ms"]) == ["encode", "features", "projection", "scan", "tables", "total"]
@@ -86,11 +99,15 @@ def test_a_cell_has_the_agreed_fields(data, method, protocol):
     assert list(record["precision_at_recall"]) == [f"{level / 20:.2f}" for level in range(1, 21)]
     assert record["cell_seconds"] >= record["fit_seconds"]
     assert not record["truncated"]
-    learned = protocol == "paper" and method not in ("euclidean", "classifier-scores")
+    assert 0 < record["recall_at_10"] <= 1
+    assert 0 < record["recall_within_class"] <= 1
+    learned = protocol == "paper" and method not in ("euclidean", "cosine", "classifier-scores")
     published = METHODS[method].published if learned else "encoded"
     for end in ("", "_tie_aware"):
         assert record["map" + end] == record[f"map_{published}{end}"]
         assert (record["map_learned" + end] is not None) == learned
+    for field in ("map_known", "map_new", "map_known_only", "map_new_only"):
+        assert (record[field] is not None) == (protocol == "open")
 
 
 @pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
@@ -100,12 +117,115 @@ def test_cells_with_several_labels_a_row(several_labels, method, protocol):
     assert cell.map > 0.5
 
 
+@pytest.mark.parametrize(
+    ("protocol", "fit_rows", "given"),
+    [
+        ("paper", "all", "labelled"),
+        ("unseen", None, "labelled"),
+        ("unseen", "all", "all"),
+        ("open", None, "all"),
+    ],
+)
+def test_a_cell_says_which_rows_the_method_was_given(more_data, protocol, fit_rows, given):
+    (cell,) = run_cells(more_data, method="pq", protocol=protocol, fit_rows=fit_rows)
+    assert cell.parameters["fit_rows"] == given
+    assert cell.parameters["n_unlabelled"] == (cell.parameters["n_database"] if given == "all" else 0)
+
+
+def test_unsupervised_codes_are_better_for_the_rows_that_they_learned_from(more_data):
+    errors = [
+        next(run_cells(more_data, method="pq", protocol="open", fit_rows=fit_rows)).quantization_error
+        for fit_rows in ("all", "labelled")
+    ]
+    assert errors[0] < 0.9 * errors[1]
+
+
 def test_only_the_first_items_count_where_the_data_set_says_so(data):
     (whole,) = run_cells(data, method="pq")
     (first,) = run_cells(replace(data, cut=20), method="pq")
     assert (whole.cut, first.cut) == (None, 20)
     assert first.map > whole.map
     assert first.precision_at == whole.precision_at
+
+
+def plain_average_precision(scores, relevant):
+    hits = relevant[np.argsort(scores, kind="stable")]
+    return np.mean(np.cumsum(hits)[hits] / (np.flatnonzero(hits) + 1))
+
+
+def test_known_and_new_classes_are_measured_apart(more_data):
+    problem = pose(more_data, protocol="open")
+    (cell,) = run_cells(more_data, problem=problem, method="euclidean", protocol="open")
+    scores = np.square(problem.queries[:, None] - problem.database).sum(axis=2)
+    relevant = problem.query_labels.indices[:, None] == problem.database_labels.indices
+    every = np.ones(len(problem.database), dtype=bool)
+    figures = {}
+    for kind, asked, items in (
+        ("known", ~problem.new_queries, ~problem.new_items),
+        ("new", problem.new_queries, problem.new_items),
+    ):
+        for end, among in (("", every), ("_only", items)):
+            figures[f"map_{kind}{end}"] = np.mean(
+                [
+                    plain_average_precision(scores[row, among], relevant[row, among])
+                    for row in np.flatnonzero(asked)
+                ]
+            )
+    for field, expected in figures.items():
+        assert getattr(cell, field) == pytest.approx(expected, abs=1e-4)
+    assert len(set(figures.values())) == 4
+    assert cell.map == pytest.approx(2 / (1 / cell.map_known + 1 / cell.map_new))
+    assert cell.map == cell.map_encoded
+    assert cell.map_tie_aware == cell.map_encoded_tie_aware == pytest.approx(cell.map, abs=1e-3)
+
+
+def test_probabilities_of_known_and_new_classes_are_judged_apart(more_data):
+    told = {"settings": Settings(anchors=60, parameters={"max_iter": 1}), "ranking": "semantic"}
+    for protocol, more in (("unseen", set()), ("open", {"error_known", "error_new"})):
+        (cell,) = run_cells(more_data, protocol=protocol, **told)
+        assert set(cell.calibration) == {"error", "brier", "base_brier"} | more
+
+
+def plain_recall_within_class(problem, first_of_class):
+    """Compare items of the query's class with the ten of greatest cosine; `first_of_class` gives the first ten of them."""
+    overlaps = []
+    for query, label in zip(problem.queries, problem.query_labels.indices, strict=True):
+        same = np.flatnonzero(problem.database_labels.indices == label)
+        cosines = problem.database[same] @ query / np.linalg.norm(problem.database[same], axis=1)
+        nearest = same[np.argsort(-cosines, kind="stable")[:10]]
+        overlaps.append(len(set(nearest) & set(first_of_class(query, same))) / min(10, len(same)))
+    return np.mean(overlaps)
+
+
+def test_recall_within_a_class_is_of_distances_where_items_are_vectors(data):
+    problem = pose(data, protocol="unlabelled")
+
+    def nearest(query, same):
+        return same[np.linalg.norm(problem.database[same] - query, axis=1).argsort()[:10]]
+
+    (cell,) = run_cells(data, problem=problem, method="euclidean", protocol="unlabelled")
+    assert cell.recall_within_class == pytest.approx(plain_recall_within_class(problem, nearest), abs=1e-3)
+
+
+def test_cosine_finds_all_that_is_near_by_the_angle(data):
+    (cell,) = run_cells(data, method="cosine")
+    assert (cell.recall_at_10, cell.recall_within_class, cell.ranking) == (1, 1, "cosine")
+
+
+def test_recall_is_of_the_items_that_map_is_about(data):
+    """Labels order nothing within a class, so that its items come in order of insertion; predicted labels do."""
+    problem = pose(data)
+    expected = plain_recall_within_class(problem, lambda _query, same: same[:10])
+    (cell,) = run_cells(data, problem=problem, method="classifier", settings=Settings(anchors=100))
+    assert cell.map == cell.map_learned
+    assert cell.recall_within_class == pytest.approx(expected, abs=1e-12)
+
+
+def test_files_that_were_written_before_recalls_are_cells_all_the_same():
+    folder = Path(__file__).parents[2] / "docs" / "results" / "cells"
+    path = next(folder.glob("mnist-paper-pq-*.json"))
+    cell = Cell(**json.loads(path.read_text()))
+    assert cell.recall_at_10 is None or 0 <= cell.recall_at_10 <= 1
 
 
 def test_the_objective_of_every_step_is_recorded(data):
@@ -245,6 +365,7 @@ def test_a_method_is_tuned_on_the_codes_that_it_is_published_with(data):
         ({"method": "lsh"}, "method"),
         ({"ranking": "alphabetical"}, "ranking"),
         ({"protocol": "transductive"}, "protocol"),
+        ({"fit_rows": "some"}, "fit_rows"),
         ({"bits": (12,)}, "multiple of 8"),
         ({"n_queries": 700}, "n_queries"),
         ({"tuning": "guess"}, "tuning"),
@@ -255,6 +376,12 @@ def test_a_method_is_tuned_on_the_codes_that_it_is_published_with(data):
 def test_impossible_cells_are_refused(data, wrong, message):
     with pytest.raises(InputError, match=message):
         list(run_cells(data, settings=QUICK, **wrong))
+
+
+def test_sq_ranks_by_position_and_its_forms_without_transform_do_not():
+    assert check_cells("sq", [16], "open", "position") == "position"
+    with pytest.raises(InputError, match="no ranking 'position'"):
+        check_cells("sq-no-transform", [16], "open", "position")
 
 
 def test_total_is_the_sum_of_the_steps():

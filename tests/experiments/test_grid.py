@@ -230,6 +230,19 @@ def test_a_task_names_the_command_that_makes_each_cell():
     )
 
 
+def test_a_task_gives_methods_the_rows_that_it_says(tmp_path):
+    task = CellsTask("digits", "pq", protocol="open", rows=900, fit_rows="labelled", variant="labelled")
+    assert "--rows 900 --fit-rows labelled" in task.command(16)
+    list(run_grid([task, replace(task, fit_rows=None, variant="")], Workplace(tmp_path), workers=0))
+    cells = {path.name: json.loads(path.read_text()) for path in tmp_path.glob("cells/*.json")}
+    labelled, every = (
+        cells[f"digits-open-pq{variant}-euclidean-16bits-seed0.json"] for variant in ("-labelled", "")
+    )
+    assert (labelled["parameters"]["fit_rows"], every["parameters"]["fit_rows"]) == ("labelled", "all")
+    assert labelled["parameters"]["n_unlabelled"] == 0 < every["parameters"]["n_unlabelled"]
+    assert labelled["quantization_error"] > every["quantization_error"]
+
+
 def test_commands_quote_what_a_shell_would_split():
     assert command("experiment", dataset="my data.npz", rows=None, kernel_for_all=False) == (
         "supquant experiment --dataset 'my data.npz'"

@@ -9,6 +9,7 @@ from supquant.datasets import load
 from supquant.errors import InputError
 from supquant.experiments.cell import run_cells
 from supquant.experiments.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training
+from supquant.experiments.methods.kept import fingerprint
 
 QUICK = Settings(anchors=60, parameters={"max_iter": 2})
 PARAMETERS = {
@@ -101,6 +102,31 @@ def test_other_rows_are_another_fit(data, kept, monkeypatch, change):
     monkeypatch.setattr(EstimatorMethod, "_fit_now", no_fit)
     with pytest.raises(AssertionError, match="kept"):
         METHODS["pq"](Training(X, y), Settings(), None, kept).fitted(32 if change == "length" else 16)
+
+
+@pytest.mark.parametrize("change", ["values", "number", "all", None])
+def test_other_rows_without_labels_are_another_fit(data, kept, monkeypatch, change):
+    X, y, others = data.X[:300], data.y[:300], data.X[300:]
+    METHODS["pq"](Training(X, y, others), Settings(), None, kept).fitted(16)
+    monkeypatch.setattr(EstimatorMethod, "_fit_now", no_fit)
+    changed = {"values": others + (np.arange(64) == 30), "number": others[:-1], "all": others[:0]}
+    method = METHODS["pq"](Training(X, y, changed.get(change, others)), Settings(), None, kept)
+    if change is None:
+        method.fitted(16)
+    else:
+        with pytest.raises(AssertionError, match="kept"):
+            method.fitted(16)
+
+
+def test_rows_without_labels_make_no_other_fit_of_a_method_that_does_not_use_them(data, kept, monkeypatch):
+    METHODS["sdh"](Training(data.X, data.y), Settings(anchors=60), None, kept).fitted(16)
+    monkeypatch.setattr(EstimatorMethod, "_fit_now", no_fit)
+    METHODS["sdh"](Training(data.X, data.y, data.X[:9]), Settings(anchors=60), None, kept).fitted(16)
+
+
+def test_the_name_of_a_fit_without_such_rows_is_the_one_that_it_had():
+    training = Training(np.arange(6, dtype=np.float32).reshape(3, 2), np.array([0, 1, 0]))
+    assert fingerprint(training, "told") == "4b32e2575ed17db0"
 
 
 def test_fits_of_an_earlier_recipe_are_made_again(data, kept, monkeypatch):

@@ -6,8 +6,9 @@ import pytest
 from supquant.datasets import load
 from supquant.errors import InputError
 from supquant.evaluation import split_rows
-from supquant.experiments.methods import METHODS, EstimatorMethod, Settings, Training, apply_steps
+from supquant.experiments.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training, apply_steps
 from supquant.labels import read_labels
+from supquant.quantizers import SupervisedQuantizer
 
 QUICK = Settings(anchors=60, parameters={"max_iter": 1})
 
@@ -23,6 +24,89 @@ def several_labels(training):
     y = np.stack([training.y % 2 == 0, training.y > 4, training.y < 3], axis=1).astype(np.uint8)
     y[y.sum(axis=1) == 0, 0] = 1
     return Training(training.X, y)
+
+
+@pytest.fixture(scope="module")
+def partly_labelled(training):
+    return Training(training.X[:300], training.y[:300], training.X[300:])
+
+
+@pytest.mark.parametrize("y", [np.array([3, 1, 3]), np.array(["b", "a", "b"]), np.eye(3, dtype=np.uint8)])
+def test_labels_that_are_not_known_are_masked(y):
+    training = Training(np.zeros((3, 2), np.float32), y, np.ones((4, 2), np.float32))
+    labels = training.every_label
+    assert labels.shape == (7, *y.shape[1:])
+    np.testing.assert_array_equal(labels.data[:3], y)
+    assert not labels.mask[:3].any()
+    assert labels.mask[3:].all()
+    assert labels.dtype == y.dtype
+    assert set(labels.data.ravel().tolist()) == set(y.ravel().tolist())  # no class that is not there
+    np.testing.assert_array_equal(training.every_row[:, 0], [0, 0, 0, 1, 1, 1, 1])
+
+
+def test_rows_and_labels_without_others_are_not_copied(training):
+    assert training.every_row is training.X
+    assert training.every_label is training.y
+
+
+@pytest.mark.parametrize(("name", "told"), [("pq", {}), ("opq", {"max_iter": 2}), ("cq", {"max_iter": 1})])
+def test_methods_that_need_no_labels_learn_from_all_rows(training, partly_labelled, name, told):
+    fitted = METHODS[name](partly_labelled, Settings(parameters=told)).fitted(16)
+    whole = METHODS[name](training, Settings(parameters=told)).fitted(16)
+    np.testing.assert_array_equal(fitted.estimator.codec_.codebooks, whole.estimator.codec_.codebooks)
+    np.testing.assert_array_equal(fitted.learned(), whole.learned()[:300])
+
+
+@pytest.mark.parametrize("name", ["sq", "sdh", "classifier", "cca-itq", "classifier-scores"])
+def test_other_methods_learn_from_the_labelled_rows_alone(partly_labelled, name):
+    settings = Settings(anchors=60, parameters={"max_iter": 1} if name == "sq" else {})
+    fitted, alone = (
+        METHODS[name](rows, settings).fitted(16) for rows in (partly_labelled, partly_labelled.labelled())
+    )
+    X = partly_labelled.unlabelled
+    np.testing.assert_array_equal(fitted.encoded(X), alone.encoded(X))
+
+
+class Remembering:
+    """An estimator that only notes what it is fitted to."""
+
+    def __init__(self):
+        self.training_codes_ = np.arange(600)[:, None]
+
+    def get_params(self, deep=True):
+        return {}
+
+    def set_params(self, **_):
+        return self
+
+    def fit(self, X, y):
+        self.X, self.y = X, y
+
+
+@pytest.mark.parametrize(("ranking", "anchors"), [("semantic", None), ("semantic", 60), ("euclidean", None)])
+def test_sq_on_its_own_features_gets_rows_without_labels(partly_labelled, ranking, anchors, monkeypatch):
+    monkeypatch.setattr(METHODS["sq"], "make", lambda *_: Remembering())
+    fitted = METHODS["sq"](partly_labelled, Settings(ranking=ranking, anchors=anchors)).fitted(16)
+    if ranking == "semantic" and anchors is None:
+        np.testing.assert_array_equal(fitted.estimator.X, partly_labelled.every_row)
+        np.testing.assert_array_equal(fitted.estimator.y.mask, np.arange(600) >= 300)
+        np.testing.assert_array_equal(fitted.estimator.y.compressed(), partly_labelled.y)
+    else:
+        assert fitted.estimator.X is partly_labelled.X
+        assert fitted.estimator.y is partly_labelled.y
+    np.testing.assert_array_equal(fitted.learned()[:, 0], np.arange(300))  # of the labelled rows
+
+
+def fit_understands_missing_labels():
+    return len(read_labels(np.ma.masked_array([0, 1, 7], mask=[False, False, True])).classes) == 2
+
+
+@pytest.mark.skipif(not fit_understands_missing_labels(), reason="fit takes no masked labels yet")
+def test_sq_learns_from_rows_without_labels(partly_labelled):
+    fitted = METHODS["sq"](partly_labelled, Settings(ranking="semantic")).fitted(16)
+    assert len(fitted.estimator.training_codes_) == 600
+    assert len(fitted.learned()) == 300
+    np.testing.assert_array_equal(fitted.estimator.classes_, np.unique(partly_labelled.y))
 
 
 def test_a_longer_code_starts_from_the_shorter_one_and_chains_are_fitted_once(training):
@@ -49,9 +133,10 @@ def test_steps_give_the_scores_of_tables(training, name, ranking):
     )
 
 
-def test_sq_ranked_by_meaning_is_left_to_its_defaults_unless_anchors_are_given(training):
-    plain = METHODS["sq"](training, Settings(ranking="semantic", parameters={"max_iter": 1}))
-    given = METHODS["sq"](training, Settings(ranking="semantic", anchors=60))
+@pytest.mark.parametrize("ranking", ["semantic", "position"])
+def test_sq_ranked_by_meaning_is_left_to_its_defaults_unless_anchors_are_given(training, ranking):
+    plain = METHODS["sq"](training, Settings(ranking=ranking, parameters={"max_iter": 1}))
+    given = METHODS["sq"](training, Settings(ranking=ranking, anchors=60))
     published = METHODS["sq"](training, Settings(ranking="euclidean"))
     assert plain.estimator(32).features == "auto"
     assert not plain.chained
@@ -96,12 +181,70 @@ def test_classifier_stores_labels_and_scores_them(several_labels):
     np.testing.assert_allclose(for_scores, -scores[:4] @ scores.T, atol=1e-5)
 
 
+def probabilities(training, **told):
+    settings = Settings(anchors=60, seed=3, parameters={"max_iter": 1}, **told)
+    return METHODS["probabilities"](training, settings).fitted(64)
+
+
+def test_probabilities_are_those_of_the_classifier_inside_sq(training):
+    fitted = probabilities(training)
+    alone = SupervisedQuantizer(2, max_iter=1, random_state=3).fit(training.X, training.y)
+    expected = alone.predict_proba(training.X[:50])
+    items = fitted.encoded(training.X[:50])
+    np.testing.assert_array_equal(items, expected)
+    assert items.dtype == np.float32
+    queries = training.X[50:60]
+    scores = apply_steps(fitted.steps(items, "semantic"), queries)
+    np.testing.assert_allclose(scores, -alone.predict_proba(queries) @ expected.T, rtol=1e-5)
+    assert fitted.bytes_per_item(items) == 40
+    assert (fitted.parameters["features"], fitted.parameters["max_iter"]) == ("labels", 1)
+    assert fitted.parameters["random_state"] == 3
+
+
+def test_learned_items_are_label_indicators(training):
+    y = np.array(["zebra", "ant", "owl"])[training.y % 3]
+    fitted = probabilities(Training(training.X, y))
+    np.testing.assert_array_equal(fitted.learned(), y[:, None] == np.array(["ant", "owl", "zebra"]))
+
+
+def test_probabilities_of_several_labels_are_the_chance_to_share_one(several_labels):
+    fitted = probabilities(several_labels)
+    items, p = fitted.learned(), fitted.encoded(several_labels.X[:9])
+    np.testing.assert_array_equal(items, several_labels.y)
+    scores = apply_steps(fitted.steps(items, "semantic"), several_labels.X[:9])
+    none_shared = np.prod(np.where(items[None] > 0, 1 - p[:, None].astype(np.float64), 1), axis=2)  # (9, n)
+    sure = p.max(axis=1) < 1 - 2.0**-20
+    assert sure.any()
+    np.testing.assert_allclose(scores[sure], np.log(none_shared[sure]), rtol=1e-2, atol=1e-3)
+
+
+def test_probabilities_share_the_kept_fit_of_sq(training, tmp_path, monkeypatch):
+    kept = KeptFits(tmp_path)
+    settings = Settings(ranking="semantic", parameters={"max_iter": 1})
+    codes = METHODS["sq"](training, settings, None, kept).fitted(16)
+    monkeypatch.setattr(EstimatorMethod, "_fit_now", None)
+    fitted = METHODS["probabilities"](training, replace(settings, ranking=None), None, kept).fitted(16)
+    np.testing.assert_array_equal(fitted.encoded(training.X), codes.estimator.predict_proba(training.X))
+
+
 def test_steps_of_bits_give_hamming_distances(training):
     fitted = METHODS["classifier-bits"](training, Settings(anchors=60)).fitted(32)
     codes, queries = fitted.encoded(training.X[:50]), training.X[50:60]
     signs = [fitted.estimator.transform(rows) for rows in (queries, training.X[:50])]
     expected = (signs[0][:, None] != signs[1]).sum(axis=2)
     np.testing.assert_array_equal(apply_steps(fitted.steps(codes, "hamming"), queries), expected)
+
+
+@pytest.mark.parametrize("for_all", [False, True])
+def test_cosine_ranks_vectors_by_their_angle(training, for_all):
+    fitted = METHODS["cosine"](training, Settings(anchors=60, kernel_for_all=for_all)).fitted(16)
+    items, queries = fitted.encoded(training.X[:50]), training.X[50:60]
+    asked = fitted.encoded(queries)
+    lengths = np.linalg.norm(asked, axis=1)[:, None] * np.linalg.norm(items, axis=1)
+    scores = apply_steps(fitted.steps(items, "cosine"), queries)
+    np.testing.assert_allclose(scores, -(asked @ items.T) / lengths, atol=1e-5)
+    assert fitted.bytes_per_item(items) == 4 * (60 if for_all else 64)
+    assert fitted.learned() is None
 
 
 def test_items_are_as_large_as_they_say(training):

@@ -44,6 +44,29 @@ def test_other_values_can_be_shown():
     assert table.rows[0][-1] == "111.7"
 
 
+def test_map_of_the_protocol_open_is_shown_with_both_of_its_parts():
+    of_open = cell(protocol="open", map=0.375, map_known=0.75, map_new=0.25)
+    table = result_table([of_open, cell(bits=32)])
+    assert table.header[-6:] == [
+        "16 bits",
+        "16 bits, known",
+        "16 bits, new",
+        "32 bits",
+        "32 bits, known",
+        "32 bits, new",
+    ]
+    assert [row[-6:] for row in table.rows] == [
+        [".3750", ".7500", ".2500", "-", "-", "-"],
+        ["-", "-", "-", ".9000", "-", "-"],
+    ]
+    assert result_table([of_open], "map_new").header[-1:] == ["16 bits"]
+
+
+def test_files_without_a_value_leave_its_place_empty():
+    table = result_table([cell(), cell(bits=32, recall_at_10=0.25)], "recall_at_10")
+    assert table.rows[0][-2:] == ["-", ".2500"]
+
+
 def test_unknown_value_is_refused():
     with pytest.raises(InputError, match="map_encoded"):
         result_table([cell()], "accuracy")

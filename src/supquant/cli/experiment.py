@@ -16,11 +16,28 @@ from supquant.cli.files import check_output, make_folder
 from supquant.cli.parameters import Parameters, read_parameters
 from supquant.datasets import NAMES, load
 from supquant.errors import InputError
-from supquant.evaluation import PROTOCOLS, Tuning
+from supquant.evaluation import FIT_ROWS, PROTOCOLS, Tuning, resolve_fit_rows
 from supquant.experiments.cell import RANKINGS, Cell, check_cells, run_cells
 from supquant.experiments.methods import METHODS, KeptFits, Settings
 from supquant.experiments.records import cell_file, write_json
 from supquant.experiments.table import VALUES, read_cells, result_table
+
+_MAPS = {"MAP": ("map", ".4f"), "learned": ("map_learned", ".4f"), "encoded": ("map_encoded", ".4f")}
+_OPEN_MAPS = {
+    "known": ("map_known", ".4f"),
+    "new": ("map_new", ".4f"),
+    "harmonic": ("map", ".4f"),
+    "known only": ("map_known_only", ".4f"),
+    "new only": ("map_new_only", ".4f"),
+}
+_COLUMNS = {
+    "recall@10": ("recall_at_10", ".4f"),
+    "in class": ("recall_within_class", ".4f"),
+    "codes": ("distinct_codes", ","),
+    "error": ("quantization_error", ".4f"),
+    "fit s": ("fit_seconds", ".1f"),
+}
+"""Of the table of cells: header, field of a cell, and the form in which it is shown."""
 
 
 @app.command()
@@ -37,6 +54,13 @@ def experiment(
     ranking: Annotated[
         str | None, typer.Option(help=f"{', '.join(RANKINGS)}; the method's own by default.")
     ] = None,
+    fit_rows: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{' or '.join(FIT_ROWS)}: all gives the rows of the database to the fit too, without labels. "
+            "By default all under the protocol open, labelled under the others."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the split and of the method.", min=0)] = 0,
     json: Annotated[
         Path | None, typer.Option(help="Write the cell here (a list of cells, if several lengths).")
@@ -49,7 +73,7 @@ def experiment(
         int | None,
         typer.Option(
             help="Anchors of the kernel features; 0: vectors as they are. By default the published 1000; "
-            "for sq with the ranking semantic, the features that the library takes by itself.",
+            "for sq with the ranking semantic or position, the features that the library takes by itself.",
             min=0,
         ),
     ] = None,
@@ -97,6 +121,7 @@ def experiment(
     """Measure one method on one data set, at one code length or several."""
     lengths = _lengths(bits)
     check_cells(method, lengths, protocol, ranking)
+    resolve_fit_rows(protocol, fit_rows)
     if json is not None:
         check_output(json)
     if out_dir is not None:
@@ -136,6 +161,7 @@ def experiment(
             protocol=protocol,
             ranking=ranking,
             n_queries=queries,
+            fit_rows=fit_rows,
             settings=settings,
             tuning=chosen,
             tuning_file=tuning_file,
@@ -182,6 +208,9 @@ def _file_name(cell: Cell) -> str:
     told = (
         parameters.get("solver") if parameters.get("solver") != "joint" else None,
         "kernel" if parameters.get("features") == "kernel, ours" else None,
+        f"fit-{parameters['fit_rows']}"
+        if parameters["fit_rows"] != resolve_fit_rows(cell.protocol)
+        else None,
     )
     variant = "-".join(part for part in told if part)
     return cell_file(cell.dataset, cell.protocol, cell.method, variant, cell.ranking, cell.bits, cell.seed)
@@ -189,17 +218,13 @@ def _file_name(cell: Cell) -> str:
 
 def _print_cells(cells: list[Cell]) -> None:
     first = cells[0]
+    columns = {**(_OPEN_MAPS if first.protocol == "open" else _MAPS), **_COLUMNS}
     print_table(
-        ["bits", "MAP", "learned", "encoded", "codes", "error", "fit s", "query ms", "bytes"],
+        ["bits", *columns, "query ms", "bytes"],
         [
             [
                 str(cell.bits),
-                f"{cell.map:.4f}",
-                _figure(cell.map_learned, ".4f"),
-                _figure(cell.map_encoded, ".4f"),
-                _figure(cell.distinct_codes, ","),
-                _figure(cell.quantization_error, ".4f"),
-                f"{cell.fit_seconds:.1f}",
+                *(_figure(getattr(cell, field), form) for field, form in columns.values()),
                 f"{cell.query_ms['total']:.2f}",
                 f"{cell.index_bytes_per_item:.0f}",
             ]

@@ -74,9 +74,7 @@ class Meaning:
 
     def query_vectors(self, vectors: Block, n_labels: int, *, multilabel: bool) -> Block:
         """Give what queries multiply items by, (b, L) or (b, E), from scores or from features."""
-        p = self.probabilities(vectors, n_labels, multilabel=multilabel)
-        if multilabel:
-            p = -np.log1p(-np.minimum(p, _SUREST))
+        p = label_weights(self.probabilities(vectors, n_labels, multilabel=multilabel), multilabel=multilabel)
         return p if self.scaling is not None else np.hstack([p, vectors[:, n_labels:]])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -88,6 +86,18 @@ class Meaning:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Make it again from a file's arrays."""
         return cls(**arrays)
+
+
+def label_weights(p: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
+    """Return what queries with label probabilities p (b, L) multiply labels by: p, or ``-log(1 - p)`` for several labels.
+
+    Examples
+    --------
+    >>> p = np.array([[0.5, 0.25]])
+    >>> label_weights(p, multilabel=False), label_weights(p, multilabel=True).round(3)
+    (array([[0.5 , 0.25]]), array([[0.693, 0.288]]))
+    """
+    return -np.log1p(-np.minimum(p, _SUREST)) if multilabel else p
 
 
 def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from supquant.datasets import cifar10, coco30k, digits, imagenet, mnist, npz, nuswide
+from supquant.datasets import (
+    banking77,
+    cifar10,
+    coco30k,
+    digits,
+    imagenet,
+    mnist,
+    npz,
+    nuswide,
+    tinyimagenet,
+)
 from supquant.datasets.dataset import Dataset, Preparation
 from supquant.datasets.files import cache_folder, data_folder
 from supquant.errors import InputError
@@ -25,6 +35,8 @@ _LOADERS: dict[str, Callable[[Callback], Dataset]] = {
     "cifar10": lambda callback: cifar10.load(callback=callback),
     "coco30k": lambda _: coco30k.load(),
     "coco30k-noperson": lambda _: coco30k.load_without_person(),
+    "banking77": lambda _: banking77.load(),
+    "tinyimagenet": lambda _: tinyimagenet.load(),
     "nuswide": lambda _: nuswide.load(),
     "imagenet": lambda callback: imagenet.load(callback=callback),
 }

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from supquant.evaluation.forecast import Forecast, forecast
-from supquant.evaluation.probabilities import Calibration, judge_first_answers, judge_probabilities
+from supquant.evaluation.neighbours import neighbour_recalls
+from supquant.evaluation.probabilities import (
+    Calibration,
+    OpenCalibration,
+    judge_first_answers,
+    judge_probabilities,
+)
 from supquant.evaluation.problem import Problem, pose
 from supquant.evaluation.retrieval import (
+    KindQuality,
+    OpenQuality,
     RetrievalQuality,
+    cosine_scores,
     euclidean_scores,
     evaluate_scores,
     evaluate_tables,
     evaluate_vectors,
 )
-from supquant.evaluation.splits import PROTOCOLS, Split, default_queries, split_rows
+from supquant.evaluation.splits import (
+    FIT_ROWS,
+    PROTOCOLS,
+    Split,
+    default_queries,
+    resolve_fit_rows,
+    split_rows,
+)
 from supquant.evaluation.tuning import PENALTIES, GridPoint, Tuning, tune
 
 __all__ = [
+    "FIT_ROWS",
     "PENALTIES",
     "PROTOCOLS",
     "Calibration",
     "Forecast",
     "GridPoint",
+    "KindQuality",
+    "OpenCalibration",
+    "OpenQuality",
     "Problem",
     "RetrievalQuality",
     "Split",
     "Tuning",
+    "cosine_scores",
     "default_queries",
     "euclidean_scores",
     "evaluate_scores",
@@ -33,7 +54,9 @@ __all__ = [
     "forecast",
     "judge_first_answers",
     "judge_probabilities",
+    "neighbour_recalls",
     "pose",
+    "resolve_fit_rows",
     "split_rows",
     "tune",
 ]

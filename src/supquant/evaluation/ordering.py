@@ -16,21 +16,21 @@ from supquant.errors import InputError
 Array = npt.NDArray[Any]
 
 
-def ranked(scores: Array, relevant: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
+def ranked(scores: Array, carried: Array) -> tuple[Array, Array]:
     """Put the items of every query in order: smallest score first, equal ones in order of insertion.
 
     Parameters
     ----------
     scores : ndarray of shape (q, n), float or integer of at most 64 bits
         Without NaN.
-    relevant : ndarray of shape (q, n), bool
-        Whether each item is a true neighbour.
+    carried : ndarray of shape (q, n)
+        What is to be known of each item, such as whether it is a true neighbour.
 
     Returns
     -------
     keys : ndarray of shape (q, n), unsigned integer
         In rank order: equal where scores are.
-    relevant : ndarray of shape (q, n), bool
+    carried : ndarray of shape (q, n)
         In rank order.
 
     Examples
@@ -39,15 +39,15 @@ def ranked(scores: Array, relevant: npt.NDArray[np.bool_]) -> tuple[Array, npt.N
     >>> hits, keys[:, 1:] == keys[:, :-1]
     (array([[False,  True, False]]), array([[False,  True]]))
     """
-    if scores.shape != relevant.shape:
-        raise InputError(f"scores have shape {scores.shape}, expected {relevant.shape}: a column per item")
+    if scores.shape != carried.shape:
+        raise InputError(f"scores have shape {scores.shape}, expected {carried.shape}: a column per item")
     if scores.dtype.kind not in "uif" or scores.dtype.itemsize > 8:
         raise InputError(f"scores must be integers or floats of at most 64 bits, got {scores.dtype}")
     keys = np.empty(scores.shape, dtype=f"u{scores.dtype.itemsize}")
-    hits = np.empty_like(relevant)
+    in_order = np.empty_like(carried)
     for i, row in enumerate(scores):  # one query at a time stays in the cache
-        keys[i], hits[i] = _sorted_together(ordered_keys(row), relevant[i])
-    return keys, hits
+        keys[i], in_order[i] = _sorted_together(ordered_keys(row), carried[i])
+    return keys, in_order
 
 
 def ordered_keys(scores: Array) -> Array:

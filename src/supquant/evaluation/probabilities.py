@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,20 @@ class Calibration:
     base_brier: float
 
 
+@dataclass(frozen=True)
+class OpenCalibration(Calibration):
+    """The same where known and new classes are mixed.
+
+    Attributes
+    ----------
+    error_known, error_new : float
+        The expected calibration error over the queries of each kind alone, in bins of their own.
+    """
+
+    error_known: float
+    error_new: float
+
+
 def judge_probabilities(probabilities: Array, came: Array, *, bins: int = BINS) -> Calibration:
     """Compare probabilities with what came, arrays of one shape.
 
@@ -62,6 +76,7 @@ def judge_first_answers(
     query_labels: Labels,
     database_labels: Labels,
     *,
+    new_queries: Array | None = None,
     k: int = FIRST_ANSWERS,
 ) -> Calibration:
     """Compare the scores of every query's first k answers with whether they share a label with it.
@@ -74,10 +89,17 @@ def judge_first_answers(
     queries : ndarray of shape (q, p)
     query_labels, database_labels : Labels
         Of the q queries and the n items, over the same classes.
+    new_queries : ndarray of shape (q,), bool, optional
+        Which queries are of new classes: with it, an `OpenCalibration` is returned.
+    k : int
     """
     scores, ids = CodeIndex(codec).add_codes(codes).search(queries, k)
     asked = query_labels.dense(0, len(query_labels))
     came = np.empty(ids.shape, dtype=bool)
     for row, answers in enumerate(ids):
         came[row] = database_labels.take(answers).dense(0, len(answers)) @ asked[row] > 0
-    return judge_probabilities(scores, came)
+    every = judge_probabilities(scores, came)
+    if new_queries is None:
+        return every
+    known, new = (judge_probabilities(scores[asked], came[asked]) for asked in (~new_queries, new_queries))
+    return OpenCalibration(**asdict(every), error_known=known.error, error_new=new.error)

@@ -51,7 +51,7 @@ TIMED_QUERIES = 50
 TIMED_ROUNDS, TIMED_SECONDS = 20, 1.0
 """So often the same queries are timed, unless that takes longer."""
 
-RANKINGS = ("euclidean", "hamming", "semantic")
+RANKINGS = ("euclidean", "hamming", "semantic", "position", "cosine")
 
 
 @dataclass(frozen=True)
@@ -61,22 +61,34 @@ class Cell:
     Attributes
     ----------
     dataset, method, bits, protocol, ranking, seed
-        Which cell it is. The length of `euclidean` and `classifier` is what was asked for; their size is in
-        `index_bytes_per_item`.
+        Which cell it is. The length of methods whose items are no codes, and of `classifier`, is what was asked for; their
+        size is in `index_bytes_per_item`.
     map : float
         Of the codes that the method's published figures are about: under `paper` those learned with the
-        labels for quantizers and `classifier`, else those made from the vectors alone.
+        labels for quantizers and `classifier`, else those made from the vectors alone. Under `open` it is the harmonic mean
+        of `map_known` and `map_new`, and so is every other MAP below, unless something else is said.
     map_learned, map_encoded : float or None
         Each of the two; the first is None where there are no learned codes of the database.
     map_tie_aware : float
         `map` over all orders of items that score equal; `map_learned_tie_aware` and `map_encoded_tie_aware`
         are those of the other two.
+    map_known, map_new : float or None
+        Under `open`: MAP over the whole database, of the queries of known classes and of those of new ones. Under other
+        protocols None.
+    map_known_only, map_new_only : float or None
+        Under `open`: the same over the items of that kind alone.
     cut : int or None
         R: only so many of the first items count in any MAP; all if None.
     precision_at : mapping
         The share of true neighbours among the first 1, 10, 100 and 1,000.
     precision_at_recall : mapping
         Precision where so much of the true neighbours has been found, at 20 levels.
+    recall_at_10 : float or None
+        The share of the ten vectors of greatest cosine to a query, as they were made ready, that is among the first ten items
+        that `map` was measured on; the mean over queries, of which the first 2,500 are asked.
+    recall_within_class : float or None
+        The same among the items that share a label with the query. Both are None in files that were written before they
+        were measured.
     distinct_codes : int or None
         Different codes in the database that `map` was measured on.
     quantization_error : float or None
@@ -92,10 +104,12 @@ class Cell:
         and scan of quantizers; features, encode (projection and bits) and scan of hashing.
     calibration : mapping or None
         Of the scores of every query's first 100 answers, where they are probabilities: `error` (expected calibration error in
-        15 bins of equal mass), `brier`, and `base_brier`, that of the rate of all.
+        15 bins of equal mass), `brier`, and `base_brier`, that of the rate of all. Under `open` also `error_known` and
+        `error_new`, over the queries of each kind.
     index_bytes_per_item, peak_memory_mb, cell_seconds : float
         The last is the time of everything, with those fits that were made for it.
     parameters, machine : mapping
+        Of the parameters, `fit_rows` says which rows the method was given, `n_unlabelled` how many of them without labels.
     command : str
         What makes the cell again.
     """
@@ -126,6 +140,12 @@ class Cell:
     cell_seconds: float
     parameters: Mapping[str, Any]
     machine: Mapping[str, Any]
+    map_known: float | None = None
+    map_new: float | None = None
+    map_known_only: float | None = None
+    map_new_only: float | None = None
+    recall_at_10: float | None = None
+    recall_within_class: float | None = None
     calibration: Mapping[str, float] | None = None
     command: str = ""
 
@@ -143,6 +163,7 @@ def run_cells(
     protocol: str = "paper",
     ranking: str | None = None,
     n_queries: int | None = None,
+    fit_rows: str | None = None,
     settings: Settings | None = None,
     tuning: str | Tuning | None = None,
     tuning_file: str | Path | None = None,
@@ -156,15 +177,19 @@ def run_cells(
     ----------
     dataset : Dataset
     problem : Problem, optional
-        The data set as `pose` divides it for this protocol and seed, where it is at hand already.
+        The data set as `pose` divides it for this protocol, seed, `n_queries` and `fit_rows`, where it is at hand already.
     method : str
         A name in `METHODS`.
     bits : sequence of int
         Multiples of 8. `sq` fits a longer code from the shorter one, whether that one was asked for or not.
-    protocol : {"paper", "unlabelled", "unseen"}
-    ranking : {"euclidean", "hamming", "semantic"}, optional
+    protocol : {"paper", "unlabelled", "unseen", "open"}
+    ranking : {"euclidean", "hamming", "semantic", "position", "cosine"}, optional
         The method's own by default.
     n_queries : int, optional
+    fit_rows : {"labelled", "all"}, optional
+        Whether the rows of the database are given to the method too, without labels; see
+        `supquant.evaluation.resolve_fit_rows` for the default. Unsupervised methods are fitted to them, and so is `sq`
+        ranked by meaning on features of its own; others take no notice of them.
     settings : Settings, optional
         Its `seed` is the seed of the split too.
     tuning : "validate", Tuning or None
@@ -196,8 +221,8 @@ def run_cells(
     settings = replace(settings, ranking=ranking)
     kind = METHODS[method]
     if problem is None:
-        problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries)
-    training = Training(problem.X, problem.y)
+        problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries, fit_rows=fit_rows)
+    training = Training(problem.X, problem.y, problem.unlabelled)
     budget: dict[str, Any] = {"points": 0}
     if tuning is not None:
         if isinstance(tuning, str):
@@ -239,7 +264,9 @@ def run_cells(
             parameters={
                 **fitted.parameters,
                 "chain_seconds": fitted.chain_seconds,
+                "fit_rows": problem.split.fit_rows,
                 "n_training": len(problem.X),
+                "n_unlabelled": len(problem.unlabelled),
                 "n_database": len(problem.database),
                 "n_queries": len(problem.queries),
                 "tuning": budget,
@@ -273,39 +300,52 @@ def check_cells(method: str, bits: Sequence[int], protocol: str, ranking: str | 
 def _measure(
     problem: Problem, fitted: Fitted, ranking: str, published: str, n_jobs: int | None
 ) -> dict[str, Any]:
-    def quality(items: Any) -> RetrievalQuality:
+    def quality(items: Any, *, published: bool) -> RetrievalQuality:
         return evaluate_scores(
             partial(apply_steps, fitted.steps(items, ranking)),
             problem.queries,
             problem.query_labels,
             problem.database_labels,
             cut=problem.cut,
+            vectors=(problem.queries, problem.database) if published else None,
+            new=problem.new,
             n_jobs=n_jobs,
         )
 
     encoded = fitted.encoded(problem.database)
     learned = fitted.learned() if problem.learned else None
-    of_encoded = quality(encoded)
-    of_learned = None if learned is None else quality(learned)
-    items, best = (
-        (encoded, of_encoded) if of_learned is None or published == "encoded" else (learned, of_learned)
-    )
+    by_vectors = learned is None or published == "encoded"
+    of_encoded = quality(encoded, published=by_vectors)
+    of_learned = None if learned is None else quality(learned, published=not by_vectors)
+    items, best = (encoded, of_encoded) if of_learned is None or by_vectors else (learned, of_learned)
     return {
-        "map": best.map,
-        "map_learned": None if of_learned is None else of_learned.map,
-        "map_encoded": of_encoded.map,
-        "map_tie_aware": best.map_tie_aware,
-        "map_learned_tie_aware": None if of_learned is None else of_learned.map_tie_aware,
-        "map_encoded_tie_aware": of_encoded.map_tie_aware,
+        **_maps("map", best),
+        **_maps("map_learned", of_learned),
+        **_maps("map_encoded", of_encoded),
+        "map_known": best.open and best.open.known.map,
+        "map_new": best.open and best.open.new.map,
+        "map_known_only": best.open and best.open.known.map_only,
+        "map_new_only": best.open and best.open.new.map_only,
         "precision_at": {str(k): precision for k, precision in best.precision_at.items()},
         "precision_at_recall": {
             f"{level:.2f}": precision for level, precision in best.precision_at_recall.items()
         },
+        "recall_at_10": best.recall_at_10,
+        "recall_within_class": best.recall_within_class,
         "distinct_codes": fitted.distinct(items),
         "quantization_error": fitted.quantization_error(problem.database, items),
         "query_ms": time_queries(fitted.steps(items, ranking), problem.queries[:TIMED_QUERIES]),
         "index_bytes_per_item": fitted.bytes_per_item(items),
         "calibration": _calibration(problem, fitted, items, ranking),
+    }
+
+
+def _maps(name: str, quality: RetrievalQuality | None) -> dict[str, float | None]:
+    """MAP and tie-aware MAP: over all queries, or the harmonic mean of both kinds; None where nothing was measured."""
+    judged = None if quality is None else quality.open or quality
+    return {
+        name: None if judged is None else judged.map,
+        f"{name}_tie_aware": None if judged is None else judged.map_tie_aware,
     }
 
 
@@ -317,7 +357,14 @@ def _calibration(problem: Problem, fitted: Fitted, items: Any, ranking: str) -> 
     if not isinstance(codec, Codec):
         return None
     return asdict(
-        judge_first_answers(codec, items, problem.queries, problem.query_labels, problem.database_labels)
+        judge_first_answers(
+            codec,
+            items,
+            problem.queries,
+            problem.query_labels,
+            problem.database_labels,
+            new_queries=problem.new_queries,
+        )
     )
 
 

@@ -22,6 +22,12 @@ VALUES = (
     "map_tie_aware",
     "map_learned_tie_aware",
     "map_encoded_tie_aware",
+    "map_known",
+    "map_new",
+    "map_known_only",
+    "map_new_only",
+    "recall_at_10",
+    "recall_within_class",
     "distinct_codes",
     "quantization_error",
     "fit_seconds",
@@ -31,7 +37,7 @@ VALUES = (
 """What a table can show."""
 
 
-_OUTCOMES = {"chain_seconds", "n_iter", "n_jobs", "tuning"}
+_OUTCOMES = {"chain_seconds", "n_iter", "n_jobs", "n_unlabelled", "tuning"}
 """Parameters of a record that nobody set."""
 
 
@@ -78,6 +84,9 @@ def read_cells(folder: str | Path) -> list[dict[str, Any]]:
 def result_table(cells: Iterable[Mapping[str, Any]], value: str = "map") -> ResultTable:
     """Lay cells out by code length, each the mean over its seeds.
 
+    Where some cell is of the protocol `open`, MAP is shown three times: as it is, which is the harmonic mean of both kinds of
+    queries there, of known classes, and of new ones.
+
     Parameters
     ----------
     cells : iterable of mapping
@@ -100,21 +109,31 @@ def result_table(cells: Iterable[Mapping[str, Any]], value: str = "map") -> Resu
     lines: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for cell in cells:
         lines[_describe(cell)].append(cell)
-    groups: dict[tuple[str, ...], dict[int, dict[int, float | None]]] = defaultdict(lambda: defaultdict(dict))
+    shown = [value]
+    if value == "map" and any(cell["protocol"] == "open" for line in lines.values() for cell in line):
+        shown += ["map_known", "map_new"]
+    groups: dict[tuple[str, ...], dict[int, dict[int, Mapping[str, Any]]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for key, line in lines.items():
         names = _told_apart_by(line)
         for cell in line:
             named = [f"{name}={cell['parameters'].get(name)}" for name in names]
             described = (*key[:-1], ", ".join([key[-1], *named]))
-            groups[described][cell["bits"]][cell["seed"]] = cell.get(value)
+            groups[described][cell["bits"]][cell["seed"]] = cell
     lengths = sorted({bits for by_bits in groups.values() for bits in by_bits})
     rows = []
     for key, by_bits in sorted(groups.items()):
         seeds = sorted({seed for by_seed in by_bits.values() for seed in by_seed})
-        figures = [_mean_text(by_bits.get(bits, {}), len(seeds)) for bits in lengths]
+        figures = [
+            _mean_text([cell.get(field) for cell in by_bits.get(bits, {}).values()], len(seeds))
+            for bits in lengths
+            for field in shown
+        ]
         rows.append([*key, ", ".join(map(str, seeds)), *figures])
-    header = ["trained on", "protocol, ranking", "method", "seeds", *(f"{bits} bits" for bits in lengths)]
-    return ResultTable(header, rows)
+    kinds = [field.removeprefix(value).replace("_", ", ") for field in shown]  # "", ", known", ", new"
+    columns = [f"{bits} bits{kind}" for bits in lengths for kind in kinds]
+    return ResultTable(["trained on", "protocol, ranking", "method", "seeds", *columns], rows)
 
 
 def _describe(cell: Mapping[str, Any]) -> tuple[str, ...]:
@@ -143,9 +162,9 @@ def _told_apart_by(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(names - _OUTCOMES)
 
 
-def _mean_text(by_seed: Mapping[int, float | None], n_seeds: int) -> str:
+def _mean_text(values: Sequence[float | None], n_seeds: int) -> str:
     """Give the mean with four significant places, and say of how many seeds where some are missing."""
-    measured = [value for value in by_seed.values() if value is not None]
+    measured = [value for value in values if value is not None]
     if not measured:
         return "-"
     average = mean(measured)

@@ -34,6 +34,9 @@ STRENGTH = {name: 0.9 - 0.035 * place for place, name in enumerate(METHODS)} | {
     "classifier": 0.86,
     "sdh": 0.82,
 }
+NO_CODES = ("euclidean", "cosine", "classifier-scores")
+"""Their items are floats, and training stores none."""
+
 LEVELS = [f"{level / 20:.2f}" for level in range(1, 21)]
 
 
@@ -45,7 +48,7 @@ def make_cell(dataset="mnist", method="sq", bits=16, *, seed=0, protocol="paper"
     rng = np.random.default_rng(zlib.crc32(told_apart.encode()))
     quality = STRENGTH[method] + 0.01 * math.log2(bits / 16) + rng.uniform(-0.004, 0.004)
     encoded = 0.8 * quality + 0.1 * (ranking == "semantic") + rng.uniform(-0.03, 0.03)
-    learned = quality if protocol == "paper" and method not in ("euclidean", "classifier-scores") else None
+    learned = quality if protocol == "paper" and method not in NO_CODES else None
     published = learned if learned is not None and kind.published == "learned" else encoded
     parts = {
         "features": 0.12 if kind.__dict__.get("kernel") else 0.0,
@@ -74,7 +77,7 @@ def make_cell(dataset="mnist", method="sq", bits=16, *, seed=0, protocol="paper"
         "map_encoded": encoded,
         "precision_at": {str(k): published - 0.02 * place for place, k in enumerate((1, 10, 100, 1000))},
         "precision_at_recall": {level: published * (1.05 - 0.5 * float(level) ** 3) for level in LEVELS},
-        "distinct_codes": None if method in ("euclidean", "classifier-scores") else 10 + 50 * bits,
+        "distinct_codes": None if method in NO_CODES else 10 + 50 * bits,
         "quantization_error": 0.3,
         "fit_seconds": rng.uniform(5, 60),
         "query_ms": parts | {"total": sum(parts.values())},

@@ -7,6 +7,9 @@ from supquant.experiments.grid import CellsTask, SweepTask
 from supquant.experiments.methods import METHODS
 from supquant.experiments.paper.plan import DATASETS, ITEMS, MORE, SECONDS, paper_tasks, quick_tasks
 
+LATER = {"cosine", "probabilities"}
+"""Methods that the report does not plan to show."""
+
 
 def cells_of(tasks):
     return {
@@ -30,7 +33,7 @@ def test_no_file_is_written_by_two_tasks(whole):
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10", "coco30k"])
 def test_all_methods_are_compared_at_all_lengths(whole, dataset):
     cells = cells_of(whole)
-    compared = set(METHODS) - {"sq-triplet", "sq-no-transform", "opq"} | {"alternating"}
+    compared = set(METHODS) - {"sq-triplet", "sq-no-transform", "opq"} - LATER | {"alternating"}
     for method in compared:
         assert {(dataset, method, "paper", bits, 0) for bits in (16, 32, 64, 128)} <= cells
     assert {(dataset, "opq", "paper", bits, 0) for bits in (16, 64)} <= cells
@@ -134,7 +137,7 @@ def test_the_small_version_has_a_part_of_everything():
     tasks = quick_tasks()
     assert {task.dataset for task in tasks} == {"digits"}
     assert {protocol for _, _, protocol, _, _ in cells_of(tasks)} == {"paper", "unlabelled", "unseen"}
-    assert {"alternating", *METHODS} == {method for _, method, *_ in cells_of(tasks)}
+    assert {"alternating", *METHODS} - LATER == {method for _, method, *_ in cells_of(tasks)}
     assert any(isinstance(task, SweepTask) for task in tasks)
 
 

@@ -81,6 +81,18 @@ def test_two_files_of_the_same_cell_are_refused_by_name(made, tmp_path):
         read_results(folder)
 
 
+@pytest.mark.parametrize(("protocol", "usual"), [("unseen", "labelled"), ("open", "all")])
+def test_cells_fitted_to_other_rows_are_another_series(made, tmp_path, protocol, usual):
+    other = {"labelled": "all", "all": "labelled"}[usual]
+    _, cell = made.cell(protocol=protocol)  # as cells were before `fit_rows`
+    _, same = made.cell(protocol=protocol, seed=1, parameters={"fit_rows": usual})
+    _, apart = made.cell(protocol=protocol, parameters={"fit_rows": other})
+    folder = made.folder(tmp_path, [("a", cell), ("b", same), ("c", apart)])
+    series = [cell.series for cell in read_results(folder).cells]
+    assert series == [Series("sq"), Series("sq"), Series("sq", fit_rows=other)]
+    assert series[2].label == f"sq (fitted to {other} rows)"
+
+
 def test_damaged_and_foreign_files_are_refused_by_name(made, tmp_path):
     folder = made.folder(tmp_path, [made.cell()])
     broken = folder / "cells" / "half.json"

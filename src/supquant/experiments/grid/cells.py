@@ -22,13 +22,15 @@ class CellsTask:
     dataset, method, bits, protocol, ranking, seed
         Which cells they are; the method's own ranking if None.
     variant : str
-        Tells apart cells that differ in `parameters` or `anchors`.
+        Tells apart cells that differ in `parameters`, `anchors` or `fit_rows`.
     parameters : mapping
         What the estimator is told beyond its own defaults.
     anchors : int, optional
         Of the kernel features; the published number, or for a ranking by meaning the library's own features, if None.
     rows, queries : int, optional
         Use so many random rows of the data set, and so many queries.
+    fit_rows : {"labelled", "all"}, optional
+        Whether methods are given the rows of the database without labels; the protocol's own choice if None.
     folder : str
         Of the results; cells in others than `cells` stand beside the comparison.
     expected_seconds : float
@@ -53,6 +55,7 @@ class CellsTask:
     anchors: int | None = None
     rows: int | None = None
     queries: int | None = None
+    fit_rows: str | None = None
     folder: str = "cells"
     expected_seconds: float = 0.0
 
@@ -81,6 +84,7 @@ class CellsTask:
             anchors=self.anchors,
             rows=self.rows,
             queries=self.queries,
+            fit_rows=self.fit_rows,
             time_limit=None if time_limit is None else f"{time_limit:g}",
             set=self.parameters,
         )
@@ -97,7 +101,7 @@ class CellsTask:
         missing = [bits for bits in self.bits if not (workplace.folder / self._output(bits)).is_file()]
         cells = run_cells(
             load_rows(self.dataset, self.rows),
-            problem=posed(self.dataset, self.rows, self.protocol, self.seed, self.queries),
+            problem=posed(self.dataset, self.rows, self.protocol, self.seed, self.queries, self.fit_rows),
             method=self.method,
             bits=missing,
             protocol=self.protocol,

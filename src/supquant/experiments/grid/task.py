@@ -78,9 +78,17 @@ def load_rows(name: str, rows: int | None) -> Dataset:
 
 
 @lru_cache(maxsize=1)
-def posed(name: str, rows: int | None, protocol: str, seed: int, n_queries: int | None) -> Problem:
+def posed(
+    name: str,
+    rows: int | None,
+    protocol: str,
+    seed: int,
+    n_queries: int | None,
+    fit_rows: str | None = None,
+) -> Problem:
     """Give a data set divided and made ready; the last one stays in memory."""
-    return pose(load_rows(name, rows), protocol=protocol, seed=seed, n_queries=n_queries)
+    dataset = load_rows(name, rows)
+    return pose(dataset, protocol=protocol, seed=seed, n_queries=n_queries, fit_rows=fit_rows)
 
 
 def command(verb: str, **options: Any) -> str:

@@ -24,6 +24,7 @@ from supquant.experiments.methods.interface import (
     apply_steps,
 )
 from supquant.experiments.methods.kept import KeptFits
+from supquant.experiments.methods.probabilities import LabelProbabilities
 from supquant.experiments.methods.quantization import (
     CompositeQuantization,
     OptimizedProductQuantization,
@@ -32,7 +33,7 @@ from supquant.experiments.methods.quantization import (
     TripletQuantization,
     WithoutTransform,
 )
-from supquant.experiments.methods.vectors import EuclideanVectors
+from supquant.experiments.methods.vectors import CosineVectors, EuclideanVectors
 
 __all__ = [
     "METHODS",
@@ -64,9 +65,11 @@ METHODS: dict[str, type[Method]] = {
     "mlh": MinimalLossHashing,
     "bre": ReconstructiveHashing,
     "euclidean": EuclideanVectors,
+    "cosine": CosineVectors,
     "classifier": Classifier,
     "classifier-bits": ClassifierOfBits,
     "classifier-scores": ClassifierOfScores,
+    "probabilities": LabelProbabilities,
 }
 
 

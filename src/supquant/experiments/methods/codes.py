@@ -50,6 +50,7 @@ class FittedCodes(Fitted):
         feature_map: Callable[[Array], Array] = _as_they_are,
         truncated: bool = False,
         convergence: Sequence[tuple[float, float]] = (),
+        n_labelled: int | None = None,
     ) -> None:
         self.estimator = estimator
         self._mapped = feature_map  # of vectors, before the estimator sees them
@@ -59,10 +60,11 @@ class FittedCodes(Fitted):
         self.encode_settings = encode_settings or {}
         self.truncated = truncated
         self.convergence = convergence
+        self._n_labelled = n_labelled
 
     def learned(self) -> Array:
-        """Give the codes (n, M) that training ended with."""
-        codes: Array = self.estimator.training_codes_
+        """Give the codes (n, M) that training ended with, of the rows with labels, which come first."""
+        codes: Array = self.estimator.training_codes_[: self._n_labelled]
         return codes
 
     def encoded(self, X: Array) -> Array:
@@ -125,10 +127,13 @@ class EstimatorMethod(Method):
         Whether the method is published on kernel features; otherwise on the vectors as they are.
     chained : bool
         Whether a longer code starts from the shorter one: 16, 32, 64, ... bits.
+    takes_unlabelled : bool
+        Whether the estimator is fitted to rows without labels too, where the training has any.
     """
 
     kernel: ClassVar[bool] = False
     chained: bool = False
+    takes_unlabelled: bool = False
 
     def __init__(
         self,
@@ -158,6 +163,11 @@ class EstimatorMethod(Method):
     def features(self) -> AnchorKernel | Literal["auto"] | None:
         """Give what the estimator is told of features, where it has a place for them."""
         return self.settings.features() if self.kernel or self.settings.kernel_for_all else None
+
+    @property
+    def learned_from(self) -> Training:
+        """The rows that the estimator is fitted to."""
+        return self.training if self.takes_unlabelled else self.training.labelled()
 
     def vectors(self, X: Array) -> Array:
         """Give vectors (n, d) as the estimator takes them: mapped where it is to have a kernel and has no place for it."""
@@ -193,7 +203,11 @@ class EstimatorMethod(Method):
             if found is None:
                 self.kept.keep(name, estimator, record)
         return FittedCodes(
-            estimator, **record, encode_settings=self.encode_settings(), feature_map=self.vectors
+            estimator,
+            **record,
+            encode_settings=self.encode_settings(),
+            feature_map=self.vectors,
+            n_labelled=len(self.training.X),
         )
 
     def _fit_now(
@@ -201,13 +215,14 @@ class EstimatorMethod(Method):
     ) -> tuple[CodeEstimator, dict[str, Any]]:
         if shorter is not None:
             estimator.set_params(init=shorter.estimator)
+        rows = self.learned_from
         watch = Watch(self.settings.time_limit, self.callback)
         if "callback" in estimator.get_params(deep=False):
             estimator.set_params(callback=watch)
         began = time.perf_counter()
         truncated = False
         try:
-            estimator.fit(self.vectors(self.training.X), self.training.y)
+            estimator.fit(self.vectors(rows.every_row), rows.every_label)
         except TimeIsUpError:
             truncated = True
         seconds = time.perf_counter() - began
@@ -231,7 +246,7 @@ class EstimatorMethod(Method):
         }
         kernel = (settings.n_anchors, settings.bandwidth, settings.kernel_for_all, settings.time_limit)
         kind = type(estimator).__name__
-        return f"{kind}-{bits}bits-{fingerprint(self.training, (kind, sorted(told.items()), kernel))}"
+        return f"{kind}-{bits}bits-{fingerprint(self.learned_from, (kind, sorted(told.items()), kernel))}"
 
     def _record(self, estimator: CodeEstimator, starts_from: int | None) -> Mapping[str, Any]:
         told = estimator.get_params(deep=False)

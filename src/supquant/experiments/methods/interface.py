@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from supquant.features import AnchorKernel, GaussianMap
@@ -45,12 +46,45 @@ def apply_steps(steps: Steps, queries: Array) -> Array:
     return reduce(lambda value, step: step(value), steps.values(), queries)
 
 
+def _no_rows() -> Array:
+    return np.empty((0, 0), dtype=np.float32)
+
+
 @dataclass(frozen=True)
 class Training:
-    """What a method learns from."""
+    """What a method learns from: rows with labels and, for methods that have a use for them, rows without.
+
+    Examples
+    --------
+    >>> training = Training(np.zeros((2, 1)), np.array([5, 7]), np.ones((1, 1)))
+    >>> training.every_row.shape, training.every_label
+    ((3, 1), masked_array(data=[5, 7, --],
+                 mask=[False, False,  True],
+           fill_value=999999))
+    """
 
     X: Array  # (n, d) float32
     y: Array  # (n,) or (n, L)
+    unlabelled: Array = field(default_factory=_no_rows)  # (u, d) float32
+
+    @property
+    def every_row(self) -> Array:
+        """The rows (n + u, d), those with labels first; without others it is `X` itself."""
+        return self.X if len(self.unlabelled) == 0 else np.vstack([self.X, self.unlabelled])
+
+    @property
+    def every_label(self) -> Array:
+        """The labels of `every_row`, masked where they are not known; `y` itself where all are."""
+        n, u = len(self.y), len(self.unlabelled)
+        if u == 0:
+            return self.y
+        masked: Array = np.ma.masked_array(np.resize(self.y, (n + u, *self.y.shape[1:])), mask=False)
+        masked[n:] = np.ma.masked
+        return masked
+
+    def labelled(self) -> Training:
+        """Return the rows with labels alone."""
+        return Training(self.X, self.y)
 
 
 @dataclass(frozen=True)
@@ -61,7 +95,7 @@ class Settings:
     ----------
     anchors : int, optional
         Of the kernel features, for the methods that are published with them; 0 takes vectors as they are. None is the
-        published 1,000, except for `sq` ranked by meaning, which then takes the library's own features.
+        published 1,000, except for `sq` ranked by meaning or position, which then takes the library's own features.
     ranking : str, optional
         What the fit is to be ranked by, where it matters.
     bandwidth : float, optional

@@ -70,10 +70,13 @@ class KeptFits:
 
 
 def fingerprint(training: Training, told: object) -> str:
-    """Name what a fit depends on: the training rows and labels, up to 4,096 of them, and what was set."""
-    step = -(-len(training.X) // _HASHED_ROWS)
+    """Name what a fit depends on: rows, labels and rows without labels, up to 4,096 of each, and what was set."""
     digest = xxhash.xxh3_64(repr((RECIPE, training.X.shape, training.y.shape, told)).encode())
-    for rows in (training.X, training.y):
-        part: Array = np.ascontiguousarray(rows[::step])
+    without_labels: list[Array] = []
+    if len(training.unlabelled):  # without them, fits keep the names that they had
+        without_labels = [training.unlabelled]
+        digest.update(repr(training.unlabelled.shape).encode())
+    for rows in (training.X, training.y, *without_labels):
+        part: Array = np.ascontiguousarray(rows[:: -(-len(rows) // _HASHED_ROWS)])
         digest.update(part.tobytes() if part.dtype != object else repr(part.tolist()).encode())
     return digest.hexdigest()

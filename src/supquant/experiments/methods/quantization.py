@@ -21,21 +21,29 @@ if TYPE_CHECKING:
 
 
 class SupervisedQuantization(EstimatorMethod):
-    """`sq`: as published, a longer code from the shorter one; or, ranked by meaning, as the library does it by itself."""
+    """`sq`: as published, a longer code from the shorter one; or, ranked by meaning, as the library does it by itself.
 
-    rankings: ClassVar[tuple[str, ...]] = ("euclidean", "semantic")
+    So it is for the ranking by position as well, which takes the same codes.
+    """
+
+    rankings: ClassVar[tuple[str, ...]] = ("euclidean", "semantic", "position")
     kernel = True
     grid = PENALTIES
 
     @property
     def plain(self) -> bool:
         """Whether the estimator is left to its own defaults."""
-        return self.settings.ranking == "semantic" and self.settings.anchors is None
+        return self.settings.ranking in ("semantic", "position") and self.settings.anchors is None
 
     @property
     def chained(self) -> bool:  # type: ignore[override]
         """Whether a longer code starts from the shorter one."""
         return not self.plain
+
+    @property
+    def takes_unlabelled(self) -> bool:  # type: ignore[override]
+        """Whether rows without labels are learned from: by the library's own features, not by the published ones."""
+        return self.plain
 
     def features(self) -> AnchorKernel | Literal["auto"] | None:
         """Give the published features, or leave the choice to the estimator."""
@@ -78,6 +86,7 @@ class TripletQuantization(EstimatorMethod):
 class CompositeQuantization(EstimatorMethod):
     """`cq`: labels are not used."""
 
+    takes_unlabelled = True
     grid: ClassVar[Mapping[str, Sequence[Any]]] = {
         "constraint_weight": tuple(10.0 ** (exponent / 4) for exponent in range(-16, 24))
     }
@@ -91,6 +100,8 @@ class CompositeQuantization(EstimatorMethod):
 class ProductQuantization(EstimatorMethod):
     """`pq`: labels are not used."""
 
+    takes_unlabelled = True
+
     @classmethod
     def make(cls, bits: int) -> ProductQuantizer:
         """Give the quantizer of so many bits."""
@@ -99,6 +110,8 @@ class ProductQuantization(EstimatorMethod):
 
 class OptimizedProductQuantization(EstimatorMethod):
     """`opq`: labels are not used."""
+
+    takes_unlabelled = True
 
     @classmethod
     def make(cls, bits: int) -> OptimizedProductQuantizer:

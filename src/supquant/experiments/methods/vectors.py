@@ -1,12 +1,21 @@
-"""Report: `euclidean`, the vectors themselves, ranked by their distance to the query."""
+"""Report: `euclidean` and `cosine`, the vectors themselves, ranked by their distance or their cosine to the query."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
-from supquant.evaluation import euclidean_scores
+from supquant.evaluation import cosine_scores, euclidean_scores
 from supquant.experiments.methods.interface import Array, Fitted, Method, Steps
 from supquant.features import GaussianMap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from supquant.evaluation.retrieval import Score
+
+SCORES: Mapping[str, Callable[[Array], Score]] = {"euclidean": euclidean_scores, "cosine": cosine_scores}
+"""By ranking: from items to what scores them."""
 
 
 class FittedVectors(Fitted):
@@ -24,8 +33,7 @@ class FittedVectors(Fitted):
 
     def steps(self, items: Array, ranking: str) -> Steps:
         """Give the features, where there are any, and the scan."""
-        del ranking
-        scan = {"scan": euclidean_scores(items)}
+        scan = {"scan": SCORES[ranking](items)}
         return scan if self._kernel is None else {"features": self._kernel, **scan}
 
     def bytes_per_item(self, items: Array) -> float:
@@ -45,3 +53,9 @@ class EuclideanVectors(Method):
     def _fitted(self) -> FittedVectors:
         for_all = self.settings.kernel_for_all
         return FittedVectors(self.settings.fitted_features(self.training.X) if for_all else None)
+
+
+class CosineVectors(EuclideanVectors):
+    """`cosine`: the same vectors, by the angle to the query."""
+
+    rankings: ClassVar[tuple[str, ...]] = ("cosine",)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from supquant.experiments.grid.task import command
 from supquant.experiments.methods import METHODS
 from supquant.experiments.paper.measurements import machine_of
-from supquant.experiments.paper.plan import DATASETS, IF_THERE
+from supquant.experiments.paper.plan import COMPARED, DATASETS, IF_THERE
 from supquant.experiments.paper.provenance import time_spent
 from supquant.experiments.paper.published import published_map
-from supquant.experiments.paper.results import ANY_LENGTH, OURS, REFERENCES, Results, Series, title
-from supquant.experiments.paper.standing import COMPARED, Codes, Standing, margin_text, standing
+from supquant.experiments.paper.results import ANY_LENGTH, OURS, Results, Series, title
+from supquant.experiments.paper.standing import Codes, Standing, margin_text, standing
 from supquant.experiments.paper.tables import write
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def missing_cells(results: Results) -> dict[str, list[tuple[str, list[int]]]]:
     missing: dict[str, list[tuple[str, list[int]]]] = {}
     for dataset in results.datasets:
         lengths = results.lengths(dataset=dataset, protocol="paper")
-        for method in [name for name in METHODS if name in COMPARED | REFERENCES | {"sq"}]:
+        for method in [name for name in METHODS if name in COMPARED]:
             measured = set(results.lengths(dataset=dataset, method=method, protocol="paper"))
             absent = [bits for bits in lengths if bits not in measured]
             if absent and not (measured and method in ANY_LENGTH):

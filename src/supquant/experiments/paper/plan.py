@@ -7,7 +7,6 @@ from typing import Any
 
 from supquant.datasets import data_folder
 from supquant.errors import InputError
-from supquant.evaluation.splits import PROTOCOLS
 from supquant.experiments.grid import CellsTask, SamplesTask, SweepTask, Task
 from supquant.experiments.grid.task import command
 from supquant.features.label_kernel import MOST_ANCHORS
@@ -46,7 +45,7 @@ COMPARED = (
 )
 TIMED = ("sq", "cq", "sdh")
 CHAINED = ("sq", "sq-triplet", "sq-no-transform")
-LENGTH_DOES_NOT_MATTER = ("euclidean", "classifier", "classifier-scores")
+LENGTH_DOES_NOT_MATTER = ("euclidean", "cosine", "classifier", "classifier-scores", "probabilities")
 
 SINGLE_LABEL = ("mnist", "cifar10")
 WHOLE = ("mnist", "cifar10", "coco30k")
@@ -95,10 +94,12 @@ SECONDS = {
     "cq": (30, 4.5),
     "classifier": (5, 0),
     "classifier-scores": (5, 0),
+    "probabilities": (66, 0),
     f"classifier-{MORE}": (40, 0),
     f"classifier-scores-{MORE}": (40, 0),
     "classifier-bits": (5, 0),
     "euclidean": (1, 0),
+    "cosine": (1, 0),
     "ssh": (5, 0.2),
     "fasthash": (5, 1.8),
     "mlh": (5, 2.2),
@@ -205,7 +206,7 @@ def quick_tasks() -> list[Task]:
         for protocol in ("unlabelled", "unseen"):
             tasks += _cells("digits", method, (16,), parameters=QUICKLY.get(method), protocol=protocol, **few)
     tasks += _alternating("digits", (16, 32), **few)
-    for protocol in PROTOCOLS:
+    for protocol in ("paper", "unlabelled", "unseen"):
         tasks += _by_meaning("digits", protocol, lengths=(16,), seeds=SEEDS[:1])
     for method in ("sq-triplet", "sq-no-transform"):
         tasks += _cells("digits", method, (16, 32), parameters=QUICKLY.get(method), **few)

@@ -12,15 +12,16 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
+from supquant.evaluation import resolve_fit_rows
 from supquant.experiments.methods import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-REFERENCES = frozenset({"euclidean", "classifier-scores"})
+REFERENCES = frozenset({"euclidean", "cosine", "classifier-scores", "probabilities"})
 """Items are float vectors or scores: lines to look at, no codes to compare with."""
 
-ANY_LENGTH = frozenset({"euclidean", "classifier", "classifier-scores"})
+ANY_LENGTH = REFERENCES | {"classifier"}
 """What an item is does not depend on the code length that was asked for."""
 
 TITLES = {
@@ -30,6 +31,8 @@ TITLES = {
     "coco30k-noperson": "COCO-30k without person",
     "nuswide": "NUS-WIDE",
     "imagenet": "ImageNet",
+    "banking77": "Banking77",
+    "tinyimagenet": "Tiny-ImageNet",
     "digits": "Digits",
 }
 """The data sets that we know, in the order in which they are shown."""
@@ -54,6 +57,7 @@ class Series:
     anchors: int | None = None
     features: str = ""
     missing_labels: str = ""
+    fit_rows: str = ""
 
     @classmethod
     def of(cls, cell: Mapping[str, Any], usual_anchors: int | None = None) -> Series:
@@ -72,6 +76,7 @@ class Series:
             anchors=None if anchors in (None, 0, usual_anchors) else anchors,
             features="kernel" if parameters.get("features") == "kernel, ours" else "",
             missing_labels=_unless(parameters.get("missing_labels"), "predict"),
+            fit_rows=_unless(parameters.get("fit_rows"), resolve_fit_rows(cell["protocol"])),
         )
 
     @property
@@ -106,6 +111,7 @@ class Series:
             self.anchors and f"{self.anchors:,} anchors",
             self.features and "with the kernel",
             self.missing_labels and f"labels {self.missing_labels}ped",
+            self.fit_rows and f"fitted to {self.fit_rows} rows",
         )
         return [word for word in words if word]
 
