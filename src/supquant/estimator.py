@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant import kernels
-from supquant.codec import BinaryCodec, Codec, LabelCodec
+from supquant.codec import load_codec_of
 from supquant.errors import FileFormatError
 from supquant.validation import resolve_jobs
 
@@ -25,7 +25,10 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     _file_kind: ClassVar[str]
     _recorded: ClassVar[tuple[str, ...]] = ()
     """Attributes, less their underscore, that a file holds beside the codec."""
-    _codec_type: ClassVar[type[Codec | BinaryCodec | LabelCodec]]
+    _former_parameters: ClassVar[tuple[str, ...]] = ()
+    """Parameters that older files hold and that are no more."""
+    _codec_type: ClassVar[tuple[type[Any], ...]]
+    """What `codec_` may be."""
 
     def decode(self, codes: object) -> NDArray[np.float32]:
         """Give the vectors (n, r) float32 that codes (n, M) stand for, in the space of `transform`."""
@@ -85,9 +88,14 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a model that `save` wrote."""
-        codec, settings = cls._codec_type.load(path, kind=cls._file_kind)
+        codec, settings = load_codec_of(path, cls._file_kind)
         try:
-            model = cls(**settings.pop("parameters"))
+            if not isinstance(codec, cls._codec_type):
+                raise TypeError(f"it holds a {type(codec).__name__}")  # noqa: TRY301
+            given = settings.pop("parameters")
+            model = cls(
+                **{name: value for name, value in given.items() if name not in cls._former_parameters}
+            )
             for name in cls._recorded:
                 setattr(model, f"{name}_", settings[name])
         except (KeyError, TypeError) as error:

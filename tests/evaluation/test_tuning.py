@@ -145,7 +145,7 @@ def test_impossible_settings_are_refused(digits, grid, wrong, message):
         tune(QUANTIZER, grid, *digits, **SETTINGS | wrong)
 
 
-@pytest.mark.parametrize("ranking", ["semantic", "euclidean"])
+@pytest.mark.parametrize("ranking", ["semantic", "position"])
 def test_points_are_compared_by_the_ranking_asked_for_with_the_estimators_own_features(digits, ranking):
     X, y = digits[0][:300], digits[1][:300] // 2 + np.arange(300) % 2  # labels that are hard to tell
     model = SupervisedQuantizer(2, n_codewords=16, max_iter=1)
@@ -159,5 +159,5 @@ def test_points_are_compared_by_the_ranking_asked_for_with_the_estimators_own_fe
     tables = model.tables(X[rows[:50]], ranking)
     found = evaluate_tables(tables, model.training_codes_, labels.take(np.arange(50)), labels)
     assert point.map == found.map
-    other = model.tables(X[rows[:50]], {"semantic": "euclidean", "euclidean": "semantic"}[ranking])
+    other = model.tables(X[rows[:50]], {"semantic": "position", "position": "semantic"}[ranking])
     assert point.map != evaluate_tables(other, model.training_codes_, labels.take(np.arange(50)), labels).map

@@ -97,11 +97,6 @@ def test_sq_on_its_own_features_gets_rows_without_labels(partly_labelled, rankin
     np.testing.assert_array_equal(fitted.learned()[:, 0], np.arange(300))  # of the labelled rows
 
 
-def fit_understands_missing_labels():
-    return len(read_labels(np.ma.masked_array([0, 1, 7], mask=[False, False, True])).classes) == 2
-
-
-@pytest.mark.skipif(not fit_understands_missing_labels(), reason="fit takes no masked labels yet")
 def test_sq_learns_from_rows_without_labels(partly_labelled):
     fitted = METHODS["sq"](partly_labelled, Settings(ranking="semantic")).fitted(16)
     assert len(fitted.estimator.training_codes_) == 600

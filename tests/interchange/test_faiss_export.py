@@ -3,7 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from supquant import CodeIndex, InputError, ProductQuantizer, SupervisedQuantizer
+from supquant import AnchorKernel, CodeIndex, InputError, ProductQuantizer, SupervisedQuantizer
 from supquant.codec import BinaryCodec, Codec
 from supquant.interchange import to_faiss
 
@@ -61,12 +61,26 @@ def test_the_drop_of_squared_norms_would_give_other_neighbours(codec, codes, que
 
 def test_a_model_with_features_and_projection_exports_what_its_transform_is_searched_in(clusters):
     X, y = clusters
-    quantizer = SupervisedQuantizer(2, n_codewords=16, random_state=0, max_iter=2).fit(X, y)
+    kernel = AnchorKernel(20, random_state=0)
+    quantizer = SupervisedQuantizer(2, n_codewords=16, features=kernel, random_state=0, max_iter=2).fit(X, y)
     index = CodeIndex(quantizer).add(X[:200])
     found, _ = to_faiss(index).search(index.codec.transform(X[200:]), 5)
     scores, _ = index.search(X[200:], 5, ranking="euclidean")
     theirs = index.codec.query_tables(X[200:], "euclidean").offsets[:, None] - found
     np.testing.assert_allclose(theirs, scores, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("ranking", ["semantic", "position"])
+def test_a_model_of_meaning_and_position_exports_its_products(clusters, ranking):
+    X, y = clusters
+    quantizer = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y)
+    index = CodeIndex(quantizer).add(X[:200])
+    found, ids = to_faiss(index).search(index.codec.query_vectors(X[200:], ranking), 5)
+    sums, ours = index.search_tables(index.codec.query_tables(X[200:], ranking), 5)
+    np.testing.assert_allclose(found, -sums, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(
+        index.codes(ids[:, 0]), index.codes(ours[:, 0])
+    )  # equal codes come in any order
 
 
 def test_ids_are_kept_and_removed_rows_are_left_out(codec, codes, queries):

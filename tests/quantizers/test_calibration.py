@@ -10,8 +10,7 @@ from supquant.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.quantizers import calibration
 from supquant.quantizers.calibration import fit_curve, fit_scaling
-from supquant.quantizers.label_vectors import LabelVectors, item_shares
-from supquant.quantizers.source import left_out_scores
+from supquant.quantizers.published import left_out_scores
 from supquant.quantizers.training import Training
 
 
@@ -80,22 +79,6 @@ def test_left_out_scores_are_those_of_a_projection_learned_without_the_row(clust
         assert not np.allclose(found, codec.decision_function(X[[row]])[0], rtol=1e-3, atol=1e-4)
 
 
-def test_targets_are_labels_first_and_then_what_features_say(rng):
-    labels = read_labels(np.array([0, 1, 1, 0, 1]))
-    unlabelled = rng.random((4, 3)).astype(np.float32)
-    targets = LabelVectors(labels, unlabelled)
-    whole = np.concatenate([np.pad(np.eye(2)[[0, 1, 1, 0, 1]], ((0, 0), (0, 1))), unlabelled])
-    assert targets.n_labels == 3
-    for start in range(10):
-        for stop in range(start, 10):
-            np.testing.assert_array_equal(targets.dense(start, stop), whole[start:stop])
-
-
-def test_shares_add_up_to_the_blend():
-    shares = item_shares(3, 10, 0.25)
-    np.testing.assert_allclose(shares, [0.75] * 3 + [0.25] * 3 + [0.0625] * 4)
-
-
 # the estimator ----------------------------------------------------------------------------------------------------------
 
 
@@ -141,8 +124,9 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     held = clone(kernel).fit(X, y)
     ((products, relevant),) = seen
     codec = quantizer.codec_
-    tables = codec.tables_of(codec.prepare(held.held_features_, "semantic"), "semantic")
-    sums = -kernels.active().table_sums(quantizer.training_codes_, tables)
+    features = codec.map.from_logits(held.held_logits_, X[held.held_rows_].astype(np.float32))
+    features[:, codec.map.n_labels] = 0  # items all have labels: nothing is new
+    sums = -kernels.active().table_sums(quantizer.training_codes_, codec.tables_of(codec.prepare(features)))
     first = np.sort(sums, axis=1)[:, -calibration.ANSWERS :]
     np.testing.assert_allclose(np.sort(products[:, : calibration.ANSWERS], axis=1), first, atol=1e-5)
     # labels are those of the answers: rows that look like the query, and rows from everywhere
@@ -163,7 +147,7 @@ def test_meaning_does_not_depend_on_threads_and_survives_a_file(fitted, digits, 
         2, n_codewords=32, features=features, max_iter=3, random_state=0, n_jobs=1
     ).fit(X[:1200], y[:1200])
     np.testing.assert_array_equal(again.tables(X[1200:]), fitted.tables(X[1200:]))
-    np.testing.assert_array_equal(again.codec_.meaning.curve, fitted.codec_.meaning.curve)
+    np.testing.assert_array_equal(again.codec_.codebooks, fitted.codec_.codebooks)
     fitted.save(tmp_path / "model")
     read = SupervisedQuantizer.load(tmp_path / "model")
     np.testing.assert_array_equal(read.tables(X[1200:]), fitted.tables(X[1200:]))
@@ -180,6 +164,7 @@ def test_a_longer_code_starts_from_the_features_of_the_shorter_one(fitted, digit
     np.testing.assert_allclose(longer.predict_proba(X[:5]).sum(axis=1), 1, rtol=1e-5)
 
 
-def test_a_share_outside_its_range_is_refused(digits):
-    with pytest.raises(ValueError, match="blend must lie between 0 and 1"):
-        SupervisedQuantizer(2, blend=1.5).fit(*digits)
+@pytest.mark.parametrize("share", [-0.1, 1.0, 1.5])
+def test_a_share_of_new_classes_outside_its_range_is_refused(digits, share):
+    with pytest.raises(ValueError, match="new_classes must be"):
+        SupervisedQuantizer(2, new_classes=share).fit(*digits)

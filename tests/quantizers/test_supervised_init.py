@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from supquant import AnchorKernel, ProductQuantizer, SupervisedQuantizer
 from supquant.errors import InputError
-from supquant.quantizers import supervised
+from supquant.quantizers import published
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 TERMS = ["classification", "ridge", "quantization", "constraint"]
@@ -19,14 +19,14 @@ def start_of(monkeypatch):
     def start_of(quantizer, X, y):
         seen = {}
         name = f"{quantizer.solver}_steps"
-        steps = getattr(supervised, name)
+        steps = getattr(published, name)
 
         def spy(start, **settings):
             seen[len(start.codebooks)] = start, np.concatenate(list(start.rows.codes())).copy()
             return steps(start, **settings)
 
         with monkeypatch.context() as patch:
-            patch.setattr(supervised, name, spy)
+            patch.setattr(published, name, spy)
             quantizer.fit(X, y)
         return seen[quantizer.n_codebooks]
 

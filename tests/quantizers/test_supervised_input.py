@@ -34,7 +34,7 @@ def with_value(value):
         (lambda X, y: (X, np.eye(3, dtype=int)[y * 0]), "single class"),
         (lambda X, y: (X, y + 0.5), "Unknown label type"),
         (lambda X, y: (X, None), "requires y to be passed"),
-        (lambda X, y: (X, np.full(300, np.nan)), "y contains NaN"),
+        (lambda X, y: (X, np.full(300, np.nan)), "y has no labelled row: all 300 labels are missing"),
         (lambda X, y: (scipy.sparse.csr_array(X), y), "(?i)sparse"),
         (lambda X, y: (X.astype(complex), y), "(?i)complex"),
     ],

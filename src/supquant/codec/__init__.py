@@ -7,6 +7,7 @@ does not change it. `AnyCodec` is all that an index knows of one.
     queries     queries in groups, so that one alone and in a batch gives the same bits
     base        what the codecs share: rows in blocks, files
     meaning     Meaning: label vectors, and the probabilities that their products stand for
+    semantic    SemanticCodec: sums of codewords that say what an item is and where it lies
     additive    Codec: sums of codewords, ranked by meaning or by distance
     binary      BinaryCodec: bits, Hamming ranking
     labels      LabelCodec: labels, ranked by class scores
@@ -24,8 +25,9 @@ from supquant.codec.additive import (
 from supquant.codec.binary import BinaryCodec
 from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, least_product, register_feature_map
 from supquant.codec.labels import LabelCodec, check_label_count
-from supquant.codec.loader import load_codec
+from supquant.codec.loader import load_codec, load_codec_of
 from supquant.codec.meaning import Meaning, label_probabilities
+from supquant.codec.semantic import MeaningFeatures, SemanticCodec, code_searches
 
 __all__ = [
     "RANKINGS",
@@ -35,14 +37,18 @@ __all__ = [
     "FeatureMap",
     "LabelCodec",
     "Meaning",
+    "MeaningFeatures",
     "MissingLabels",
     "QueryTables",
     "Ranking",
+    "SemanticCodec",
     "check_label_count",
+    "code_searches",
     "label_columns",
     "label_probabilities",
     "least_product",
     "load_codec",
+    "load_codec_of",
     "register_feature_map",
     "spread_codes",
 ]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from supquant.codec.additive import Codec
 from supquant.codec.base import ProjectingCodec
 from supquant.codec.binary import BinaryCodec
 from supquant.codec.interface import AnyCodec
 from supquant.codec.labels import LabelCodec
+from supquant.codec.semantic import SemanticCodec
 from supquant.errors import FileFormatError
 from supquant.storage import open_arrays
 
-_TYPES: dict[str, type[Codec | BinaryCodec | LabelCodec]] = {
-    each.TYPE: each for each in (Codec, BinaryCodec, LabelCodec)
+_TYPES: dict[str, type[Codec | BinaryCodec | LabelCodec | SemanticCodec]] = {
+    each.TYPE: each for each in (Codec, BinaryCodec, LabelCodec, SemanticCodec)
 }
 
 
@@ -37,8 +39,13 @@ def load_codec(path: str | os.PathLike[str]) -> AnyCodec:
     ...     load_codec(f"{folder}/codec").rankings
     ('hamming',)
     """
-    own = open_arrays(path, ProjectingCodec.KIND).settings.get("codec")
+    return load_codec_of(path, ProjectingCodec.KIND)[0]
+
+
+def load_codec_of(path: str | os.PathLike[str], kind: str) -> tuple[AnyCodec, dict[str, Any]]:
+    """Read the codec in a file of some kind, such as that of a model, with the settings saved beside it."""
+    own = open_arrays(path, kind).settings.get("codec")
     name = own.get("type", Codec.TYPE) if isinstance(own, dict) else None
     if not isinstance(name, str) or name not in _TYPES:
         raise FileFormatError(f"{os.fspath(path)}: holds no codec of this version of supquant: type {name!r}")
-    return _TYPES[name].load(path)[0]
+    return _TYPES[name].load(path, kind=kind)

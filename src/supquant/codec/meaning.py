@@ -61,9 +61,7 @@ class Meaning:
             check_part("scaling", self.scaling, 2, "L")
         if self.shares is not None:
             check_part("shares", self.shares, "E")
-        check_part("curve", self.curve, 2, "k")
-        if not (np.diff(self.curve) >= 0).all() or self.curve.shape[1] < 2:
-            raise InputError("a curve must have two points at least and never fall")
+        check_curve(self.curve)
 
     def probabilities(self, vectors: Block, n_labels: int, *, multilabel: bool) -> Block:
         """Give the probability of every label (b, L) from scores (b, L), or from features (b, E) that begin with them."""
@@ -86,6 +84,13 @@ class Meaning:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Make it again from a file's arrays."""
         return cls(**arrays)
+
+
+def check_curve(curve: Block) -> None:
+    """Refuse what is no curve (2, k) from scores to probabilities."""
+    check_part("curve", curve, 2, "k")
+    if not (np.diff(curve) >= 0).all() or curve.shape[1] < 2:
+        raise InputError("a curve must have two points at least and never fall")
 
 
 def label_weights(p: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from supquant.codec import Codec
+from supquant.codec import Codec, SemanticCodec
 from supquant.errors import InputError
 from supquant.evaluation import (
     PROTOCOLS,
@@ -354,7 +354,7 @@ def _calibration(problem: Problem, fitted: Fitted, items: Any, ranking: str) -> 
     if ranking != "semantic" or not isinstance(fitted, FittedCodes):
         return None
     codec = fitted.estimator.codec_
-    if not isinstance(codec, Codec):
+    if not isinstance(codec, Codec | SemanticCodec):
         return None
     return asdict(
         judge_first_answers(

@@ -88,6 +88,8 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         Numbers of the rows that were held out, ascending.
     held_features_ : (s, 2 L + g) float32
         Their features by the classifier that had not seen them: what features of new vectors will be like.
+    held_logits_ : (s, L) float32
+        The logits of which p is made, for the same rows.
     ridge_ : float
         The ridge chosen, in units of the mean diagonal of the kernel features' products.
     losses_ : list of dict
@@ -174,6 +176,9 @@ class LabelKernel(TransformerMixin, BaseEstimator):
                 parts = weights.astype(np.float32), smooth.astype(np.float32)
                 return LabelMap(kernel, *parts, mean, directions, labels.multilabel)
 
+            self.held_logits_ = (
+                held.logits(learned.held_weights) if n_held else np.zeros((0, labels.n_labels), np.float32)
+            )
             self.held_features_ = _features(label_map(learned.held_weights, learned.held_smooth), held)
         self.map_ = label_map(learned.weights, learned.smooth)
         self.classes_ = labels.classes

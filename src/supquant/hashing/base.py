@@ -80,7 +80,7 @@ class HashEstimator(CodeEstimator):
     random_state: int | np.random.Generator | None
     callback: Callable[[Progress], None] | None
     verbose: int
-    _codec_type: ClassVar = BinaryCodec
+    _codec_type: ClassVar = (BinaryCodec,)
     _recorded: ClassVar[tuple[str, ...]] = ("objective", "n_iter")
 
     def fit(self, X: object, y: object) -> Self:

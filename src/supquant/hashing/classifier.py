@@ -65,7 +65,7 @@ class ClassifierLabels(CodeEstimator):
     """
 
     codec_: LabelCodec
-    _codec_type: ClassVar = LabelCodec
+    _codec_type: ClassVar = (LabelCodec,)
     _file_kind: ClassVar[str] = "classifier-labels"
 
     def __init__(

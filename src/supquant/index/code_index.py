@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from supquant import kernels
-from supquant.codec import AnyCodec
+from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.files import StoredCodec, load_index, save_index
 from supquant.index.filters import Filter, choose, views_of
@@ -67,6 +67,7 @@ class CodeIndex:
     def _begin(self, codec: StoredCodec, snapshot: Snapshot) -> None:
         self._codec = codec
         self._snapshot = snapshot  # readers take it once; writers put another in its place
+        self._unlabelled: weakref.WeakKeyDictionary[Segment, bool] = weakref.WeakKeyDictionary()
         self._identity = object()  # by which a filter knows its index, without keeping it alive
         self._renew_lock()
         _indexes.add(self)
@@ -249,6 +250,7 @@ class CodeIndex:
         k: int = 10,
         *,
         ranking: str | None = None,
+        novelty: object = None,
         where: object = None,
         n_jobs: int | None = None,
     ) -> tuple[Sums, NDArray[Any]]:
@@ -260,6 +262,9 @@ class CodeIndex:
         k : int
         ranking : str, optional
             One of the codec's `rankings`, by default the first.
+        novelty : float or (q,) array, optional
+            The probability that a query is of no known class, in the place of what the model says: 0 compares by labels alone,
+            1 by position alone. Where all items of the index have labels it is 0, since none of them is new.
         where : Filter, mask or ids, optional
             Search among these rows only. A mask (n,) has an entry for every row, in order of insertion.
         n_jobs : int, optional
@@ -274,7 +279,7 @@ class CodeIndex:
             int64, or objects that are str. Rows of equal scores come in order of insertion.
         """
         k = check_integer(k, "k", 1)
-        return self._search(where, n_jobs).best(Q, k, ranking)
+        return self._search(where, n_jobs, novelty).best(Q, k, ranking)
 
     def search_tables(
         self, tables: object, k: int = 10, *, where: object = None, n_jobs: int | None = None
@@ -303,6 +308,7 @@ class CodeIndex:
         radius: float,
         *,
         ranking: str | None = None,
+        novelty: object = None,
         where: object = None,
         n_jobs: int | None = None,
     ) -> tuple[Positions, Sums, NDArray[Any]]:
@@ -313,7 +319,7 @@ class CodeIndex:
         Q : array (q, p)
         radius : float
             The greatest distance, or the least of scores of which the greater is better. Compared in float32.
-        ranking, where, n_jobs
+        ranking, novelty, where, n_jobs
             As in `search`.
 
         Returns
@@ -323,10 +329,16 @@ class CodeIndex:
         scores : ndarray (limits[-1],) float32
         ids : ndarray (limits[-1],)
         """
-        return self._search(where, n_jobs).within(Q, radius, ranking)
+        return self._search(where, n_jobs, novelty).within(Q, radius, ranking)
 
     def rank(
-        self, Q: object, *, ranking: str | None = None, where: object = None, n_jobs: int | None = None
+        self,
+        Q: object,
+        *,
+        ranking: str | None = None,
+        novelty: object = None,
+        where: object = None,
+        n_jobs: int | None = None,
     ) -> Iterator[tuple[Sums, NDArray[Any]]]:
         """Rank all rows for every query, a block of queries at a time.
 
@@ -337,7 +349,7 @@ class CodeIndex:
         iterator of (scores, ids)
             Both (b, n), for the next b queries. Blocks are small enough that memory does not grow with the queries.
         """
-        return self._search(where, n_jobs).rankings(Q, ranking)
+        return self._search(where, n_jobs, novelty).rankings(Q, ranking)
 
     def filter(self, ids_or_mask: object) -> Filter:
         """Prepare searches among some rows.
@@ -354,8 +366,10 @@ class CodeIndex:
         """
         return Filter(self._identity, choose(self._snapshot, ids_or_mask))
 
-    def _search(self, where: object, n_jobs: int | None) -> Search:
+    def _search(self, where: object, n_jobs: int | None, novelty: object = None) -> Search:
         snapshot = self._snapshot
+        if novelty is None and isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot):
+            novelty = 0.0
         if where is None:
             views = snapshot.views()
         elif not isinstance(where, Filter):
@@ -366,7 +380,18 @@ class CodeIndex:
             raise InputError(
                 "the filter was made by another index: make one with the filter method of this one"
             )
-        return Search(self._codec.codec, snapshot, views, resolve_jobs(n_jobs))
+        return Search(self._codec.codec, snapshot, views, resolve_jobs(n_jobs), novelty)
+
+    def _any_unlabelled(self, snapshot: Snapshot) -> bool:
+        """Tell whether any item came without labels; removed ones count until they are merged away."""
+        codec = self.codec
+        assert isinstance(codec, SemanticCodec)
+        for part in snapshot.parts:
+            if part.segment not in self._unlabelled:
+                self._unlabelled[part.segment] = codec.any_unlabelled(part.segment.codes())
+            if self._unlabelled[part.segment]:
+                return True
+        return False
 
     # files ---------------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec import AnyCodec, QueryTables, least_product
+from supquant.codec import AnyCodec, QueryTables, SemanticCodec, least_product
 from supquant.errors import InputError
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums, View, nearest, within
@@ -37,12 +37,15 @@ class Search:
     views : sequence of View
         The rows of the snapshot that count.
     n_threads : int
+    novelty : float or (q,) array, optional
+        The probability that a query is of no known class, in the place of what the codec says.
     """
 
     codec: AnyCodec
     snapshot: Snapshot
     views: Sequence[View]
     n_threads: int
+    novelty: object = None
 
     def best(self, Q: object, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
         """Find the k best rows for every query."""
@@ -89,7 +92,9 @@ class Search:
         n_rows = max(1, self.snapshot.n_live)
 
         def ranked(block: tuple[int, int]) -> tuple[Sums, NDArray[Any]]:
-            return self.best(checked[slice(*block)], n_rows, ranking)
+            return replace(self, novelty=self._novelty_of(block)).best(
+                checked[slice(*block)], n_rows, ranking
+            )
 
         return map(ranked, row_blocks(len(checked), min(BLOCK_ROWS, max(1, _RANKING_BYTES // (12 * n_rows)))))
 
@@ -98,9 +103,22 @@ class Search:
         if isinstance(Q, Sized) and len(Q) > BLOCK_ROWS:
             checked = self._checked(Q)
             for block in row_blocks(len(checked)):
-                yield self.codec.query_tables(checked[slice(*block)], ranking, n_jobs=self.n_threads)
+                yield self._tables(checked[slice(*block)], ranking, self._novelty_of(block))
         else:
-            yield self.codec.query_tables(Q, ranking, n_jobs=self.n_threads)
+            yield self._tables(Q, ranking, self.novelty)
+
+    def _tables(self, Q: object, ranking: str | None, novelty: object) -> QueryTables:
+        if novelty is None:
+            return self.codec.query_tables(Q, ranking, n_jobs=self.n_threads)
+        if not isinstance(self.codec, SemanticCodec):
+            raise InputError(
+                "novelty needs a codec of meaning and position, as SupervisedQuantizer learns by default"
+            )
+        return self.codec.query_tables(Q, ranking, novelty=novelty, n_jobs=self.n_threads)
+
+    def _novelty_of(self, block: tuple[int, int]) -> object:
+        """Return the novelty of a block of queries."""
+        return self.novelty if np.ndim(self.novelty) == 0 else np.asarray(self.novelty)[slice(*block)]  # type: ignore[arg-type]
 
     def _checked(self, Q: object) -> NDArray[Any]:
         return check_vectors(Q, name="Q", n_features=self.codec.n_inputs, min_rows=0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from supquant.codec import BinaryCodec, Codec
+from supquant.codec import BinaryCodec, Codec, SemanticCodec
 from supquant.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def to_faiss(index: CodeIndex) -> Any:
     """Give a FAISS index of the same codes, which finds the same neighbours in the same order, ranked by distance.
 
     It takes queries that the codec has projected, ``index.codec.transform(Q)``, since FAISS knows no feature maps, and
-    answers with inner products: ``|z|^2 + eps`` less the answer is our squared distance. Of an index of Hamming
+    answers with inner products: ``|z|^2 + eps`` less the answer is our squared distance. Of an index of meaning and position
+    it takes ``index.codec.query_vectors(Q)``, by either ranking, and answers with scores before they become probabilities. Of
+    an index of Hamming
     codes it takes the queries' own codes, ``index.codec.encode_items(Q)``, and answers with Hamming distances. Where
     two scores are equal, or closer than float32 can tell, FAISS may order them otherwise.
 
@@ -79,6 +81,8 @@ def to_faiss(index: CodeIndex) -> Any:
     given = None if are_row_numbers else ids
     if isinstance(codec, BinaryCodec):
         return binary_index(faiss, codes, given)
+    if isinstance(codec, SemanticCodec):
+        return product_index(faiss, codec.codebooks, codes, given)
     if isinstance(codec, Codec):
         return euclidean_index(faiss, codec.codebooks, codes, given)
     raise InputError(f"FAISS has no index for a {type(codec).__name__}")
@@ -107,22 +111,33 @@ def euclidean_index(
     ids : ndarray (n,) int64, optional
         Row numbers by default.
     """
-    M, K, r = codebooks.shape
-    augmented = np.zeros((M, CODEWORDS, r + 1), dtype=np.float32)
-    augmented[:, :K, :r] = codebooks
-    augmented[:, :K, r] = np.einsum("mkr,mkr->mk", codebooks, codebooks)
-    additive = faiss.IndexResidualQuantizer(
-        r + 1, M, 8, faiss.METRIC_INNER_PRODUCT, faiss.AdditiveQuantizer.ST_LUT_nonorm
-    )
-    faiss.copy_array_to_vector(augmented.ravel(), additive.rq.codebooks)
-    additive.rq.is_trained = additive.is_trained = True
-    filled = put_codes(faiss, additive, codes, ids)
+    r = codebooks.shape[2]
+    norms = np.einsum("mkr,mkr->mk", codebooks, codebooks)
+    filled = product_index(faiss, np.concatenate([codebooks, norms[:, :, None]], axis=2), codes, ids)
 
     double_and_append = faiss.LinearTransform(r, r + 1, True)  # z -> A z + b = [2 z, -1]
     faiss.copy_array_to_vector(2 * np.eye(r + 1, r, dtype=np.float32).ravel(), double_and_append.A)
     faiss.copy_array_to_vector(-np.eye(1, r + 1, r, dtype=np.float32).ravel(), double_and_append.b)
     double_and_append.is_trained = True
     return faiss.IndexPreTransform(double_and_append, filled)
+
+
+def product_index(
+    faiss: Any, codebooks: NDArray[np.float32], codes: NDArray[np.uint8], ids: NDArray[np.int64] | None = None
+) -> Any:
+    """Make a FAISS index that takes vectors (q, r) and gives the rows whose decoded vectors have the greatest product.
+
+    Parameters are those of `euclidean_index`.
+    """
+    M, K, r = codebooks.shape
+    padded = np.zeros((M, CODEWORDS, r), dtype=np.float32)
+    padded[:, :K] = codebooks
+    additive = faiss.IndexResidualQuantizer(
+        r, M, 8, faiss.METRIC_INNER_PRODUCT, faiss.AdditiveQuantizer.ST_LUT_nonorm
+    )
+    faiss.copy_array_to_vector(padded.ravel(), additive.rq.codebooks)
+    additive.rq.is_trained = additive.is_trained = True
+    return put_codes(faiss, additive, codes, ids)
 
 
 def binary_index(faiss: Any, codes: NDArray[np.uint8], ids: NDArray[np.int64] | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ class FittedQuantizer(CodeEstimator):
     """The shared part of the quantizers: their codec is a `Codec`."""
 
     codec_: Codec
-    _codec_type: ClassVar = Codec
+    _codec_type: ClassVar[tuple[type[Any], ...]] = (Codec,)
 
     def transform(self, X: object) -> NDArray[np.float32]:
         """Project vectors X (n, p) into the space of the codebooks.

@@ -120,10 +120,27 @@ def calibrate(
     assert codec.meaning is not None
     if not len(vectors) or not len(codes):
         return codec
-    asking, asked = _spread(len(vectors), CALIBRATION_QUERIES), _spread(len(codes), CALIBRATION_ITEMS)
+    prepared = codec.meaning.query_vectors(vectors, labels.n_labels, multilabel=labels.multilabel)
+    curve = answer_curve(codec.tables_of(prepared, "semantic"), query_labels, codes, labels)
+    return replace(codec, meaning=replace(codec.meaning, curve=curve))
+
+
+def answer_curve(tables: Block, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels) -> Block:
+    """Fit the curve (2, k) from scores to the probability of a shared label.
+
+    Parameters
+    ----------
+    tables : (q, M, K) float32
+        Look-up tables of queries that the model did not see.
+    query_labels : Labels
+    codes : (n, M) uint8
+        Of items whose labels are known.
+    labels : Labels
+        Theirs.
+    """
+    asking, asked = _spread(len(tables), CALIBRATION_QUERIES), _spread(len(codes), CALIBRATION_ITEMS)
     queries, items = query_labels.take(asking), np.ascontiguousarray(codes[asked])
-    prepared = codec.meaning.query_vectors(vectors[asking], labels.n_labels, multilabel=labels.multilabel)
-    tables = codec.tables_of(prepared, "semantic")
+    tables = tables[asking]
     anywhere = _spread(len(items), ANSWERS)
     products, relevant = [], []
     for start in range(0, len(asking), QUERIES_AT_A_TIME):
@@ -134,8 +151,7 @@ def calibrate(
         answers = labels.take(asked[rows.ravel()]).dense(0, rows.size).reshape(*rows.shape, -1)
         products.append(-np.take_along_axis(sums, rows, axis=1).astype(np.float64))
         relevant.append(np.einsum("bkl,bl->bk", answers, queries.dense(start, stop)) > 0)
-    curve = fit_curve(np.concatenate(products), np.concatenate(relevant))
-    return replace(codec, meaning=replace(codec.meaning, curve=curve))
+    return fit_curve(np.concatenate(products), np.concatenate(relevant))
 
 
 def _spread(n: int, most: int) -> NDArray[np.intp]:

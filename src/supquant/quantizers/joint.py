@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-
 from supquant.quantizers.lbfgs import minimise_codebooks, minimise_preconditioned
 from supquant.quantizers.objective import FixedProjection, SmallProblem
 from supquant.quantizers.steps import (
@@ -33,12 +30,6 @@ FIRST_ITERATIONS = 15
 
 MOST_ITERATIONS = 30
 """L-BFGS iterations of a round where P is fixed: the codewords have as many columns as there are features."""
-
-RELATIVE_CODEWORD_RIDGE = 1e-3
-"""On the diagonal of B'B, in units of its mean, which is singular: only sums of codewords count."""
-
-SCALES = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Of codewords that are label vectors, tried in turn."""
 
 SETTLED = 1e-8
 """L-BFGS ends when an iteration lowers psi by less than this part of itself."""
@@ -92,26 +83,4 @@ def _solve(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
         return with_codewords(problem, codebooks, best)
     basis = row_basis(C)
     turned = minimise_codebooks(problem.reduced_gradient, C @ basis, max_iter=max_iter, tol=SETTLED)
-    return with_codewords(problem, codebooks, turned @ basis.T)
-
-
-def solve_label_vectors(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
-    """Solve where targets are label vectors: psi is nearly least squares of Y on B, which has a closed form.
-
-    It leaves the scale of the codewords open, which ridge and constraint decide; a few iterations of L-BFGS do the rest.
-    """
-    del max_iter
-    C = used_codewords(problem, codebooks)  # (u, r)
-    ridge = RELATIVE_CODEWORD_RIDGE * float(np.diag(problem.bb).mean())
-    words = cho_solve(cho_factor(problem.bb + ridge * np.eye(len(C)), lower=True), problem.by)  # (u, L)
-    left, sizes, _ = np.linalg.svd(words, full_matrices=False)
-    rank = min(C.shape[1], len(sizes))
-    closed = np.zeros_like(C)
-    closed[:, :rank] = left[:, :rank] * sizes[:rank]
-    starts = [C, *(scale * closed for scale in SCALES)]
-    best = min(starts, key=lambda words: problem.reduced_gradient(words)[0])
-    basis = row_basis(best)
-    turned = minimise_codebooks(
-        problem.reduced_gradient, best @ basis, max_iter=FIRST_ITERATIONS, tol=SETTLED
-    )
     return with_codewords(problem, codebooks, turned @ basis.T)

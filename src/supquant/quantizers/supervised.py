@@ -1,33 +1,33 @@
 """Supervised quantization: the estimator.
 
-"Supervised Quantization for Similarity Search" (Wang, Zhang, Qi, Tang, Wang, CVPR 2016). This class checks, calls and stores;
-the objective stands in `objective`, the solvers in `joint` and `alternating`, the start in `initialisation`.
+"Supervised Quantization for Similarity Search" (Wang, Zhang, Qi, Tang, Wang, CVPR 2016). This class checks, calls and stores.
+By default it goes beyond the paper: codes of meaning and position (`by_meaning`). As published, the fit is in `published`, its
+objective in `objective`, the solvers in `joint` and `alternating`, the start in `initialisation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from supquant.codec import Codec, MissingLabels
+from supquant.codec import Codec, MissingLabels, SemanticCodec
 from supquant.errors import InputError
-from supquant.features import WIDE, AnchorKernel, LabelKernel, LabelMap, check_features
-from supquant.fitting import FitStage, learn
+from supquant.features import WIDE, AnchorKernel, LabelKernel, check_features
+from supquant.fitting import Learned, learn
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
-from supquant.quantizers.alternating import alternating_steps
+from supquant.quantizers.by_meaning import MeaningFit
 from supquant.quantizers.chain import ChainedQuantizer
-from supquant.quantizers.initialisation import lengthen
-from supquant.quantizers.joint import joint_steps, solve_label_vectors
 from supquant.quantizers.product import check_enough_rows
-from supquant.quantizers.source import LabelSource, Source, VectorSource
-from supquant.quantizers.steps import CodedStep, Start, Step
-from supquant.quantizers.training import Projection, Training, seeded
+from supquant.quantizers.published import PublishedFit
+from supquant.quantizers.training import Projection, Training
 from supquant.validation import (
     check_choice,
     check_integer,
@@ -37,6 +37,8 @@ from supquant.validation import (
     random_generator,
     resolve_jobs,
 )
+
+_logger = logging.getLogger("supquant")
 
 Codes = NDArray[np.uint8]
 
@@ -61,17 +63,20 @@ class SupervisedQuantizer(ChainedQuantizer):
         vectors as they are beyond 2000 dimensions); an `AnchorKernel` of 1000 anchors is the published one; None takes
         vectors as they are.
     solver : {"joint", "alternating"}
-        ``"joint"`` minimises over all continuous unknowns at once; ``"alternating"`` takes the published steps in turn.
+        Of features other than a `LabelKernel`. ``"joint"`` minimises over all continuous unknowns at once; ``"alternating"``
+        takes the published steps in turn.
     quantization_weight : float
         Gamma, of the distance between projected and decoded vectors; above 0.
     constraint_weight : float
         Mu, of the spread of the inter-dictionary products.
     classifier_ridge : float
         Lambda, of the classifier.
-    blend : float
-        With a `LabelKernel`: the share, in an item that comes without labels, of what serves classes outside training, from 0
-        to 1; the rest is the probability of the labels known. Items with labels are their labels alone. With `init` it is
-        that of `init`.
+    new_classes : float, optional
+        With a `LabelKernel`: the share of vectors to expect that are of no known class, from 0 (there are none) to below 1. It
+        decides how much position counts. By default it is estimated from the rows without labels, and .1 where there are few
+        of them. With `init` it is that of `init`.
+    missing_label : str or number, optional
+        A label that means "unknown", beside None, NaN, pandas' NA and masked entries.
     init : SupervisedQuantizer or None
         A fitted quantizer of fewer codebooks on the same rows, to start from.
     max_turns : int
@@ -80,8 +85,8 @@ class SupervisedQuantizer(ChainedQuantizer):
     max_iter : int
         Iterations of the solver at the most.
     tol : float
-        The fit ends when an iteration lowers the objective by less than this part of itself; with a `LabelKernel`, of
-        ``|Y|^2``, since there the objective comes close to zero.
+        The fit ends when an iteration lowers the objective by less than this part of itself; with a `LabelKernel`, by less
+        than a hundredth if `tol` is less.
     n_jobs : int, optional
         Threads; all cores by default. Codes do not depend on it.
     random_state : int, numpy Generator or None
@@ -92,14 +97,17 @@ class SupervisedQuantizer(ChainedQuantizer):
 
     Attributes
     ----------
-    codec_ : Codec
+    codec_ : SemanticCodec, or as published a Codec
         The frozen result: encodes, decodes, makes tables.
     classes_ : (L,) array
     training_codes_ : (n, M) uint8
         Codes of the training rows, learned with their labels.
     objective_ : list of dict
-        After every step: its name, the terms ``classification``, ``ridge``, ``quantization``, ``constraint``, their ``total``.
+        After every step: its name and the error ``quantization``; as published, also ``classification``, ``ridge`` and
+        ``constraint``; and the ``total``.
     n_iter_ : int
+    n_unlabelled_ : int
+        Rows of the fit without a label.
     n_features_in_ : int
 
     Examples
@@ -114,6 +122,9 @@ class SupervisedQuantizer(ChainedQuantizer):
     """
 
     _file_kind: ClassVar[str] = "supervised-quantizer"
+    codec_: Codec | SemanticCodec  # type: ignore[assignment]
+    _codec_type: ClassVar[tuple[type[Any], ...]] = (SemanticCodec, Codec)
+    _former_parameters: ClassVar[tuple[str, ...]] = ("blend",)
 
     def __init__(
         self,
@@ -127,7 +138,8 @@ class SupervisedQuantizer(ChainedQuantizer):
         quantization_weight: float = 1e-5,
         constraint_weight: float = 0.1,
         classifier_ridge: float = 1.0,
-        blend: float = 0.4,
+        new_classes: float | None = None,
+        missing_label: str | float | None = None,
         init: SupervisedQuantizer | None = None,
         max_turns: int = 512,
         max_iter: int = 30,
@@ -146,7 +158,8 @@ class SupervisedQuantizer(ChainedQuantizer):
         self.quantization_weight = quantization_weight
         self.constraint_weight = constraint_weight
         self.classifier_ridge = classifier_ridge
-        self.blend = blend
+        self.new_classes = new_classes
+        self.missing_label = missing_label
         self.init = init
         self.max_turns = max_turns
         self.max_iter = max_iter
@@ -164,6 +177,8 @@ class SupervisedQuantizer(ChainedQuantizer):
         X : (n, p) array
             Any real dtype; a memory map is read in blocks.
         y : (n,) class labels of any hashable kind, or an (n, L) indicator matrix, dense or sparse
+            None, NaN, pandas' NA, a masked entry or `missing_label` mean that the label is unknown; in an indicator matrix, a row
+            of them. Rows without labels teach codebooks, and which share of new classes to expect.
 
         Raises
         ------
@@ -172,30 +187,21 @@ class SupervisedQuantizer(ChainedQuantizer):
         """
         self._check_parameters()
         X = check_vectors(X)
-        labels = read_labels(y, n_rows=len(X))
+        labels = read_labels(y, n_rows=len(X), missing=True, missing_label=self.missing_label)
         if self.init is not None and not np.array_equal(self.init.classes_, labels.classes):
             raise InputError(
                 f"init was fitted to other labels: {self.init.classes_} there, {labels.classes} here"
             )
         check_enough_rows(len(X), self.n_codewords)
+        if labels.n_unlabelled:
+            _logger.info("%d of %d rows have no label", labels.n_unlabelled, len(X))
         rng = random_generator(self.random_state)
         with single_blas():
-            source = self._source(X, labels, rng)
-            training = Training(
-                source.rows,
-                source.targets,
-                source.solver_map,
-                self.n_codewords,
-                rng,
-                resolve_jobs(self.n_jobs),
-                self.projection,
-            )
-            stages = self._stages(training, source, X, labels)
-            # psi never rises, so the last finished step is the best
-            with learn(stages, Reporter(self.callback, self.verbose)) as learned:
-                self._store(learned.last, rng, source, X, labels)
-                self.objective_, self.n_iter_ = learned.record, learned.n_iter
-            self.codec_ = source.calibrated(self.codec_, training)
+            if self._by_meaning:
+                self._fit_by_meaning(X, labels, rng)
+            else:
+                self._fit_as_published(X, labels, rng)
+        self.n_unlabelled_ = labels.n_unlabelled
         return self
 
     def encode(
@@ -233,6 +239,16 @@ class SupervisedQuantizer(ChainedQuantizer):
         classes: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
         return classes
 
+    def novelty(self, X: object) -> NDArray[np.float32]:
+        """Return the probability (n,) that vectors X (n, p) are of no class that was trained on.
+
+        It was learned by leaving classes out. With several labels a row, it is the probability to carry none of them.
+        """
+        codec = self._codec()
+        if not isinstance(codec, SemanticCodec):
+            raise InputError("novelty is learned with features='auto' or a LabelKernel")
+        return codec.novelty(X, n_jobs=self.n_jobs)
+
     @property
     def classes_(self) -> NDArray[Any]:
         """The labels, as found in `fit`."""
@@ -244,6 +260,13 @@ class SupervisedQuantizer(ChainedQuantizer):
     def features_need_labels(self) -> bool:
         """Whether the features themselves are learned from labels."""
         return self.features == "auto" or isinstance(self.features, LabelKernel)
+
+    @property
+    def _by_meaning(self) -> bool:
+        """Whether codes are those of meaning and position; a longer code stays what the shorter one is."""
+        if self.init is not None:
+            return isinstance(self.init.codec_, SemanticCodec)
+        return self.features_need_labels
 
     # fitting, stage by stage -----------------------------------------------------------------------------------------
 
@@ -257,8 +280,8 @@ class SupervisedQuantizer(ChainedQuantizer):
         check_integer(self.max_iter, "max_iter", 1)
         check_integer(self.max_turns, "max_turns", 1)
         check_nonnegative(self.tol, "tol")
-        if not 0 <= check_nonnegative(self.blend, "blend") <= 1:
-            raise InputError(f"blend must lie between 0 and 1, got {self.blend!r}")
+        if self.new_classes is not None and not 0 <= check_nonnegative(self.new_classes, "new_classes") < 1:
+            raise InputError(f"new_classes must be at least 0 and below 1, got {self.new_classes!r}")
         if not isinstance(self.features, LabelKernel):
             check_features(self.features)
         if self.init is not None and self.init.projection != self.projection:
@@ -266,74 +289,80 @@ class SupervisedQuantizer(ChainedQuantizer):
                 f"init was fitted with projection={self.init.projection!r}, which cannot become {self.projection!r}"
             )
 
-    def _source(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> Source:
-        """Fit the features, or take those of `init`."""
-        features = self.features
-        if features == "auto":
-            features = LabelKernel(0 if X.shape[1] > WIDE else None)
-        if self.init is not None:
-            feature_map = self._fit_features(X, rng)
-            if isinstance(feature_map, LabelMap):
-                meaning = self.init.codec_.meaning
-                return LabelSource.again(X, labels, feature_map, meaning, resolve_jobs(self.n_jobs))
-            return VectorSource(X, labels, feature_map)
-        if isinstance(features, LabelKernel):
-            kernel = clone(features).set_params(n_jobs=self.n_jobs)
-            if kernel.random_state is None:
-                kernel.set_params(random_state=int(rng.integers(2**31)))
-            return LabelSource.of(X, labels, kernel, float(self.blend))
-        return VectorSource(X, labels, self._fit_features(X, rng))
-
-    def _stages(
-        self, training: Training, source: Source, X: NDArray[Any], labels: Labels
-    ) -> Iterator[FitStage[CodedStep]]:
-        """Solve for the shortest code, then for the one asked for; a longer code always starts from a shorter one."""
-
-        def codes_of_init() -> Codes:
-            assert self.init is not None
-            return source.start_codes(self.init.codec_, self._init_codes(X, labels=labels))
-
-        for length in self._begin(training, codes_of_init):
-            training.lengthen(length)
-            yield FitStage(f"{self.solver}, {length} codebooks", self.max_iter, self._steps(training, source))
-
-    def _steps(self, training: Training, source: Source) -> Iterator[CodedStep]:
-        """Solve for the codes as long as they are, and let `training` go on from the result."""
-        weights = (self.quantization_weight, self.constraint_weight, self.classifier_ridge)
-        for step in self._solve(training.start(*map(float, weights)), source):
-            yield CodedStep(step, training.codes)
-        training.take(step.state)
-
-    def _solve(self, start: Start, source: Source) -> Iterator[Step]:
-        if self.solver == "alternating":
-            return alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
-        if isinstance(source, LabelSource) and not start.fixed_projection:
-            return joint_steps(
-                start,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                least=start.moments.yy,
-                solve=solve_label_vectors,
-            )
-        return joint_steps(start, max_iter=self.max_iter, tol=self.tol)
-
-    def _store(
-        self, last: CodedStep, rng: np.random.Generator, source: Source, X: NDArray[Any], labels: Labels
-    ) -> None:
-        state = last.step.state
-        codebooks, codes = lengthen(state.codebooks, last.codes, self.n_codebooks, rng)
-        codec = Codec(
-            codebooks=codebooks.astype(np.float32),
-            projection=None if self.projection == "identity" else state.projection.astype(np.float32),
-            classifier=state.classifier.astype(np.float32),
-            classes=labels.classes,
-            multilabel=labels.multilabel,
-            constant=state.constant,
-            quantization_weight=state.penalties.quantization,
-            constraint_weight=state.penalties.constraint,
-            feature_map=source.feature_map,
-            meaning=source.meaning,
+    def _fit_by_meaning(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> None:
+        shorter = None if self.init is None else self.init.codec_
+        assert shorter is None or isinstance(shorter, SemanticCodec)
+        if shorter is not None and shorter.n_inputs != X.shape[1]:
+            raise InputError(f"init was fitted on {shorter.n_inputs} features, X has {X.shape[1]}")
+        fit = MeaningFit.prepare(
+            X,
+            labels,
+            self._label_kernel(X, rng),
+            shorter,
+            new_classes=None if self.new_classes is None else float(self.new_classes),
+            missing_label=self.missing_label,
+            n_codebooks=self.n_codebooks,
+            rng=rng,
+            n_jobs=resolve_jobs(self.n_jobs),
         )
-        self.codec_ = seeded(codec, codes, X)
-        self.n_features_in_ = self.codec_.n_inputs
-        self.training_codes_ = codes[: len(X)]
+        stages = fit.stages(shorter, self.n_codewords, max_iter=self.max_iter, tol=self.tol, rng=rng)
+        with learn(stages, Reporter(self.callback, self.verbose)) as learned:
+            codec = fit.codec(learned.last.codebooks, shorter)
+            self._store(codec, fit.encoded(codec), learned)
+        if shorter is None:
+            self.codec_ = fit.calibrated(codec, self.training_codes_)
+        else:
+            self.codec_ = replace(codec, curve=shorter.curve)
+
+    def _fit_as_published(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> None:
+        known = labels.known
+        X_known, labels_known = (X, labels) if known.all() else (X[known], labels.take(known))
+        feature_map = self._fit_features(X_known, rng)
+        n_jobs = resolve_jobs(self.n_jobs)
+        training = Training(
+            X_known, labels_known, feature_map, self.n_codewords, rng, n_jobs, self.projection
+        )
+        weights = (self.quantization_weight, self.constraint_weight, self.classifier_ridge)
+        fit = PublishedFit(
+            X_known,
+            labels_known,
+            feature_map,
+            training,
+            (float(weights[0]), float(weights[1]), float(weights[2])),
+            self.solver,
+        )
+        lengths = self._begin(training, lambda: self._init_codes(X_known, labels=labels_known))
+        stages = fit.stages(lengths, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
+        # psi never rises, so the last finished step is the best
+        with learn(stages, Reporter(self.callback, self.verbose)) as learned:
+            codec, codes = fit.result(learned.last, self.n_codebooks, self.projection)
+            self._store(codec, self._with_unlabelled(codec, codes, X, known), learned)
+        self.codec_ = fit.calibrated(codec)
+
+    def _with_unlabelled(
+        self, codec: Codec, codes: Codes, X: NDArray[Any], known: NDArray[np.bool_]
+    ) -> Codes:
+        """Return the codes of all rows X (n, p), from those of the rows with known labels."""
+        if known.all():
+            return codes
+        every = np.empty((len(X), codes.shape[1]), dtype=np.uint8)
+        every[known] = codes
+        every[~known] = codec.encode(X[~known], n_jobs=self.n_jobs)
+        return every
+
+    def _label_kernel(self, X: NDArray[Any], rng: np.random.Generator) -> LabelKernel:
+        kernel = (
+            clone(self.features)
+            if isinstance(self.features, LabelKernel)
+            else LabelKernel(0 if X.shape[1] > WIDE else None)
+        )
+        kernel.set_params(n_jobs=self.n_jobs)
+        if kernel.random_state is None:
+            kernel.set_params(random_state=int(rng.integers(2**31)))
+        return kernel
+
+    def _store(self, codec: Codec | SemanticCodec, codes: Codes, learned: Learned[Any]) -> None:
+        self.codec_ = codec
+        self.n_features_in_ = codec.n_inputs
+        self.training_codes_ = codes
+        self.objective_, self.n_iter_ = learned.record, learned.n_iter

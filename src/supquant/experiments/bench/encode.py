@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from supquant.codec import Codec
 from supquant.experiments.bench.data import benchmark_data
 from supquant.experiments.machine import describe_machine
 from supquant.features import AnchorKernel
@@ -67,6 +68,7 @@ def bench_encode(
     quantizer.fit(data.X[:learned_rows], data.y[:learned_rows])
     learned, vectors = np.split(quantizer.transform(data.X), [learned_rows])  # (n, r) float32
     codec = quantizer.codec_
+    assert isinstance(codec, Codec)  # as published
 
     theirs = faiss.LocalSearchQuantizer(vectors.shape[1], CODEBOOKS, 8)
     theirs.train_iters = 1 if quick else TRAIN_ITERATIONS

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from supquant import kernels
-from supquant.codec import BinaryCodec, Codec
+from supquant.codec import BinaryCodec, Codec, SemanticCodec
 from supquant.errors import InputError
 from supquant.experiments.methods.interface import Array, Callback, Fitted, Method, Settings, Steps, Training
 from supquant.experiments.methods.kept import KeptFits, fingerprint
 from supquant.experiments.methods.watch import Watch
-from supquant.features import GaussianMap, LabelMap
+from supquant.features import GaussianMap, LabelMap, MeaningMap
 from supquant.parallel import row_blocks
 from supquant.progress import TimeIsUpError
 
@@ -86,9 +86,18 @@ class FittedCodes(Fitted):
                 "encode": lambda features: codec.bits_of(codec.project(features)),
                 "scan": lambda bits: kernels.active().hamming(items, bits),
             }
+        settled = isinstance(codec, SemanticCodec) and not codec.any_unlabelled(items)
+
+        def prepared(features: Array) -> Array:
+            if settled:  # as an index does: among items that all have labels nothing is new
+                features = features.copy()
+                features[:, codec.map.n_labels] = 0
+            made: Array = codec.prepare(features, ranking)
+            return made
+
         return {
             "features": features,
-            "projection": lambda features: codec.prepare(features, ranking),
+            "projection": prepared,
             "tables": lambda prepared: codec.tables_of(prepared, ranking),
             "scan": lambda tables: kernels.active().table_sums(items, tables),
         }
@@ -105,7 +114,7 @@ class FittedCodes(Fitted):
     def quantization_error(self, X: Array, items: Array) -> float | None:
         """Compare decoded with projected vectors, block by block; bits and labels quantize nothing."""
         codec = self.estimator.codec_
-        if not isinstance(codec, Codec):
+        if not isinstance(codec, Codec):  # a code of meaning and position has no one space
             return None
         error, squares, total = 0.0, 0.0, np.zeros(1)
         for start, stop in row_blocks(len(X)):
@@ -268,7 +277,7 @@ class EstimatorMethod(Method):
 
 def _n_anchors(feature_map: object) -> int:
     """Count the anchors of a kernel that may stand within a map of labels."""
-    kernel = feature_map.kernel if isinstance(feature_map, LabelMap) else feature_map
+    kernel = feature_map.kernel if isinstance(feature_map, LabelMap | MeaningMap) else feature_map
     return len(kernel.anchors) if isinstance(kernel, GaussianMap) else 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from supquant import kernels
-from supquant.codec import Codec
+from supquant.codec import Codec, SemanticCodec
 from supquant.experiments.bench.data import BenchmarkData, benchmark_data
 from supquant.experiments.bench.search.cells import BITS, QUERIES
 from supquant.features import AnchorKernel
@@ -34,7 +34,7 @@ MAX_ITER = 5
 class SearchData:
     """Codes, and what asks for them."""
 
-    codec: Codec
+    codec: Codec | SemanticCodec
     codes: npt.NDArray[np.uint8]  # (n, M)
     queries: npt.NDArray[np.float32]  # (64, p), as a user has them
     about: dict[str, Any]

@@ -94,7 +94,7 @@ def their_sides(faiss: Any, data: SearchData) -> list[Side]:
     bits = np.packbits(signs > 0, axis=1)
 
     def projected(q: int) -> npt.NDArray[np.float32]:
-        return np.ascontiguousarray(data.codec.project(data.codec.features(data.queries[:q])))
+        return np.ascontiguousarray(data.codec.transform(data.queries[:q]))
 
     ready = projected(len(data.queries))
 

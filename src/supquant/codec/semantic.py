@@ -1,0 +1,406 @@
+"""Codes that keep what an item is and where it lies: what supervised quantization ends in by default.
+
+    item   t = [ m | n | z ]     what it is, how new it looks, where it lies; read off its code as a sum of codewords
+    query  v = [ ... ]           of the same width; a scan of look-up tables adds up the score  v . t
+
+    m   (L,)  the labels where they are known, else ``(1 - u) p``: probabilities of labels, less the chance u that the item is
+              of no known class
+    n   (1,)  0 where the labels are known, else how new the item looks, from 0 to 1 with the logarithm of u
+    z   (g,)  the position of the vector, and the opinion of the classifier about it; the same with and without labels
+
+A query is ``[(1 - u) p | NEW_BONUS u | POSITION_SLOPE u z + NEAREST_FIRST c]``: what is known is compared by labels, what is
+new by position, and equal labels are ordered by cosine. See `docs/ranking.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant import kernels
+from supquant.assignment import CodeSearch
+from supquant.codec.base import (
+    MOST_CODEBOOKS,
+    ProjectingCodec,
+    check_part,
+    classes_from_plain,
+    plain_classes,
+)
+from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.codec.meaning import check_curve, label_weights
+from supquant.codec.queries import by_groups
+from supquant.errors import InputError
+from supquant.labels import Labels, read_labels
+from supquant.parallel import row_blocks
+from supquant.validation import check_choice, check_integer, check_vectors, resolve_jobs
+
+RANKINGS = ("semantic", "position")
+
+NOVELTY_FLOOR = 0.01
+"""Probability of being new at which the coordinate n begins: it is log(u / floor + 1), scaled to 1 at u = 1."""
+
+NOVELTY_WEIGHT = 0.5
+"""Scale of the coordinate n among those of meaning, while codes are searched."""
+
+NOT_A_LABEL = 0.3
+"""Distance of a decoded entry of m from that of a label, beyond which it is none."""
+
+NEW_BONUS = 0.5
+"""What an item that is surely new gains for a query that is surely new, beside its position."""
+
+POSITION_SLOPE = 1.5
+"""What the product of positions counts for a query that is surely new."""
+
+NEAREST_FIRST = 0.2
+"""What the cosine counts for a query whose label is certain: it orders items whose labels score alike. For others it counts by
+the third power of ``sum p^2``, so that it does not overturn small differences between labels."""
+
+
+class MeaningFeatures(Protocol):
+    """A map from vectors (b, p) to features ``[p | u | z | c]``, as `SemanticCodec` reads them."""
+
+    kind: ClassVar[str]
+    multilabel: bool
+
+    @property
+    def n_inputs(self) -> int:
+        """Width of the vectors that come in."""
+
+    @property
+    def n_labels(self) -> int:
+        """L, the columns of p, the probabilities of labels. One column u follows them, the probability of no known class."""
+
+    @property
+    def n_position(self) -> int:
+        """g, the columns of z, the position, and of c, which gives the cosine as a product with z."""
+
+    def __call__(self, x: Block) -> Block:
+        """Map a block (b, p) to its features (b, L + 1 + 2 g)."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what a file must hold."""
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Make the map again from a file's arrays."""
+
+
+@dataclass(frozen=True, eq=False)
+class SemanticCodec(ProjectingCodec):
+    """Encodes, decodes and makes look-up tables, for codes of meaning and position.
+
+    Parameters
+    ----------
+    codebooks : (M, K, D) float32
+        ``D = L + 1 + g``. Columns of n and z are scaled: n by `NOVELTY_WEIGHT`, z by `position_weight`.
+    classes : (L,) array
+        The labels; with `multilabel`, their column numbers.
+    multilabel : bool
+    position_weight : float
+        Scale of the position among the coordinates.
+    label_weight : float
+        How many times an error in m or n counts, where the labels of an item are known.
+    feature_map : MeaningFeatures
+    curve : (2, k) float32
+        Scores, ascending, and the probabilities of a shared label that they stand for.
+    missing_label : object
+        A label that means "unknown", beside None, NaN and masked entries.
+    """
+
+    codebooks: Block
+    classes: NDArray[Any]
+    multilabel: bool
+    position_weight: float
+    label_weight: float
+    feature_map: FeatureMap | None
+    curve: Block = field(default_factory=lambda: np.array([[0, 1], [0, 1]], dtype=np.float32))
+    missing_label: str | float | int | None = None
+
+    TYPE: ClassVar[str] = "semantic"
+    _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "curve")
+    projection: ClassVar[None] = None  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        if self.feature_map is None:
+            raise InputError("a semantic codec must have a feature map")
+        check_part("codebooks", self.codebooks, "M", "K", self.map.n_labels + 1 + self.map.n_position)
+        check_integer(self.n_codebooks, "the number of codebooks", 1, MOST_CODEBOOKS)
+        check_integer(self.n_codewords, "the number of codewords", 1, 256)
+        if len(self.classes) != self.map.n_labels:
+            raise InputError(f"expected {self.map.n_labels} classes, got {len(self.classes)}")
+        check_curve(self.curve)
+        super().__post_init__()
+
+    @property
+    def map(self) -> MeaningFeatures:
+        """The feature map."""
+        return cast("MeaningFeatures", self.feature_map)
+
+    @property
+    def n_codebooks(self) -> int:
+        """M, the bytes of one code."""
+        return int(self.codebooks.shape[0])
+
+    @property
+    def n_codewords(self) -> int:
+        """K."""
+        return int(self.codebooks.shape[1])
+
+    @property
+    def n_components(self) -> int:
+        """D, the width of decoded vectors."""
+        return int(self.codebooks.shape[2])
+
+    @property
+    def rankings(self) -> tuple[str, ...]:
+        """The rankings that `query_tables` knows; the first one is the default."""
+        return RANKINGS
+
+    # queries -------------------------------------------------------------------------------------------------------------
+
+    def prepare(self, features: Block, ranking: str | None = None) -> Block:
+        """Turn features (b, L + 1 + 2 g) of queries into the vectors v (b, D) that items are multiplied by."""
+        ranking = self._ranking(ranking)
+        p, u, z, c = self._split(features)
+        vectors = np.zeros((len(features), self.n_components), dtype=np.float32)
+        L = self.map.n_labels
+        if ranking == "position":
+            np.divide(c, np.float32(self.position_weight), out=vectors[:, L + 1 :])
+            return vectors
+        np.multiply(1 - u, label_weights(p, multilabel=self.multilabel), out=vectors[:, :L])
+        vectors[:, L] = u[:, 0] * np.float32(NEW_BONUS / NOVELTY_WEIGHT)
+        sure = np.minimum(np.einsum("ij,ij->i", p, p), 1)[:, None] ** 3
+        position = np.float32(POSITION_SLOPE) * u * z + np.float32(NEAREST_FIRST) * sure * c
+        np.divide(position, np.float32(self.position_weight), out=vectors[:, L + 1 :])
+        return vectors
+
+    def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
+        """Make look-up tables (q, M, K) of prepared queries (q, D): ``-v . c`` of every codeword."""
+        self._ranking(ranking)
+        tables = prepared @ self._negated
+        return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
+
+    @cached_property
+    def _negated(self) -> Block:
+        """``-c`` of every codeword, (D, M K)."""
+        return np.ascontiguousarray(-self.codebooks.reshape(-1, self.n_components).T)
+
+    def query_tables(
+        self,
+        Q: object,
+        ranking: str | None = None,
+        *,
+        novelty: object = None,
+        n_jobs: int | None = None,
+    ) -> QueryTables:
+        """Make what a scan needs of queries Q (q, p): the same bits for a query alone and in a batch.
+
+        Parameters
+        ----------
+        Q : (q, p) array
+        ranking : {"semantic", "position"}, optional
+        novelty : float or (q,) array, optional
+            The probability that a query is of no known class, in the place of what the model says.
+        n_jobs : int, optional
+        """
+        ranking = self._ranking(ranking)
+        vectors = self.query_vectors(Q, ranking, novelty=novelty, n_jobs=n_jobs)
+        tables = np.empty((len(vectors), self.n_codebooks, self.n_codewords), dtype=np.float32)
+        by_groups(lambda block: (self.tables_of(block, ranking),), vectors, (tables,), resolve_jobs(n_jobs))
+        offsets = np.zeros(len(vectors), dtype=np.float32)
+        curve = self.curve if ranking == "semantic" else None
+        return QueryTables(tables, offsets, descending=True, curve=curve)
+
+    def query_vectors(
+        self,
+        Q: object,
+        ranking: str | None = None,
+        *,
+        novelty: object = None,
+        n_jobs: int | None = None,
+    ) -> Block:
+        """Return the vectors v (q, D) of queries Q (q, p), whose products with decoded items are scores; as `query_tables`."""
+        ranking = self._ranking(ranking)
+        Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
+        features = np.empty((len(Q), self.map.n_labels + 1 + 2 * self.map.n_position), dtype=np.float32)
+        self._by_queries(Q, n_jobs, (features,), lambda made: (made,))
+        if novelty is not None:
+            features[:, self.map.n_labels] = _checked_novelty(novelty, len(Q))
+        return self.prepare(features, ranking)
+
+    def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Block:
+        """Make look-up tables (q, M, K) float32 for queries Q (q, p); smaller sums are nearer."""
+        return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
+
+    # what the classifier says ----------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Block:
+        """Return the probability of every label for vectors X (n, p): (n, L) float32."""
+        return self._columns(X, n_jobs, slice(0, self.map.n_labels))
+
+    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Block:
+        """Score every label for vectors X (n, p) by its probability: (n, L) float32."""
+        return self.predict_proba(X, n_jobs=n_jobs)
+
+    def novelty(self, X: object, *, n_jobs: int | None = None) -> Block:
+        """Return the probability (n,) that vectors X (n, p) are of no known class."""
+        return self._columns(X, n_jobs, slice(self.map.n_labels, self.map.n_labels + 1))[:, 0]
+
+    def _columns(self, X: object, n_jobs: int | None, columns: slice) -> Block:
+        width = columns.stop - columns.start
+        return self._by_blocks(X, n_jobs, width, np.float32, lambda features, _: features[:, columns])
+
+    # items ---------------------------------------------------------------------------------------------------------------
+
+    def transform(self, X: object, *, n_jobs: int | None = None) -> Block:
+        """Return the vectors t (n, D) of items X (n, p) without labels, which their codes stand for."""
+        return self._by_blocks(
+            X, n_jobs, self.n_components, np.float32, lambda features, _: self.item_vectors(features)
+        )
+
+    def item_vectors(self, features: Block, labels: NDArray[np.floating] | None = None) -> Block:
+        """Return the vectors t (b, D) of items with features (b, L + 1 + 2 g), and labels (b, L) where they are known.
+
+        A row of labels that is NaN is unknown.
+        """
+        p, u, z, _ = self._split(features)
+        L = self.map.n_labels
+        items = np.empty((len(features), self.n_components), dtype=np.float32)
+        np.multiply(1 - u, p, out=items[:, :L])
+        items[:, L] = np.log1p(u[:, 0] / NOVELTY_FLOOR) * (NOVELTY_WEIGHT / np.log1p(1 / NOVELTY_FLOOR))
+        np.multiply(z, np.float32(self.position_weight), out=items[:, L + 1 :])
+        if labels is not None:
+            known = ~np.isnan(labels[:, 0])
+            items[known, :L] = labels[known]
+            items[known, L] = 0
+        return items
+
+    def encode_items(
+        self, X: object, y: object = None, *, missing_labels: str = "predict", n_jobs: int | None = None
+    ) -> Codes:
+        """Give vectors X (n, p) their codes (n, M) uint8, with labels `y` where they are known.
+
+        ``missing_labels="drop"`` keeps the position of items without labels, and nothing of what they may mean.
+        """
+        if y is None:
+            return self.encode(X, missing_labels=missing_labels, n_jobs=n_jobs)
+        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+        labels = read_labels(
+            y,
+            n_rows=len(X),
+            classes=self.classes,
+            multilabel=self.multilabel,
+            missing=True,
+            missing_label=self.missing_label,
+        )
+        return self.encode(X, labels, missing_labels=missing_labels, n_jobs=n_jobs)
+
+    def encode(
+        self,
+        X: object,
+        labels: Labels | None = None,
+        *,
+        missing_labels: str = "predict",
+        n_jobs: int | None = None,
+    ) -> Codes:
+        """Give vectors X (n, p) their codes (n, M) uint8, with labels that were read already."""
+        check_choice(missing_labels, "missing_labels", ("predict", "drop"))
+
+        def encode_block(features: Block, block: tuple[int, int]) -> Codes:
+            given = None if labels is None else labels.dense(*block)
+            items = self.item_vectors(features, given)
+            known = np.zeros(len(items), dtype=bool) if given is None else ~np.isnan(given[:, 0])
+            if missing_labels == "drop":
+                items[~known, : self.map.n_labels + 1] = 0
+            return self.encode_vectors(items, known)
+
+        return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
+
+    def encode_vectors(self, items: Block, known: NDArray[np.bool_]) -> Codes:
+        """Find the codes (n, M) of item vectors (n, D); `known` (n,) tells whose labels are known. On one thread."""
+        codes = np.empty((len(items), self.n_codebooks), dtype=np.uint8)
+        for kind, search in ((True, self._searches[0]), (False, self._searches[1])):
+            rows = known == kind
+            if rows.any():
+                codes[rows] = search.search(search.target(items[rows], None).astype(np.float32))
+        return codes
+
+    @cached_property
+    def _searches(self) -> tuple[CodeSearch, CodeSearch]:
+        """The searches for items with known labels, and without."""
+        return code_searches(self.codebooks, self.map.n_labels + 1, self.label_weight)
+
+    def any_unlabelled(self, codes: Codes) -> bool:
+        """Tell whether any of codes (n, M) is that of an item without labels.
+
+        An item that has one label decodes to nearly 1 there; one that may have several decodes to nearly 0 or 1 everywhere.
+        """
+        meaning = np.ascontiguousarray(self.codebooks[:, :, : self.map.n_labels])
+        for block in row_blocks(len(codes)):
+            decoded = kernels.active().decode(np.ascontiguousarray(codes[slice(*block)]), meaning)
+            nearest = np.minimum(np.abs(decoded), np.abs(decoded - 1)) if self.multilabel else 1 - decoded
+            unlike = nearest.max(axis=1) if self.multilabel else nearest.min(axis=1)
+            if (unlike > NOT_A_LABEL).any():
+                return True
+        return False
+
+    def decode(self, codes: object) -> Block:
+        """Return the vectors t (n, D) that codes (n, M) stand for."""
+        return kernels.active().decode(self.check_codes(codes), self.codebooks)
+
+    def _split(self, features: Block) -> tuple[Block, Block, Block, Block]:
+        """Cut features (b, L + 1 + 2 g) into p (b, L), u (b, 1), z (b, g) and c (b, g)."""
+        L, g = self.map.n_labels, self.map.n_position
+        return (
+            features[:, :L],
+            features[:, L : L + 1],
+            features[:, L + 1 : L + 1 + g],
+            features[:, L + 1 + g :],
+        )
+
+    # files ---------------------------------------------------------------------------------------------------------------
+
+    def _stored_settings(self) -> dict[str, Any]:
+        return {
+            "type": self.TYPE,
+            "classes": plain_classes(self.classes),
+            "multilabel": self.multilabel,
+            "position_weight": self.position_weight,
+            "label_weight": self.label_weight,
+            "missing_label": self.missing_label,
+        }
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
+        parts: dict[str, Any] = {**arrays, **own}
+        parts["classes"] = classes_from_plain(own["classes"])
+        return cls(**parts)
+
+
+def code_searches(
+    codebooks: NDArray[np.floating], n_meaning: int, label_weight: float, max_sweeps: int = 20
+) -> tuple[CodeSearch, CodeSearch]:
+    """Make the searches for items with known labels and for items without.
+
+    The first `n_meaning` columns of the codebooks (M, K, D) count `label_weight` times where labels are known: an item must
+    not lose its label to its position.
+    """
+    words = codebooks.astype(np.float64)
+    meaning = np.eye(words.shape[2], n_meaning) * np.sqrt(label_weight - 1)
+    return (
+        CodeSearch(words, meaning, 1.0, 0.0, 0.0, max_sweeps=max_sweeps),
+        CodeSearch(words, None, 1.0, 0.0, 0.0, max_sweeps=max_sweeps),
+    )
+
+
+def _checked_novelty(novelty: object, n: int) -> Block:
+    values = np.asarray(novelty, dtype=np.float32)
+    if values.shape not in ((), (n,)) or not ((values >= 0) & (values <= 1)).all():
+        raise InputError(
+            f"novelty must be a probability, or one for each of the {n} queries, got {novelty!r}"
+        )
+    return values

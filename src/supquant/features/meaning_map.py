@@ -1,0 +1,151 @@
+"""Vectors to features that say what a vector means, how new it looks, and where it lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp
+
+from supquant.codec import label_probabilities, register_feature_map
+from supquant.features.anchor_kernel import GaussianMap
+from supquant.features.label_map import logits
+from supquant.storage import lay_out_as_stored
+
+Block = NDArray[np.float32]
+
+_KERNEL = "kernel."
+"""Prefix of the kernel's arrays in a file."""
+
+SMOOTHING = 2.0
+"""Temperature of the opinion: new classes are told apart by what known classes they resemble, faintly."""
+
+
+@dataclass(frozen=True)
+class MeaningMap:
+    """The fitted, frozen map from vectors to ``[p | u | z | c]``: what a `SemanticCodec` holds.
+
+    p (L,) are the probabilities of labels, and u is the probability of no known class. The position z (g,) has two parts: the
+    vector itself, of unit length, centred, in a learned metric; and the opinion of the classifier, the square root of smoothed
+    probabilities, so that the product of two opinions is a similarity of distributions. c (g,) is what z must be multiplied
+    by to give the cosine of two vectors, less a constant of the query.
+    """
+
+    kernel: GaussianMap | None  # None takes vectors as they are: d = p
+    weights: Block  # (d + 1, L), the last row the intercept: logits
+    mean: Block  # (p,) of unit vectors
+    metric: Block  # (p, k): from centred unit vectors to the first part of z
+    cosine: Block  # (p, k): from unit vectors to the first part of c
+    opinion_mean: Block  # (L,)
+    opinion: Block  # (L, g - k): from centred roots of smoothed probabilities to the second part of z
+    novelty: Block  # (2,): slope and shift of the logit of u along the log of the sum of exponentiated logits
+    multilabel: bool
+
+    kind: ClassVar[str] = "meaning"
+    _ARRAYS: ClassVar[tuple[str, ...]] = (
+        "weights",
+        "mean",
+        "metric",
+        "cosine",
+        "opinion_mean",
+        "opinion",
+        "novelty",
+    )
+
+    def __post_init__(self) -> None:
+        lay_out_as_stored(self, self._ARRAYS)
+
+    @property
+    def n_inputs(self) -> int:
+        """Width of the vectors that come in."""
+        return len(self.mean)
+
+    @property
+    def n_labels(self) -> int:
+        """L, the columns of p."""
+        return int(self.weights.shape[1])
+
+    @property
+    def n_position(self) -> int:
+        """g, the columns of z and of c."""
+        return int(self.metric.shape[1] + self.opinion.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """Width of what comes out, L + 1 + 2 g."""
+        return self.n_labels + 1 + 2 * self.n_position
+
+    def __call__(self, x: Block) -> Block:
+        """Map a block (b, p) to its features (b, L + 1 + 2 g)."""
+        return self.from_logits(logits(x if self.kernel is None else self.kernel(x), self.weights), x)
+
+    def from_logits(self, scores: Block, x: Block) -> Block:
+        """Return the features (b, L + 1 + 2 g) of a block whose logits (b, L) are known."""
+        L, k, g = self.n_labels, self.metric.shape[1], self.n_position
+        features = np.zeros((len(x), self.n_features), dtype=np.float32)
+        features[:, :L] = label_probabilities(scores, multilabel=self.multilabel)
+        features[:, L] = self._novelty(scores, features[:, :L])
+        units = unit_rows(x)
+        np.matmul(units - self.mean, self.metric, out=features[:, L + 1 : L + 1 + k])
+        if g > k:
+            roots = opinion_roots(scores, multilabel=self.multilabel)
+            np.matmul(roots - self.opinion_mean, self.opinion, out=features[:, L + 1 + k : L + 1 + g])
+        np.matmul(units, self.cosine, out=features[:, L + 1 + g : L + 1 + g + k])
+        return features
+
+    def _novelty(self, scores: Block, p: Block) -> NDArray[np.floating]:
+        """Return u (b,); for several labels a row, the probability that it carries none."""
+        if self.multilabel:
+            return np.asarray(np.exp(np.log1p(-np.minimum(p, 1 - 2.0**-20)).sum(axis=1)))
+        slope, shift = self.novelty
+        return np.asarray(expit(slope * evidence(scores) + shift))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what a file must hold."""
+        inner = {} if self.kernel is None else self.kernel.arrays()
+        return (
+            {_KERNEL + name: value for name, value in inner.items()}
+            | {name: getattr(self, name) for name in self._ARRAYS}
+            | {"multilabel": np.array([self.multilabel], dtype=np.uint8)}
+        )
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Make the map again from a file's arrays."""
+        inner = {
+            name.removeprefix(_KERNEL): value for name, value in arrays.items() if name.startswith(_KERNEL)
+        }
+        own = {name: arrays[name] for name in cls._ARRAYS}
+        return cls(
+            kernel=GaussianMap.from_arrays(inner) if inner else None,
+            multilabel=bool(arrays["multilabel"][0]),
+            **own,
+        )
+
+
+register_feature_map(MeaningMap)
+
+
+def unit_rows(x: NDArray[Any]) -> Block:
+    """Return the rows of x (b, p) at unit length; a row of zeros stays.
+
+    Examples
+    --------
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]], dtype=float32)
+    """
+    lengths = np.sqrt(np.einsum("ij,ij->i", x, x, dtype=np.float64))[:, None]
+    return np.asarray(x / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def opinion_roots(scores: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
+    """Return the square roots (b, L) of smoothed probabilities from logits (b, L)."""
+    return np.asarray(np.sqrt(label_probabilities(scores / SMOOTHING, multilabel=multilabel)))
+
+
+def evidence(scores: NDArray[Any]) -> NDArray[Any]:
+    """Return the log of the sum of exponentiated logits (b,): how much speaks for any known class."""
+    return np.asarray(logsumexp(scores, axis=1))

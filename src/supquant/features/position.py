@@ -1,0 +1,97 @@
+"""Vectors to features: where a vector lies, in coordinates and in a metric that keep classes together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from supquant.features.meaning_map import unit_rows
+from supquant.labels import Labels
+from supquant.parallel import ordered_map, row_blocks
+from supquant.statistics import Float
+
+Block = NDArray[np.float32]
+
+VARIANCE_KEPT = 0.99
+"""Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MOST_DIRECTIONS`."""
+
+MOST_DIRECTIONS = 256
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Principal directions of unit vectors."""
+
+    mean: Block  # (p,)
+    vectors: Block  # (p, k), orthonormal
+
+    def __call__(self, x: NDArray[Any]) -> Block:
+        """Return the coordinates (b, k) of vectors (b, p)."""
+        return np.asarray((unit_rows(x) - self.mean) @ self.vectors, dtype=np.float32)
+
+
+def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
+    """Find the directions that hold most of the variance of the rows of X (n, p) at unit length.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0]])
+    >>> principal_directions(X, 1).vectors.shape
+    (3, 1)
+    """
+    n, p = X.shape
+
+    def sums(block: tuple[int, int]) -> tuple[Float, Float]:
+        units = unit_rows(X[slice(*block)]).astype(np.float64)
+        return units.sum(axis=0), units.T @ units
+
+    total, products = np.zeros(p), np.zeros((p, p))
+    for each in ordered_map(sums, row_blocks(n), n_jobs):
+        total += each[0]
+        products += each[1]
+    mean = total / n
+    covariance = products / n - np.outer(mean, mean)
+    most = min(MOST_DIRECTIONS, p)
+    variances, vectors = scipy.linalg.eigh(covariance, subset_by_index=[p - most, p - 1])  # ascending
+    held = np.cumsum(np.maximum(variances[::-1], 0))
+    kept = int(np.searchsorted(held, VARIANCE_KEPT * max(float(np.trace(covariance)), 0.0))) + 1
+    leading = vectors[:, ::-1][:, : min(kept, most)]
+    return Directions(mean.astype(np.float32), np.ascontiguousarray(leading, dtype=np.float32))
+
+
+def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float:
+    """Return the covariance (k, k) of coordinates (n, k) around the means of their classes.
+
+    With several labels a row, around the least-squares prediction from the labels.
+    """
+    Y = labels.dense(0, len(labels))
+    z = coordinates.astype(np.float64)
+    gram = Y.T @ Y
+    gram[np.diag_indices_from(gram)] += 1e-9 + 1e-6 * np.trace(gram) / len(gram)
+    left = z - Y @ np.linalg.solve(gram, Y.T @ z)
+    scatter: Float = left.T @ left / len(z)
+    return scatter
+
+
+def metric_of(scatter: Float, ridge: float) -> tuple[Float, Float]:
+    """Return the root (k, k) of the metric ``(S + ridge mean(S) I)^-1`` and its inverse; an infinite ridge is the identity.
+
+    Directions in which a class spreads widely count less.
+
+    Examples
+    --------
+    >>> root, inverse = metric_of(np.diag([3.0, 1.0]), np.inf)
+    >>> bool((root == np.eye(2)).all())
+    True
+    """
+    k = len(scatter)
+    level = float(np.trace(scatter)) / k
+    if np.isinf(ridge) or level <= 0:
+        return np.eye(k), np.eye(k)
+    variances, vectors = np.linalg.eigh(scatter)
+    roots = np.sqrt(np.maximum(variances, 0) + ridge * level)
+    return (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
