@@ -41,7 +41,7 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     --------
     >>> X = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0]])
     >>> principal_directions(X, 1).vectors.shape
-    (3, 1)
+    (3, 2)
     """
     n, p = X.shape
 
