@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from supquant.assignment import SEARCH_ROWS, CodeSearch
+from supquant import kernels
+from supquant.assignment import SEARCH_ROWS, CodeSearch, ItemSearch
 
 
 def draw_search(rng, M=2, K=8, r=5, L=3, *, gamma=0.3, mu=0.2, labels=True):
@@ -193,3 +194,30 @@ def test_targets_keep_the_precision_of_the_projections(rng, dtype):
     projected, Y = draw_rows(rng)
     for labels in (Y, None):
         assert search.target(projected.astype(dtype), labels).dtype == dtype
+
+
+def test_retries_never_make_a_code_worse_and_do_not_depend_on_company(rng):
+    codebooks = rng.normal(size=(5, 16, 8))
+    vectors = rng.normal(size=(200, 8)).astype(np.float32) * 2
+    weights = np.array([2.0, 0.5])
+
+    def error(codes):
+        decoded = kernels.active().decode(codes, codebooks)
+        return (np.square(vectors - decoded) * np.repeat(weights, [3, 5])).sum(axis=1)
+
+    plain = ItemSearch.of(codebooks, 3, weights, retries=0).search(vectors)
+    search = ItemSearch.of(codebooks, 3, weights, retries=8)
+    again = search.search(vectors)
+    assert (error(again) <= error(plain) + 1e-4).all()
+    assert error(again).mean() < 0.98 * error(plain).mean()
+    np.testing.assert_array_equal(search.search(vectors[7:8]), again[7:8])
+
+
+def test_words_that_are_not_allowed_are_not_taken(rng):
+    codebooks = rng.normal(size=(4, 16, 8))
+    allowed = rng.random((4, 16)) < 0.5
+    allowed[:, 0] = True
+    codes = ItemSearch.of(codebooks, 3, np.ones(2), allowed).search(
+        rng.normal(size=(300, 8)).astype(np.float32)
+    )
+    assert allowed[np.arange(4), codes].all()

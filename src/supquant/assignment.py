@@ -25,6 +25,12 @@ Codes = NDArray[np.uint8]
 SEARCH_ROWS = 1024
 """Rows searched at a time: their costs against all codewords stay small enough for the cache and for a memory limit."""
 
+RETRIES = 8
+"""Times that the code of an item is disturbed and searched anew."""
+
+FORBIDDEN = np.float32(1e12)
+"""Cost of a codeword that a code may not have."""
+
 
 @dataclass(frozen=True)
 class CodeSearch:
@@ -38,6 +44,8 @@ class CodeSearch:
     seeds: Codes | None = None  # (s, M) codes of training rows to start from
     basis: NDArray[np.float32] | None = None  # (r, r') of a space that holds all targets; None: all of it
     max_sweeps: int = 20
+    allowed: NDArray[np.bool_] | None = None  # (M, K) words that codes may have; None: all
+    retries: int = 0  # times that a code is disturbed and searched anew, for codes of three words or more
 
     def target(
         self, projected: NDArray[np.floating], labels: NDArray[np.floating] | None
@@ -58,8 +66,37 @@ class CodeSearch:
             unary: NDArray[np.float32] = z @ self._pull.T  # (rows, M K)
             unary += self._squares
             begin = self._begin(z, unary, n_threads) if codes is None else np.ascontiguousarray(codes[rows])
-            found[rows] = self._descend(unary, begin, n_threads)
+            found[rows] = self._settled(unary, self._descend(unary, begin, n_threads), n_threads)
         return found
+
+    def _settled(self, unary: NDArray[np.float32], codes: Codes, n_threads: int) -> Codes:
+        """Disturb codes (n, M) that no single word can better, let them descend again, and keep what is best.
+
+        What is disturbed depends on the code alone, so a row gets the same code in any company.
+        """
+        M, K, _ = self.codebooks.shape
+        if M <= 2 or self.retries == 0:
+            return codes
+        costs = self._plain_costs(unary, codes)
+        for turn in range(self.retries):
+            tried = codes.copy()
+            for m in {turn % M, (3 * turn + 1) % M, (5 * turn + 2) % M}:
+                tried[:, m] = (37 * tried[:, m].astype(np.int64) + 17 * turn + 11) % K
+            tried = self._descend(unary, tried, n_threads)
+            new = self._plain_costs(unary, tried)
+            better = new < costs
+            codes[better], costs[better] = tried[better], new[better]
+        return codes
+
+    def _plain_costs(self, unary: NDArray[np.float32], codes: Codes) -> NDArray[np.float32]:
+        """Compute the cost (n,) of codes without the constraint, up to the row's own constant."""
+        M, K, _ = self.codebooks.shape
+        chosen = codes + K * np.arange(M)  # (n, M)
+        costs = np.take_along_axis(unary, chosen, axis=1).sum(axis=1)
+        for a in range(1, M):
+            for b in range(a):
+                costs += 2 * self._cross[chosen[:, a], chosen[:, b]]
+        return costs
 
     def _begin(self, z: NDArray[np.float32], unary: NDArray[np.float32], n_threads: int) -> Codes:
         M, K, _ = self.codebooks.shape
@@ -122,17 +159,22 @@ class CodeSearch:
     def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         flat = self.codebooks.reshape(-1, self.codebooks.shape[2])
         scores = None if self.classifier is None else flat @ self.classifier
-        cross, product = np.empty((2, len(flat), len(flat)), dtype=np.float32)
+        cross = np.empty((len(flat), len(flat)), dtype=np.float32)
+        plain = scores is None and self.quantization == 1  # then both products are the same
+        product = cross if plain else np.empty_like(cross)
         squares = np.empty(len(flat), dtype=np.float32)
         for codebook in row_blocks(len(flat), self.codebooks.shape[1]):  # float64 for one codebook at a time
             rows = slice(*codebook)
             products = flat[rows] @ flat.T
             product[rows] = products
-            products *= self.quantization
-            if scores is not None:
-                products += scores[rows] @ scores.T
-            cross[rows] = products
+            if not plain:
+                products *= self.quantization
+                if scores is not None:
+                    products += scores[rows] @ scores.T
+                cross[rows] = products
             squares[rows] = products[:, rows].diagonal()
+        if self.allowed is not None:
+            squares[~self.allowed.reshape(-1)] = FORBIDDEN
         return squares, cross, product
 
     @property
@@ -146,3 +188,33 @@ class CodeSearch:
     @property
     def _product(self) -> NDArray[np.float32]:  # (M K, M K)  c_a . c_b
         return self._tables[2]
+
+
+@dataclass(frozen=True)
+class ItemSearch:
+    """A search for codes of vectors whose columns count by weights."""
+
+    search_: CodeSearch  # for codebooks and vectors with the roots of the weights in them
+    scale: NDArray[np.float32]  # (D,)
+
+    @classmethod
+    def of(
+        cls,
+        codebooks: NDArray[np.floating],
+        n_first: int,
+        weights: NDArray[np.floating],
+        allowed: NDArray[np.bool_] | None = None,
+        max_sweeps: int = 20,
+        retries: int = RETRIES,
+    ) -> ItemSearch:
+        """Prepare for codebooks (M, K, D), whose first columns have the first of two weights (2,), and words allowed (M, K)."""
+        scale = np.sqrt(np.repeat(weights, (n_first, codebooks.shape[2] - n_first))).astype(np.float32)
+        scaled = codebooks.astype(np.float64) * scale
+        search = CodeSearch(
+            scaled, None, 1.0, 0.0, 0.0, max_sweeps=max_sweeps, allowed=allowed, retries=retries
+        )
+        return cls(search, scale)
+
+    def search(self, vectors: NDArray[np.float32], codes: Codes | None = None) -> Codes:
+        """Find codes (n, M) for vectors (n, D), from given codes on or from a start of its own."""
+        return self.search_.search(vectors * self.scale, codes)

@@ -63,6 +63,62 @@ def test_where_nothing_is_new_labels_come_first_and_then_the_nearest(fitted, dig
     )
 
 
+def test_an_item_keeps_its_label_exactly_and_is_told_from_one_without(fitted, digits):
+    X, y = digits
+    codec = fitted.codec_
+    own = np.flatnonzero(y[1200:] < 8) + 1200
+    codes = codec.encode_items(X[own], y[own])
+    np.testing.assert_array_equal(codec.decode(codes)[:, :9], np.eye(9)[y[own]])
+    assert not codec.any_unlabelled(codes)
+    assert codec.any_unlabelled(codec.encode_items(X[own]))
+
+
+def test_within_a_class_the_nearest_vectors_come_first(digits):
+    X, y = digits
+    quantizer = SupervisedQuantizer(8, n_codewords=64, new_classes=0.2, random_state=0).fit(
+        X[:1500], y[:1500]
+    )
+    codec = quantizer.codec_
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    query = codec.query_vectors(X[1500:1600], novelty=0.0)
+    scores = query @ codec.decode(quantizer.training_codes_).T
+    found = []
+    for row, label in enumerate(y[1500:1600]):
+        own = np.flatnonzero(y[:1500] == label)
+        near = own[np.argsort(-(unit[own] @ unit[1500 + row]))[:10]]
+        first = own[np.argsort(-scores[row, own], kind="stable")[:10]]
+        found.append(len(np.intersect1d(near, first)) / 10)
+    assert np.mean(found) > 0.6
+
+
+def test_rows_without_labels_teach_what_is_new(digits):
+    X, y = digits
+    partly = np.where((y[:1500] > 6) | (np.arange(1500) % 2 == 0), np.nan, y[:1500])
+    quantizer = SupervisedQuantizer(4, n_codewords=64, random_state=0).fit(X[:1500], partly)
+    new = y[1500:] > 6
+    u = quantizer.novelty(X[1500:])
+    assert quantizer.codec_.map.novelty[1] > 0  # the discriminator has its say
+    assert u[new].mean() > 0.8
+    assert u[~new].mean() < 0.25
+
+
+def test_scores_among_items_without_labels_are_probabilities(digits):
+    X, y = digits
+    partly = np.where((y[:1200] > 6) | (np.arange(1200) % 2 == 0), np.nan, y[:1200])
+    quantizer = SupervisedQuantizer(4, n_codewords=64, random_state=0).fit(X[:1200], partly)
+    unlabelled = np.flatnonzero(np.isnan(partly))
+    index = CodeIndex(quantizer).add(X[unlabelled])
+    scores, ids = index.search(X[1200:], 20)
+    came = y[unlabelled][ids] == y[1200:, None]
+    new = y[1200:] > 6
+    for kind in (new, ~new):
+        assert abs(scores[kind].mean() - came[kind].mean()) < 0.12
+    limits, found, _ = index.range_search(X[1200:], 0.5)
+    assert (found >= 0.5).all()
+    every = np.concatenate([each for each, _ in index.rank(X[1200:])])
+    np.testing.assert_array_equal(np.diff(limits), (every >= 0.5).sum(axis=1))
+
+
 def test_new_classes_look_new(fitted, digits):
     X, y = digits
     new = y[1200:] > 7

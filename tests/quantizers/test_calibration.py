@@ -8,7 +8,7 @@ from sklearn.base import clone
 from supquant import AnchorKernel, CodeIndex, LabelKernel, SupervisedQuantizer, kernels
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
-from supquant.quantizers import calibration
+from supquant.quantizers import by_meaning, calibration
 from supquant.quantizers.calibration import fit_curve, fit_scaling
 from supquant.quantizers.published import left_out_scores
 from supquant.quantizers.training import Training
@@ -117,14 +117,15 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     X, y = digits[0][:400], digits[1][:400]
     seen = []
     monkeypatch.setattr(
-        calibration, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
+        by_meaning, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
     )
     kernel = LabelKernel(50, random_state=0)
     quantizer = SupervisedQuantizer(2, n_codewords=16, features=kernel, max_iter=1, random_state=0).fit(X, y)
     held = clone(kernel).fit(X, y)
-    ((products, relevant),) = seen
+    products, relevant = seen[0]  # among items with labels; the others are for items without
     codec = quantizer.codec_
-    features = codec.map.from_logits(held.held_logits_, X[held.held_rows_].astype(np.float32))
+    outputs = np.column_stack([held.held_logits_, np.zeros(len(held.held_logits_), np.float32)])
+    features = codec.map.from_logits(outputs, X[held.held_rows_].astype(np.float32))
     features[:, codec.map.n_labels] = 0  # items all have labels: nothing is new
     sums = -kernels.active().table_sums(quantizer.training_codes_, codec.tables_of(codec.prepare(features)))
     first = np.sort(sums, axis=1)[:, -calibration.ANSWERS :]

@@ -27,7 +27,7 @@ from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, least_pr
 from supquant.codec.labels import LabelCodec, check_label_count
 from supquant.codec.loader import load_codec, load_codec_of
 from supquant.codec.meaning import Meaning, label_probabilities
-from supquant.codec.semantic import MeaningFeatures, SemanticCodec, code_searches
+from supquant.codec.semantic import MeaningFeatures, SemanticCodec
 
 __all__ = [
     "RANKINGS",
@@ -43,7 +43,6 @@ __all__ = [
     "Ranking",
     "SemanticCodec",
     "check_label_count",
-    "code_searches",
     "label_columns",
     "label_probabilities",
     "least_product",

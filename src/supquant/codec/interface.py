@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -87,8 +87,10 @@ class QueryTables:
         Whether greater scores are nearer.
     bits : (q, M) uint8, optional
         Where sums are Hamming distances: the queries' own codes.
-    curve : (2, k) float32, optional
+    curve : (2, k) or (c, 2, k) float32, optional
         Where scores are probabilities: what the sums stand for; see `supquant.codec.meaning`.
+    curve_of : (q,) intp, optional
+        Which of several curves is that of a query.
 
     Examples
     --------
@@ -102,15 +104,35 @@ class QueryTables:
     descending: bool = False
     bits: Codes | None = None
     curve: Block | None = None
+    curve_of: NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
         return len(self.tables)
+
+    def take(self, which: NDArray[np.intp]) -> QueryTables:
+        """Return what turns sums into scores, of queries that may come more than once; tables stay as they are."""
+        of = None if self.curve_of is None else self.curve_of[which]
+        return replace(self, offsets=self.offsets[which], curve_of=of)
 
     def scores(self, sums: Block) -> Block:
         """Turn sums (q, k) float32 into scores: ``offsets + sums``, or ``offsets - sums`` where they descend, along the curve."""
         offsets = self.offsets[:, None]
         scores = offsets - sums if self.descending else offsets + sums
-        return scores if self.curve is None else read_curve(self.curve, scores)
+        if self.curve is None:
+            return scores
+        if self.curve_of is None:
+            return read_curve(self.curve, scores)
+        for each in np.unique(self.curve_of):
+            rows = self.curve_of == each
+            scores[rows] = read_curve(self.curve[each], scores[rows])
+        return scores
+
+    def least_products(self, probability: float) -> NDArray[np.float64]:
+        """Return products (q,), or one (1,) for all, below which the curves of queries stay under a probability."""
+        assert self.curve is not None
+        if self.curve_of is None:
+            return np.array([least_product(self.curve, probability)])
+        return np.array([least_product(each, probability) for each in self.curve])[self.curve_of]
 
 
 def read_curve(curve: Block, products: NDArray[np.floating]) -> Block:

@@ -14,6 +14,7 @@ new by position, and equal labels are ordered by cosine. See `docs/ranking.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self, cast
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.assignment import CodeSearch
+from supquant.assignment import ItemSearch
 from supquant.codec.base import (
     MOST_CODEBOOKS,
     ProjectingCodec,
@@ -46,18 +47,29 @@ NOVELTY_FLOOR = 0.01
 NOVELTY_WEIGHT = 0.5
 """Scale of the coordinate n among those of meaning, while codes are searched."""
 
+LOOKS_NEW = 0.3
+"""Probability of being new from which on an item is searched a code as a new one."""
+
+NOVELTY_BINS = np.array([0.1, 0.35, 0.65], dtype=np.float32)
+"""Where queries are divided by their novelty, to turn scores into probabilities."""
+
 NOT_A_LABEL = 0.3
 """Distance of a decoded entry of m from that of a label, beyond which it is none."""
 
-NEW_BONUS = 0.5
+NEW_BONUS = 0.35
 """What an item that is surely new gains for a query that is surely new, beside its position."""
 
-POSITION_SLOPE = 1.5
+POSITION_SLOPE = 1.25
 """What the product of positions counts for a query that is surely new."""
 
-NEAREST_FIRST = 0.2
+NEAREST_FIRST = 0.02
 """What the cosine counts for a query whose label is certain: it orders items whose labels score alike. For others it counts by
 the third power of ``sum p^2``, so that it does not overturn small differences between labels."""
+
+
+FREE_WORD, LABEL_WORD, POSITION_WORD = 0, 1, 2
+"""What a codeword is for. Items with a known label are made of one label word, which means that label and nothing else, and of
+position words, which mean nothing: so they keep their label exactly. Other items take any words."""
 
 
 class MeaningFeatures(Protocol):
@@ -100,13 +112,15 @@ class SemanticCodec(ProjectingCodec):
     classes : (L,) array
         The labels; with `multilabel`, their column numbers.
     multilabel : bool
-    position_weight : float
-        Scale of the position among the coordinates.
-    label_weight : float
-        How many times an error in m or n counts, where the labels of an item are known.
+    weights : (3, 2) float32
+        What a squared error in meaning (m and n) and one in position counts while codes are searched: for items with known
+        labels, for those that look familiar, and for those that look new.
+    words : (M, K) uint8
+        What codewords are for; all 0 where labels are not kept by words of their own.
     feature_map : MeaningFeatures
-    curve : (2, k) float32
-        Scores, ascending, and the probabilities of a shared label that they stand for.
+    curves : (c, 2, k) float32
+        Scores, ascending, and the probabilities of a shared label that they stand for: first among items whose labels are all
+        known, then among others, for queries from the least new to the newest, as `NOVELTY_BINS` divide them.
     missing_label : object
         A label that means "unknown", beside None, NaN and masked entries.
     """
@@ -114,14 +128,14 @@ class SemanticCodec(ProjectingCodec):
     codebooks: Block
     classes: NDArray[Any]
     multilabel: bool
-    position_weight: float
-    label_weight: float
+    weights: Block
+    words: NDArray[np.uint8]
     feature_map: FeatureMap | None
-    curve: Block = field(default_factory=lambda: np.array([[0, 1], [0, 1]], dtype=np.float32))
+    curves: Block = field(default_factory=lambda: as_curves([np.array([[0, 1], [0, 1]], dtype=np.float32)]))
     missing_label: str | float | int | None = None
 
     TYPE: ClassVar[str] = "semantic"
-    _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "curve")
+    _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "weights", "words", "curves")
     projection: ClassVar[None] = None  # type: ignore[misc]
 
     def __post_init__(self) -> None:
@@ -132,7 +146,9 @@ class SemanticCodec(ProjectingCodec):
         check_integer(self.n_codewords, "the number of codewords", 1, 256)
         if len(self.classes) != self.map.n_labels:
             raise InputError(f"expected {self.map.n_labels} classes, got {len(self.classes)}")
-        check_curve(self.curve)
+        check_part("curves", self.curves, len(NOVELTY_BINS) + 2, 2, "k")
+        for curve in self.curves:
+            check_curve(curve)
         super().__post_init__()
 
     @property
@@ -169,13 +185,12 @@ class SemanticCodec(ProjectingCodec):
         vectors = np.zeros((len(features), self.n_components), dtype=np.float32)
         L = self.map.n_labels
         if ranking == "position":
-            np.divide(c, np.float32(self.position_weight), out=vectors[:, L + 1 :])
+            vectors[:, L + 1 :] = c
             return vectors
         np.multiply(1 - u, label_weights(p, multilabel=self.multilabel), out=vectors[:, :L])
         vectors[:, L] = u[:, 0] * np.float32(NEW_BONUS / NOVELTY_WEIGHT)
         sure = np.minimum(np.einsum("ij,ij->i", p, p), 1)[:, None] ** 3
-        position = np.float32(POSITION_SLOPE) * u * z + np.float32(NEAREST_FIRST) * sure * c
-        np.divide(position, np.float32(self.position_weight), out=vectors[:, L + 1 :])
+        vectors[:, L + 1 :] = np.float32(POSITION_SLOPE) * u * z + np.float32(NEAREST_FIRST) * sure * c
         return vectors
 
     def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
@@ -195,6 +210,7 @@ class SemanticCodec(ProjectingCodec):
         ranking: str | None = None,
         *,
         novelty: object = None,
+        all_labelled: bool = False,
         n_jobs: int | None = None,
     ) -> QueryTables:
         """Make what a scan needs of queries Q (q, p): the same bits for a query alone and in a batch.
@@ -205,15 +221,28 @@ class SemanticCodec(ProjectingCodec):
         ranking : {"semantic", "position"}, optional
         novelty : float or (q,) array, optional
             The probability that a query is of no known class, in the place of what the model says.
+        all_labelled : bool
+            Whether the labels of all items are known: then nothing is new, unless `novelty` says so.
         n_jobs : int, optional
         """
         ranking = self._ranking(ranking)
-        vectors = self.query_vectors(Q, ranking, novelty=novelty, n_jobs=n_jobs)
+        if all_labelled and novelty is None:
+            novelty = 0.0
+        features = self.query_features(Q, novelty=novelty, n_jobs=n_jobs)
+        vectors = self.prepare(features, ranking)
         tables = np.empty((len(vectors), self.n_codebooks, self.n_codewords), dtype=np.float32)
         by_groups(lambda block: (self.tables_of(block, ranking),), vectors, (tables,), resolve_jobs(n_jobs))
         offsets = np.zeros(len(vectors), dtype=np.float32)
-        curve = self.curve if ranking == "semantic" else None
-        return QueryTables(tables, offsets, descending=True, curve=curve)
+        if ranking != "semantic":
+            return QueryTables(tables, offsets, descending=True)
+        curve_of = self.curves_of(features, all_labelled=all_labelled)
+        return QueryTables(tables, offsets, descending=True, curve=self.curves, curve_of=curve_of)
+
+    def curves_of(self, features: Block, *, all_labelled: bool = False) -> NDArray[np.intp]:
+        """Return which curve (q,) turns the scores of queries with features (q, F) into probabilities."""
+        if all_labelled:
+            return np.zeros(len(features), dtype=np.intp)
+        return 1 + np.searchsorted(NOVELTY_BINS, features[:, self.map.n_labels], side="right")
 
     def query_vectors(
         self,
@@ -224,13 +253,16 @@ class SemanticCodec(ProjectingCodec):
         n_jobs: int | None = None,
     ) -> Block:
         """Return the vectors v (q, D) of queries Q (q, p), whose products with decoded items are scores; as `query_tables`."""
-        ranking = self._ranking(ranking)
+        return self.prepare(self.query_features(Q, novelty=novelty, n_jobs=n_jobs), ranking)
+
+    def query_features(self, Q: object, *, novelty: object = None, n_jobs: int | None = None) -> Block:
+        """Return the features (q, F) of queries Q (q, p), with another novelty than theirs if one is given."""
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         features = np.empty((len(Q), self.map.n_labels + 1 + 2 * self.map.n_position), dtype=np.float32)
         self._by_queries(Q, n_jobs, (features,), lambda made: (made,))
         if novelty is not None:
             features[:, self.map.n_labels] = _checked_novelty(novelty, len(Q))
-        return self.prepare(features, ranking)
+        return features
 
     def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Block:
         """Make look-up tables (q, M, K) float32 for queries Q (q, p); smaller sums are nearer."""
@@ -271,8 +303,8 @@ class SemanticCodec(ProjectingCodec):
         L = self.map.n_labels
         items = np.empty((len(features), self.n_components), dtype=np.float32)
         np.multiply(1 - u, p, out=items[:, :L])
-        items[:, L] = np.log1p(u[:, 0] / NOVELTY_FLOOR) * (NOVELTY_WEIGHT / np.log1p(1 / NOVELTY_FLOOR))
-        np.multiply(z, np.float32(self.position_weight), out=items[:, L + 1 :])
+        items[:, L] = novelty_coordinate(u[:, 0])
+        items[:, L + 1 :] = z
         if labels is not None:
             known = ~np.isnan(labels[:, 0])
             items[known, :L] = labels[known]
@@ -323,22 +355,30 @@ class SemanticCodec(ProjectingCodec):
     def encode_vectors(self, items: Block, known: NDArray[np.bool_]) -> Codes:
         """Find the codes (n, M) of item vectors (n, D); `known` (n,) tells whose labels are known. On one thread."""
         codes = np.empty((len(items), self.n_codebooks), dtype=np.uint8)
-        for kind, search in ((True, self._searches[0]), (False, self._searches[1])):
-            rows = known == kind
+        kinds = item_kinds(items[:, self.map.n_labels], known)
+        for kind, search in enumerate(self._searches):
+            rows = kinds == kind
             if rows.any():
-                codes[rows] = search.search(search.target(items[rows], None).astype(np.float32))
+                codes[rows] = search.search(items[rows])
         return codes
 
     @cached_property
-    def _searches(self) -> tuple[CodeSearch, CodeSearch]:
-        """The searches for items with known labels, and without."""
-        return code_searches(self.codebooks, self.map.n_labels + 1, self.label_weight)
+    def _searches(self) -> list[ItemSearch]:
+        """The search for items of each kind."""
+        return [
+            ItemSearch.of(self.codebooks, self.map.n_labels + 1, weights, allowed_words(self.words, kind))
+            for kind, weights in enumerate(self.weights)
+        ]
 
     def any_unlabelled(self, codes: Codes) -> bool:
         """Tell whether any of codes (n, M) is that of an item without labels.
 
-        An item that has one label decodes to nearly 1 there; one that may have several decodes to nearly 0 or 1 everywhere.
+        Where labels have words of their own, one with a free word has none. Elsewhere an item that has one label decodes to
+        nearly 1 there, and one that may have several to nearly 0 or 1 everywhere.
         """
+        if self.words.any():
+            free = [(self.words[m] == FREE_WORD)[codes[:, m]].any() for m in range(self.n_codebooks)]
+            return bool(np.any(free))
         meaning = np.ascontiguousarray(self.codebooks[:, :, : self.map.n_labels])
         for block in row_blocks(len(codes)):
             decoded = kernels.active().decode(np.ascontiguousarray(codes[slice(*block)]), meaning)
@@ -369,8 +409,6 @@ class SemanticCodec(ProjectingCodec):
             "type": self.TYPE,
             "classes": plain_classes(self.classes),
             "multilabel": self.multilabel,
-            "position_weight": self.position_weight,
-            "label_weight": self.label_weight,
             "missing_label": self.missing_label,
         }
 
@@ -381,20 +419,35 @@ class SemanticCodec(ProjectingCodec):
         return cls(**parts)
 
 
-def code_searches(
-    codebooks: NDArray[np.floating], n_meaning: int, label_weight: float, max_sweeps: int = 20
-) -> tuple[CodeSearch, CodeSearch]:
-    """Make the searches for items with known labels and for items without.
+def as_curves(curves: Sequence[Block]) -> Block:
+    """Lay curves (2, k) of several lengths side by side (c, 2, k); one alone is that of all queries.
 
-    The first `n_meaning` columns of the codebooks (M, K, D) count `label_weight` times where labels are known: an item must
-    not lose its label to its position.
+    Examples
+    --------
+    >>> as_curves([np.float32([[0, 1], [0, 1]]), np.float32([[0, 1, 2], [0, 0.5, 1]])])[0]
+    array([[0., 1., 1.],
+           [0., 1., 1.]], dtype=float32)
     """
-    words = codebooks.astype(np.float64)
-    meaning = np.eye(words.shape[2], n_meaning) * np.sqrt(label_weight - 1)
-    return (
-        CodeSearch(words, meaning, 1.0, 0.0, 0.0, max_sweeps=max_sweeps),
-        CodeSearch(words, None, 1.0, 0.0, 0.0, max_sweeps=max_sweeps),
-    )
+    if len(curves) == 1:
+        curves = list(curves) * (len(NOVELTY_BINS) + 2)
+    width = max(curve.shape[1] for curve in curves)
+    return np.stack([np.pad(curve, ((0, 0), (0, width - curve.shape[1])), mode="edge") for curve in curves])
+
+
+def allowed_words(words: NDArray[np.uint8], kind: int) -> NDArray[np.bool_] | None:
+    """Return which words (M, K) items of a kind are made of, or None if of any: those with labels of words without freedom."""
+    return words != FREE_WORD if kind == 0 and words.any() else None
+
+
+def novelty_coordinate(u: Block | np.float32) -> Block:
+    """Return the coordinate n of items that are new with the probabilities u."""
+    return np.asarray(np.log1p(u / NOVELTY_FLOOR) * (NOVELTY_WEIGHT / np.log1p(1 / NOVELTY_FLOOR)))
+
+
+def item_kinds(coordinate: Block, known: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return the kind (b,) of items: 0 with known labels, 1 familiar, 2 new, by their coordinate n (b,)."""
+    new = coordinate > novelty_coordinate(np.float32(LOOKS_NEW))
+    return np.where(known, 0, np.where(new, 2, 1))
 
 
 def _checked_novelty(novelty: object, n: int) -> Block:

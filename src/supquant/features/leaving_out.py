@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from supquant.codec import label_probabilities
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.meaning_map import evidence, opinion_roots
@@ -40,9 +41,9 @@ FEWEST_ROWS = 50
 METRIC_RIDGES = (np.inf, 3.0, 1.0, 0.3)
 OPINION_WEIGHTS = (0.0, 0.7, 1.4)
 
-WORTHWHILE = 1.03
-"""The plainest metric is taken that is at most so many times worse than the best: the plainer it is, the better codes keep the
-cosine."""
+NEARLY_THE_BEST = (1.03, 1.005)
+"""Taken are the plainest metric, and then the least weight of opinions, that are at most so many times worse than the best: the
+plainer they are, the better codes keep the cosine. Opinions have few directions, so codes lose less of them than of positions."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,21 @@ class Study:
         The logit of being new, with as many new rows as known ones, along evidence in units of its spread among known rows.
     metric_ridge, opinion_weight : float
         Of the position that finds left-out classes best.
+    left_out : (s,) float64
+        The logits of being new that left-out rows have, ascending.
+    sureness : float
+        The mean sum of squared probabilities of left-out rows, over that of known rows.
     """
 
     slope: float
     shift: float
     metric_ridge: float
     opinion_weight: float
+    left_out: Float
+    sureness: float
 
 
-NOTHING_LEARNED = Study(0.0, -np.inf, np.inf, 0.0)
+NOTHING_LEARNED = Study(0.0, -np.inf, np.inf, 0.0, np.zeros(0), 1.0)
 """Where too few classes or rows are there to leave some out: nothing is new."""
 
 
@@ -76,7 +83,7 @@ def leave_classes_out(
     seeds = rng.integers(2**31, size=FOLDS)
     classes = rng.permutation(np.unique(labels.indices[rows]))
     folds = np.array_split(classes, min(FOLDS, max(len(classes), 1)))
-    known, new = [], []
+    known, new, sure = [], [], []
     found: dict[tuple[float, float], list[float]] = {}
     for fold, seed in zip(folds, seeds, strict=False):
         judged = _judge(X, labels, rows, fold, directions, int(seed), n_jobs)
@@ -84,14 +91,20 @@ def leave_classes_out(
             continue
         known.append(judged[0])
         new.append(judged[1])
+        sure.append(judged[3])
         for setting, quality in judged[2].items():
             found.setdefault(setting, []).append(quality)
     if not known:
         return NOTHING_LEARNED
-    slope, shift = _novelty_curve(np.concatenate(known), np.concatenate(new))
-    means = {setting: float(np.mean(values)) for setting, values in found.items()}  # the plainest first
-    chosen = next(each for each, mean in means.items() if mean * WORTHWHILE >= max(means.values()))
-    return Study(slope, shift, *chosen)
+    left_out = np.sort(np.concatenate(new))[::-1]
+    slope, shift = _novelty_curve(np.concatenate(known), left_out)
+    means = {setting: float(np.mean(values)) for setting, values in found.items()}
+    best = {ridge: max(means[ridge, weight] for weight in OPINION_WEIGHTS) for ridge in METRIC_RIDGES}
+    ridge = next(each for each in METRIC_RIDGES if best[each] * NEARLY_THE_BEST[0] >= max(best.values()))
+    weight = next(each for each in OPINION_WEIGHTS if means[ridge, each] * NEARLY_THE_BEST[1] >= best[ridge])
+    return Study(
+        slope, shift, ridge, weight, left_out=slope * left_out + shift, sureness=float(np.mean(sure))
+    )
 
 
 def _judge(
@@ -102,8 +115,12 @@ def _judge(
     directions: Directions,
     seed: int,
     n_jobs: int,
-) -> tuple[Float, Float, dict[tuple[float, float], float]] | None:
-    """Leave the classes of a fold out: evidence for known rows and for left-out ones, and the MAP of every metric."""
+) -> tuple[Float, Float, dict[tuple[float, float], float], float] | None:
+    """Leave the classes of a fold out.
+
+    Returns evidence for known rows and for left-out ones, the MAP of every metric, and the sureness of left-out rows over that of
+    known ones.
+    """
     assert labels.indices is not None
     out = np.isin(labels.indices[rows], fold)
     order = np.random.default_rng(seed).permutation(np.flatnonzero(~out))
@@ -139,7 +156,9 @@ def _judge(
         similar[np.arange(len(asking)), asking] = -np.inf  # a row does not find itself
         ranked = np.take_along_axis(relevant, np.argsort(-similar, axis=1, kind="stable"), axis=1)
         quality[ridge, weight] = float(average_precision(ranked).mean())
-    return speaks[~is_left], speaks[is_left], quality
+    squares = np.square(label_probabilities(scores, multilabel=False)).sum(axis=1)
+    sure = float(squares[is_left].mean() / squares[~is_left].mean())
+    return speaks[~is_left], speaks[is_left], quality, sure
 
 
 def spread_of(values: Float) -> tuple[float, float]:

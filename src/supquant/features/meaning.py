@@ -9,26 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from supquant.features.anchor_kernel import GaussianMap
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.leaving_out import NOTHING_LEARNED, Study, leave_classes_out, spread_of
 from supquant.features.meaning_map import MeaningMap, evidence, opinion_roots
+from supquant.features.novelty import (
+    FEWEST_ROWS,
+    MOST_ROWS,
+    Novelty,
+    discriminator,
+    novelty_of_mixture,
+)
 from supquant.features.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.labels import Labels
-from supquant.parallel import ordered_map, row_blocks
 from supquant.statistics import Float
 from supquant.validation import as_float32
 
 Block = NDArray[np.float32]
 
-DEFAULT_SHARE = 0.1
+DEFAULT_SHARE = 0.25
 """Share of new classes that is expected where nothing tells."""
-
-FEWEST_UNLABELLED = 100
-"""So many rows without labels tell the share of new ones among them."""
-
-SHARE_LIMITS = (0.02, 0.6)
-"""Of the share that rows without labels tell."""
 
 MOST_OPINIONS = 32
 """Columns of the opinion in a position."""
@@ -50,12 +51,18 @@ class FittedMeaning:
         Their features by the classifier that had not seen them.
     new_classes : float
         The share of new classes that was told or found.
+    novelty_of_new : (s,) float32
+        How new rows of new classes look; none where there are no new classes.
+    sureness_of_new : float
+        The mean sum of squared probabilities of labels that they have.
     """
 
     map: MeaningMap
     held_rows: NDArray[np.int64]
     held_features: Block
     new_classes: float
+    novelty_of_new: Block
+    sureness_of_new: float
 
 
 def fit_meaning(
@@ -84,23 +91,72 @@ def fit_meaning(
     opinion_mean, opinion = _opinion(
         opinion_roots(scores, multilabel=labels.multilabel), study.opinion_weight
     )
+    held = as_float32(X_known[kernel.held_rows_])
+    held_logits = kernel.held_logits_ if len(held) else scores
+    told_apart, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
     fitted = MeaningMap(
         map_.kernel,
-        map_.weights,
+        np.column_stack([map_.weights, told_apart]).astype(np.float32),
         directions.mean,
         metric,
         cosine,
         opinion_mean,
         opinion,
-        np.array([0, -np.inf], dtype=np.float32),
+        np.array([novelty.slope, novelty.weight, novelty.shift], dtype=np.float32),
         labels.multilabel,
     )
-    speaks = evidence((kernel.held_logits_ if len(kernel.held_logits_) else scores).astype(np.float64))
-    unlabelled = X[np.flatnonzero(~labels.known)[:SAMPLE_ROWS]]
-    novelty, share = _novelty(study, speaks, unlabelled, fitted, new_classes, n_jobs)
-    fitted = MeaningMap(**{**vars(fitted), "novelty": novelty})
-    held = as_float32(X_known[kernel.held_rows_])
-    return FittedMeaning(fitted, kernel.held_rows_, fitted.from_logits(kernel.held_logits_, held), share)
+    told = _apart(map_.kernel, told_apart, held)
+    held_features = fitted.from_logits(np.column_stack([kernel.held_logits_, told]).astype(np.float32), held)
+    squares = np.square(held_features[:, : fitted.n_labels]).sum(axis=1)
+    return FittedMeaning(
+        fitted,
+        kernel.held_rows_,
+        held_features,
+        novelty.share,
+        expit(novelty.of_new).astype(np.float32),
+        study.sureness * (float(squares.mean()) if len(held) else 1.0),
+    )
+
+
+def _novelty(
+    X: NDArray[Any],
+    labels: Labels,
+    kernel: LabelKernel,
+    held_logits: Block,
+    study: Study,
+    new_classes: float | None,
+    rng: np.random.Generator,
+) -> tuple[Block, Novelty]:
+    """Return the weights (d + 1,) of the discriminator, zero where there is none, and how to tell what is new."""
+    map_ = kernel.map_
+    no_weights = np.zeros(len(map_.weights), dtype=np.float32)
+    if np.isinf(study.shift):
+        return no_weights, Novelty(0.0, 0.0, -np.inf, 0.0, np.zeros(0))
+    known = np.flatnonzero(labels.known)
+    unlabelled = rng.permutation(np.flatnonzero(~labels.known))[: MOST_ROWS + MOST_ROWS // 4]
+    if len(unlabelled) < FEWEST_ROWS or len(kernel.held_rows_) < FEWEST_ROWS // 4:
+        centre, spread = spread_of(evidence(held_logits.astype(np.float64)))
+        slope = study.slope / spread
+        novelty = Novelty(slope, 0.0, study.shift - slope * centre, 0.5, study.left_out)
+        return no_weights, novelty.expecting(DEFAULT_SHARE if new_classes is None else new_classes)
+    judged, learned = np.split(unlabelled, [len(unlabelled) // 5])
+    kept = rng.permutation(np.setdiff1d(np.arange(len(known)), kernel.held_rows_))[:MOST_ROWS]
+    told_apart = discriminator(map_.kernel, X[np.sort(known[kept])], X[np.sort(learned)])
+    held, mixed = as_float32(X[known[kernel.held_rows_]]), as_float32(X[np.sort(judged)])
+    phi = mixed if map_.kernel is None else map_.kernel(mixed)
+    mixture = np.column_stack(
+        [evidence(logits(phi, map_.weights).astype(np.float64)), logits(phi, told_apart)]
+    )
+    novelty = novelty_of_mixture(
+        np.column_stack([evidence(held_logits.astype(np.float64)), _apart(map_.kernel, told_apart, held)]),
+        mixture,
+    )
+    return told_apart, novelty if new_classes is None else novelty.expecting(new_classes)
+
+
+def _apart(kernel: GaussianMap | None, weights: Block, x: Block) -> Float:
+    """Return the discriminator (b,) of a block (b, p)."""
+    return np.asarray(logits(x if kernel is None else kernel(x), weights), dtype=np.float64)
 
 
 def _metric(directions: Directions, x: Block, labels: Labels, ridge: float) -> tuple[Block, Block]:
@@ -121,47 +177,3 @@ def _opinion(roots: NDArray[Any], weight: float) -> tuple[Block, Block]:
     _, vectors = np.linalg.eigh(centred.T @ centred)
     leading = vectors[:, ::-1][:, :MOST_OPINIONS]
     return mean.astype(np.float32), np.ascontiguousarray(weight * leading, dtype=np.float32)
-
-
-def _novelty(
-    study: Study,
-    speaks: Float,
-    unlabelled: NDArray[Any],
-    fitted: MeaningMap,
-    new_classes: float | None,
-    n_jobs: int,
-) -> tuple[Block, float]:
-    """Return slope and shift (2,) of the logit of u, and the share of new classes in it."""
-    if np.isinf(study.shift):
-        return np.array([0, -np.inf], dtype=np.float32), 0.0
-    centre, spread = spread_of(speaks)
-    slope = study.slope / spread
-    shift = study.shift - slope * centre
-    share = new_classes
-    if share is None:
-        share = DEFAULT_SHARE
-        if len(unlabelled) >= FEWEST_UNLABELLED:
-            blocks = row_blocks(len(unlabelled))
-            parts = ordered_map(lambda block: _evidence_of(fitted, unlabelled[slice(*block)]), blocks, n_jobs)
-            share = estimated_share(slope * np.concatenate(list(parts)) + shift)
-    return np.array([slope, shift + np.log(share / (1 - share))], dtype=np.float32), share
-
-
-def _evidence_of(fitted: MeaningMap, rows: NDArray[Any]) -> Float:
-    x = as_float32(rows)
-    scores = logits(x if fitted.kernel is None else fitted.kernel(x), fitted.weights)
-    return evidence(scores.astype(np.float64))
-
-
-def estimated_share(odds: Float) -> float:
-    """Estimate which share of rows is new, from the logits of being new under equal shares (Saerens et al., 2002).
-
-    Examples
-    --------
-    >>> round(estimated_share(np.repeat([-9.0, 9.0], [70, 30])), 2)
-    0.3
-    """
-    share = 0.5
-    for _ in range(100):
-        share = float(np.clip(expit(odds + np.log(share / (1 - share))).mean(), *SHARE_LIMITS))
-    return share

@@ -34,13 +34,13 @@ class MeaningMap:
     """
 
     kernel: GaussianMap | None  # None takes vectors as they are: d = p
-    weights: Block  # (d + 1, L), the last row the intercept: logits
+    weights: Block  # (d + 1, L + 1), the last row the intercept: logits of labels, and what tells new rows from labelled ones
     mean: Block  # (p,) of unit vectors
     metric: Block  # (p, k): from centred unit vectors to the first part of z
     cosine: Block  # (p, k): from unit vectors to the first part of c
     opinion_mean: Block  # (L,)
     opinion: Block  # (L, g - k): from centred roots of smoothed probabilities to the second part of z
-    novelty: Block  # (2,): slope and shift of the logit of u along the log of the sum of exponentiated logits
+    novelty: Block  # (3,): the logit of u along the log of the sum of exponentiated logits and along the last column, and a shift
     multilabel: bool
 
     kind: ClassVar[str] = "meaning"
@@ -65,7 +65,7 @@ class MeaningMap:
     @property
     def n_labels(self) -> int:
         """L, the columns of p."""
-        return int(self.weights.shape[1])
+        return int(self.weights.shape[1]) - 1
 
     @property
     def n_position(self) -> int:
@@ -81,12 +81,13 @@ class MeaningMap:
         """Map a block (b, p) to its features (b, L + 1 + 2 g)."""
         return self.from_logits(logits(x if self.kernel is None else self.kernel(x), self.weights), x)
 
-    def from_logits(self, scores: Block, x: Block) -> Block:
-        """Return the features (b, L + 1 + 2 g) of a block whose logits (b, L) are known."""
+    def from_logits(self, outputs: Block, x: Block) -> Block:
+        """Return the features (b, L + 1 + 2 g) of a block whose logits and discriminator (b, L + 1) are known."""
         L, k, g = self.n_labels, self.metric.shape[1], self.n_position
+        scores = outputs[:, :L]
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
         features[:, :L] = label_probabilities(scores, multilabel=self.multilabel)
-        features[:, L] = self._novelty(scores, features[:, :L])
+        features[:, L] = self._novelty(outputs, features[:, :L])
         units = unit_rows(x)
         np.matmul(units - self.mean, self.metric, out=features[:, L + 1 : L + 1 + k])
         if g > k:
@@ -95,12 +96,12 @@ class MeaningMap:
         np.matmul(units, self.cosine, out=features[:, L + 1 + g : L + 1 + g + k])
         return features
 
-    def _novelty(self, scores: Block, p: Block) -> NDArray[np.floating]:
+    def _novelty(self, outputs: Block, p: Block) -> NDArray[np.floating]:
         """Return u (b,); for several labels a row, the probability that it carries none."""
         if self.multilabel:
             return np.asarray(np.exp(np.log1p(-np.minimum(p, 1 - 2.0**-20)).sum(axis=1)))
-        slope, shift = self.novelty
-        return np.asarray(expit(slope * evidence(scores) + shift))
+        slope, weight, shift = self.novelty
+        return np.asarray(expit(slope * evidence(outputs[:, :-1]) + weight * outputs[:, -1] + shift))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what a file must hold."""

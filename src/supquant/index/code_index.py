@@ -368,8 +368,7 @@ class CodeIndex:
 
     def _search(self, where: object, n_jobs: int | None, novelty: object = None) -> Search:
         snapshot = self._snapshot
-        if novelty is None and isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot):
-            novelty = 0.0
+        all_labelled = isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot)
         if where is None:
             views = snapshot.views()
         elif not isinstance(where, Filter):
@@ -380,7 +379,7 @@ class CodeIndex:
             raise InputError(
                 "the filter was made by another index: make one with the filter method of this one"
             )
-        return Search(self._codec.codec, snapshot, views, resolve_jobs(n_jobs), novelty)
+        return Search(self._codec.codec, snapshot, views, resolve_jobs(n_jobs), novelty, all_labelled)
 
     def _any_unlabelled(self, snapshot: Snapshot) -> bool:
         """Tell whether any item came without labels; removed ones count until they are merged away."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec import AnyCodec, QueryTables, SemanticCodec, least_product
+from supquant.codec import AnyCodec, QueryTables, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums, View, nearest, within
@@ -39,6 +39,8 @@ class Search:
     n_threads : int
     novelty : float or (q,) array, optional
         The probability that a query is of no known class, in the place of what the codec says.
+    all_labelled : bool
+        Whether the labels of all items are known.
     """
 
     codec: AnyCodec
@@ -46,6 +48,7 @@ class Search:
     views: Sequence[View]
     n_threads: int
     novelty: object = None
+    all_labelled: bool = False
 
     def best(self, Q: object, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
         """Find the k best rows for every query."""
@@ -80,7 +83,7 @@ class Search:
     def _within_of_block(self, queries: QueryTables, radius: np.float32) -> tuple[Positions, Sums, Positions]:
         limits = _sum_limits(queries, radius)
         which, sums, positions = within(self.views, queries.tables, queries.bits, limits, self.n_threads)
-        scores = replace(queries, offsets=queries.offsets[which]).scores(sums[:, None])[:, 0]
+        scores = queries.take(which).scores(sums[:, None])[:, 0]
         good = scores >= radius if queries.descending else scores <= radius
         return np.bincount(which[good], minlength=len(queries)), scores[good], positions[good]
 
@@ -108,13 +111,15 @@ class Search:
             yield self._tables(Q, ranking, self.novelty)
 
     def _tables(self, Q: object, ranking: str | None, novelty: object) -> QueryTables:
-        if novelty is None:
-            return self.codec.query_tables(Q, ranking, n_jobs=self.n_threads)
-        if not isinstance(self.codec, SemanticCodec):
+        if isinstance(self.codec, SemanticCodec):
+            return self.codec.query_tables(
+                Q, ranking, novelty=novelty, all_labelled=self.all_labelled, n_jobs=self.n_threads
+            )
+        if novelty is not None:
             raise InputError(
                 "novelty needs a codec of meaning and position, as SupervisedQuantizer learns by default"
             )
-        return self.codec.query_tables(Q, ranking, novelty=novelty, n_jobs=self.n_threads)
+        return self.codec.query_tables(Q, ranking, n_jobs=self.n_threads)
 
     def _novelty_of(self, block: tuple[int, int]) -> object:
         """Return the novelty of a block of queries."""
@@ -136,10 +141,11 @@ def _sum_limits(queries: QueryTables, radius: np.float32) -> Sums:
     A score is rounded after the sum, so some rows that are not within the radius keep to the limits as well.
     """
     offsets = queries.offsets.astype(np.float64)
-    bound = float(radius) if queries.curve is None else least_product(queries.curve, float(radius))
-    if math.isinf(bound):  # all rows are within the radius, or none
-        return np.full(len(queries), np.copysign(_FLOAT32_MAX, -bound), dtype=np.float32)
-    exact = offsets - bound if queries.descending else bound - offsets
-    rounding = abs(bound) * 2.0**-23 + 2.0**-149
+    bounds = np.array([float(radius)]) if queries.curve is None else queries.least_products(float(radius))
+    finite = np.where(np.isinf(bounds), 0.0, bounds)
+    exact = offsets - finite if queries.descending else finite - offsets
+    rounding = np.abs(finite) * 2.0**-23 + 2.0**-149
     limits = np.clip(exact + rounding, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
-    return np.nextafter(limits, np.float32(_FLOAT32_MAX))
+    limits = np.nextafter(limits, np.float32(_FLOAT32_MAX))
+    none_or_all = np.copysign(np.float32(_FLOAT32_MAX), -bounds).astype(np.float32)
+    return np.where(np.isinf(bounds), none_or_all, limits)

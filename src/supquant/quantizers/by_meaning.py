@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant.codec import SemanticCodec
+from supquant.codec.semantic import LABEL_WORD, NOVELTY_BINS, POSITION_WORD, as_curves, item_kinds
 from supquant.features import FittedMeaning, fit_meaning, map_rows
+from supquant.features.meaning import DEFAULT_SHARE
 from supquant.fitting import FitStage
 from supquant.parallel import ordered_map, row_blocks
-from supquant.quantizers.calibration import answer_curve
+from supquant.quantizers.calibration import CALIBRATION_QUERIES, first_answers, fit_curve, spread_rows
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
+from supquant.quantizers.unseen_rows import as_held_out, as_left_out, between_classes
 
 if TYPE_CHECKING:
     from supquant.features import LabelKernel
+    from supquant.features.meaning_map import MeaningMap
     from supquant.labels import Labels
 
 Block = NDArray[np.float32]
@@ -26,15 +30,47 @@ Codes = NDArray[np.uint8]
 SAMPLE_ROWS = 1 << 16
 """Rows that codebooks are learned from, at the most."""
 
-POSITION_FLOOR = 0.05
-POSITION_OF_NEW = 0.35
-"""The weight of position is ``sqrt(floor^2 + share * of_new^2)`` for a share of new classes: it matters for what is new."""
+
+@dataclass(frozen=True)
+class Balance:
+    """How meaning and position share a code.
+
+    Attributes
+    ----------
+    labelled, familiar, new : (float, float)
+        What a squared error in meaning and one in position counts: for items with labels, without, and for those that look new.
+    position_words : float
+        Part of every codebook but the first that is kept for words that mean nothing, where labels have words of their own.
+    hidden, made_up : float
+        Rows to learn from beside those that came, as parts of the labelled rows that have no unlabelled one beside them: rows
+        without their labels, and rows as those of new classes may be.
+    """
+
+    labelled: tuple[float, float]
+    familiar: tuple[float, float]
+    new: tuple[float, float]
+    position_words: float
+    hidden: float
+    made_up: float
+
+
+WITH_NEW_CLASSES = Balance((10, 0.5), (1, 0.02), (0.5, 0.3), 0.8, 0.3, 0.3)
+WITHOUT_NEW_CLASSES = Balance((10, 0.005), (1, 0.0005), (1, 0.0005), 1 / 32, 1.0, 0.0)
+
+ENCODED_ROWS = 1 << 16
+"""Rows whose vectors are made at a time."""
+
+CALIBRATION_ROWS = 1 << 15
+"""Rows that play items without labels, at the most, where scores are turned into probabilities."""
+
+FEWEST_QUERIES = 40
+"""Fewer queries do not make a curve of their own."""
 
 ROOM_FOR_POSITION = 8
-"""Codebooks from which on position has that weight; in a shorter code it yields to meaning."""
+"""Codebooks from which on position has its weight; in a shorter code it yields to meaning."""
 
-LABEL_WEIGHT = 10.0
-"""How many times meaning counts where labels are known, while codes are searched: an item must not lose its label."""
+ROOM_FOR_LABELS = 7 / 8
+"""Part of the first codebook that label words may take; with more labels they have no words of their own."""
 
 
 @dataclass(frozen=True)
@@ -68,47 +104,85 @@ class MeaningFit:
             fitted = fit_meaning(X, labels, kernel, new_classes=new_classes, rng=rng, n_jobs=n_jobs)
         else:
             none = np.zeros(0, dtype=np.int64)
-            fitted = FittedMeaning(shorter.feature_map, none, np.zeros((0, 0), np.float32), 0.0)  # type: ignore[arg-type]
+            no_features = np.zeros((0, 0), dtype=np.float32)
+            map_ = cast("MeaningMap", shorter.feature_map)
+            new = float(np.isfinite(map_.novelty[-1])) * DEFAULT_SHARE
+            fitted = FittedMeaning(map_, none, no_features, new, no_features[:0].ravel(), 0.0)
         features = map_rows(fitted.map, X, fitted.map.n_features, n_jobs)
         return cls(X, labels, features, fitted, missing_label, n_codebooks, n_jobs)
+
+    @property
+    def balance(self) -> Balance:
+        """How meaning and position share a code."""
+        return WITH_NEW_CLASSES if self.fitted.new_classes else WITHOUT_NEW_CLASSES
+
+    def words(
+        self, n_codebooks: int, n_codewords: int, shorter: SemanticCodec | None = None
+    ) -> NDArray[np.uint8]:
+        """Say what the words (M, K) of codebooks are for, and what those of a shorter code are for."""
+        words = np.zeros((n_codebooks, n_codewords), dtype=np.uint8)
+        n_labels = self.labels.n_labels
+        if not self.labels.multilabel and n_labels <= n_codewords * ROOM_FOR_LABELS:
+            words[0, :n_labels] = LABEL_WORD
+            words[1:, : max(1, round(n_codewords * self.balance.position_words))] = POSITION_WORD
+        if shorter is not None and n_codebooks >= shorter.n_codebooks:
+            words[: shorter.n_codebooks] = shorter.words
+        return words
 
     def codec(self, codebooks: Block | None, shorter: SemanticCodec | None = None) -> SemanticCodec:
         """Return the codec with codebooks (M, K, D); without any, one that can make the vectors of items."""
         map_ = self.fitted.map
-        if shorter is not None:
-            weight, label_weight = shorter.position_weight, shorter.label_weight
-        else:
-            of_new = POSITION_OF_NEW * min(1.0, (self.n_codebooks - 1) / (ROOM_FOR_POSITION - 1))
-            weight = float(np.sqrt(POSITION_FLOOR**2 + self.fitted.new_classes * of_new**2))
-            label_weight = LABEL_WEIGHT
-        width = map_.n_labels + 1 + map_.n_position
+        weights = self.weights() if shorter is None else shorter.weights
+        if codebooks is None:
+            codebooks = np.zeros((1, 1, map_.n_labels + 1 + map_.n_position), dtype=np.float32)
+        n_codebooks, n_codewords, _ = codebooks.shape
+        words = self.words(n_codebooks, n_codewords, shorter if n_codewords > 1 else None)
         return SemanticCodec(
-            np.zeros((1, 1, width), dtype=np.float32) if codebooks is None else codebooks,
+            codebooks,
             self.labels.classes,
             self.labels.multilabel,
-            weight,
-            label_weight,
+            weights,
+            words,
             map_,
             missing_label=self.missing_label,
         )
 
+    def weights(self) -> Block:
+        """Return what errors in meaning and position count (3, 2), for items with labels, familiar ones, and new ones."""
+        room = min(1.0, max(0.25, self.n_codebooks - 1) / (ROOM_FOR_POSITION - 1)) ** 2
+        balance = self.balance
+        weights = np.array([balance.labelled, balance.familiar, balance.new], dtype=np.float32)
+        weights[:, 1] *= room
+        return weights
+
     def item_rows(self, codec: SemanticCodec, rng: np.random.Generator) -> ItemRows:
-        """Sample rows to learn codebooks from: with their labels, and without where too few come without."""
+        """Sample rows to learn codebooks from: as they come, and more where too few come without labels."""
         known = rng.permutation(np.flatnonzero(self.labels.known))
         unknown = rng.permutation(np.flatnonzero(~self.labels.known))
-        hidden = known[
-            : max(0, len(known) - len(unknown))
-        ]  # seen once more as they would come without labels
-        share = min(1.0, SAMPLE_ROWS / (len(known) + len(unknown) + len(hidden)))
-        taken = [
-            each[: max(1, round(share * len(each)))] for each in (known, np.concatenate([unknown, hidden]))
-        ]
-        with_labels = codec.item_vectors(
-            self.features[taken[0]], self.labels.take(taken[0]).dense(0, len(taken[0]))
+        lonely = max(0, len(known) - len(unknown))
+        hidden = known[: round(self.balance.hidden * lonely)]
+        made_up = round(self.balance.made_up * lonely) if len(self.fitted.novelty_of_new) else 0
+        share = min(1.0, SAMPLE_ROWS / (len(known) + len(unknown) + len(hidden) + made_up))
+        known, unknown, hidden = (each[: round(share * len(each))] for each in (known, unknown, hidden))
+        L = self.fitted.map.n_labels
+        labels = self.labels.take(known).dense(0, len(known))
+        vectors = np.concatenate(
+            [
+                codec.item_vectors(self.features[known], labels),
+                codec.item_vectors(self.features[unknown]),
+                codec.item_vectors(
+                    as_held_out(
+                        self.features[hidden], self.fitted.held_features, L, multilabel=self.labels.multilabel
+                    )
+                ),
+                codec.item_vectors(
+                    between_classes(self.features, self.fitted.novelty_of_new, round(share * made_up), L, rng)
+                ),
+            ]
         )
-        vectors = np.concatenate([with_labels, codec.item_vectors(self.features[taken[1]])])
-        is_known = np.arange(len(vectors)) < len(with_labels)
-        return ItemRows(vectors, is_known, self.fitted.map.n_labels + 1, codec.label_weight)
+        kinds = item_kinds(vectors[:, L], np.arange(len(vectors)) < len(known))
+        order = np.argsort(kinds, kind="stable")
+        return ItemRows(vectors[order], kinds[order], codec.weights, L + 1)
 
     def stages(
         self,
@@ -124,8 +198,7 @@ class MeaningFit:
         steps = codebook_steps(
             rows,
             None if shorter is None else shorter.codebooks,
-            self.n_codebooks,
-            n_codewords,
+            self.words(self.n_codebooks, n_codewords, shorter),
             max_iter=max_iter,
             tol=tol,
             rng=rng,
@@ -133,31 +206,81 @@ class MeaningFit:
         )
         yield FitStage(f"codes, {self.n_codebooks} codebooks", max_iter + 1, steps)
 
-    def encoded(self, codec: SemanticCodec, *, with_labels: bool = True) -> Codes:
+    def encoded(self, codec: SemanticCodec) -> Codes:
         """Return the codes (n, M) of all rows, with their labels where they are known."""
         codes = np.empty((len(self.features), codec.n_codebooks), dtype=np.uint8)
+        for block in row_blocks(len(codes), ENCODED_ROWS):
+            rows = slice(*block)
+            items = codec.item_vectors(self.features[rows], self.labels.dense(*block))
+            codes[rows] = self._encoded(codec, items, self.labels.known[rows])
+        return codes
+
+    def _encoded(self, codec: SemanticCodec, items: Block, known: NDArray[np.bool_]) -> Codes:
+        """Return the codes (n, M) of item vectors (n, D), on all threads."""
+        codes = np.empty((len(items), codec.n_codebooks), dtype=np.uint8)
 
         def encode(block: tuple[int, int]) -> None:
             rows = slice(*block)
-            given = self.labels.dense(*block) if with_labels else None
-            items = codec.item_vectors(self.features[rows], given)
-            known = self.labels.known[rows] if with_labels else np.zeros(len(items), dtype=bool)
-            codes[rows] = codec.encode_vectors(items, known)
+            codes[rows] = codec.encode_vectors(items[rows], known[rows])
 
         for _ in ordered_map(encode, row_blocks(len(codes)), self.n_jobs):
             pass
         return codes
 
-    def calibrated(self, codec: SemanticCodec, codes: Codes) -> SemanticCodec:
-        """Return the codec with the curve from scores to probabilities that held-out rows ask for."""
+    def calibrated(self, codec: SemanticCodec, codes: Codes, rng: np.random.Generator) -> SemanticCodec:
+        """Return the codec with the curves from scores to probabilities that held-out rows ask for."""
         held = self.fitted.held_features
-        known = np.flatnonzero(self.labels.known)
         if not len(held):
             return codec
+        known = np.flatnonzero(self.labels.known)
         labels = self.labels.take(known)
+        asking = labels.take(self.fitted.held_rows)
         settled = held.copy()
         settled[:, self.fitted.map.n_labels] = 0  # among items that all have labels nothing is new
-        curve = answer_curve(
-            codec.tables_of(codec.prepare(settled)), labels.take(self.fitted.held_rows), codes[known], labels
+        curve = fit_curve(
+            *first_answers(codec.tables_of(codec.prepare(settled)), asking, codes[known], labels)
         )
-        return replace(codec, curve=curve)
+        return replace(
+            codec, curves=as_curves([curve, *self._curves_of_unlabelled(codec, labels, asking, rng)])
+        )
+
+    def _curves_of_unlabelled(
+        self, codec: SemanticCodec, labels: Labels, asking: Labels, rng: np.random.Generator
+    ) -> list[Block]:
+        """Return the curves for items without labels, from rows that play them; some classes play new ones."""
+        known = np.flatnonzero(self.labels.known)
+        chosen = np.sort(rng.permutation(len(known))[:CALIBRATION_ROWS])
+        L, held, items = self.fitted.map.n_labels, self.fitted.held_features, labels.take(chosen)
+        rows = as_held_out(self.features[known[chosen]], held, L, multilabel=labels.multilabel)
+        if len(self.fitted.novelty_of_new) and labels.indices is not None:
+            n_new = min(max(1, round(self.fitted.new_classes * L)), L - 1)
+            new = rng.permutation(L)[:n_new]
+            rows = self._playing_new(rows, items, new, rng)
+            held = self._playing_new(held, asking, new, rng)
+        codes = self._encoded(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
+        products, relevant = first_answers(codec.tables_of(codec.prepare(held)), asking, codes, items)
+        which = codec.curves_of(held[spread_rows(len(held), CALIBRATION_QUERIES)]) - 1
+        of_all = fit_curve(products, relevant)
+        curves = []
+        for each in range(len(NOVELTY_BINS) + 1):
+            mine = which == each
+            enough = mine.sum() >= FEWEST_QUERIES
+            curves.append(fit_curve(products[mine], relevant[mine]) if enough else of_all)
+        return curves
+
+    def _playing_new(
+        self, features: Block, labels: Labels, new: NDArray[np.intp], rng: np.random.Generator
+    ) -> Block:
+        """Return features (n, F) in which the rows of some classes look as if these were new."""
+        assert labels.indices is not None
+        rows = np.flatnonzero(np.isin(labels.indices, new))
+        changed = features.copy()
+        changed[rows] = as_left_out(
+            features[rows],
+            labels.indices[rows].astype(np.intp),
+            self.fitted.novelty_of_new,
+            self.fitted.sureness_of_new,
+            self.fitted.map.n_labels,
+            rng,
+        )
+        return changed

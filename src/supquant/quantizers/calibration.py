@@ -121,12 +121,16 @@ def calibrate(
     if not len(vectors) or not len(codes):
         return codec
     prepared = codec.meaning.query_vectors(vectors, labels.n_labels, multilabel=labels.multilabel)
-    curve = answer_curve(codec.tables_of(prepared, "semantic"), query_labels, codes, labels)
+    curve = fit_curve(*first_answers(codec.tables_of(prepared, "semantic"), query_labels, codes, labels))
     return replace(codec, meaning=replace(codec.meaning, curve=curve))
 
 
-def answer_curve(tables: Block, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels) -> Block:
-    """Fit the curve (2, k) from scores to the probability of a shared label.
+def first_answers(
+    tables: Block, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels
+) -> tuple[Float, NDArray[np.bool_]]:
+    """Return scores (q, k) of answers to queries, the first ones and some from everywhere, and whether they share a label.
+
+    The queries are `spread_rows` of those given, at the most `CALIBRATION_QUERIES`.
 
     Parameters
     ----------
@@ -138,10 +142,10 @@ def answer_curve(tables: Block, query_labels: Labels, codes: NDArray[np.uint8], 
     labels : Labels
         Theirs.
     """
-    asking, asked = _spread(len(tables), CALIBRATION_QUERIES), _spread(len(codes), CALIBRATION_ITEMS)
+    asking, asked = spread_rows(len(tables), CALIBRATION_QUERIES), spread_rows(len(codes), CALIBRATION_ITEMS)
     queries, items = query_labels.take(asking), np.ascontiguousarray(codes[asked])
     tables = tables[asking]
-    anywhere = _spread(len(items), ANSWERS)
+    anywhere = spread_rows(len(items), ANSWERS)
     products, relevant = [], []
     for start in range(0, len(asking), QUERIES_AT_A_TIME):
         stop = min(start + QUERIES_AT_A_TIME, len(asking))
@@ -151,9 +155,9 @@ def answer_curve(tables: Block, query_labels: Labels, codes: NDArray[np.uint8], 
         answers = labels.take(asked[rows.ravel()]).dense(0, rows.size).reshape(*rows.shape, -1)
         products.append(-np.take_along_axis(sums, rows, axis=1).astype(np.float64))
         relevant.append(np.einsum("bkl,bl->bk", answers, queries.dense(start, stop)) > 0)
-    return fit_curve(np.concatenate(products), np.concatenate(relevant))
+    return np.concatenate(products), np.concatenate(relevant)
 
 
-def _spread(n: int, most: int) -> NDArray[np.intp]:
+def spread_rows(n: int, most: int) -> NDArray[np.intp]:
     """Give at most `most` numbers below n, evenly spread."""
     return np.arange(0, n, -(-n // most))

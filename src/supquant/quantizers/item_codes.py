@@ -1,7 +1,7 @@
 """Codebooks for the vectors of items: residual quantization, then codes and codebooks in turn.
 
-Given the codes, the codebooks are least squares; given the codebooks, every row takes a better code. Errors in the columns of
-meaning count more where the labels of a row are known, so these columns have normal equations of their own.
+Given the codes, the codebooks are least squares; given the codebooks, every row takes a better code. What an error in the columns
+of meaning counts, and what one in those of position, depends on the kind of a row, so both have normal equations of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from supquant import kernels
-from supquant.codec import code_searches
+from supquant.assignment import ItemSearch
+from supquant.codec.semantic import FREE_WORD, LABEL_WORD, POSITION_WORD, allowed_words
 from supquant.fitting import Record
 from supquant.parallel import ordered_map, row_blocks
 from supquant.statistics import Float
@@ -28,11 +29,15 @@ START_ROWS = 32
 START_ITERATIONS = 6
 """Of k-means, for each codebook of the start."""
 
-CODEWORD_RIDGE = 1e-3
-"""On the diagonal of B'B, in units of its mean: codewords that always occur together make it singular."""
+SHRINKAGE = 1.0
+"""Rows of zeros, of mean weight, that every codeword stands for beside its own: a codeword of few rows would follow their noise,
+and codewords that always occur together would make least squares singular."""
 
 SWEEPS = 4
 """Of the search for codes between two solutions for codebooks."""
+
+RETRIES = 2
+"""Times that codes are disturbed and searched anew between two solutions for codebooks."""
 
 LEAST_GAIN = 1e-2
 """Part of the error that a round must gain; what later rounds gain does not show in rankings."""
@@ -43,18 +48,24 @@ MOST_WORDS = 4096
 
 @dataclass(frozen=True)
 class ItemRows:
-    """What the codes are learned from."""
+    """What the codes are learned from: rows of several kinds, one kind after the other."""
 
     vectors: Block  # (n, D)
-    known: NDArray[np.bool_]  # (n,) whether the labels of a row are known; those rows come first
+    kinds: NDArray[np.intp]  # (n,) ascending
+    weights: Block  # (kinds, 2): what a squared error in meaning and one in position counts
     n_meaning: int  # columns of meaning
-    label_weight: float  # how many times these columns count where labels are known
 
     @property
-    def parts(self) -> list[slice]:
-        """The rows with known labels, and those without."""
-        n = int(self.known.sum())
-        return [slice(0, n), slice(n, len(self.known))]
+    def parts(self) -> Iterator[tuple[slice, Block]]:
+        """Yield the rows of every kind that there is, and their two weights."""
+        edges = np.searchsorted(self.kinds, np.arange(len(self.weights) + 1))
+        for start, stop, weights in zip(edges[:-1], edges[1:], self.weights, strict=True):
+            if stop > start:
+                yield slice(int(start), int(stop)), weights
+
+    def take(self, rows: NDArray[np.int64]) -> ItemRows:
+        """Return the part that has these rows, given in ascending order."""
+        return ItemRows(self.vectors[rows], self.kinds[rows], self.weights, self.n_meaning)
 
 
 @dataclass(frozen=True)
@@ -91,29 +102,32 @@ class CodebookStep:
 def codebook_steps(
     rows: ItemRows,
     shorter: Block | None,
-    n_codebooks: int,
-    n_codewords: int,
+    words: NDArray[np.uint8],
     *,
     max_iter: int,
     tol: float,
     rng: np.random.Generator,
     n_jobs: int,
 ) -> Iterator[CodebookStep]:
-    """Learn codebooks, from those of a shorter code (M', K, D) on or from nothing; hand out every finished round."""
-    codebooks = residual_start(rows, shorter, n_codebooks, n_codewords, rng)
-    codes = _assign(rows, codebooks, None, n_jobs)
+    """Learn codebooks whose words (M, K) are for something, as `SemanticCodec` says; hand out every finished round.
+
+    They begin with those of a shorter code (M', K, D), if there is one.
+    """
+    codebooks = residual_start(rows, shorter, words, rng)
+    codes = _assign(rows, codebooks, words, None, n_jobs)
     before = _error(rows, codebooks, codes)
     yield CodebookStep("start", 0, codebooks, before, len(codes))
-    if n_codebooks * n_codewords > MOST_WORDS:
+    if words.size > MOST_WORDS:
         return
     for iteration in range(1, max_iter + 1):
-        codebooks = _solve(rows, codes, n_codewords, n_jobs)
-        new = _assign(rows, codebooks, codes, n_jobs)
-        changed = int((new != codes).any(axis=1).sum())
-        codes = new
-        error = _error(rows, codebooks, codes)
+        solved = _solve(rows, codes, codebooks, words, n_jobs)
+        new = _assign(rows, solved, words, codes, n_jobs)
+        error = _error(rows, solved, new)
         if error >= before:  # the ridge costs more than the round gains, as for few rows
+            yield CodebookStep("codes", iteration, codebooks, before, 0)
             return
+        changed = int((new != codes).any(axis=1).sum())
+        codebooks, codes = solved, new
         yield CodebookStep("codes", iteration, codebooks, error, changed)
         if before - error <= max(tol, LEAST_GAIN) * before:
             return
@@ -121,119 +135,162 @@ def codebook_steps(
 
 
 def residual_start(
-    rows: ItemRows, shorter: Block | None, n_codebooks: int, n_codewords: int, rng: np.random.Generator
+    rows: ItemRows, shorter: Block | None, words: NDArray[np.uint8], rng: np.random.Generator
 ) -> Block:
     """Run k-means on a sample of the rows, then on what its centres leave, and so on: (M, K, D)."""
-    sample = np.sort(rng.permutation(len(rows.vectors))[: START_ROWS * n_codewords])
-    left = rows.vectors[sample].astype(np.float32)
-    codebooks = np.zeros((n_codebooks, n_codewords, left.shape[1]), dtype=np.float32)
+    sample = rows.take(np.sort(rng.permutation(len(rows.vectors))[: START_ROWS * words.shape[1]]))
+    left = sample.vectors.astype(np.float32)
+    codebooks = np.zeros((*words.shape, left.shape[1]), dtype=np.float32)
     given = 0 if shorter is None else len(shorter)
     if shorter is not None:
         codebooks[:given] = shorter
-        part = ItemRows(left, rows.known[sample], rows.n_meaning, rows.label_weight)
-        left = left - kernels.active().decode(_assign(part, shorter, None, 1), shorter)
-    position = np.where(rows.known[sample], 1 / rows.label_weight, 1).astype(np.float32)  # (s,) its weight
-    for m in range(given, n_codebooks):
-        codebooks[m], nearest = weighted_means(left, position, rows.n_meaning, n_codewords, rng)
+        left = left - kernels.active().decode(_assign(sample, shorter, words[:given], None, 1), shorter)
+    for m in range(given, len(words)):
+        codebooks[m], nearest = _first_words(left, sample, words[m], rng)
         left -= codebooks[m][nearest]
     return codebooks
 
 
-def weighted_means(
-    x: Block, weights: Block, n_heavy: int, n_centres: int, rng: np.random.Generator
+def _first_words(
+    left: Block, sample: ItemRows, words: NDArray[np.uint8], rng: np.random.Generator
 ) -> tuple[Block, NDArray[np.intp]]:
-    """Run k-means on rows x (n, D) whose columns from `n_heavy` on count by the weight (n,) of the row.
+    """Return a codebook (K, D) for what is left (s, D) of a sample, and each row's nearest word (s,) in it."""
+    a = sample.n_meaning
+    weights = sample.weights[sample.kinds].astype(np.float32)  # (s, 2)
+    labelled = sample.kinds == 0
+    codebook = np.zeros((len(words), left.shape[1]), dtype=np.float32)
+    for_labels = np.flatnonzero(words == LABEL_WORD)
+    if len(for_labels):
+        codebook[for_labels, : len(for_labels)] = np.eye(len(for_labels))
+        own = left[labelled, : len(for_labels)].argmax(axis=1)
+        for c in range(len(for_labels)):
+            of_class = left[labelled][own == c, a:]
+            codebook[for_labels[c], a:] = of_class.sum(axis=0) / (len(of_class) + SHRINKAGE)
+    for_position = np.flatnonzero(words == POSITION_WORD)
+    if len(for_position):
+        placed = left.copy()
+        placed[:, :a] = 0
+        codebook[for_position] = weighted_means(placed, weights, a, len(for_position), rng)[0]
+    free = np.flatnonzero(words == FREE_WORD)
+    typed = len(free) < len(words)
+    users = np.flatnonzero(~labelled) if typed else np.arange(len(left))
+    if len(free) and len(users):
+        codebook[free] = weighted_means(left[users], weights[users], a, len(free), rng)[0]
+    nearest = np.empty(len(left), dtype=np.intp)
+    scaled = left * np.repeat(weights, (a, left.shape[1] - a), axis=1)
+    for part, among in (
+        ((labelled, np.flatnonzero(words != FREE_WORD)), (~labelled, np.arange(len(words))))
+        if typed
+        else ((slice(None), np.arange(len(words))),)
+    ):
+        nearest[part] = among[_nearest(scaled[part], weights[part], codebook[among], a)]
+    return codebook, nearest
 
+
+def weighted_means(
+    x: Block, weights: Block, n_first: int, n_centres: int, rng: np.random.Generator
+) -> tuple[Block, NDArray[np.intp]]:
+    """Run k-means on rows x (n, D), whose first columns and whose others count by the two weights (n, 2) of the row.
+
+    Centres are drawn towards zero by one row of mean weight, so that one that stands for few rows does not follow their noise.
     Returns the centres (K, D), and each row's nearest (n,).
 
     Examples
     --------
     >>> x = np.array([[0, 5], [0, 6], [1, 5], [1, 6]], dtype=np.float32)
-    >>> centres, nearest = weighted_means(x, np.full(4, 0.01, np.float32), 1, 2, np.random.default_rng(1))
+    >>> centres, nearest = weighted_means(x, np.tile([1, 0.01], (4, 1)), 1, 2, np.random.default_rng(1))
     >>> bool(nearest[0] == nearest[1] != nearest[2] == nearest[3])
     True
     """
     centres = x[np.sort(rng.choice(len(x), n_centres, replace=len(x) < n_centres))].copy()
-    scaled = x.copy()
-    scaled[:, n_heavy:] *= weights[:, None]
+    weights = weights.astype(np.float32)
+    widths = (n_first, x.shape[1] - n_first)
+    scaled = x * np.repeat(weights, widths, axis=1)
     for _ in range(START_ITERATIONS):
-        nearest = _nearest(scaled, weights, centres, n_heavy)
+        nearest = _nearest(scaled, weights, centres, n_first)
         counts = np.bincount(nearest, minlength=n_centres)
-        heavy = np.maximum(counts, 1)[:, None]
-        light = np.maximum(np.bincount(nearest, weights, minlength=n_centres), 1e-12)[:, None]
+        masses = np.stack([np.bincount(nearest, each, minlength=n_centres) for each in weights.T], axis=1)
         sums = kernels.active().code_sums(nearest.astype(np.uint8)[:, None], scaled, n_centres)  # (K, D)
-        means = np.hstack([sums[:, :n_heavy] / heavy, sums[:, n_heavy:] / light])
+        means = sums / np.repeat(masses + SHRINKAGE * weights.mean(axis=0, dtype=np.float64), widths, axis=1)
         means[counts == 0] = x[rng.integers(len(x), size=int((counts == 0).sum()))]
         centres = means.astype(np.float32)
-    return centres, _nearest(scaled, weights, centres, n_heavy)
+    return centres, _nearest(scaled, weights, centres, n_first)
 
 
-def _nearest(scaled: Block, weights: Block, centres: Block, n_heavy: int) -> NDArray[np.intp]:
+def _nearest(scaled: Block, weights: Block, centres: Block, n_first: int) -> NDArray[np.intp]:
     """Return each row's nearest centre (n,); `scaled` rows have their weights in them already."""
     squares = np.square(centres)
-    heavy, light = squares[:, :n_heavy].sum(axis=1), squares[:, n_heavy:].sum(axis=1)
+    sizes = np.stack([squares[:, :n_first].sum(axis=1), squares[:, n_first:].sum(axis=1)])  # (2, K)
     found = np.empty(len(scaled), dtype=np.intp)
     for block in row_blocks(len(scaled)):
         rows = slice(*block)
-        costs = scaled[rows] @ (-2 * centres.T) + heavy + weights[rows, None] * light
+        costs = scaled[rows] @ (-2 * centres.T) + weights[rows] @ sizes
         found[rows] = costs.argmin(axis=1)
     return found
 
 
-def _assign(rows: ItemRows, codebooks: Block, codes: Codes | None, n_jobs: int) -> Codes:
+def _assign(
+    rows: ItemRows, codebooks: Block, words: NDArray[np.uint8], codes: Codes | None, n_jobs: int
+) -> Codes:
     """Give every row a code (n, M), from its old one on where it has one."""
-    searches = code_searches(
-        codebooks, rows.n_meaning, rows.label_weight, max_sweeps=20 if codes is None else SWEEPS
-    )
     found = np.empty((len(rows.vectors), len(codebooks)), dtype=np.uint8)
-    for part, search in zip(rows.parts, searches, strict=True):
-        start = part.start
+    for part, weights in rows.parts:
+        search = ItemSearch.of(
+            codebooks,
+            rows.n_meaning,
+            weights,
+            allowed_words(words, int(rows.kinds[part.start])),
+            max_sweeps=20 if codes is None else SWEEPS,
+            retries=RETRIES,
+        )
 
-        def assign(block: tuple[int, int], start: int = start, search: object = search) -> None:
+        def assign(block: tuple[int, int], start: int = part.start, search: ItemSearch = search) -> None:
             chosen = slice(start + block[0], start + block[1])
-            targets = search.target(rows.vectors[chosen], None).astype(np.float32)  # type: ignore[attr-defined]
-            found[chosen] = search.search(targets, None if codes is None else codes[chosen])  # type: ignore[attr-defined]
+            found[chosen] = search.search(rows.vectors[chosen], None if codes is None else codes[chosen])
 
-        if part.stop > start:
-            assign((0, 1))  # the search makes its tables here, before threads share them
-        for _ in ordered_map(assign, row_blocks(part.stop - start), n_jobs):
+        assign((0, 1))  # the search makes its tables here, before threads share them
+        for _ in ordered_map(assign, row_blocks(part.stop - part.start), n_jobs):
             pass
     return found
 
 
-def _solve(rows: ItemRows, codes: Codes, K: int, n_jobs: int) -> Block:
-    """Return the codebooks (M, K, D) of least squared error for codes (n, M)."""
-    M, D, a = codes.shape[1], rows.vectors.shape[1], rows.n_meaning
-    gram, gram_meaning = np.zeros((2, M * K, M * K))
+def _solve(rows: ItemRows, codes: Codes, codebooks: Block, words: NDArray[np.uint8], n_jobs: int) -> Block:
+    """Return the codebooks (M, K, D) of least squared error for codes (n, M); what label words mean stays as it is."""
+    (M, K, D), a = codebooks.shape, rows.n_meaning
+    grams = np.zeros((2, M * K, M * K))
     sums = np.zeros((M * K, D))
-    for part, weight in zip(rows.parts, (rows.label_weight, 1.0), strict=True):
-        if part.stop == part.start:
-            continue
+    masses = np.zeros(2)
+    widths = (a, D - a)
+    for part, weights in rows.parts:
         of_part = np.ascontiguousarray(codes[part])
         distinct, counts = kernels.active().distinct(of_part)
         pairs = kernels.active().pair_counts(distinct, K, counts.astype(np.float64), n_threads=n_jobs)
         products = kernels.active().code_sums(
             of_part, np.ascontiguousarray(rows.vectors[part]), K, n_threads=n_jobs
         )
-        gram += pairs
-        gram_meaning += weight * pairs
-        products[:, :a] *= weight
-        sums += products
-    solved = np.empty_like(sums)
-    for matrix, columns in ((gram_meaning, slice(0, a)), (gram, slice(a, D))):
-        matrix[np.diag_indices_from(matrix)] += CODEWORD_RIDGE * float(np.trace(matrix)) / len(matrix)
-        solved[:, columns] = cho_solve(cho_factor(matrix, lower=True), sums[:, columns])
+        grams += weights[:, None, None] * pairs
+        sums += products * np.repeat(weights, widths)
+        masses += weights * len(of_part)
+    for gram, mass in zip(grams, masses, strict=True):
+        gram[np.diag_indices_from(gram)] += SHRINKAGE * mass / len(codes)
+    solved = codebooks.reshape(M * K, D).astype(np.float64)
+    free = np.flatnonzero(words == FREE_WORD)
+    fixed = np.flatnonzero(words != FREE_WORD)
+    wanted = sums[free, :a] - grams[0][np.ix_(free, fixed)] @ solved[fixed, :a]
+    solved[free, :a] = cho_solve(cho_factor(grams[0][np.ix_(free, free)], lower=True), wanted)
+    solved[:, a:] = cho_solve(cho_factor(grams[1], lower=True), sums[:, a:])
     return solved.reshape(M, K, D).astype(np.float32)
 
 
 def _error(rows: ItemRows, codebooks: Block, codes: Codes) -> float:
     """Return the mean weighted squared error of the rows."""
     total = 0.0
-    for part, weight in zip(rows.parts, (rows.label_weight, 1.0), strict=True):
+    for part, weights in rows.parts:
         for start, stop in row_blocks(part.stop - part.start):
             chosen = slice(part.start + start, part.start + stop)
             left: Float = np.square(
                 rows.vectors[chosen] - kernels.active().decode(codes[chosen], codebooks), dtype=np.float64
             ).sum(axis=0)
-            total += weight * float(left[: rows.n_meaning].sum()) + float(left[rows.n_meaning :].sum())
+            total += float(weights[0]) * float(left[: rows.n_meaning].sum())
+            total += float(weights[1]) * float(left[rows.n_meaning :].sum())
     return total / max(len(codes), 1)

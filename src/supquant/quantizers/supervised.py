@@ -73,7 +73,7 @@ class SupervisedQuantizer(ChainedQuantizer):
         Lambda, of the classifier.
     new_classes : float, optional
         With a `LabelKernel`: the share of vectors to expect that are of no known class, from 0 (there are none) to below 1. It
-        decides how much position counts. By default it is estimated from the rows without labels, and .1 where there are few
+        decides how much position counts. By default it is estimated from the rows without labels, and .25 where there are few
         of them. With `init` it is that of `init`.
     missing_label : str or number, optional
         A label that means "unknown", beside None, NaN, pandas' NA and masked entries.
@@ -310,9 +310,9 @@ class SupervisedQuantizer(ChainedQuantizer):
             codec = fit.codec(learned.last.codebooks, shorter)
             self._store(codec, fit.encoded(codec), learned)
         if shorter is None:
-            self.codec_ = fit.calibrated(codec, self.training_codes_)
+            self.codec_ = fit.calibrated(codec, self.training_codes_, rng)
         else:
-            self.codec_ = replace(codec, curve=shorter.curve)
+            self.codec_ = replace(codec, curves=shorter.curves)
 
     def _fit_as_published(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> None:
         known = labels.known

@@ -1,0 +1,103 @@
+"""Training rows as others would be: less sure, of new classes, of classes that were left out.
+
+A model knows its training rows too well, and has no row of a class that nobody trained on. Codebooks and curves must serve such
+rows all the same, so they are learned from rows made like them. Features are ``[p | u | z | c]``, as a `MeaningMap` makes them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+Block = NDArray[np.float32]
+
+HIGHEST_TEMPERATURE = 8.0
+TEMPERATURE_STEPS = 12
+SAMPLE_ROWS = 4096
+
+
+def tempered(p: Block, temperature: float, *, multilabel: bool) -> Block:
+    """Return the probabilities p (n, L) of labels made less sure by a temperature.
+
+    Examples
+    --------
+    >>> tempered(np.array([[0.8, 0.2]], dtype=np.float32), 2, multilabel=False).round(2)
+    array([[0.67, 0.33]], dtype=float32)
+    """
+    if multilabel:
+        inside = np.clip(p.astype(np.float64), 1e-9, 1 - 1e-9)
+        return np.asarray(expit(logit(inside) / temperature), dtype=np.float32)
+    powers = p ** np.float32(1 / temperature)
+    return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-30))
+
+
+def as_sure_as(p: Block, wanted: float, *, multilabel: bool) -> Block:
+    """Return the probabilities p (n, L) of labels, tempered so that their mean sum of squares is the wanted one, or nearly."""
+    sample = p[:SAMPLE_ROWS]
+    low, high = -np.log(HIGHEST_TEMPERATURE), np.log(HIGHEST_TEMPERATURE)
+    for _ in range(TEMPERATURE_STEPS):
+        middle = (low + high) / 2
+        too_sure = sureness(tempered(sample, np.exp(middle), multilabel=multilabel)) > wanted
+        low, high = (middle, high) if too_sure else (low, middle)
+    return tempered(p, float(np.exp(low)), multilabel=multilabel)
+
+
+def as_held_out(features: Block, held: Block, n_labels: int, *, multilabel: bool) -> Block:
+    """Return features (n, F) of training rows as sure of their labels as those of held-out rows (h, F) are, on average."""
+    if not len(held) or not len(features):
+        return features
+    changed = features.copy()
+    wanted = sureness(held[:, :n_labels])
+    changed[:, :n_labels] = as_sure_as(features[:, :n_labels], wanted, multilabel=multilabel)
+    return changed
+
+
+def between_classes(
+    features: Block, novelty: Block, n: int, n_labels: int, rng: np.random.Generator
+) -> Block:
+    """Make up features (n, F) of new classes: each between two rows, and as new as some row of a left-out class."""
+    if not n:
+        return features[:0]
+    first, second = features[rng.integers(len(features), size=(2, n))]
+    part = rng.uniform(size=(n, 1)).astype(np.float32)
+    mixed = part * first + (1 - part) * second
+    mixed[:, n_labels + 1 :] /= np.sqrt(part**2 + (1 - part) ** 2)  # as long as rows are
+    mixed[:, n_labels] = rng.choice(novelty, size=n)
+    return mixed
+
+
+def as_left_out(
+    features: Block,
+    own: NDArray[np.intp],
+    novelty: Block,
+    wanted: float,
+    n_labels: int,
+    rng: np.random.Generator,
+) -> Block:
+    """Return features (n, F) of rows as if their own classes (n,) were unknown.
+
+    They are as new as rows of left-out classes, and on average as sure as wanted of the classes that are left.
+    """
+    if not len(features):
+        return features
+    changed = features.copy()
+    p = changed[:, :n_labels]
+    p[np.arange(len(p)), own] = 0
+    sums = p.sum(axis=1, keepdims=True)
+    p[:] = np.where(sums > 0, p / np.maximum(sums, 1e-30), 1 / n_labels)
+    p[:] = as_sure_as(p, wanted, multilabel=False)
+    drawn = np.sort(rng.choice(novelty, size=len(changed)))[::-1]
+    changed[np.argsort(p.max(axis=1)), n_labels] = drawn  # what looks like one known class looks less new
+    return changed
+
+
+def sureness(p: Block) -> float:
+    """Return the mean sum of squares of probabilities (n, L).
+
+    Examples
+    --------
+    >>> sureness(np.array([[1.0, 0.0], [0.5, 0.5]]))
+    0.75
+    """
+    return float(np.square(p).sum(axis=1).mean())

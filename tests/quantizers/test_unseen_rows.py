@@ -1,0 +1,65 @@
+"""Training rows as others would be."""
+
+import numpy as np
+import pytest
+
+from supquant.quantizers.unseen_rows import (
+    as_held_out,
+    as_left_out,
+    as_sure_as,
+    between_classes,
+    sureness,
+)
+
+
+@pytest.fixture
+def features(rng):
+    """Features [p | u | z | c] of 500 rows, five labels, position of four columns."""
+    p = rng.dirichlet(np.full(5, 0.1), size=500)
+    return np.hstack([p, np.full((500, 1), 0.1), rng.normal(size=(500, 8))]).astype(np.float32)
+
+
+@pytest.mark.parametrize("wanted", [0.4, 0.6, 0.9])
+def test_probabilities_become_as_sure_as_wanted(features, wanted):
+    made = as_sure_as(features[:, :5], wanted, multilabel=False)
+    assert sureness(made) == pytest.approx(wanted, abs=0.02)
+    np.testing.assert_allclose(made.sum(axis=1), 1, rtol=1e-4)
+    np.testing.assert_array_equal(made.argmax(axis=1), features[:, :5].argmax(axis=1))
+
+
+def test_several_labels_become_less_sure_one_by_one(rng):
+    p = rng.beta(0.1, 0.1, size=(400, 3)).astype(np.float32)
+    wanted = 0.8 * sureness(p)
+    made = as_sure_as(p, wanted, multilabel=True)
+    assert sureness(made) == pytest.approx(wanted, rel=0.02)
+    np.testing.assert_array_equal(made > 0.5, p > 0.5)
+
+
+def test_rows_as_held_out_ones_keep_novelty_and_position(features):
+    held = features[:50].copy()
+    held[:, :5] = 0.2
+    made = as_held_out(features, held, 5, multilabel=False)
+    assert sureness(made[:, :5]) < sureness(features[:, :5])
+    np.testing.assert_array_equal(made[:, 5:], features[:, 5:])
+    np.testing.assert_array_equal(as_held_out(features, held[:0], 5, multilabel=False), features)
+
+
+def test_rows_of_left_out_classes_know_nothing_of_their_own(features, rng):
+    own = features[:, :5].argmax(axis=1)
+    novelty = np.linspace(0.2, 0.9, 40).astype(np.float32)
+    made = as_left_out(features, own, novelty, 0.5, 5, rng)
+    np.testing.assert_array_equal(made[np.arange(500), own], 0)
+    np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
+    assert sureness(made[:, :5]) == pytest.approx(0.5, abs=0.03)
+    assert np.isin(made[:, 5], novelty).all()
+    assert np.corrcoef(made[:, 5], made[:, :5].max(axis=1))[0, 1] < -0.9  # what looks known looks less new
+    np.testing.assert_array_equal(made[:, 6:], features[:, 6:])
+
+
+def test_made_up_rows_lie_between_two_and_are_as_long(features, rng):
+    made = between_classes(features, np.float32([0.7]), 2000, 5, rng)
+    assert made.shape == (2000, features.shape[1])
+    np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
+    np.testing.assert_array_equal(made[:, 5], np.float32(0.7))
+    assert np.square(made[:, 6:]).sum(axis=1).mean() == pytest.approx(8, rel=0.1)
+    assert len(between_classes(features, np.float32([]), 0, 5, rng)) == 0
