@@ -257,6 +257,10 @@ class MeaningFit:
             new = rng.permutation(L)[:n_new]
             rows = self._playing_new(rows, items, new, rng)
             held = self._playing_new(held, asking, new, rng)
+        elif len(held) > 1:  # held-out rows answer each other, as honest as they ask
+            answering = np.arange(1, len(held), 2)
+            rows, items = held[answering], asking.take(answering)
+            held, asking = held[::2], asking.take(np.arange(0, len(held), 2))
         codes = self._encoded(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
         products, relevant = first_answers(codec.tables_of(codec.prepare(held)), asking, codes, items)
         which = codec.curves_of(held[spread_rows(len(held), CALIBRATION_QUERIES)]) - 1
