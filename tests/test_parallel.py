@@ -140,6 +140,31 @@ def test_the_last_of_several_threads_lifts_the_limit(two_blas_threads):
     assert blas_threads() == {2}
 
 
+def test_a_fork_waits_for_a_thread_that_is_setting_the_number(monkeypatch):
+    begun, ended = threading.Event(), threading.Event()
+
+    def slowly(library, n_threads):
+        begun.set()
+        time.sleep(0.2)
+        ended.set()
+
+    def work():
+        with single_blas():
+            pass
+
+    monkeypatch.setattr(parallel, "_set_threads", slowly)
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:  # a lock of the library that was open then is open here too
+        os._exit(0 if ended.is_set() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    thread.join()
+
+
 def test_a_child_forked_while_another_thread_holds_the_lock_can_work():
     with parallel._blas_limit._lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks beside threads

@@ -78,11 +78,19 @@ class _BlasLimit:
     def __init__(self) -> None:
         self._inside = 0
         self._before: list[tuple[Any, int]] = []
-        self.renew_lock()
+        self._lock = threading.RLock()
 
-    def renew_lock(self) -> None:
+    def before_fork(self) -> None:
+        """Let no thread be about to set a number of threads: the lock inside the library would never open in a child."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Let others go on."""
+        self._lock.release()
+
+    def in_child(self) -> None:
         """Do not wait for threads that a forked child does not have."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __enter__(self) -> None:
         with self._lock:
@@ -127,4 +135,8 @@ def _set_threads(library: Any, n_threads: int) -> None:
 
 
 _blas_limit = _BlasLimit()
-os.register_at_fork(after_in_child=_blas_limit.renew_lock)
+os.register_at_fork(
+    before=_blas_limit.before_fork,
+    after_in_parent=_blas_limit.after_fork,
+    after_in_child=_blas_limit.in_child,
+)

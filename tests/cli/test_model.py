@@ -144,6 +144,8 @@ import os, signal, sys
 from contextlib import contextmanager
 from supquant.cli import main, model
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background otherwise
+
 @contextmanager
 def interrupting():
     def callback(event):

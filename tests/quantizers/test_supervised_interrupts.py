@@ -133,9 +133,12 @@ def test_an_interrupt_before_the_solver_begins_leaves_the_old_model(clusters, mo
 
 
 PROGRAM = """
+import signal
 import sys
 import numpy as np
 from supquant import SupervisedQuantizer
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background otherwise
 
 rng = np.random.default_rng(0)
 y = rng.integers(0, 5, size=6000)
