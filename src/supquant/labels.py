@@ -141,6 +141,7 @@ def read_labels(
     name: str = "y",
     missing: bool = False,
     missing_label: object = None,
+    fewest: int = 2,
 ) -> Labels:
     """Check labels and bring them into the form the library works with.
 
@@ -155,8 +156,7 @@ def read_labels(
     n_rows : int or None
         The number of rows that must be labelled, if it is known.
     classes : ndarray of shape (L,) or None
-        The labels there are. None takes those found in `y`, of which there must be two at least. With `classes` given, all
-        rows may be unknown.
+        The labels there are. None takes those found in `y`. With `classes` given, all rows may be unknown.
     multilabel : bool or None
         Which of the two forms is expected. None takes both.
     name : str
@@ -166,6 +166,8 @@ def read_labels(
     missing_label : object, default=None
         One more label that means unknown if `missing` is true, such as -1 or "". It is found by equality. None and NaN
         add nothing. With an indicator matrix it must not be 0 or 1.
+    fewest : int, default=2
+        How many class labels must be found at least, if `classes` is None.
 
     Returns
     -------
@@ -219,15 +221,15 @@ def read_labels(
             stacklevel=3,
         )
         given = given.ravel()
-    return _with_unknown_rows(_read_class_labels(given, classes, name, n - n_known), known)
+    return _with_unknown_rows(_read_class_labels(given, classes, name, n - n_known, fewest), known)
 
 
 def _read_class_labels(
-    values: NDArray[Any], classes: NDArray[Any] | None, name: str, n_unlabelled: int
+    values: NDArray[Any], classes: NDArray[Any] | None, name: str, n_unlabelled: int, fewest: int
 ) -> Labels:
     distinct, positions = _distinct(values, name)
     if classes is None:
-        if len(distinct) < 2:
+        if len(distinct) < fewest:
             raise InputError(
                 f"{name} holds a single class (1 class: {_shown(distinct.tolist())}); at least 2 are required"
                 + _unlabelled_shown(n_unlabelled)

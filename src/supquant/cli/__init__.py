@@ -5,6 +5,7 @@ from __future__ import annotations
 from supquant.cli import (
     bench,
     bench_evaluate,
+    bench_extend,
     bench_gist,
     bench_query,
     bench_search,
@@ -19,7 +20,19 @@ from supquant.cli.app import app
 __all__ = ["app", "main"]
 
 # Importing them adds their commands.
-_ = (bench, bench_evaluate, bench_gist, bench_query, bench_search, demo, experiment, index, model, paper)
+_ = (
+    bench,
+    bench_evaluate,
+    bench_extend,
+    bench_gist,
+    bench_query,
+    bench_search,
+    demo,
+    experiment,
+    index,
+    model,
+    paper,
+)
 
 
 def main() -> None:

@@ -13,9 +13,8 @@ import typer
 from supquant.cli.app import app
 from supquant.cli.console import out, print_table, progress_bars
 from supquant.cli.files import check_output, make_folder
-from supquant.cli.parameters import Parameters, read_parameters
+from supquant.cli.parameters import Parameters, read_numbers, read_parameters
 from supquant.datasets import NAMES, load
-from supquant.errors import InputError
 from supquant.evaluation import FIT_ROWS, PROTOCOLS, Tuning, resolve_fit_rows
 from supquant.experiments.cell import RANKINGS, Cell, check_cells, run_cells
 from supquant.experiments.methods import METHODS, KeptFits, Settings
@@ -119,7 +118,7 @@ def experiment(
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
 ) -> None:
     """Measure one method on one data set, at one code length or several."""
-    lengths = _lengths(bits)
+    lengths = read_numbers(bits, "bits")
     check_cells(method, lengths, protocol, ranking)
     resolve_fit_rows(protocol, fit_rows)
     if json is not None:
@@ -192,15 +191,6 @@ def results(
         out.print(table.markdown(), markup=False, soft_wrap=True)
     else:
         print_table(table.header, table.rows, title=f"{value}, mean over seeds")
-
-
-def _lengths(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"bits must be whole numbers with commas between them, such as 16,32; got {text!r}"
-        ) from None
 
 
 def _file_name(cell: Cell) -> str:

@@ -29,6 +29,22 @@ def read_parameters(texts: Sequence[str] | None) -> dict[str, Any]:
     return dict(map(_parameter, texts or ()))
 
 
+def read_numbers(text: str, name: str) -> list[int]:
+    """Read whole numbers with commas between them.
+
+    Examples
+    --------
+    >>> read_numbers("16,32", "bits")
+    [16, 32]
+    """
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{name} must be whole numbers with commas between them, such as 16,32; got {text!r}"
+        ) from None
+
+
 def _parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():

@@ -15,7 +15,7 @@ new by position, and equal labels are ordered by cosine. See `docs/ranking.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self, cast
 
@@ -36,8 +36,7 @@ from supquant.codec.meaning import check_curve, label_weights
 from supquant.codec.queries import by_groups
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
-from supquant.parallel import row_blocks
-from supquant.validation import check_choice, check_integer, check_vectors, resolve_jobs
+from supquant.validation import as_float32, check_choice, check_integer, check_vectors, resolve_jobs
 
 RANKINGS = ("semantic", "position")
 
@@ -53,9 +52,6 @@ LOOKS_NEW = 0.3
 NOVELTY_BINS = np.array([0.1, 0.35, 0.65], dtype=np.float32)
 """Where queries are divided by their novelty, to turn scores into probabilities."""
 
-NOT_A_LABEL = 0.3
-"""Distance of a decoded entry of m from that of a label, beyond which it is none."""
-
 NEW_BONUS = 0.35
 """What an item that is surely new gains for a query that is surely new, beside its position."""
 
@@ -67,9 +63,14 @@ NEAREST_FIRST = 0.02
 the third power of ``sum p^2``, so that it does not overturn small differences between labels."""
 
 
-FREE_WORD, LABEL_WORD, POSITION_WORD = 0, 1, 2
+ADDED_LABEL = 2.0
+"""What an item at the mean of a label that was added after the fit counts for a query that surely has this label."""
+
+FREE_WORD, LABEL_WORD, POSITION_WORD, KNOWN_WORD = 0, 1, 2, 3
 """What a codeword is for. Items with a known label are made of one label word, which means that label and nothing else, and of
-position words, which mean nothing: so they keep their label exactly. Other items take any words."""
+position words, which mean nothing: so they keep their label exactly. Where labels are too many for that, or an item has several,
+the first word of an item with known labels is a known word, which means what it learned to, and others are free. Items without
+labels take any words but known ones."""
 
 
 class MeaningFeatures(Protocol):
@@ -83,6 +84,18 @@ class MeaningFeatures(Protocol):
         """Width of the vectors that come in."""
 
     @property
+    def n_trained(self) -> int:
+        """Labels that were trained on: the first ones, which have columns in items."""
+
+    @property
+    def means(self) -> Block:
+        """Mean positions (L, g) of trained labels, and then of those that were added."""
+
+    @property
+    def added_directions(self) -> Block:
+        """Directions (c, g) of the added labels: the product with a position is 1 at the mean of a label."""
+
+    @property
     def n_labels(self) -> int:
         """L, the columns of p, the probabilities of labels. One column u follows them, the probability of no known class."""
 
@@ -92,6 +105,9 @@ class MeaningFeatures(Protocol):
 
     def __call__(self, x: Block) -> Block:
         """Map a block (b, p) to its features (b, L + 1 + 2 g)."""
+
+    def with_classes(self, x: Block, labels: Labels) -> Self:
+        """Return the map that knows more classes, those of rows x (n, p)."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what a file must hold."""
@@ -141,7 +157,7 @@ class SemanticCodec(ProjectingCodec):
     def __post_init__(self) -> None:
         if self.feature_map is None:
             raise InputError("a semantic codec must have a feature map")
-        check_part("codebooks", self.codebooks, "M", "K", self.map.n_labels + 1 + self.map.n_position)
+        check_part("codebooks", self.codebooks, "M", "K", self.map.n_trained + 1 + self.map.n_position)
         check_integer(self.n_codebooks, "the number of codebooks", 1, MOST_CODEBOOKS)
         check_integer(self.n_codewords, "the number of codewords", 1, 256)
         if len(self.classes) != self.map.n_labels:
@@ -183,15 +199,25 @@ class SemanticCodec(ProjectingCodec):
         ranking = self._ranking(ranking)
         p, u, z, c = self._split(features)
         vectors = np.zeros((len(features), self.n_components), dtype=np.float32)
-        L = self.map.n_labels
+        L = self.map.n_trained
         if ranking == "position":
             vectors[:, L + 1 :] = c
             return vectors
-        np.multiply(1 - u, label_weights(p, multilabel=self.multilabel), out=vectors[:, :L])
-        vectors[:, L] = u[:, 0] * np.float32(NEW_BONUS / NOVELTY_WEIGHT)
+        np.multiply(1 - u, label_weights(p[:, :L], multilabel=self.multilabel), out=vectors[:, :L])
+        untrained = self._untrained(p, u)
+        vectors[:, L] = untrained[:, 0] * np.float32(NEW_BONUS / NOVELTY_WEIGHT)
         sure = np.minimum(np.einsum("ij,ij->i", p, p), 1)[:, None] ** 3
-        vectors[:, L + 1 :] = np.float32(POSITION_SLOPE) * u * z + np.float32(NEAREST_FIRST) * sure * c
+        vectors[:, L + 1 :] = (
+            np.float32(POSITION_SLOPE) * untrained * z + np.float32(NEAREST_FIRST) * sure * c
+        )
+        if self.map.n_labels > L:
+            vectors[:, L + 1 :] += np.float32(ADDED_LABEL) * ((1 - u) * p[:, L:]) @ self.map.added_directions
         return vectors
+
+    def _untrained(self, p: Block, u: Block) -> Block:
+        """Return the probability (b, 1) of no class that was trained on."""
+        added = p[:, self.map.n_trained :].sum(axis=1, keepdims=True)
+        return np.asarray(u + (1 - u) * added)
 
     def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
         """Make look-up tables (q, M, K) of prepared queries (q, D): ``-v . c`` of every codeword."""
@@ -242,7 +268,8 @@ class SemanticCodec(ProjectingCodec):
         """Return which curve (q,) turns the scores of queries with features (q, F) into probabilities."""
         if all_labelled:
             return np.zeros(len(features), dtype=np.intp)
-        return 1 + np.searchsorted(NOVELTY_BINS, features[:, self.map.n_labels], side="right")
+        p, u, _, _ = self._split(features)
+        return 1 + np.searchsorted(NOVELTY_BINS, self._untrained(p, u)[:, 0], side="right")
 
     def query_vectors(
         self,
@@ -300,15 +327,20 @@ class SemanticCodec(ProjectingCodec):
         A row of labels that is NaN is unknown.
         """
         p, u, z, _ = self._split(features)
-        L = self.map.n_labels
+        L = self.map.n_trained
         items = np.empty((len(features), self.n_components), dtype=np.float32)
-        np.multiply(1 - u, p, out=items[:, :L])
-        items[:, L] = novelty_coordinate(u[:, 0])
+        np.multiply(1 - u, p[:, :L], out=items[:, :L])
+        items[:, L] = novelty_coordinate(self._untrained(p, u)[:, 0])
         items[:, L + 1 :] = z
         if labels is not None:
             known = ~np.isnan(labels[:, 0])
-            items[known, :L] = labels[known]
-            items[known, L] = 0
+            items[known, :L] = labels[known, :L]
+            items[known, L] = NOVELTY_WEIGHT * labels[known, L:].any(axis=1)
+            rows, added = np.nonzero(
+                labels[:, L:] == 1
+            )  # moved so far towards their label that they count as at its mean
+            lacking = 1 - np.einsum("ij,ij->i", items[rows, L + 1 :], self.map.added_directions[added])
+            items[rows, L + 1 :] += lacking[:, None] * self.map.means[L:][added]
         return items
 
     def encode_items(
@@ -347,7 +379,9 @@ class SemanticCodec(ProjectingCodec):
             items = self.item_vectors(features, given)
             known = np.zeros(len(items), dtype=bool) if given is None else ~np.isnan(given[:, 0])
             if missing_labels == "drop":
-                items[~known, : self.map.n_labels + 1] = 0
+                items[~known, : self.map.n_trained + 1] = 0
+            if given is not None:  # words know nothing of added labels
+                known &= ~(given[:, self.map.n_trained :] == 1).any(axis=1)
             return self.encode_vectors(items, known)
 
         return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
@@ -355,7 +389,7 @@ class SemanticCodec(ProjectingCodec):
     def encode_vectors(self, items: Block, known: NDArray[np.bool_]) -> Codes:
         """Find the codes (n, M) of item vectors (n, D); `known` (n,) tells whose labels are known. On one thread."""
         codes = np.empty((len(items), self.n_codebooks), dtype=np.uint8)
-        kinds = item_kinds(items[:, self.map.n_labels], known)
+        kinds = item_kinds(items[:, self.map.n_trained], known)
         for kind, search in enumerate(self._searches):
             rows = kinds == kind
             if rows.any():
@@ -366,27 +400,48 @@ class SemanticCodec(ProjectingCodec):
     def _searches(self) -> list[ItemSearch]:
         """The search for items of each kind."""
         return [
-            ItemSearch.of(self.codebooks, self.map.n_labels + 1, weights, allowed_words(self.words, kind))
+            ItemSearch.of(self.codebooks, self.map.n_trained + 1, weights, allowed_words(self.words, kind))
             for kind, weights in enumerate(self.weights)
         ]
 
     def any_unlabelled(self, codes: Codes) -> bool:
         """Tell whether any of codes (n, M) is that of an item without labels.
 
-        Where labels have words of their own, one with a free word has none. Elsewhere an item that has one label decodes to
-        nearly 1 there, and one that may have several to nearly 0 or 1 everywhere.
+        Such an item has a free word where others have not.
         """
-        if self.words.any():
-            free = [(self.words[m] == FREE_WORD)[codes[:, m]].any() for m in range(self.n_codebooks)]
-            return bool(np.any(free))
-        meaning = np.ascontiguousarray(self.codebooks[:, :, : self.map.n_labels])
-        for block in row_blocks(len(codes)):
-            decoded = kernels.active().decode(np.ascontiguousarray(codes[slice(*block)]), meaning)
-            nearest = np.minimum(np.abs(decoded), np.abs(decoded - 1)) if self.multilabel else 1 - decoded
-            unlike = nearest.max(axis=1) if self.multilabel else nearest.min(axis=1)
-            if (unlike > NOT_A_LABEL).any():
-                return True
-        return False
+        reserved = np.flatnonzero(self.words.any(axis=1))
+        free = [(self.words[m] == FREE_WORD)[codes[:, m]].any() for m in reserved]
+        return bool(np.any(free)) or not len(reserved)
+
+    # more labels ---------------------------------------------------------------------------------------------------------
+
+    def extended(self, X: object, y: object) -> SemanticCodec:
+        """Return a codec that knows more labels, those of rows X (n, p); see `SupervisedQuantizer.extend`."""
+        if self.multilabel:
+            raise InputError("labels can be added where every item has one label, not several")
+        X = check_vectors(X, n_features=self.n_inputs)
+        found = read_labels(y, n_rows=len(X), multilabel=False, fewest=1)
+        kinds = {
+            "number" if each.dtype.kind in "iuf" else each.dtype.kind
+            for each in (self.classes, found.classes)
+        }
+        if len(kinds) > 1:
+            raise InputError(
+                f"labels to add must be of the kind that the model knows, {self.classes.dtype}, got {found.classes.dtype}"
+            )
+        again = [label for label in found.classes.tolist() if label in set(self.classes.tolist())]
+        if again:
+            raise InputError(f"labels to add must be new ones, got {again[:5]}, which the model knows")
+        map_ = self.map.with_classes(as_float32(X), found)
+        return replace(self, feature_map=map_, classes=np.concatenate([self.classes, found.classes]))
+
+    def reads_codes_of(self, other: object) -> bool:
+        """Tell whether codes of another codec mean the same under this one: their codebooks are equal."""
+        return (
+            isinstance(other, SemanticCodec)
+            and np.array_equal(self.codebooks, other.codebooks)
+            and np.array_equal(self.words, other.words)
+        )
 
     def decode(self, codes: object) -> Block:
         """Return the vectors t (n, D) that codes (n, M) stand for."""
@@ -434,9 +489,24 @@ def as_curves(curves: Sequence[Block]) -> Block:
     return np.stack([np.pad(curve, ((0, 0), (0, width - curve.shape[1])), mode="edge") for curve in curves])
 
 
-def allowed_words(words: NDArray[np.uint8], kind: int) -> NDArray[np.bool_] | None:
-    """Return which words (M, K) items of a kind are made of, or None if of any: those with labels of words without freedom."""
-    return words != FREE_WORD if kind == 0 and words.any() else None
+def allowed_words(words: NDArray[np.uint8], kind: int) -> NDArray[np.bool_]:
+    """Return which words (M, K) items of a kind are made of.
+
+    Those with labels take words that are not free, in codebooks that have any; others take all but known ones.
+
+    Examples
+    --------
+    >>> words = np.array([[KNOWN_WORD, FREE_WORD], [FREE_WORD, FREE_WORD]])
+    >>> allowed_words(words, 0)
+    array([[ True, False],
+           [ True,  True]])
+    >>> allowed_words(words, 1)
+    array([[False,  True],
+           [ True,  True]])
+    """
+    if kind == 0:
+        return (words != FREE_WORD) | ~words.any(axis=1, keepdims=True)
+    return words != KNOWN_WORD
 
 
 def novelty_coordinate(u: Block | np.float32) -> Block:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from supquant.codec import label_probabilities
+from supquant.features.added_classes import class_means
 from supquant.features.anchor_kernel import GaussianMap
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
-from supquant.features.leaving_out import NOTHING_LEARNED, Study, leave_classes_out, spread_of
+from supquant.features.leaving_out import (
+    NOTHING_LEARNED,
+    Study,
+    leave_classes_out,
+    root_mean_square,
+    spread_of,
+)
 from supquant.features.meaning_map import MeaningMap, evidence, opinion_roots
 from supquant.features.novelty import (
     FEWEST_ROWS,
@@ -88,12 +96,13 @@ def fit_meaning(
     map_ = kernel.map_
     scores = logits(x if map_.kernel is None else map_.kernel(x), map_.weights)
     metric, cosine = _metric(directions, x, labels_known.take(sample), study.metric_ridge)
-    opinion_mean, opinion = _opinion(
-        opinion_roots(scores, multilabel=labels.multilabel), study.opinion_weight
-    )
     held = as_float32(X_known[kernel.held_rows_])
     held_logits = kernel.held_logits_ if len(held) else scores
+    opinion_mean, opinion = _opinion(
+        opinion_roots(label_probabilities(held_logits, multilabel=labels.multilabel)), study.opinion_weight
+    )
     told_apart, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
+    n_position = metric.shape[1] + opinion.shape[1]
     fitted = MeaningMap(
         map_.kernel,
         np.column_stack([map_.weights, told_apart]).astype(np.float32),
@@ -103,8 +112,15 @@ def fit_meaning(
         opinion_mean,
         opinion,
         np.array([novelty.slope, novelty.weight, novelty.shift], dtype=np.float32),
+        np.zeros((metric.shape[1], metric.shape[1]), dtype=np.float32),
+        np.zeros((labels.n_labels, n_position), dtype=np.float32),
         labels.multilabel,
     )
+    outputs = np.column_stack([scores, np.zeros(len(x))]).astype(np.float32)
+    z = fitted.from_logits(outputs, x)[:, fitted.n_labels + 1 :][:, :n_position]
+    of_sample = labels_known.take(sample)
+    scatter = within_scatter(z[:, : metric.shape[1]], of_sample)
+    fitted = replace(fitted, scatter=scatter.astype(np.float32), means=class_means(z, of_sample))
     told = _apart(map_.kernel, told_apart, held)
     held_features = fitted.from_logits(np.column_stack([kernel.held_logits_, told]).astype(np.float32), held)
     squares = np.square(held_features[:, : fitted.n_labels]).sum(axis=1)
@@ -163,17 +179,18 @@ def _metric(directions: Directions, x: Block, labels: Labels, ridge: float) -> t
     """Return the maps (p, k) from unit vectors to positions of mean squared length one, and to what gives their cosine."""
     z = directions(x)
     root, inverse = metric_of(within_scatter(z, labels), ridge)
-    length = float(np.sqrt(np.square(z @ root).sum(axis=1).mean())) or 1.0
+    length = root_mean_square(z @ root)
     vectors = directions.vectors.astype(np.float64)
     return (vectors @ root / length).astype(np.float32), (vectors @ inverse * length).astype(np.float32)
 
 
 def _opinion(roots: NDArray[Any], weight: float) -> tuple[Block, Block]:
-    """Return the mean (L,) of opinions (n, L), and their leading directions (L, r), scaled by a weight."""
+    """Return the mean (L,) of opinions (n, L), and their leading directions (L, r), scaled to a length (root of mean square)."""
     mean = roots.mean(axis=0)
     if weight == 0:
         return mean.astype(np.float32), np.zeros((len(mean), 0), dtype=np.float32)
     centred = (roots - mean).astype(np.float64)
+    weight /= root_mean_square(centred)
     _, vectors = np.linalg.eigh(centred.T @ centred)
     leading = vectors[:, ::-1][:, :MOST_OPINIONS]
     return mean.astype(np.float32), np.ascontiguousarray(weight * leading, dtype=np.float32)

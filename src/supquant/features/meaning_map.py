@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
 from supquant.codec import label_probabilities, register_feature_map
+from supquant.features.added_classes import class_directions, class_logits, class_means, divided
 from supquant.features.anchor_kernel import GaussianMap
 from supquant.features.label_map import logits
+from supquant.labels import Labels
 from supquant.storage import lay_out_as_stored
 
 Block = NDArray[np.float32]
@@ -41,6 +44,8 @@ class MeaningMap:
     opinion_mean: Block  # (L,)
     opinion: Block  # (L, g - k): from centred roots of smoothed probabilities to the second part of z
     novelty: Block  # (3,): the logit of u along the log of the sum of exponentiated logits and along the last column, and a shift
+    scatter: Block  # (k, k) of the first part of z around the means of trained labels
+    means: Block  # (L, g) in z, of trained labels, and then of those that were added
     multilabel: bool
 
     kind: ClassVar[str] = "meaning"
@@ -52,6 +57,8 @@ class MeaningMap:
         "opinion_mean",
         "opinion",
         "novelty",
+        "scatter",
+        "means",
     )
 
     def __post_init__(self) -> None:
@@ -63,9 +70,14 @@ class MeaningMap:
         return len(self.mean)
 
     @property
-    def n_labels(self) -> int:
-        """L, the columns of p."""
+    def n_trained(self) -> int:
+        """Labels that were trained on: the first ones."""
         return int(self.weights.shape[1]) - 1
+
+    @property
+    def n_labels(self) -> int:
+        """L, the columns of p: of trained labels, then of added ones."""
+        return len(self.means)
 
     @property
     def n_position(self) -> int:
@@ -82,19 +94,53 @@ class MeaningMap:
         return self.from_logits(logits(x if self.kernel is None else self.kernel(x), self.weights), x)
 
     def from_logits(self, outputs: Block, x: Block) -> Block:
-        """Return the features (b, L + 1 + 2 g) of a block whose logits and discriminator (b, L + 1) are known."""
+        """Return the features (b, L + 1 + 2 g) of a block, from logits of trained labels and the discriminator."""
         L, k, g = self.n_labels, self.metric.shape[1], self.n_position
-        scores = outputs[:, :L]
+        scores = outputs[:, : self.n_trained]
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
-        features[:, :L] = label_probabilities(scores, multilabel=self.multilabel)
-        features[:, L] = self._novelty(outputs, features[:, :L])
+        z, c = features[:, L + 1 : L + 1 + g], features[:, L + 1 + g :]
         units = unit_rows(x)
-        np.matmul(units - self.mean, self.metric, out=features[:, L + 1 : L + 1 + k])
-        if g > k:
-            roots = opinion_roots(scores, multilabel=self.multilabel)
-            np.matmul(roots - self.opinion_mean, self.opinion, out=features[:, L + 1 + k : L + 1 + g])
-        np.matmul(units, self.cosine, out=features[:, L + 1 + g : L + 1 + g + k])
+        np.matmul(units - self.mean, self.metric, out=z[:, :k])
+        np.matmul(units, self.cosine, out=c[:, :k])
+        p = label_probabilities(scores, multilabel=self.multilabel)
+        z[:, k:] = self._opinions(p)
+        u = self._novelty(outputs, p)
+        features[:, :L], features[:, L] = (
+            divided(p, u, z[:, :k], self._by_place) if self.n_trained < L else (p, u)
+        )
         return features
+
+    def with_opinions(self, features: Block) -> Block:
+        """Return features (b, L + 1 + 2 g), changed in place, whose opinions are those of their probabilities p."""
+        L, k, g = self.n_labels, self.metric.shape[1], self.n_position
+        features[:, L + 1 + k : L + 1 + g] = self._opinions(features[:, :L])
+        return features
+
+    def _opinions(self, p: Block) -> Block:
+        """Return the part of z (b, g - k) that the probabilities (b, L) of trained labels make; nothing if there is none."""
+        if not self.opinion.shape[1]:
+            return np.zeros((len(p), 0), dtype=np.float32)
+        return np.asarray((opinion_roots(p) - self.opinion_mean) @ self.opinion)
+
+    @cached_property
+    def _by_place(self) -> Block:
+        """The logits (k + 1, L) of all labels along the first part of z."""
+        return class_logits(self.means[:, : len(self.scatter)], self.scatter)
+
+    @cached_property
+    def added_directions(self) -> Block:
+        """Directions (c, g) in z of the added labels: the product is 1 at the mean of a label.
+
+        Opinions are left out: those of a trained class agree, those of a new one need not.
+        """
+        k = len(self.scatter)
+        directions = class_directions(self.means[self.n_trained :, :k], self.scatter)
+        return np.pad(directions, ((0, 0), (0, self.n_position - k)))
+
+    def with_classes(self, x: Block, labels: Labels) -> MeaningMap:
+        """Return the map that knows more classes, those of rows x (n, p)."""
+        z = self(x)[:, self.n_labels + 1 :][:, : self.n_position]
+        return replace(self, means=np.concatenate([self.means, class_means(z, labels)]))
 
     def _novelty(self, outputs: Block, p: Block) -> NDArray[np.floating]:
         """Return u (b,); for several labels a row, the probability that it carries none."""
@@ -142,9 +188,16 @@ def unit_rows(x: NDArray[Any]) -> Block:
     return np.asarray(x / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
-def opinion_roots(scores: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
-    """Return the square roots (b, L) of smoothed probabilities from logits (b, L)."""
-    return np.asarray(np.sqrt(label_probabilities(scores / SMOOTHING, multilabel=multilabel)))
+def opinion_roots(p: NDArray[Any]) -> NDArray[Any]:
+    """Return the square roots (b, L) of smoothed probabilities, from those (b, L) of one label a row.
+
+    Examples
+    --------
+    >>> opinion_roots(np.array([[0.64, 0.04, 0.0]])) ** 2
+    array([[0.8, 0.2, 0. ]])
+    """
+    smoothed = p ** p.dtype.type(1 / SMOOTHING)
+    return np.asarray(np.sqrt(smoothed / smoothed.sum(axis=1, keepdims=True)))
 
 
 def evidence(scores: NDArray[Any]) -> NDArray[Any]:

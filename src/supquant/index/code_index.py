@@ -392,6 +392,25 @@ class CodeIndex:
                 return True
         return False
 
+    def with_codec(self, codec: object) -> CodeIndex:
+        """Return an index of the same rows under another codec, as `SupervisedQuantizer.extend` makes it; this one stays.
+
+        Codes are shared, not copied: what is added to or removed from one of the two does not change the other.
+
+        Parameters
+        ----------
+        codec : codec or fitted estimator
+            With the codebooks of this index's codec, so that codes mean the same; others are refused.
+        """
+        other = _codec_of(codec)
+        if not isinstance(other, SemanticCodec) or not other.reads_codes_of(self.codec):
+            raise InputError(
+                "the codec has other codebooks than that of the index: its codes would mean something else"
+            )
+        index = CodeIndex(other)
+        index._snapshot = self._snapshot
+        return index
+
     # files ---------------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:

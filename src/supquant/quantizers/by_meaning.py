@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.codec import SemanticCodec
-from supquant.codec.semantic import LABEL_WORD, NOVELTY_BINS, POSITION_WORD, as_curves, item_kinds
+from supquant.codec.semantic import KNOWN_WORD, LABEL_WORD, NOVELTY_BINS, POSITION_WORD, as_curves, item_kinds
 from supquant.features import FittedMeaning, fit_meaning, map_rows
 from supquant.features.meaning import DEFAULT_SHARE
+from supquant.features.meaning_map import unit_rows
 from supquant.fitting import FitStage
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.calibration import CALIBRATION_QUERIES, first_answers, fit_curve, spread_rows
@@ -72,6 +73,9 @@ ROOM_FOR_POSITION = 8
 ROOM_FOR_LABELS = 7 / 8
 """Part of the first codebook that label words may take; with more labels they have no words of their own."""
 
+ROOM_FOR_KNOWN = 1 / 2
+"""Part of the first codebook that is then kept for items with known labels."""
+
 
 @dataclass(frozen=True)
 class MeaningFit:
@@ -125,6 +129,8 @@ class MeaningFit:
         if not self.labels.multilabel and n_labels <= n_codewords * ROOM_FOR_LABELS:
             words[0, :n_labels] = LABEL_WORD
             words[1:, : max(1, round(n_codewords * self.balance.position_words))] = POSITION_WORD
+        else:
+            words[0, : round(n_codewords * ROOM_FOR_KNOWN)] = KNOWN_WORD
         if shorter is not None and n_codebooks >= shorter.n_codebooks:
             words[: shorter.n_codebooks] = shorter.words
         return words
@@ -170,11 +176,7 @@ class MeaningFit:
             [
                 codec.item_vectors(self.features[known], labels),
                 codec.item_vectors(self.features[unknown]),
-                codec.item_vectors(
-                    as_held_out(
-                        self.features[hidden], self.fitted.held_features, L, multilabel=self.labels.multilabel
-                    )
-                ),
+                codec.item_vectors(self._as_held_out(hidden)),
                 codec.item_vectors(
                     between_classes(self.features, self.fitted.novelty_of_new, round(share * made_up), L, rng)
                 ),
@@ -183,6 +185,18 @@ class MeaningFit:
         kinds = item_kinds(vectors[:, L], np.arange(len(vectors)) < len(known))
         order = np.argsort(kinds, kind="stable")
         return ItemRows(vectors[order], kinds[order], codec.weights, L + 1)
+
+    def _as_held_out(self, rows: NDArray[np.intp]) -> Block:
+        """Return the features (r, F) of labelled rows (r,) as if the model had not seen them."""
+        held = np.flatnonzero(self.labels.known)[self.fitted.held_rows]
+        changed = as_held_out(
+            self.features[rows],
+            self.labels.take(rows).dense(0, len(rows)),
+            self.fitted.held_features,
+            self.labels.take(held).dense(0, len(held)),
+            multilabel=self.labels.multilabel,
+        )
+        return self.fitted.map.with_opinions(changed)
 
     def stages(
         self,
@@ -251,10 +265,9 @@ class MeaningFit:
         known = np.flatnonzero(self.labels.known)
         chosen = np.sort(rng.permutation(len(known))[:CALIBRATION_ROWS])
         L, held, items = self.fitted.map.n_labels, self.fitted.held_features, labels.take(chosen)
-        rows = as_held_out(self.features[known[chosen]], held, L, multilabel=labels.multilabel)
+        rows = self._as_held_out(known[chosen])
         if len(self.fitted.novelty_of_new) and labels.indices is not None:
-            n_new = min(max(1, round(self.fitted.new_classes * L)), L - 1)
-            new = rng.permutation(L)[:n_new]
+            new = self._neighbouring_classes(min(max(1, round(self.fitted.new_classes * L)), L - 1), rng)
             rows = self._playing_new(rows, items, new, rng)
             held = self._playing_new(held, asking, new, rng)
         elif len(held) > 1:  # held-out rows answer each other, as honest as they ask
@@ -272,14 +285,18 @@ class MeaningFit:
             curves.append(fit_curve(products[mine], relevant[mine]) if enough else of_all)
         return curves
 
+    def _neighbouring_classes(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Return the numbers (n,) of a class and those nearest to it: what is new is often of one kind."""
+        means = unit_rows(self.fitted.map.means)
+        return np.argsort(-(means @ means[rng.integers(len(means))]), kind="stable")[:n]
+
     def _playing_new(
         self, features: Block, labels: Labels, new: NDArray[np.intp], rng: np.random.Generator
     ) -> Block:
         """Return features (n, F) in which the rows of some classes look as if these were new."""
         assert labels.indices is not None
         rows = np.flatnonzero(np.isin(labels.indices, new))
-        changed = features.copy()
-        changed[rows] = as_left_out(
+        left_out = as_left_out(
             features[rows],
             labels.indices[rows].astype(np.intp),
             self.fitted.novelty_of_new,
@@ -287,4 +304,6 @@ class MeaningFit:
             self.fitted.map.n_labels,
             rng,
         )
+        changed = features.copy()
+        changed[rows] = self.fitted.map.with_opinions(left_out)
         return changed

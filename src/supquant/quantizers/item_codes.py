@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from supquant import kernels
 from supquant.assignment import ItemSearch
-from supquant.codec.semantic import FREE_WORD, LABEL_WORD, POSITION_WORD, allowed_words
+from supquant.codec.semantic import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
 from supquant.fitting import Record
 from supquant.parallel import ordered_map, row_blocks
 from supquant.statistics import Float
@@ -171,18 +171,17 @@ def _first_words(
         placed = left.copy()
         placed[:, :a] = 0
         codebook[for_position] = weighted_means(placed, weights, a, len(for_position), rng)[0]
-    free = np.flatnonzero(words == FREE_WORD)
-    typed = len(free) < len(words)
-    users = np.flatnonzero(~labelled) if typed else np.arange(len(left))
-    if len(free) and len(users):
-        codebook[free] = weighted_means(left[users], weights[users], a, len(free), rng)[0]
+    for kind, users in (
+        (FREE_WORD, ~labelled if words.any() else np.full(len(left), True)),
+        (KNOWN_WORD, labelled),
+    ):
+        chosen = np.flatnonzero(words == kind)
+        if len(chosen) and users.any():
+            codebook[chosen] = weighted_means(left[users], weights[users], a, len(chosen), rng)[0]
     nearest = np.empty(len(left), dtype=np.intp)
     scaled = left * np.repeat(weights, (a, left.shape[1] - a), axis=1)
-    for part, among in (
-        ((labelled, np.flatnonzero(words != FREE_WORD)), (~labelled, np.arange(len(words))))
-        if typed
-        else ((slice(None), np.arange(len(words))),)
-    ):
+    for kind in (0, 1):
+        part, among = labelled == (kind == 0), np.flatnonzero(allowed_words(words[None], kind)[0])
         nearest[part] = among[_nearest(scaled[part], weights[part], codebook[among], a)]
     return codebook, nearest
 
@@ -274,8 +273,8 @@ def _solve(rows: ItemRows, codes: Codes, codebooks: Block, words: NDArray[np.uin
     for gram, mass in zip(grams, masses, strict=True):
         gram[np.diag_indices_from(gram)] += SHRINKAGE * mass / len(codes)
     solved = codebooks.reshape(M * K, D).astype(np.float64)
-    free = np.flatnonzero(words == FREE_WORD)
-    fixed = np.flatnonzero(words != FREE_WORD)
+    fixed = np.flatnonzero((words == LABEL_WORD) | (words == POSITION_WORD))
+    free = np.setdiff1d(np.arange(M * K), fixed)
     wanted = sums[free, :a] - grams[0][np.ix_(free, fixed)] @ solved[fixed, :a]
     solved[free, :a] = cho_solve(cho_factor(grams[0][np.ix_(free, free)], lower=True), wanted)
     solved[:, a:] = cho_solve(cho_factor(grams[1], lower=True), sums[:, a:])

@@ -240,7 +240,7 @@ class SupervisedQuantizer(ChainedQuantizer):
         return classes
 
     def novelty(self, X: object) -> NDArray[np.float32]:
-        """Return the probability (n,) that vectors X (n, p) are of no class that was trained on.
+        """Return the probability (n,) that vectors X (n, p) are of no class that the model knows.
 
         It was learned by leaving classes out. With several labels a row, it is the probability to carry none of them.
         """
@@ -249,9 +249,38 @@ class SupervisedQuantizer(ChainedQuantizer):
             raise InputError("novelty is learned with features='auto' or a LabelKernel")
         return codec.novelty(X, n_jobs=self.n_jobs)
 
+    def extend(self, X: object, y: object) -> Self:
+        """Make new classes known from a few labelled rows of each, without the rows of `fit` and without new codes.
+
+        Items that are in an index already are found under the new labels once it has the codec: `CodeIndex.with_codec`.
+
+        Parameters
+        ----------
+        X : (n, p) array
+        y : (n,) array
+            Their labels, one each, none of them known to the model yet.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from supquant import CodeIndex, SupervisedQuantizer
+        >>> X, y = load_digits(return_X_y=True)
+        >>> known, new = np.flatnonzero(y < 9), np.flatnonzero(y == 9)
+        >>> sq = SupervisedQuantizer(4, n_codewords=64, random_state=0).fit(X[known], y[known])
+        >>> index = CodeIndex(sq).add(X[new[5:]])
+        >>> index = index.with_codec(sq.extend(X[new[:5]], y[new[:5]]))
+        >>> sq.classes_
+        array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+        """
+        codec = self._codec()
+        if not isinstance(codec, SemanticCodec):
+            raise InputError("labels can be added with features='auto' or a LabelKernel")
+        self.codec_ = codec.extended(X, y)
+        return self
+
     @property
     def classes_(self) -> NDArray[Any]:
-        """The labels, as found in `fit`."""
+        """The labels, as found in `fit`, and then those of `extend`."""
         classes = self._codec().classes
         assert classes is not None
         return classes

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 Block = NDArray[np.float32]
 
@@ -17,40 +16,62 @@ TEMPERATURE_STEPS = 12
 SAMPLE_ROWS = 4096
 
 
-def tempered(p: Block, temperature: float, *, multilabel: bool) -> Block:
-    """Return the probabilities p (n, L) of labels made less sure by a temperature.
+def as_held_out(
+    features: Block,
+    labels: NDArray[np.floating],
+    held: Block,
+    held_labels: NDArray[np.floating],
+    *,
+    multilabel: bool,
+) -> Block:
+    """Return features (n, F) of training rows with labels (n, L) as a model has them that has not seen the rows.
+
+    The probabilities of labels that rows carry are spread as those of held-out rows (h, F) are, and so are those of labels that
+    they do not carry; the order within each of the two stays.
+    """
+    if not len(held) or not len(features):
+        return features
+    changed = features.copy()
+    n_labels = labels.shape[1]
+    for carried in (False, True):
+        mine, theirs = labels == carried, held_labels == carried
+        changed[:, :n_labels][mine] = _spread_as(features[:, :n_labels][mine], held[:, :n_labels][theirs])
+    if not multilabel:
+        changed[:, :n_labels] /= np.maximum(changed[:, :n_labels].sum(axis=1, keepdims=True), 1e-30)
+    return changed
+
+
+def _spread_as(values: Block, others: Block) -> Block:
+    """Return values (n,) replaced, in their order, by the quantiles of others (m,); as they are if there are no others."""
+    if not len(others):
+        return values
+    changed = np.empty_like(values)
+    mine, theirs = ((np.arange(n) + 0.5) / n for n in (max(len(values), 1), len(others)))
+    changed[np.argsort(values, kind="stable")] = np.interp(mine[: len(values)], theirs, np.sort(others))
+    return changed
+
+
+def tempered(p: Block, temperature: float) -> Block:
+    """Return the probabilities p (n, L) of one label a row made less sure by a temperature.
 
     Examples
     --------
-    >>> tempered(np.array([[0.8, 0.2]], dtype=np.float32), 2, multilabel=False).round(2)
+    >>> tempered(np.array([[0.8, 0.2]], dtype=np.float32), 2).round(2)
     array([[0.67, 0.33]], dtype=float32)
     """
-    if multilabel:
-        inside = np.clip(p.astype(np.float64), 1e-9, 1 - 1e-9)
-        return np.asarray(expit(logit(inside) / temperature), dtype=np.float32)
     powers = p ** np.float32(1 / temperature)
     return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-30))
 
 
-def as_sure_as(p: Block, wanted: float, *, multilabel: bool) -> Block:
+def as_sure_as(p: Block, wanted: float) -> Block:
     """Return the probabilities p (n, L) of labels, tempered so that their mean sum of squares is the wanted one, or nearly."""
     sample = p[:SAMPLE_ROWS]
     low, high = -np.log(HIGHEST_TEMPERATURE), np.log(HIGHEST_TEMPERATURE)
     for _ in range(TEMPERATURE_STEPS):
         middle = (low + high) / 2
-        too_sure = sureness(tempered(sample, np.exp(middle), multilabel=multilabel)) > wanted
+        too_sure = sureness(tempered(sample, np.exp(middle))) > wanted
         low, high = (middle, high) if too_sure else (low, middle)
-    return tempered(p, float(np.exp(low)), multilabel=multilabel)
-
-
-def as_held_out(features: Block, held: Block, n_labels: int, *, multilabel: bool) -> Block:
-    """Return features (n, F) of training rows as sure of their labels as those of held-out rows (h, F) are, on average."""
-    if not len(held) or not len(features):
-        return features
-    changed = features.copy()
-    wanted = sureness(held[:, :n_labels])
-    changed[:, :n_labels] = as_sure_as(features[:, :n_labels], wanted, multilabel=multilabel)
-    return changed
+    return tempered(p, float(np.exp(low)))
 
 
 def between_classes(
@@ -86,7 +107,7 @@ def as_left_out(
     p[np.arange(len(p)), own] = 0
     sums = p.sum(axis=1, keepdims=True)
     p[:] = np.where(sums > 0, p / np.maximum(sums, 1e-30), 1 / n_labels)
-    p[:] = as_sure_as(p, wanted, multilabel=False)
+    p[:] = as_sure_as(p, wanted)
     drawn = np.sort(rng.choice(novelty, size=len(changed)))[::-1]
     changed[np.argsort(p.max(axis=1)), n_labels] = drawn  # what looks like one known class looks less new
     return changed
