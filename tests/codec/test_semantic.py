@@ -73,6 +73,20 @@ def test_an_item_keeps_its_label_exactly_and_is_told_from_one_without(fitted, di
     assert codec.any_unlabelled(codec.encode_items(X[own]))
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_without_label_words_the_first_word_tells_items_with_labels_from_others(digits, several):
+    X, y = digits[0][:600], digits[1][:600]
+    labels = np.column_stack([np.eye(10)[y], y % 2]) if several else y + 10 * (np.arange(600) % 3)
+    codec = SupervisedQuantizer(2, n_codewords=32, random_state=0).fit(X, labels).codec_
+    codes = codec.encode_items(X[:200], labels[:200])
+    assert not codec.any_unlabelled(codes)
+    for each in codec.encode_items(X[:200]):
+        assert codec.any_unlabelled(each[None])
+    index = CodeIndex(codec).add(X[:200], labels[:200])
+    expected = index.search(X[200:210], k=5, novelty=0)
+    np.testing.assert_array_equal(index.search(X[200:210], k=5)[1], expected[1])
+
+
 def test_within_a_class_the_nearest_vectors_come_first(digits):
     X, y = digits
     quantizer = SupervisedQuantizer(8, n_codewords=64, new_classes=0.2, random_state=0).fit(

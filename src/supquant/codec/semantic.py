@@ -9,7 +9,8 @@
     z   (g,)  the position of the vector, and the opinion of the classifier about it; the same with and without labels
 
 A query is ``[(1 - u) p | NEW_BONUS u | POSITION_SLOPE u z + NEAREST_FIRST c]``: what is known is compared by labels, what is
-new by position, and equal labels are ordered by cosine. See `docs/ranking.md`.
+new by position, and equal labels are ordered by cosine. Labels that are added after the fit have no columns: they are directions
+in z. See `docs/ranking.md`.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class SemanticCodec(ProjectingCodec):
     Parameters
     ----------
     codebooks : (M, K, D) float32
-        ``D = L + 1 + g``. Columns of n and z are scaled: n by `NOVELTY_WEIGHT`, z by `position_weight`.
+        D is the number of labels that were trained on, 1 and g together; the column of n is scaled by `NOVELTY_WEIGHT`.
     classes : (L,) array
         The labels; with `multilabel`, their column numbers.
     multilabel : bool
@@ -132,7 +133,7 @@ class SemanticCodec(ProjectingCodec):
         What a squared error in meaning (m and n) and one in position counts while codes are searched: for items with known
         labels, for those that look familiar, and for those that look new.
     words : (M, K) uint8
-        What codewords are for; all 0 where labels are not kept by words of their own.
+        What codewords are for: `FREE_WORD` and the others.
     feature_map : MeaningFeatures
     curves : (c, 2, k) float32
         Scores, ascending, and the probabilities of a shared label that they stand for: first among items whose labels are all

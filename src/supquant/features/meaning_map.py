@@ -197,7 +197,7 @@ def opinion_roots(p: NDArray[Any]) -> NDArray[Any]:
     array([[0.8, 0.2, 0. ]])
     """
     smoothed = p ** p.dtype.type(1 / SMOOTHING)
-    return np.asarray(np.sqrt(smoothed / smoothed.sum(axis=1, keepdims=True)))
+    return np.asarray(np.sqrt(smoothed / np.maximum(smoothed.sum(axis=1, keepdims=True), 1e-30)))
 
 
 def evidence(scores: NDArray[Any]) -> NDArray[Any]:
