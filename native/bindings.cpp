@@ -82,6 +82,11 @@ void hamming(In<uint8_t, 2> codes, In<uint8_t, 2> queries, Out<uint16_t, 2> dist
     supquant::hamming(view(codes, supquant::kMaxCodewords), queries.data(), queries.shape(0), distances.data(), n_threads);
 }
 
+void products(In<float, 2> x, In<float, 2> y, Out<float, 2> sums, int n_threads) {
+    nb::gil_scoped_release release;
+    supquant::products(x.data(), x.shape(0), y.data(), y.shape(0), x.shape(1), sums.data(), n_threads);
+}
+
 void tree_sums(In<float, 2> x, In<int32_t, 3> features, In<float, 3> thresholds, In<float, 3> leaves, int depth,
                Out<float, 2> sums, int n_threads) {
     nb::gil_scoped_release release;
@@ -203,6 +208,7 @@ NB_MODULE(_native, module) {
     module.def("greedy", &greedy, exact("unary"), exact("cross"), "K"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);
+    module.def("products", &products, exact("x"), exact("y"), exact("sums"), "n_threads"_a);
     module.def("tree_sums", &tree_sums, exact("x"), exact("features"), exact("thresholds"), exact("leaves"), "depth"_a,
                exact("sums"), "n_threads"_a);
     module.def("best_splits", &best_splits, exact("bins"), exact("rows"), exact("weights"), exact("starts"),

@@ -18,6 +18,7 @@ constexpr int kPadding = 16;
 static constexpr int padded(int codewords) { return (codewords + kPadding - 1) / kPadding * kPadding; }
 
 constexpr int kSumColumns = 64;
+constexpr size_t kProductRows = 64;  // that are multiplied by others at a time
 
 // min over b of  sum_m unary[m, b_m] + sum_{a != b} cross + mu (sum_{a != b} product - eps)^2, row by row.
 struct AssignProblem {
@@ -138,6 +139,9 @@ struct KernelTable {
     // The split with the greatest sum over its two sides of (sum of weights)^2 / (sum of their magnitudes), among the
     // features listed at begin .. end; of equal ones the first.
     void (*best_split)(const SplitProblem& problem, const int32_t* features, size_t begin, size_t end, Split* best);
+
+    // sums[i * stride + j] = x[i] . y[j], for rows x (q, d), q <= kProductRows, and y (n, d).
+    void (*products)(const float* x, size_t q, const float* y, size_t n, size_t d, float* sums, size_t stride);
 };
 
 }  // namespace supquant

@@ -6,6 +6,7 @@
 #include "assign.h"
 #include "hamming.h"
 #include "kernels.h"
+#include "products.h"
 #include "prune.h"
 #include "sums.h"
 #include "trees.h"
@@ -23,7 +24,7 @@ const KernelTable SUPQUANT_JOIN(kernels_, SUPQUANT_LEVEL) = {
     pair_block,                    interaction,     table_sums, decode<float>, decode<double>,
     kQueryLanes,                   kGroupFrom,      kFastLookup, kStartCoarse,  mark_by_tables,
     mark_by_bits,                  mark_many,       block_sums, hamming,       tree_sums,
-    best_split,
+    best_split,                    products,
 };
 
 }  // namespace supquant

@@ -150,6 +150,16 @@ void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint1
     });
 }
 
+void products(const float* x, size_t q, const float* y, size_t n, size_t d, float* sums, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    constexpr size_t kRows = kProductRows, kColumns = 512;
+    const size_t across = (n + kColumns - 1) / kColumns;
+    parallel_for((q + kRows - 1) / kRows * across, n_threads, [&](size_t task, int) {
+        const size_t i = task / across * kRows, j = task % across * kColumns;
+        kernels.products(x + i * d, std::min(kRows, q - i), y + j * d, std::min(kColumns, n - j), d, sums + i * n + j, n);
+    });
+}
+
 void tree_sums(const TreeEnsemble& trees, const float* x, size_t n, float* sums, int n_threads) {
     const KernelTable& kernels = active_kernels();
     parallel_parts(n, 64, n_threads, [&](size_t begin, size_t end) { kernels.tree_sums(trees, x, begin, end, sums); });

@@ -29,6 +29,7 @@ void assign(AssignProblem problem, size_t n, int n_threads);
 void greedy(const float* unary, const float* cross, size_t n, int M, int K, uint8_t* codes, int n_threads);
 void table_sums(const Codes& codes, const float* tables, size_t n_queries, float* sums, int n_threads);
 void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint16_t* distances, int n_threads);
+void products(const float* x, size_t q, const float* y, size_t n, size_t d, float* sums, int n_threads);
 void tree_sums(const TreeEnsemble& trees, const float* x, size_t n, float* sums, int n_threads);
 
 // Nodes of one level of a tree, each with rows of its own and a list of features to choose from.

@@ -1,23 +1,40 @@
-"""Groups of queries have one size, whatever comes."""
+"""Products of a few rows do not depend on what stands beside them, and blocks of queries are that small."""
 
 import numpy as np
 import pytest
 
-from supquant.codec.queries import GROUP_ROWS, by_groups
+from supquant.codec.queries import QUERY_ROWS, by_queries, row_products
 
 
-@pytest.mark.parametrize("n", [0, 1, GROUP_ROWS, GROUP_ROWS + 1, 10 * GROUP_ROWS - 1])
+@pytest.mark.parametrize("n", [0, 1, QUERY_ROWS, QUERY_ROWS + 1, 10 * QUERY_ROWS - 1])
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_function_always_sees_as_many_rows(n, n_jobs):
+def test_a_function_sees_all_rows_in_blocks(n, n_jobs):
     X = np.arange(3 * n, dtype=np.uint8).reshape(n, 3)
     seen = []
 
-    def double(group):
-        seen.append((group.shape, group.dtype))
-        return 2 * group, group[:, 0]
+    def double(block):
+        seen.append((len(block), block.dtype))
+        return 2 * block, block[:, 0]
 
     doubled, first = np.empty((n, 3)), np.empty(n)
-    by_groups(double, X, (doubled, first), n_jobs)
+    by_queries(double, X, (doubled, first), n_jobs)
     np.testing.assert_array_equal(doubled, 2.0 * X)
     np.testing.assert_array_equal(first, X[:, 0])
-    assert seen == [((GROUP_ROWS, 3), np.float32)] * -(-n // GROUP_ROWS)
+    assert sum(rows for rows, _ in seen) == n
+    assert all(rows <= QUERY_ROWS and dtype == np.float32 for rows, dtype in seen)
+
+
+@pytest.mark.parametrize("d", [0, 1, 15, 16, 17, 384, 1001])
+def test_products_are_right_and_those_of_a_few_rows_the_same_alone(rng, d):
+    x, y = (rng.normal(size=(rows, d)).astype(np.float32) for rows in (QUERY_ROWS + 1, 50))
+    want = x.astype(np.float64) @ y.T
+    for rows in (1, 3, QUERY_ROWS, QUERY_ROWS + 1):
+        np.testing.assert_allclose(row_products(x[:rows], y), want[:rows], rtol=0, atol=2e-6 * max(d, 1))
+    whole = row_products(x[:QUERY_ROWS], y)
+    for row in range(QUERY_ROWS):
+        np.testing.assert_array_equal(row_products(x[row : row + 1], y)[0], whole[row], strict=True)
+
+
+def test_rows_that_are_not_contiguous_are_multiplied(rng):
+    x, y = rng.normal(size=(6, 40)).astype(np.float32), rng.normal(size=(5, 20)).astype(np.float32)
+    np.testing.assert_array_equal(row_products(x[:, ::2], y), row_products(x[:, ::2].copy(), y), strict=True)

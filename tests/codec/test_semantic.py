@@ -33,6 +33,19 @@ def test_a_score_is_the_product_with_the_decoded_vector(fitted, digits):
         np.testing.assert_allclose(-sums, vectors @ codec.decode(codes).T, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("more_labels", [False, True])
+def test_a_query_gives_the_same_bits_alone_and_in_a_batch(fitted, digits, more_labels):
+    X, y = digits
+    codec = fitted.codec_
+    if more_labels:
+        codec = codec.extended(X[y > 7][:20], y[y > 7][:20])
+    whole = codec.query_tables(X[1200:1400])
+    for row in (0, 1, 2, 100, 127, 128, 199):
+        alone = codec.query_tables(X[1200 + row : 1201 + row], n_jobs=1)
+        np.testing.assert_array_equal(alone.tables[0], whole.tables[row], strict=True)
+        assert alone.curve_of[0] == whole.curve_of[row]
+
+
 def test_items_with_labels_hold_them_and_the_position_of_items_without(fitted, digits):
     X, y = digits
     codec = fitted.codec_

@@ -235,3 +235,42 @@ def test_interaction_refuses_codes_beyond_the_size_of_their_codebook():
     codes = np.array([[0, 1]], dtype=np.uint8)
     with pytest.raises(ValueError, match="below the sizes"):
         native.interaction(codes, np.ones(1), np.eye(3), 0.0, sizes=[2, 1])
+
+
+@given(
+    q=rows,
+    n=st.sampled_from([0, 1, 2, 3, 5, 17, 70]),
+    d=st.sampled_from([0, 1, 7, 15, 16, 17, 33, 100]),
+    scale=st.sampled_from([1.0, 1e-22, 1e18]),
+    seed=seeds,
+)
+def test_products_of_rows(q, n, d, scale, seed):
+    rng = np.random.default_rng(seed)
+    x, y = ((scale * rng.normal(size=(rows, d))).astype(np.float32) for rows in (q, n))
+    want = reference.products(x, y)
+    for n_threads in (1, 2, 3):
+        assert_same_bits(native.products(x, y, n_threads=n_threads), want)
+
+
+def test_products_are_of_one_rounding_each(level):
+    """Where a product and what it is added to nearly cancel, a product that was rounded first gives something else."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 1)).astype(np.float32)
+    y = rng.normal(size=(1, 1)).astype(np.float32)
+    rounded = (x * y)[:, 0]
+    pairs = np.zeros((200, 17), dtype=np.float32)  # both terms in the same partial sum
+    pairs[:, 0], pairs[:, 16] = -rounded, x[:, 0]
+    weights = np.zeros((1, 17), dtype=np.float32)
+    weights[0, 0], weights[0, 16] = 1, y[0, 0]
+    left = native.products(pairs, weights)[:, 0]
+    exact = x[:, 0].astype(np.float64) * y[0, 0] - rounded
+    assert np.count_nonzero(left) > 150
+    np.testing.assert_array_equal(left, exact.astype(np.float32))
+
+
+def test_products_of_wrong_arrays_are_refused():
+    x = np.zeros((3, 4), dtype=np.float32)
+    for wrong in (x[:, :2].copy(), x.astype(np.float64), x[:, ::-1]):
+        for implementation in (native, reference):
+            with pytest.raises(ValueError, match="y must"):
+                implementation.products(x, wrong)

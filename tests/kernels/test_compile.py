@@ -24,7 +24,16 @@ LEVELS = [
 ]
 VISIBILITY = ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]
 FLAGS = ["-std=c++20", "-fPIC", "-ffp-contract=off", *VISIBILITY, "-Wall", "-Wextra", "-Werror"]
-WANTED = {"", "memset", "memcpy", "memmove", "__stack_chk_fail", "__stack_chk_guard", "_GLOBAL_OFFSET_TABLE_"}
+WANTED = {
+    "",
+    "memset",
+    "memcpy",
+    "memmove",
+    "fmaf",
+    "__stack_chk_fail",
+    "__stack_chk_guard",
+    "_GLOBAL_OFFSET_TABLE_",
+}
 
 # Sections and symbols of an ELF object of 64 bits, which tools of this machine need not know.
 SECTION = np.dtype("<u4, <u4, <u8, <u8, <u8, <u8, <u4, <u4, <u8, <u8")

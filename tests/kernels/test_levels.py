@@ -50,6 +50,7 @@ for M, K in ((1, 255), (2, 256), (3, 17), (8, 32)):
     digest.update(k.take(blocks, rows).tobytes())
     digest.update(bytes([k.count_distinct(codes, 50)]))
     digest.update(k.hamming(codes, codes[:5]).tobytes())
+    digest.update(k.products(unary, unary[:33].copy(), n_threads=2).tobytes())
     x = unary[:, :M].copy()
     nodes = rng.integers(0, M, size=(2, 4, 7)).astype(np.int32)
     leaves = rng.normal(size=(2, 4, 8)).astype(np.float32)

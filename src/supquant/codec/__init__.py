@@ -4,7 +4,7 @@ Every quantizer and every hashing method ends in a codec; it carries arrays and 
 does not change it. `AnyCodec` is all that an index knows of one.
 
     interface   the protocol, QueryTables, feature maps
-    queries     queries in groups, so that one alone and in a batch gives the same bits
+    queries     products of rows, of which one alone and in a batch gives the same bits
     base        what the codecs share: rows in blocks, files
     meaning     Meaning: label vectors, and the probabilities that their products stand for
     semantic    SemanticCodec: sums of codewords that say what an item is and where it lies
@@ -27,6 +27,7 @@ from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, least_pr
 from supquant.codec.labels import LabelCodec, check_label_count
 from supquant.codec.loader import load_codec, load_codec_of
 from supquant.codec.meaning import Meaning, label_probabilities
+from supquant.codec.queries import row_products
 from supquant.codec.semantic import MeaningFeatures, SemanticCodec
 
 __all__ = [
@@ -49,5 +50,6 @@ __all__ = [
     "load_codec",
     "load_codec_of",
     "register_feature_map",
+    "row_products",
     "spread_codes",
 ]

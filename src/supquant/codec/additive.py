@@ -28,6 +28,7 @@ from supquant.codec.base import (
 )
 from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
 from supquant.codec.meaning import Meaning
+from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_integer, check_vectors, resolve_jobs
@@ -127,7 +128,7 @@ class Codec(ProjectingCodec):
         if self._ranking(ranking) == "euclidean":
             return self.project(features)
         meaning, n_labels = self._known_meaning(), self._n_labels
-        scores = features if meaning.scaling is None else features @ self._score_projection
+        scores = features if meaning.scaling is None else row_products(features, self._score_rows)
         return meaning.query_vectors(scores, n_labels, multilabel=self.multilabel)
 
     def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
@@ -138,9 +139,9 @@ class Codec(ProjectingCodec):
         ``"semantic"``, of label vectors v (q, E): ``-v . W'c``.
         """
         if self._ranking(ranking) == "semantic":
-            tables = prepared @ self._meanings
+            tables = row_products(prepared, self._meanings)
         else:
-            tables = prepared @ self.codebooks.reshape(-1, self.n_components).T
+            tables = row_products(prepared, self.codebooks.reshape(-1, self.n_components))
             tables *= -2
             tables += self._squared_norms
         return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
@@ -159,15 +160,17 @@ class Codec(ProjectingCodec):
 
     @cached_property
     def _meanings(self) -> Block:
-        """``-W'c`` of every codeword, (E, MK)."""
+        """``-W'c`` of every codeword, (MK, E)."""
         flat = self.codebooks.reshape(-1, self.n_components)
-        return np.ascontiguousarray(-(flat @ self._learned_classifier()).T)
+        return np.asarray(-(flat @ self._learned_classifier()))
 
     @cached_property
-    def _score_projection(self) -> Block:
-        """P W, (d, L): from features to scores."""
+    def _score_rows(self) -> Block:
+        """W'P', (L, d): from features to scores."""
         classifier = self._learned_classifier()
-        return classifier if self.projection is None else self.projection @ classifier
+        return np.ascontiguousarray(
+            (classifier if self.projection is None else self.projection @ classifier).T
+        )
 
     # whole ways --------------------------------------------------------------------------------------------------------
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant.codec.interface import Block, Codes, FeatureMap, load_feature_map
-from supquant.codec.queries import by_groups
+from supquant.codec.queries import by_queries, row_products
 from supquant.errors import FileFormatError, InputError
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.storage import PackedArrays, lay_out_as_stored, load_arrays, pack_arrays
@@ -90,7 +91,12 @@ class ProjectingCodec(ABC):
 
     def project(self, features: Block) -> Block:
         """Project features (b, d) to (b, r)."""
-        return features if self.projection is None else features @ self.projection
+        return features if self.projection is None else row_products(features, self._projection_rows)
+
+    @cached_property
+    def _projection_rows(self) -> Block:
+        """The projection with a row for every component, (r, d)."""
+        return np.ascontiguousarray(cast("Block", self.projection).T)
 
     def prepare(self, features: Block, ranking: str | None = None) -> Block:
         """Turn features (b, d) of queries into what their tables are made of under a ranking: (b, r)."""
@@ -123,7 +129,7 @@ class ProjectingCodec(ABC):
         function: Callable[[Block], tuple[NDArray[Any], ...]],
     ) -> None:
         """Fill arrays (q, ...) with what a function makes of features of queries, the same bits whatever stands beside them."""
-        by_groups(lambda x: function(self.features(x)), Q, made, resolve_jobs(n_jobs))
+        by_queries(lambda x: function(self.features(x)), Q, made, resolve_jobs(n_jobs))
 
     def _by_blocks(
         self,

@@ -24,6 +24,7 @@ from supquant.codec.base import (
     plain_classes,
 )
 from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import check_vectors
@@ -118,7 +119,7 @@ class LabelCodec(ProjectingCodec):
     def tables_of(self, projected: Block, ranking: str | None = None) -> Block:
         """Make look-up tables (q, M, K) from class scores (q, L): less the score of the labels of a byte."""
         self._ranking(ranking)
-        tables = projected @ self.codebooks.reshape(-1, self.n_components).T
+        tables = row_products(projected, self.codebooks.reshape(-1, self.n_components))
         np.negative(tables, out=tables)
         return tables.reshape(len(projected), self.n_codebooks, self.n_codewords)
 

@@ -1,7 +1,7 @@
 """Rows of queries through dense algebra, so that a query alone and in a batch comes out as the same bits.
 
-A BLAS adds in another order for one row than for many, and for many threads than for one. Here it always sees
-`GROUP_ROWS` rows, padded with zeros, and runs on one thread.
+A BLAS adds in another order for one row than for many, and for many threads than for one. A few rows therefore go through a
+kernel of our own, which is also the faster one for them; the rest of a query is arithmetic of one row at a time.
 """
 
 from __future__ import annotations
@@ -12,32 +12,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant import kernels
+from supquant.parallel import ordered_map, row_blocks
 from supquant.validation import as_float32
 
 Block = NDArray[np.float32]
 
-GROUP_ROWS = 8
-"""A compromise: one query pays for eight rows, and many pay for small products."""
+QUERY_ROWS = 128
+"""Queries that are made at a time; more rows than that are none of queries."""
 
 
-def by_groups(
+def row_products(x: Block, y: Block) -> Block:
+    """Multiply rows x (b, d) and y (n, d), which is contiguous: ``x y'`` (b, n).
+
+    Up to `QUERY_ROWS` rows come out as the same bits whatever stands beside them; for more a BLAS is faster.
+
+    Examples
+    --------
+    >>> row_products(np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]]))
+    array([[11., 17.]], dtype=float32)
+    """
+    if len(x) > QUERY_ROWS:
+        return np.asarray(x @ y.T)
+    return kernels.active().products(np.ascontiguousarray(x), y)
+
+
+def by_queries(
     function: Callable[[Block], tuple[NDArray[Any], ...]],
     rows: NDArray[Any],
     made: tuple[NDArray[Any], ...],
     n_jobs: int,
 ) -> None:
-    """Fill arrays (n, ...) with what a function makes of rows (n, p), given to it as float32 blocks of `GROUP_ROWS`."""
+    """Fill arrays (q, ...) with what a function makes of rows (q, p), given to it as float32 blocks of `QUERY_ROWS`."""
 
     def fill(block: tuple[int, int]) -> None:
-        group = as_float32(rows[slice(*block)])
-        n = len(group)
-        if n < GROUP_ROWS:
-            group = np.concatenate([group, np.zeros((GROUP_ROWS - n, group.shape[1]), dtype=np.float32)])
-        for whole, part in zip(made, function(group), strict=True):
-            whole[slice(*block)] = part[:n]
+        for whole, part in zip(made, function(as_float32(rows[slice(*block)])), strict=True):
+            whole[slice(*block)] = part
 
-    groups = row_blocks(len(rows), GROUP_ROWS)
-    with single_blas():
-        for _ in ordered_map(fill, groups, max(1, min(n_jobs, len(groups)))):
-            pass
+    blocks = row_blocks(len(rows), QUERY_ROWS)
+    for _ in ordered_map(fill, blocks, max(1, min(n_jobs, len(blocks)))):
+        pass

@@ -34,7 +34,7 @@ from supquant.codec.base import (
 )
 from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
 from supquant.codec.meaning import check_curve, label_weights
-from supquant.codec.queries import by_groups
+from supquant.codec.queries import by_queries, row_products
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_integer, check_vectors, resolve_jobs
@@ -212,8 +212,14 @@ class SemanticCodec(ProjectingCodec):
             np.float32(POSITION_SLOPE) * untrained * z + np.float32(NEAREST_FIRST) * sure * c
         )
         if self.map.n_labels > L:
-            vectors[:, L + 1 :] += np.float32(ADDED_LABEL) * ((1 - u) * p[:, L:]) @ self.map.added_directions
+            added = row_products(np.float32(ADDED_LABEL) * (1 - u) * p[:, L:], self._added_columns)
+            vectors[:, L + 1 :] += added
         return vectors
+
+    @cached_property
+    def _added_columns(self) -> Block:
+        """Directions of added labels, (g, c)."""
+        return np.ascontiguousarray(self.map.added_directions.T)
 
     def _untrained(self, p: Block, u: Block) -> Block:
         """Return the probability (b, 1) of no class that was trained on."""
@@ -223,13 +229,9 @@ class SemanticCodec(ProjectingCodec):
     def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
         """Make look-up tables (q, M, K) of prepared queries (q, D): ``-v . c`` of every codeword."""
         self._ranking(ranking)
-        tables = prepared @ self._negated
+        tables = row_products(prepared, self.codebooks.reshape(-1, self.n_components))
+        np.negative(tables, out=tables)
         return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
-
-    @cached_property
-    def _negated(self) -> Block:
-        """``-c`` of every codeword, (D, M K)."""
-        return np.ascontiguousarray(-self.codebooks.reshape(-1, self.n_components).T)
 
     def query_tables(
         self,
@@ -258,7 +260,7 @@ class SemanticCodec(ProjectingCodec):
         features = self.query_features(Q, novelty=novelty, n_jobs=n_jobs)
         vectors = self.prepare(features, ranking)
         tables = np.empty((len(vectors), self.n_codebooks, self.n_codewords), dtype=np.float32)
-        by_groups(lambda block: (self.tables_of(block, ranking),), vectors, (tables,), resolve_jobs(n_jobs))
+        by_queries(lambda block: (self.tables_of(block, ranking),), vectors, (tables,), resolve_jobs(n_jobs))
         offsets = np.zeros(len(vectors), dtype=np.float32)
         if ranking != "semantic":
             return QueryTables(tables, offsets, descending=True)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from supquant.codec import row_products
 from supquant.labels import Labels
 from supquant.parallel import row_blocks
 
@@ -42,14 +43,14 @@ def class_means(z: NDArray[Any], labels: Labels) -> Block:
 
 
 def class_logits(means: Block, scatter: Block) -> Block:
-    """Return weights (g + 1, L), the last row the shift, from positions to logits of classes with these means (L, g).
+    """Return weights (L, g + 1), the last column the shift, from positions to logits of classes with these means (L, g).
 
     Classes are normal, with the scatter (g, g) that the trained ones have on average; the logit 0 is that of any other class,
     which lies around the origin.
     """
     weights = _solved(scatter, means, QUERY_RIDGE)
     shifts = -0.5 * np.einsum("cg,gc->c", means, weights)
-    return np.vstack([weights, shifts]).astype(np.float32)
+    return np.ascontiguousarray(np.vstack([weights, shifts]).T, dtype=np.float32)
 
 
 def class_directions(means: Block, scatter: Block) -> Block:
@@ -78,7 +79,7 @@ def divided(p: Block, u: Block, z: Block, by_place: Block) -> tuple[Block, Block
     u : (b,) float32
     z : (b, g) float32
         Positions.
-    by_place : (g + 1, L) float32
+    by_place : (L, g + 1) float32
         Logits of trained and added classes, as `class_logits` makes them.
 
     Returns
@@ -86,7 +87,7 @@ def divided(p: Block, u: Block, z: Block, by_place: Block) -> tuple[Block, Block
     (b, L) and (b,) float32
         The probabilities of all labels, of a vector of a known class; and that of no known class.
     """
-    scores = z @ by_place[:-1] + by_place[-1]
+    scores = row_products(np.pad(z, ((0, 0), (0, 1)), constant_values=1), by_place)
     shares = softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[
         :, 1 + p.shape[1] :
     ]  # (b, L - t)

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant.codec import FeatureMap, register_feature_map
+from supquant.codec import FeatureMap, register_feature_map, row_products
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.storage import lay_out_as_stored
 from supquant.validation import (
@@ -167,7 +167,7 @@ def squared_norms(rows: Block) -> Block:
 
 def squared_distances(x: Block, anchors: Block, norms: Block) -> Block:
     """Give the squared distances (b, h) between rows and anchors of squared lengths `norms` (h,), never negative."""
-    squares = x @ anchors.T
+    squares = row_products(x, anchors)
     squares *= -2
     squares += squared_norms(x)[:, None]
     squares += norms

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec import label_probabilities, register_feature_map
+from supquant.codec import label_probabilities, register_feature_map, row_products
 from supquant.features.anchor_kernel import GaussianMap
 from supquant.storage import lay_out_as_stored
 
@@ -66,10 +67,20 @@ class LabelMap:
         """Give the features (b, 2 L + g) of a block whose kernel features phi (b, d) are known."""
         L = self.n_labels
         features = np.empty((len(x), self.n_features), dtype=np.float32)
-        features[:, :L] = label_probabilities(logits(phi, self.weights), multilabel=self.multilabel)
-        features[:, L : 2 * L] = label_probabilities(logits(phi, self.smooth), multilabel=self.multilabel)
-        np.matmul(x - self.mean, self.directions, out=features[:, 2 * L :])
+        for part, weights in enumerate((self.weights, self.smooth)):
+            scores = row_products(phi, self._rows[part]) + weights[-1]
+            features[:, part * L : (part + 1) * L] = label_probabilities(scores, multilabel=self.multilabel)
+        features[:, 2 * L :] = row_products(x - self.mean, self._rows[2])
         return features
+
+    @cached_property
+    def _rows(self) -> tuple[Block, Block, Block]:
+        """Weights of either kind and directions, with a row for every output."""
+        return (
+            np.ascontiguousarray(self.weights[:-1].T),
+            np.ascontiguousarray(self.smooth[:-1].T),
+            np.ascontiguousarray(self.directions.T),
+        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give what a file must hold."""

@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
-from supquant.codec import label_probabilities, register_feature_map
+from supquant.codec import label_probabilities, register_feature_map, row_products
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
 from supquant.features.anchor_kernel import GaussianMap
-from supquant.features.label_map import logits
 from supquant.labels import Labels
 from supquant.storage import lay_out_as_stored
 
@@ -91,7 +90,8 @@ class MeaningMap:
 
     def __call__(self, x: Block) -> Block:
         """Map a block (b, p) to its features (b, L + 1 + 2 g)."""
-        return self.from_logits(logits(x if self.kernel is None else self.kernel(x), self.weights), x)
+        phi = x if self.kernel is None else self.kernel(x)
+        return self.from_logits(row_products(phi, self._rows["weights"]) + self.weights[-1], x)
 
     def from_logits(self, outputs: Block, x: Block) -> Block:
         """Return the features (b, L + 1 + 2 g) of a block, from logits of trained labels and the discriminator."""
@@ -100,8 +100,8 @@ class MeaningMap:
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
         z, c = features[:, L + 1 : L + 1 + g], features[:, L + 1 + g :]
         units = unit_rows(x)
-        np.matmul(units - self.mean, self.metric, out=z[:, :k])
-        np.matmul(units, self.cosine, out=c[:, :k])
+        z[:, :k] = row_products(units - self.mean, self._rows["metric"])
+        c[:, :k] = row_products(units, self._rows["cosine"])
         p = label_probabilities(scores, multilabel=self.multilabel)
         z[:, k:] = self._opinions(p)
         u = self._novelty(outputs, p)
@@ -120,11 +120,22 @@ class MeaningMap:
         """Return the part of z (b, g - k) that the probabilities (b, L) of trained labels make; nothing if there is none."""
         if not self.opinion.shape[1]:
             return np.zeros((len(p), 0), dtype=np.float32)
-        return np.asarray((opinion_roots(p) - self.opinion_mean) @ self.opinion)
+        return row_products(opinion_roots(p) - self.opinion_mean, self._rows["opinion"])
+
+    @cached_property
+    def _rows(self) -> dict[str, Block]:
+        """Matrices with a row for every output."""
+        matrices = {
+            "weights": self.weights[:-1],
+            "metric": self.metric,
+            "cosine": self.cosine,
+            "opinion": self.opinion,
+        }
+        return {name: np.ascontiguousarray(matrix.T) for name, matrix in matrices.items()}
 
     @cached_property
     def _by_place(self) -> Block:
-        """The logits (k + 1, L) of all labels along the first part of z."""
+        """The logits (L, k + 1) of all labels along the first part of z, the last column the shifts."""
         return class_logits(self.means[:, : len(self.scatter)], self.scatter)
 
     @cached_property
@@ -184,7 +195,7 @@ def unit_rows(x: NDArray[Any]) -> Block:
     array([[0.6, 0.8],
            [0. , 0. ]], dtype=float32)
     """
-    lengths = np.sqrt(np.einsum("ij,ij->i", x, x, dtype=np.float64))[:, None]
+    lengths = np.sqrt(np.einsum("ij,ij->i", *[x.astype(np.float64)] * 2))[:, None]
     return np.asarray(x / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
@@ -202,4 +213,7 @@ def opinion_roots(p: NDArray[Any]) -> NDArray[Any]:
 
 def evidence(scores: NDArray[Any]) -> NDArray[Any]:
     """Return the log of the sum of exponentiated logits (b,): how much speaks for any known class."""
-    return np.asarray(logsumexp(scores, axis=1))
+    highest = scores.max(
+        axis=1, keepdims=True
+    )  # logsumexp of SciPy says the same, in ten times the time of a query
+    return np.asarray(highest[:, 0] + np.log(np.exp(scores - highest).sum(axis=1)))

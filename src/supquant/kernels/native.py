@@ -50,6 +50,7 @@ __all__ = [
     "level",
     "pack_mask",
     "pair_counts",
+    "products",
     "scan",
     "scan_within",
     "set_bits",
@@ -163,6 +164,16 @@ def table_sums(codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
     check_threads(n_threads)
     sums = np.empty((q, n), dtype=np.float32)
     _native.table_sums(codes, tables, sums, n_threads)
+    return sums
+
+
+def products(x: Floats, y: Floats, n_threads: int = 1) -> Floats:
+    """Multiply rows."""
+    q, d = check_array(x, "x", (None, None), np.float32)
+    n, _ = check_array(y, "y", (None, d), np.float32)
+    check_threads(n_threads)
+    sums = np.empty((q, n), dtype=np.float32)
+    _native.products(x, y, sums, n_threads)
     return sums
 
 

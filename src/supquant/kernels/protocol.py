@@ -238,6 +238,14 @@ class Kernels(Protocol):
         """Count the bits in which codes (n, M) differ from queries (q, M): (q, n)."""
         ...
 
+    def products(self, x: Floats, y: Floats, n_threads: int = 1) -> Floats:
+        """Multiply rows x (q, d) and y (n, d): ``x y'`` (q, n), every sum in one order whatever rows stand beside it.
+
+        Sixteen partial sums each take every sixteenth column by fused multiply-adds; then the upper half of them is added to
+        the lower, until one is left.
+        """
+        ...
+
     def tree_sums(
         self, x: Floats, features: Numbers, thresholds: Floats, leaves: Floats, n_threads: int = 1
     ) -> Floats:

@@ -33,6 +33,9 @@ from supquant.kernels.scan_reference import (
     take,
 )
 
+PARTIAL_SUMS = 16
+"""Of a product of two rows."""
+
 Index = TypeVar("Index", bound=np.integer[Any])
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "interaction",
     "pack_mask",
     "pair_counts",
+    "products",
     "scan",
     "scan_within",
     "set_bits",
@@ -328,6 +332,34 @@ def table_sums(codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
     check_codes(codes, K, n_codebooks=M)
     check_threads(n_threads)
     return _added(tables[:, m, codes[:, m]] for m in range(M))
+
+
+def products(x: Floats, y: Floats, n_threads: int = 1) -> Floats:
+    """Multiply rows."""
+    q, d = check_array(x, "x", (None, None), np.float32)
+    n, _ = check_array(y, "y", (None, d), np.float32)
+    check_threads(n_threads)
+    partial = np.zeros((q, n, PARTIAL_SUMS), dtype=np.float32)
+    for k in range(d):
+        lane = partial[:, :, k % PARTIAL_SUMS]
+        lane[:] = _fused(x[:, None, k], y[None, :, k], lane)
+    while (half := partial.shape[2] // 2) > 0:
+        partial = partial[:, :, :half] + partial[:, :, half:]
+    return np.ascontiguousarray(partial[:, :, 0])
+
+
+def _fused(a: Floats, b: Floats, c: Floats) -> Floats:
+    """Return ``a b + c`` rounded once.
+
+    In float64 the product is exact. The sum is rounded to odd there: to float32 it then rounds as the exact sum would.
+    """
+    product, added = a.astype(np.float64) * b, c.astype(np.float64)
+    total = product + added
+    rest = total - product
+    error = (product - (total - rest)) + (added - rest)
+    even = total.view(np.int64) % 2 == 0
+    to_odd = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
+    return np.where((error != 0) & even, to_odd, total).astype(np.float32)
 
 
 def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
