@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from supquant.features.leaving_out import (
     root_mean_square,
     spread_of,
 )
-from supquant.features.meaning_map import MeaningMap, evidence, opinion_roots
+from supquant.features.meaning_map import MeaningMap, evidence, opinion_roots, unit_rows
 from supquant.features.novelty import (
     FEWEST_ROWS,
     MOST_ROWS,
@@ -63,6 +64,10 @@ class FittedMeaning:
         How new rows of new classes look; none where there are no new classes.
     sureness_of_new : float
         The mean sum of squared probabilities of labels that they have.
+    directions : Directions or None
+        What positions are made of; None where the map was taken from a shorter code.
+    metric_ridge : float
+        Of their metric; infinite where no labels are needed to make it.
     """
 
     map: MeaningMap
@@ -71,6 +76,30 @@ class FittedMeaning:
     new_classes: float
     novelty_of_new: Block
     sureness_of_new: float
+    directions: Directions | None = None
+    metric_ridge: float = np.inf
+
+    def placed_without(
+        self, X: NDArray[Any], labels: Labels, without: NDArray[np.intp], rng: np.random.Generator
+    ) -> Callable[[Block], Block] | None:
+        """Return the map from vectors (b, p) to positions (b, k) that nobody learned from some classes; None if it is the same.
+
+        Parameters
+        ----------
+        X : (n, p) array
+        labels : Labels
+            One each, or unknown.
+        without : (w,) intp
+            The numbers of those classes.
+        rng : Generator
+        """
+        if self.directions is None or np.isinf(self.metric_ridge):
+            return None
+        assert labels.indices is not None
+        rows = rng.permutation(np.flatnonzero(labels.known & ~np.isin(labels.indices, without)))
+        rows = np.sort(rows[:SAMPLE_ROWS])
+        metric, _ = _metric(self.directions, as_float32(X[rows]), labels.take(rows), self.metric_ridge)
+        return lambda x: np.asarray((unit_rows(x) - self.map.mean) @ metric)
 
 
 def fit_meaning(
@@ -131,6 +160,8 @@ def fit_meaning(
         novelty.share,
         expit(novelty.of_new).astype(np.float32),
         study.sureness * (float(squares.mean()) if len(held) else 1.0),
+        directions,
+        study.metric_ridge,
     )
 
 

@@ -19,6 +19,7 @@ from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.calibration import CALIBRATION_QUERIES, first_answers, fit_curve, spread_rows
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
 from supquant.quantizers.unseen_rows import as_held_out, as_left_out, between_classes
+from supquant.validation import as_float32
 
 if TYPE_CHECKING:
     from supquant.features import LabelKernel
@@ -265,15 +266,16 @@ class MeaningFit:
         known = np.flatnonzero(self.labels.known)
         chosen = np.sort(rng.permutation(len(known))[:CALIBRATION_ROWS])
         L, held, items = self.fitted.map.n_labels, self.fitted.held_features, labels.take(chosen)
-        rows = self._as_held_out(known[chosen])
         if len(self.fitted.novelty_of_new) and labels.indices is not None:
             new = self._neighbouring_classes(min(max(1, round(self.fitted.new_classes * L)), L - 1), rng)
-            rows = self._playing_new(rows, items, new, rng)
-            held = self._playing_new(held, asking, new, rng)
+            rows = self._playing_new(self._as_held_out(known[chosen]), known[chosen], new, rng)
+            held = self._playing_new(held, known[self.fitted.held_rows], new, rng)
         elif len(held) > 1:  # held-out rows answer each other, as honest as they ask
             answering = np.arange(1, len(held), 2)
             rows, items = held[answering], asking.take(answering)
             held, asking = held[::2], asking.take(np.arange(0, len(held), 2))
+        else:
+            rows = self._as_held_out(known[chosen])
         codes = self._encoded(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
         products, relevant = first_answers(codec.tables_of(codec.prepare(held)), asking, codes, items)
         which = codec.curves_of(held[spread_rows(len(held), CALIBRATION_QUERIES)]) - 1
@@ -291,19 +293,25 @@ class MeaningFit:
         return np.argsort(-(means @ means[rng.integers(len(means))]), kind="stable")[:n]
 
     def _playing_new(
-        self, features: Block, labels: Labels, new: NDArray[np.intp], rng: np.random.Generator
+        self, features: Block, numbers: NDArray[np.intp], new: NDArray[np.intp], rng: np.random.Generator
     ) -> Block:
-        """Return features (n, F) in which the rows of some classes look as if these were new."""
-        assert labels.indices is not None
-        rows = np.flatnonzero(np.isin(labels.indices, new))
+        """Return features (n, F) of rows with these numbers (n,), in which those of some classes look as if these were new."""
+        assert self.labels.indices is not None
+        own = self.labels.indices[numbers].astype(np.intp)
+        rows = np.flatnonzero(np.isin(own, new))
+        map_ = self.fitted.map
         left_out = as_left_out(
             features[rows],
-            labels.indices[rows].astype(np.intp),
+            own[rows],
             self.fitted.novelty_of_new,
             self.fitted.sureness_of_new,
-            self.fitted.map.n_labels,
+            map_.n_labels,
             rng,
         )
+        placed = self.fitted.placed_without(self.X, self.labels, new, rng)
+        if placed is not None:
+            first, k = map_.n_labels + 1, map_.metric.shape[1]
+            left_out[:, first : first + k] = placed(as_float32(self.X[numbers[rows]]))
         changed = features.copy()
-        changed[rows] = self.fitted.map.with_opinions(left_out)
+        changed[rows] = map_.with_opinions(left_out)
         return changed
