@@ -1,6 +1,6 @@
 # make           set up .venv and install the package into it
 # make demo      train on handwritten digits, print a table, write a page with pictures
-# make test      everything that must hold: lint, types, import directions, tests, sdist -> wheel -> import
+# make test      everything that must hold, on WORKERS processes: lint, types, import directions, tests, sdist -> wheel -> import
 # make sanitize  the tests of the kernels, compiled with address and undefined-behaviour sanitizers
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
@@ -9,6 +9,7 @@
 
 PYTHON ?= python3
 VENV   := .venv
+WORKERS ?= 2
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -41,7 +42,7 @@ lint: $(STAMP)
 
 # Run beside the sources, never on them: what is tested is what was installed.
 pytest: $(STAMP)
-	SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python -m pytest --doctest-modules --pyargs supquant ./tests
+	SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --doctest-modules --pyargs supquant ./tests
 
 dist: $(STAMP)
 	rm -rf build/dist build/wheel-check
