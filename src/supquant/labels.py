@@ -111,6 +111,48 @@ class Labels:
         Y[indices < 0] = np.nan
         return Y
 
+    def sparse(self) -> scipy.sparse.csr_array:
+        """Write out the 0/1 matrix Y (n, L) float64 of all rows, sparse; rows whose labels are unknown are empty."""
+        if self.indices is None:
+            assert self.indicator is not None
+            return self.indicator.astype(np.float64)
+        known = self.indices >= 0
+        starts = np.concatenate([[0], np.cumsum(known)])
+        columns = self.indices[known]
+        return scipy.sparse.csr_array(
+            (np.ones(len(columns)), columns, starts), shape=(len(self), self.n_labels)
+        )
+
+    def shared_with(self, answers: Labels) -> NDArray[np.bool_]:
+        """Tell which of k answers to each of these n rows share a label with it.
+
+        Parameters
+        ----------
+        answers : Labels
+            Of n times k rows over the same classes, those of the first row first. Unknown labels are shared with none.
+
+        Returns
+        -------
+        ndarray of shape (n, k), bool
+
+        Examples
+        --------
+        >>> queries, answers = read_labels(["cat", "dog"]), read_labels(["cat", "dog", "cat", "dog"])
+        >>> queries.shared_with(answers)
+        array([[ True, False],
+               [False,  True]])
+        """
+        k = len(answers) // max(len(self), 1)
+        if self.indices is not None:
+            assert answers.indices is not None
+            own = self.indices[:, None]
+            return np.asarray((answers.indices.reshape(len(self), k) == own) & (own >= 0))
+        assert self.indicator is not None
+        assert answers.indicator is not None
+        asked = self.indicator[np.repeat(np.arange(len(self)), k)]
+        shared = np.asarray(asked.multiply(answers.indicator).sum(axis=1)) > 0
+        return shared.reshape(len(self), k)
+
     def take(self, rows: ArrayLike) -> Labels:
         """Select rows, in the order given.
 

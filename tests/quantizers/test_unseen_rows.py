@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from supquant.codec.spelling import spell_labels
 from supquant.quantizers.unseen_rows import (
     as_held_out,
     as_left_out,
@@ -56,7 +57,7 @@ def test_rows_stay_as_they_are_where_none_were_held_out(features):
 def test_rows_of_left_out_classes_know_nothing_of_their_own(features, rng):
     own = features[:, :5].argmax(axis=1)
     novelty = np.linspace(0.2, 0.9, 40).astype(np.float32)
-    made = as_left_out(features, own, novelty, 0.5, 5, rng)
+    made = as_left_out(features, own, novelty, 0.5, spell_labels(5, 5, rng), rng)
     np.testing.assert_array_equal(made[np.arange(500), own], 0)
     np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
     assert sureness(made[:, :5]) == pytest.approx(0.5, abs=0.03)

@@ -7,6 +7,7 @@ does not change it. `AnyCodec` is all that an index knows of one.
     queries     products of rows, of which one alone and in a batch gives the same bits
     base        what the codecs share: rows in blocks, files
     meaning     Meaning: label vectors, and the probabilities that their products stand for
+    spelling    labels in a space of bounded width: one word each, or two or three of many
     semantic    SemanticCodec: sums of codewords that say what an item is and where it lies
     additive    Codec: sums of codewords, ranked by meaning or by distance
     binary      BinaryCodec: bits, Hamming ranking

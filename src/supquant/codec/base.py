@@ -140,11 +140,22 @@ class ProjectingCodec(ABC):
         function: Callable[[Block, tuple[int, int]], NDArray[Any]],
     ) -> NDArray[Any]:
         """Collect what a function makes of the features of X (n, p), block by block: (n, width)."""
+        return self._by_vectors(X, n_jobs, width, dtype, lambda x, block: function(self.features(x), block))
+
+    def _by_vectors(
+        self,
+        X: object,
+        n_jobs: int | None,
+        width: int,
+        dtype: type[np.generic],
+        function: Callable[[Block, tuple[int, int]], NDArray[Any]],
+    ) -> NDArray[Any]:
+        """Collect what a function makes of vectors X (n, p) themselves, block by block: (n, width)."""
         X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
         made = np.empty((len(X), width), dtype=dtype)
 
         def fill(block: tuple[int, int]) -> None:
-            made[slice(*block)] = function(self.features(as_float32(X[slice(*block)])), block)
+            made[slice(*block)] = function(as_float32(X[slice(*block)]), block)
 
         with single_blas():
             for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(n_jobs)):

@@ -3,12 +3,13 @@
     item   t = [ m | n | z ]     what it is, how new it looks, where it lies; read off its code as a sum of codewords
     query  v = [ ... ]           of the same width; a scan of look-up tables adds up the score  v . t
 
-    m   (L,)  the labels where they are known, else ``(1 - u) p``: probabilities of labels, less the chance u that the item is
-              of no known class
+    m   (r,)  the labels where they are known, else ``(1 - u) s``: the mean of labels by their probabilities, less the chance u
+              that the item is of no known class. Every label has a column while they are few; of many each has several words
+              (`codec/spelling.py`)
     n   (1,)  0 where the labels are known, else how new the item looks, from 0 to 1 with the logarithm of u
     z   (g,)  the position of the vector, and the opinion of the classifier about it; the same with and without labels
 
-A query is ``[(1 - u) p | NEW_BONUS u | POSITION_SLOPE u z + NEAREST_FIRST c]``: what is known is compared by labels, what is
+A query is ``[(1 - u) s | NEW_BONUS u | POSITION_SLOPE u z + NEAREST_FIRST c]``: what is known is compared by labels, what is
 new by position, and equal labels are ordered by cosine. Labels that are added after the fit have no columns: they are directions
 in z. See `docs/ranking.md`.
 """
@@ -35,6 +36,7 @@ from supquant.codec.base import (
 from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
 from supquant.codec.meaning import check_curve, label_weights
 from supquant.codec.queries import by_queries, row_products
+from supquant.codec.spelling import Spelling
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_integer, check_vectors, resolve_jobs
@@ -68,14 +70,14 @@ ADDED_LABEL = 2.0
 """What an item at the mean of a label that was added after the fit counts for a query that surely has this label."""
 
 FREE_WORD, LABEL_WORD, POSITION_WORD, KNOWN_WORD = 0, 1, 2, 3
-"""What a codeword is for. Items with a known label are made of one label word, which means that label and nothing else, and of
-position words, which mean nothing: so they keep their label exactly. Where labels are too many for that, or an item has several,
-the first word of an item with known labels is a known word, which means what it learned to, and others are free. Items without
-labels take any words but known ones."""
+"""What a codeword is for. Items with a known label are made of label words, one for each word that the label is spelled with, and
+of position words, which mean nothing: so they keep their label exactly. Where labels are too many for that, or an item has
+several, the first word of an item with known labels is a known word, which means what it learned to, and others are free. Items
+without labels take any words but known ones."""
 
 
 class MeaningFeatures(Protocol):
-    """A map from vectors (b, p) to features ``[p | u | z | c]``, as `SemanticCodec` reads them."""
+    """A map from vectors (b, p) to features ``[s | u | z | c]``, as `SemanticCodec` reads them."""
 
     kind: ClassVar[str]
     multilabel: bool
@@ -86,7 +88,15 @@ class MeaningFeatures(Protocol):
 
     @property
     def n_trained(self) -> int:
-        """Labels that were trained on: the first ones, which have columns in items."""
+        """Labels that were trained on: the first ones."""
+
+    @property
+    def spelling(self) -> Spelling:
+        """What words trained labels are made of: the columns of items."""
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of s: those of trained labels, then one for every added one. One column u follows them."""
 
     @property
     def means(self) -> Block:
@@ -98,14 +108,17 @@ class MeaningFeatures(Protocol):
 
     @property
     def n_labels(self) -> int:
-        """L, the columns of p, the probabilities of labels. One column u follows them, the probability of no known class."""
+        """L."""
 
     @property
     def n_position(self) -> int:
         """g, the columns of z, the position, and of c, which gives the cosine as a product with z."""
 
     def __call__(self, x: Block) -> Block:
-        """Map a block (b, p) to its features (b, L + 1 + 2 g)."""
+        """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
+
+    def probabilities(self, x: Block) -> Block:
+        """Return the probability of every label (b, L) for a block (b, p)."""
 
     def with_classes(self, x: Block, labels: Labels) -> Self:
         """Return the map that knows more classes, those of rows x (n, p)."""
@@ -125,7 +138,7 @@ class SemanticCodec(ProjectingCodec):
     Parameters
     ----------
     codebooks : (M, K, D) float32
-        D is the number of labels that were trained on, 1 and g together; the column of n is scaled by `NOVELTY_WEIGHT`.
+        D is the number of columns of trained labels, 1 and g together; the column of n is scaled by `NOVELTY_WEIGHT`.
     classes : (L,) array
         The labels; with `multilabel`, their column numbers.
     multilabel : bool
@@ -158,7 +171,7 @@ class SemanticCodec(ProjectingCodec):
     def __post_init__(self) -> None:
         if self.feature_map is None:
             raise InputError("a semantic codec must have a feature map")
-        check_part("codebooks", self.codebooks, "M", "K", self.map.n_trained + 1 + self.map.n_position)
+        check_part("codebooks", self.codebooks, "M", "K", self._n_meaning + self.map.n_position)
         check_integer(self.n_codebooks, "the number of codebooks", 1, MOST_CODEBOOKS)
         check_integer(self.n_codewords, "the number of codewords", 1, 256)
         if len(self.classes) != self.map.n_labels:
@@ -172,6 +185,11 @@ class SemanticCodec(ProjectingCodec):
     def map(self) -> MeaningFeatures:
         """The feature map."""
         return cast("MeaningFeatures", self.feature_map)
+
+    @property
+    def _n_meaning(self) -> int:
+        """Columns of m and n in an item."""
+        return self.map.spelling.n_columns + 1
 
     @property
     def n_codebooks(self) -> int:
@@ -196,22 +214,27 @@ class SemanticCodec(ProjectingCodec):
     # queries -------------------------------------------------------------------------------------------------------------
 
     def prepare(self, features: Block, ranking: str | None = None) -> Block:
-        """Turn features (b, L + 1 + 2 g) of queries into the vectors v (b, D) that items are multiplied by."""
+        """Turn features (b, r + 1 + 2 g) of queries into the vectors v (b, D) that items are multiplied by."""
         ranking = self._ranking(ranking)
         p, u, z, c = self._split(features)
         vectors = np.zeros((len(features), self.n_components), dtype=np.float32)
-        L = self.map.n_trained
+        spelling, L = self.map.spelling, self.map.spelling.n_columns
         if ranking == "position":
             vectors[:, L + 1 :] = c
             return vectors
-        np.multiply(1 - u, label_weights(p[:, :L], multilabel=self.multilabel), out=vectors[:, :L])
+        meant = (
+            label_weights(np.minimum(spelling.length * p[:, :L], 1), multilabel=True)
+            if self.multilabel
+            else spelling.weights(p[:, :L])
+        )
+        np.multiply(1 - u, meant, out=vectors[:, :L])
         untrained = self._untrained(p, u)
         vectors[:, L] = untrained[:, 0] * np.float32(NEW_BONUS / NOVELTY_WEIGHT)
-        sure = np.minimum(np.einsum("ij,ij->i", p, p), 1)[:, None] ** 3
+        sure = np.minimum(spelling.length * np.einsum("ij,ij->i", p, p), 1)[:, None] ** 3
         vectors[:, L + 1 :] = (
             np.float32(POSITION_SLOPE) * untrained * z + np.float32(NEAREST_FIRST) * sure * c
         )
-        if self.map.n_labels > L:
+        if self.map.n_labels > self.map.n_trained:
             added = row_products(np.float32(ADDED_LABEL) * (1 - u) * p[:, L:], self._added_columns)
             vectors[:, L + 1 :] += added
         return vectors
@@ -223,7 +246,7 @@ class SemanticCodec(ProjectingCodec):
 
     def _untrained(self, p: Block, u: Block) -> Block:
         """Return the probability (b, 1) of no class that was trained on."""
-        added = p[:, self.map.n_trained :].sum(axis=1, keepdims=True)
+        added = p[:, self.map.spelling.n_columns :].sum(axis=1, keepdims=True)
         return np.asarray(u + (1 - u) * added)
 
     def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
@@ -288,10 +311,10 @@ class SemanticCodec(ProjectingCodec):
     def query_features(self, Q: object, *, novelty: object = None, n_jobs: int | None = None) -> Block:
         """Return the features (q, F) of queries Q (q, p), with another novelty than theirs if one is given."""
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
-        features = np.empty((len(Q), self.map.n_labels + 1 + 2 * self.map.n_position), dtype=np.float32)
+        features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
         self._by_queries(Q, n_jobs, (features,), lambda made: (made,))
         if novelty is not None:
-            features[:, self.map.n_labels] = _checked_novelty(novelty, len(Q))
+            features[:, self.map.n_columns] = _checked_novelty(novelty, len(Q))
         return features
 
     def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Block:
@@ -302,7 +325,9 @@ class SemanticCodec(ProjectingCodec):
 
     def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Block:
         """Return the probability of every label for vectors X (n, p): (n, L) float32."""
-        return self._columns(X, n_jobs, slice(0, self.map.n_labels))
+        return self._by_vectors(
+            X, n_jobs, self.map.n_labels, np.float32, lambda x, _: self.map.probabilities(x)
+        )
 
     def decision_function(self, X: object, *, n_jobs: int | None = None) -> Block:
         """Score every label for vectors X (n, p) by its probability: (n, L) float32."""
@@ -310,11 +335,8 @@ class SemanticCodec(ProjectingCodec):
 
     def novelty(self, X: object, *, n_jobs: int | None = None) -> Block:
         """Return the probability (n,) that vectors X (n, p) are of no known class."""
-        return self._columns(X, n_jobs, slice(self.map.n_labels, self.map.n_labels + 1))[:, 0]
-
-    def _columns(self, X: object, n_jobs: int | None, columns: slice) -> Block:
-        width = columns.stop - columns.start
-        return self._by_blocks(X, n_jobs, width, np.float32, lambda features, _: features[:, columns])
+        column = slice(self.map.n_columns, self.map.n_columns + 1)
+        return self._by_blocks(X, n_jobs, 1, np.float32, lambda features, _: features[:, column])[:, 0]
 
     # items ---------------------------------------------------------------------------------------------------------------
 
@@ -325,12 +347,12 @@ class SemanticCodec(ProjectingCodec):
         )
 
     def item_vectors(self, features: Block, labels: NDArray[np.floating] | None = None) -> Block:
-        """Return the vectors t (b, D) of items with features (b, L + 1 + 2 g), and labels (b, L) where they are known.
+        """Return the vectors t (b, D) of items with features (b, r + 1 + 2 g), and labels (b, r) where they are known.
 
-        A row of labels that is NaN is unknown.
+        Labels are as they are spelled. A row of them that is NaN is unknown.
         """
         p, u, z, _ = self._split(features)
-        L = self.map.n_trained
+        L = self.map.spelling.n_columns
         items = np.empty((len(features), self.n_components), dtype=np.float32)
         np.multiply(1 - u, p[:, :L], out=items[:, :L])
         items[:, L] = novelty_coordinate(self._untrained(p, u)[:, 0])
@@ -343,7 +365,7 @@ class SemanticCodec(ProjectingCodec):
                 labels[:, L:] == 1
             )  # moved so far towards their label that they count as at its mean
             lacking = 1 - np.einsum("ij,ij->i", items[rows, L + 1 :], self.map.added_directions[added])
-            items[rows, L + 1 :] += lacking[:, None] * self.map.means[L:][added]
+            items[rows, L + 1 :] += lacking[:, None] * self.map.means[self.map.n_trained :][added]
         return items
 
     def encode_items(
@@ -378,13 +400,13 @@ class SemanticCodec(ProjectingCodec):
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
 
         def encode_block(features: Block, block: tuple[int, int]) -> Codes:
-            given = None if labels is None else labels.dense(*block)
+            given = None if labels is None else self.map.spelling.of_labels(labels, *block)
             items = self.item_vectors(features, given)
             known = np.zeros(len(items), dtype=bool) if given is None else ~np.isnan(given[:, 0])
             if missing_labels == "drop":
-                items[~known, : self.map.n_trained + 1] = 0
+                items[~known, : self._n_meaning] = 0
             if given is not None:  # words know nothing of added labels
-                known &= ~(given[:, self.map.n_trained :] == 1).any(axis=1)
+                known &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
             return self.encode_vectors(items, known)
 
         return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
@@ -392,7 +414,7 @@ class SemanticCodec(ProjectingCodec):
     def encode_vectors(self, items: Block, known: NDArray[np.bool_]) -> Codes:
         """Find the codes (n, M) of item vectors (n, D); `known` (n,) tells whose labels are known. On one thread."""
         codes = np.empty((len(items), self.n_codebooks), dtype=np.uint8)
-        kinds = item_kinds(items[:, self.map.n_trained], known)
+        kinds = item_kinds(items[:, self._n_meaning - 1], known)
         for kind, search in enumerate(self._searches):
             rows = kinds == kind
             if rows.any():
@@ -403,7 +425,7 @@ class SemanticCodec(ProjectingCodec):
     def _searches(self) -> list[ItemSearch]:
         """The search for items of each kind."""
         return [
-            ItemSearch.of(self.codebooks, self.map.n_trained + 1, weights, allowed_words(self.words, kind))
+            ItemSearch.of(self.codebooks, self._n_meaning, weights, allowed_words(self.words, kind))
             for kind, weights in enumerate(self.weights)
         ]
 
@@ -412,7 +434,7 @@ class SemanticCodec(ProjectingCodec):
 
         Such an item has a free word where others have not.
         """
-        reserved = np.flatnonzero(self.words.any(axis=1))
+        reserved = np.flatnonzero(self.words.any(axis=1) & (self.words == FREE_WORD).any(axis=1))
         free = [(self.words[m] == FREE_WORD)[codes[:, m]].any() for m in reserved]
         return bool(np.any(free)) or not len(reserved)
 
@@ -451,8 +473,8 @@ class SemanticCodec(ProjectingCodec):
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
 
     def _split(self, features: Block) -> tuple[Block, Block, Block, Block]:
-        """Cut features (b, L + 1 + 2 g) into p (b, L), u (b, 1), z (b, g) and c (b, g)."""
-        L, g = self.map.n_labels, self.map.n_position
+        """Cut features (b, r + 1 + 2 g) into s (b, r), u (b, 1), z (b, g) and c (b, g)."""
+        L, g = self.map.n_columns, self.map.n_position
         return (
             features[:, :L],
             features[:, L : L + 1],

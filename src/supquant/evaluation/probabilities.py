@@ -94,10 +94,7 @@ def judge_first_answers(
     k : int
     """
     scores, ids = CodeIndex(codec).add_codes(codes).search(queries, k)
-    asked = query_labels.dense(0, len(query_labels))
-    came = np.empty(ids.shape, dtype=bool)
-    for row, answers in enumerate(ids):
-        came[row] = database_labels.take(answers).dense(0, len(answers)) @ asked[row] > 0
+    came = query_labels.shared_with(database_labels.take(ids.ravel()))
     every = judge_probabilities(scores, came)
     if new_queries is None:
         return every

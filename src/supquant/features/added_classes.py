@@ -13,7 +13,6 @@ from scipy.special import softmax
 
 from supquant.codec import row_products
 from supquant.labels import Labels
-from supquant.parallel import row_blocks
 
 Block = NDArray[np.float32]
 
@@ -33,12 +32,8 @@ def class_means(z: NDArray[Any], labels: Labels) -> Block:
     array([[1., 1.],
            [5., 5.]], dtype=float32)
     """
-    sums = np.zeros((labels.n_labels, z.shape[1]))
-    counts = np.zeros(labels.n_labels)
-    for start, stop in row_blocks(len(z)):
-        carried = labels.dense(start, stop)
-        sums += carried.T @ z[start:stop]
-        counts += carried.sum(axis=0)
+    carried = labels.sparse()
+    sums, counts = carried.T @ z.astype(np.float64), np.asarray(carried.sum(axis=0))
     return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
 
 
@@ -67,7 +62,7 @@ def _solved(scatter: Block, means: Block, ridge: float) -> NDArray[np.float64]:
     return np.asarray(np.linalg.solve(spread, means.T.astype(np.float64)), dtype=np.float64)
 
 
-def divided(p: Block, u: Block, z: Block, by_place: Block) -> tuple[Block, Block]:
+def divided(p: Block, u: Block, z: Block, by_place: Block, n_trained: int) -> tuple[Block, Block]:
     """Divide the probability u (b,) of no trained class among the added classes and others still.
 
     Where a vector lies tells which. One that lies as a trained class does gives nothing to the added ones.
@@ -75,12 +70,13 @@ def divided(p: Block, u: Block, z: Block, by_place: Block) -> tuple[Block, Block
     Parameters
     ----------
     p : (b, t) float32
-        Probabilities of trained labels, of a vector of a trained class.
+        Probabilities of trained labels, of a vector of a trained class, or the mean vector of these labels.
     u : (b,) float32
     z : (b, g) float32
         Positions.
     by_place : (L, g + 1) float32
         Logits of trained and added classes, as `class_logits` makes them.
+    n_trained : int
 
     Returns
     -------
@@ -88,9 +84,7 @@ def divided(p: Block, u: Block, z: Block, by_place: Block) -> tuple[Block, Block
         The probabilities of all labels, of a vector of a known class; and that of no known class.
     """
     scores = row_products(np.pad(z, ((0, 0), (0, 1)), constant_values=1), by_place)
-    shares = softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[
-        :, 1 + p.shape[1] :
-    ]  # (b, L - t)
+    shares = softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[:, 1 + n_trained :]
     joint = np.hstack([(1 - u)[:, None] * p, u[:, None] * shares])
     left = u * (1 - shares.sum(axis=1))
     return (joint / np.maximum(1 - left, 1e-12)[:, None]).astype(np.float32), left.astype(np.float32)

@@ -82,7 +82,7 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     best = by_ridge[factor.ridge]
     smooth_ridge = max(SMOOTH_RIDGE, best.ridge)
     smooth = by_ridge.get(smooth_ridge) or ridge_path(equations, judges, (smooth_ridge,))[0][0]
-    weights, losses = _best_step(logistic_steps(kept, best.logit_weights, factor), best, held)
+    weights, losses = best_step(logistic_steps(kept, best.logit_weights, factor), best, held, MOST_PASSES)
 
     del factor  # as large as the sums
     equations = equations.merged(of_held)
@@ -103,11 +103,13 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     )
 
 
-def _best_step(steps: Iterator[Float], start: LeastSquares, judges: KernelRows) -> tuple[Float, list[float]]:
+def best_step(
+    steps: Iterator[Float], start: LeastSquares, judges: KernelRows, most: int
+) -> tuple[Float, list[float]]:
     """Give the weights that the judging rows like best, and their loss a row at the start and after every step."""
     best, losses = start.logit_weights, [start.loss]
     Y = judges.all_indicators()
-    while len(Y) and len(losses) <= MOST_PASSES and len(losses) <= np.argmin(losses) + PATIENCE:
+    while len(Y) and len(losses) <= most and len(losses) <= np.argmin(losses) + PATIENCE:
         weights = next(steps)
         losses.append(log_loss(judges.logits(weights), Y, multilabel=judges.labels.multilabel) / len(Y))
         if losses[-1] == min(losses):
@@ -164,13 +166,18 @@ class KernelRows:
 
     def features(self, rows: Rows) -> Block:
         """Give phi (b, d + 1) of one block."""
+        return self.cache.get(int(rows[0]), lambda: self.features_of(rows))
 
-        def make() -> Block:
-            x = self.vectors(rows)
-            phi = x if self.kernel is None else self.kernel(x)
-            return np.hstack([phi, np.ones((len(x), 1), dtype=np.float32)])
+    def features_of(self, rows: Rows) -> Block:
+        """Give phi (b, d + 1) of any rows, made now."""
+        x = self.vectors(rows)
+        phi = x if self.kernel is None else self.kernel(x)
+        return np.hstack([phi, np.ones((len(x), 1), dtype=np.float32)])
 
-        return self.cache.get(int(rows[0]), make)
+    @property
+    def width(self) -> int:
+        """D + 1."""
+        return 1 + (self.X.shape[1] if self.kernel is None else len(self.kernel.anchors))
 
     def indicators(self, rows: Rows) -> Block:
         """Give Y (b, L) of one block."""
@@ -187,7 +194,7 @@ class KernelRows:
             phi = self.features(rows)
             return phi.T @ phi, phi.T @ self.indicators(rows)
 
-        width = 1 + (self.X.shape[1] if self.kernel is None else len(self.kernel.anchors))
+        width = self.width
         gram, products = np.zeros((width, width)), np.zeros((width, self.labels.n_labels))
         for xx, xy in ordered_map(of_block, self.blocks, gram_jobs(width, self.n_jobs)):
             gram += xx

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from supquant.errors import InputError
 from supquant.features.anchor_kernel import GaussianMap, map_rows, squared_distances, squared_norms
+from supquant.features.class_means import learn_class_means
 from supquant.features.kernel_classifier import (
     FeatureCache,
     KernelRows,
@@ -45,6 +46,12 @@ MOST_ANCHORS = 4000
 MOST_ROWS = 1 << 17
 """Learned from, beside those held out; a random part where there are more."""
 
+MANY_LABELS = 256
+"""From so many on vectors are taken as they are, and classes of one label a row are learned by their means."""
+
+HELD_SCORES = 1 << 26
+"""Scores of held-out rows for all labels, at the most."""
+
 FEWEST_ROWS = 8
 """Of which any are held out."""
 
@@ -69,7 +76,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
     ----------
     n_anchors : int, optional
         How many training rows the kernel compares a vector with; 0 takes vectors as they are. By default all that are not
-        held out, at most 4,000.
+        held out, at most 4,000; none where there are more than 256 labels.
     bandwidth : float, optional
         Sigma of the kernel. By default half the mean distance between rows and anchors.
     n_directions : int, default=32
@@ -156,21 +163,24 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         X = check_vectors(X)
         labels = _checked_labels(y, len(X))
         order = random_generator(self.random_state).permutation(len(X))
-        n_held = held_count(len(X))
+        many = labels.n_labels > MANY_LABELS
+        n_held = min(held_count(len(X)), max(FEW_HELD, HELD_SCORES // labels.n_labels))
         if n_anchors is None:
-            n_anchors = MOST_ANCHORS
+            n_anchors = 0 if many else MOST_ANCHORS
         held_rows = np.sort(order[:n_held])
         kernel = None if n_anchors == 0 else _kernel(X, order[n_held:], n_anchors, bandwidth)
-        cache = FeatureCache(CACHE_BYTES)
+        by_means = many and kernel is None and not labels.multilabel
+        cache = FeatureCache(0 if by_means else CACHE_BYTES)
 
         def part(rows: Rows) -> KernelRows:
             blocks = [rows[slice(*block)] for block in row_blocks(len(rows))]
             return KernelRows(X, labels, kernel, blocks, cache, n_jobs)
 
-        kept, held = part(np.sort(order[n_held:][:MOST_ROWS])), part(held_rows)
+        learned_from = order[n_held:] if by_means else order[n_held:][:MOST_ROWS]
+        kept, held = part(np.sort(learned_from)), part(held_rows)
         with single_blas():
             mean, directions = _principal_directions(X, n_directions, n_jobs)
-            learned = learn_classifier(kept, held)
+            learned = (learn_class_means if by_means else learn_classifier)(kept, held)
 
             def label_map(weights: Float, smooth: Float) -> LabelMap:
                 parts = weights.astype(np.float32), smooth.astype(np.float32)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from supquant.codec import label_probabilities
+from supquant.codec.spelling import Spelling
 from supquant.features.added_classes import class_means
 from supquant.features.anchor_kernel import GaussianMap
 from supquant.features.label_kernel import LabelKernel
@@ -63,7 +64,7 @@ class FittedMeaning:
     novelty_of_new : (s,) float32
         How new rows of new classes look; none where there are no new classes.
     sureness_of_new : float
-        The mean sum of squared probabilities of labels that they have.
+        The mean sum of squared probabilities of words that they have.
     directions : Directions or None
         What positions are made of; None where the map was taken from a shorter code.
     metric_ridge : float
@@ -106,6 +107,7 @@ def fit_meaning(
     X: NDArray[Any],
     labels: Labels,
     kernel: LabelKernel,
+    spelling: Spelling,
     *,
     new_classes: float | None,
     rng: np.random.Generator,
@@ -127,9 +129,8 @@ def fit_meaning(
     metric, cosine = _metric(directions, x, labels_known.take(sample), study.metric_ridge)
     held = as_float32(X_known[kernel.held_rows_])
     held_logits = kernel.held_logits_ if len(held) else scores
-    opinion_mean, opinion = _opinion(
-        opinion_roots(label_probabilities(held_logits, multilabel=labels.multilabel)), study.opinion_weight
-    )
+    p = label_probabilities(held_logits, multilabel=labels.multilabel)
+    opinion_mean, opinion = _opinion(opinion_roots(spelling.of_probabilities(p)), study.opinion_weight)
     told_apart, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
     n_position = metric.shape[1] + opinion.shape[1]
     fitted = MeaningMap(
@@ -144,15 +145,16 @@ def fit_meaning(
         np.zeros((metric.shape[1], metric.shape[1]), dtype=np.float32),
         np.zeros((labels.n_labels, n_position), dtype=np.float32),
         labels.multilabel,
+        spelling,
     )
     outputs = np.column_stack([scores, np.zeros(len(x))]).astype(np.float32)
-    z = fitted.from_logits(outputs, x)[:, fitted.n_labels + 1 :][:, :n_position]
+    z = fitted.from_logits(outputs, x)[:, fitted.n_columns + 1 :][:, :n_position]
     of_sample = labels_known.take(sample)
     scatter = within_scatter(z[:, : metric.shape[1]], of_sample)
     fitted = replace(fitted, scatter=scatter.astype(np.float32), means=class_means(z, of_sample))
     told = _apart(map_.kernel, told_apart, held)
     held_features = fitted.from_logits(np.column_stack([kernel.held_logits_, told]).astype(np.float32), held)
-    squares = np.square(held_features[:, : fitted.n_labels]).sum(axis=1)
+    squares = spelling.length * np.square(held_features[:, : fitted.n_columns]).sum(axis=1)
     return FittedMeaning(
         fitted,
         kernel.held_rows_,

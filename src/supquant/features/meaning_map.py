@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from supquant.codec import label_probabilities, register_feature_map, row_products
+from supquant.codec.spelling import Spelling, spelling_from
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
 from supquant.features.anchor_kernel import GaussianMap
 from supquant.labels import Labels
@@ -27,9 +28,10 @@ SMOOTHING = 2.0
 
 @dataclass(frozen=True)
 class MeaningMap:
-    """The fitted, frozen map from vectors to ``[p | u | z | c]``: what a `SemanticCodec` holds.
+    """The fitted, frozen map from vectors to ``[s | u | z | c]``: what a `SemanticCodec` holds.
 
-    p (L,) are the probabilities of labels, and u is the probability of no known class. The position z (g,) has two parts: the
+    s (r,) is the mean vector of labels, as they are spelled, by their probabilities; these probabilities p (L,) themselves where
+    every label has a column. u is the probability of no known class. The position z (g,) has two parts: the
     vector itself, of unit length, centred, in a learned metric; and the opinion of the classifier, the square root of smoothed
     probabilities, so that the product of two opinions is a similarity of distributions. c (g,) is what z must be multiplied
     by to give the cosine of two vectors, less a constant of the query.
@@ -40,12 +42,13 @@ class MeaningMap:
     mean: Block  # (p,) of unit vectors
     metric: Block  # (p, k): from centred unit vectors to the first part of z
     cosine: Block  # (p, k): from unit vectors to the first part of c
-    opinion_mean: Block  # (L,)
-    opinion: Block  # (L, g - k): from centred roots of smoothed probabilities to the second part of z
+    opinion_mean: Block  # (r,)
+    opinion: Block  # (r, g - k): from centred roots of smoothed s to the second part of z
     novelty: Block  # (3,): the logit of u along the log of the sum of exponentiated logits and along the last column, and a shift
     scatter: Block  # (k, k) of the first part of z around the means of trained labels
     means: Block  # (L, g) in z, of trained labels, and then of those that were added
     multilabel: bool
+    spelling: Spelling  # of trained labels
 
     kind: ClassVar[str] = "meaning"
     _ARRAYS: ClassVar[tuple[str, ...]] = (
@@ -75,8 +78,13 @@ class MeaningMap:
 
     @property
     def n_labels(self) -> int:
-        """L, the columns of p: of trained labels, then of added ones."""
+        """L: trained labels, then added ones."""
         return len(self.means)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of s: those of trained labels, then one for every added one."""
+        return self.spelling.n_columns + self.n_labels - self.n_trained
 
     @property
     def n_position(self) -> int:
@@ -85,17 +93,30 @@ class MeaningMap:
 
     @property
     def n_features(self) -> int:
-        """Width of what comes out, L + 1 + 2 g."""
-        return self.n_labels + 1 + 2 * self.n_position
+        """Width of what comes out, r + 1 + 2 g."""
+        return self.n_columns + 1 + 2 * self.n_position
 
     def __call__(self, x: Block) -> Block:
-        """Map a block (b, p) to its features (b, L + 1 + 2 g)."""
+        """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
+        return self.from_logits(self._outputs(x), x)
+
+    def _outputs(self, x: Block) -> Block:
+        """Return the logits of trained labels and the discriminator (b, L + 1) of a block (b, p)."""
         phi = x if self.kernel is None else self.kernel(x)
-        return self.from_logits(row_products(phi, self._rows["weights"]) + self.weights[-1], x)
+        return row_products(phi, self._rows["weights"]) + self.weights[-1]
+
+    def probabilities(self, x: Block) -> Block:
+        """Return the probability of every label (b, L) for a block (b, p)."""
+        outputs = self._outputs(x)
+        p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
+        if self.n_trained == self.n_labels:
+            return p
+        place = row_products(unit_rows(x) - self.mean, self._rows["metric"])
+        return divided(p, self._novelty(outputs, p), place, self._by_place, self.n_trained)[0]
 
     def from_logits(self, outputs: Block, x: Block) -> Block:
-        """Return the features (b, L + 1 + 2 g) of a block, from logits of trained labels and the discriminator."""
-        L, k, g = self.n_labels, self.metric.shape[1], self.n_position
+        """Return the features (b, r + 1 + 2 g) of a block, from logits of trained labels and the discriminator."""
+        L, k, g = self.n_columns, self.metric.shape[1], self.n_position
         scores = outputs[:, : self.n_trained]
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
         z, c = features[:, L + 1 : L + 1 + g], features[:, L + 1 + g :]
@@ -103,24 +124,27 @@ class MeaningMap:
         z[:, :k] = row_products(units - self.mean, self._rows["metric"])
         c[:, :k] = row_products(units, self._rows["cosine"])
         p = label_probabilities(scores, multilabel=self.multilabel)
-        z[:, k:] = self._opinions(p)
+        s = self.spelling.of_probabilities(p)
+        z[:, k:] = self._opinions(s)
         u = self._novelty(outputs, p)
         features[:, :L], features[:, L] = (
-            divided(p, u, z[:, :k], self._by_place) if self.n_trained < L else (p, u)
+            divided(s, u, z[:, :k], self._by_place, self.n_trained)
+            if self.n_trained < self.n_labels
+            else (s, u)
         )
         return features
 
     def with_opinions(self, features: Block) -> Block:
-        """Return features (b, L + 1 + 2 g), changed in place, whose opinions are those of their probabilities p."""
-        L, k, g = self.n_labels, self.metric.shape[1], self.n_position
+        """Return features (b, r + 1 + 2 g), changed in place, whose opinions are those of their mean vectors s."""
+        L, k, g = self.n_columns, self.metric.shape[1], self.n_position
         features[:, L + 1 + k : L + 1 + g] = self._opinions(features[:, :L])
         return features
 
-    def _opinions(self, p: Block) -> Block:
-        """Return the part of z (b, g - k) that the probabilities (b, L) of trained labels make; nothing if there is none."""
+    def _opinions(self, s: Block) -> Block:
+        """Return the part of z (b, g - k) that the mean vectors (b, r) of trained labels make; nothing if there is none."""
         if not self.opinion.shape[1]:
-            return np.zeros((len(p), 0), dtype=np.float32)
-        return row_products(opinion_roots(p) - self.opinion_mean, self._rows["opinion"])
+            return np.zeros((len(s), 0), dtype=np.float32)
+        return row_products(opinion_roots(s) - self.opinion_mean, self._rows["opinion"])
 
     @cached_property
     def _rows(self) -> dict[str, Block]:
@@ -150,7 +174,7 @@ class MeaningMap:
 
     def with_classes(self, x: Block, labels: Labels) -> MeaningMap:
         """Return the map that knows more classes, those of rows x (n, p)."""
-        z = self(x)[:, self.n_labels + 1 :][:, : self.n_position]
+        z = self(x)[:, self.n_columns + 1 :][:, : self.n_position]
         return replace(self, means=np.concatenate([self.means, class_means(z, labels)]))
 
     def _novelty(self, outputs: Block, p: Block) -> NDArray[np.floating]:
@@ -166,7 +190,7 @@ class MeaningMap:
         return (
             {_KERNEL + name: value for name, value in inner.items()}
             | {name: getattr(self, name) for name in self._ARRAYS}
-            | {"multilabel": np.array([self.multilabel], dtype=np.uint8)}
+            | {"multilabel": np.array([self.multilabel], dtype=np.uint8), "spelling": self.spelling.words}
         )
 
     @classmethod
@@ -179,6 +203,7 @@ class MeaningMap:
         return cls(
             kernel=GaussianMap.from_arrays(inner) if inner else None,
             multilabel=bool(arrays["multilabel"][0]),
+            spelling=spelling_from(arrays, own["weights"].shape[1] - 1),
             **own,
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from supquant.features.meaning_map import unit_rows
@@ -68,11 +69,17 @@ def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float:
 
     With several labels a row, around the least-squares prediction from the labels.
     """
-    Y = labels.dense(0, len(labels))
+    Y = labels.sparse()
     z = coordinates.astype(np.float64)
-    gram = Y.T @ Y
-    gram[np.diag_indices_from(gram)] += 1e-9 + 1e-6 * np.trace(gram) / len(gram)
-    left = z - Y @ np.linalg.solve(gram, Y.T @ z)
+    counts = np.asarray(Y.sum(axis=0))
+    small = 1e-9 + 1e-6 * float(counts.mean())
+    if labels.multilabel:
+        gram = (Y.T @ Y).tocsc()
+        gram.setdiag(gram.diagonal() + small)
+        predicted = Y @ scipy.sparse.linalg.splu(gram).solve(Y.T @ z)
+    else:
+        predicted = Y @ ((Y.T @ z) / (counts + small)[:, None])
+    left = z - predicted
     scatter: Float = left.T @ left / len(z)
     return scatter
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from supquant.codec import SemanticCodec
 from supquant.codec.semantic import KNOWN_WORD, LABEL_WORD, NOVELTY_BINS, POSITION_WORD, as_curves, item_kinds
+from supquant.codec.spelling import MOST_COLUMNS, Spelling, spell_labels
 from supquant.features import FittedMeaning, fit_meaning, map_rows
 from supquant.features.meaning import DEFAULT_SHARE
 from supquant.features.meaning_map import unit_rows
@@ -74,6 +75,9 @@ ROOM_FOR_POSITION = 8
 ROOM_FOR_LABELS = 7 / 8
 """Part of the first codebook that label words may take; with more labels they have no words of their own."""
 
+MOST_WORDS = 3
+"""Of a label."""
+
 ROOM_FOR_KNOWN = 1 / 2
 """Part of the first codebook that is then kept for items with known labels."""
 
@@ -101,12 +105,14 @@ class MeaningFit:
         new_classes: float | None,
         missing_label: Any,
         n_codebooks: int,
+        n_codewords: int,
         rng: np.random.Generator,
         n_jobs: int,
     ) -> MeaningFit:
         """Fit the features, or take those of a shorter code."""
         if shorter is None:
-            fitted = fit_meaning(X, labels, kernel, new_classes=new_classes, rng=rng, n_jobs=n_jobs)
+            spelling = _spelling(labels, n_codebooks, n_codewords, rng)
+            fitted = fit_meaning(X, labels, kernel, spelling, new_classes=new_classes, rng=rng, n_jobs=n_jobs)
         else:
             none = np.zeros(0, dtype=np.int64)
             no_features = np.zeros((0, 0), dtype=np.float32)
@@ -126,10 +132,17 @@ class MeaningFit:
     ) -> NDArray[np.uint8]:
         """Say what the words (M, K) of codebooks are for, and what those of a shorter code are for."""
         words = np.zeros((n_codebooks, n_codewords), dtype=np.uint8)
-        n_labels = self.labels.n_labels
-        if not self.labels.multilabel and n_labels <= n_codewords * ROOM_FOR_LABELS:
-            words[0, :n_labels] = LABEL_WORD
-            words[1:, : max(1, round(n_codewords * self.balance.position_words))] = POSITION_WORD
+        spelling = self.fitted.map.spelling
+        at_each = np.bincount(_places(spelling), minlength=spelling.length)
+        if (
+            not self.labels.multilabel
+            and spelling.length <= n_codebooks
+            and at_each.max() <= (n_codewords if spelling.length > 1 else n_codewords * ROOM_FOR_LABELS)
+        ):
+            for place, n_words in enumerate(at_each):
+                words[place, :n_words] = LABEL_WORD
+            for_position = max(1, round(n_codewords * self.balance.position_words))
+            words[spelling.length :, :for_position] = POSITION_WORD
         else:
             words[0, : round(n_codewords * ROOM_FOR_KNOWN)] = KNOWN_WORD
         if shorter is not None and n_codebooks >= shorter.n_codebooks:
@@ -141,7 +154,7 @@ class MeaningFit:
         map_ = self.fitted.map
         weights = self.weights() if shorter is None else shorter.weights
         if codebooks is None:
-            codebooks = np.zeros((1, 1, map_.n_labels + 1 + map_.n_position), dtype=np.float32)
+            codebooks = np.zeros((1, 1, map_.spelling.n_columns + 1 + map_.n_position), dtype=np.float32)
         n_codebooks, n_codewords, _ = codebooks.shape
         words = self.words(n_codebooks, n_codewords, shorter if n_codewords > 1 else None)
         return SemanticCodec(
@@ -171,8 +184,8 @@ class MeaningFit:
         made_up = round(self.balance.made_up * lonely) if len(self.fitted.novelty_of_new) else 0
         share = min(1.0, SAMPLE_ROWS / (len(known) + len(unknown) + len(hidden) + made_up))
         known, unknown, hidden = (each[: round(share * len(each))] for each in (known, unknown, hidden))
-        L = self.fitted.map.n_labels
-        labels = self.labels.take(known).dense(0, len(known))
+        L = self.fitted.map.n_columns
+        labels = self.fitted.map.spelling.of_labels(self.labels.take(known), 0, len(known))
         vectors = np.concatenate(
             [
                 codec.item_vectors(self.features[known], labels),
@@ -190,11 +203,12 @@ class MeaningFit:
     def _as_held_out(self, rows: NDArray[np.intp]) -> Block:
         """Return the features (r, F) of labelled rows (r,) as if the model had not seen them."""
         held = np.flatnonzero(self.labels.known)[self.fitted.held_rows]
+        spelled = self.fitted.map.spelling.of_labels
         changed = as_held_out(
             self.features[rows],
-            self.labels.take(rows).dense(0, len(rows)),
+            spelled(self.labels.take(rows), 0, len(rows)) > 0,
             self.fitted.held_features,
-            self.labels.take(held).dense(0, len(held)),
+            spelled(self.labels.take(held), 0, len(held)) > 0,
             multilabel=self.labels.multilabel,
         )
         return self.fitted.map.with_opinions(changed)
@@ -226,7 +240,9 @@ class MeaningFit:
         codes = np.empty((len(self.features), codec.n_codebooks), dtype=np.uint8)
         for block in row_blocks(len(codes), ENCODED_ROWS):
             rows = slice(*block)
-            items = codec.item_vectors(self.features[rows], self.labels.dense(*block))
+            items = codec.item_vectors(
+                self.features[rows], self.fitted.map.spelling.of_labels(self.labels, *block)
+            )
             codes[rows] = self._encoded(codec, items, self.labels.known[rows])
         return codes
 
@@ -251,7 +267,7 @@ class MeaningFit:
         labels = self.labels.take(known)
         asking = labels.take(self.fitted.held_rows)
         settled = held.copy()
-        settled[:, self.fitted.map.n_labels] = 0  # among items that all have labels nothing is new
+        settled[:, self.fitted.map.n_columns] = 0  # among items that all have labels nothing is new
         curve = fit_curve(
             *first_answers(codec.tables_of(codec.prepare(settled)), asking, codes[known], labels)
         )
@@ -265,7 +281,7 @@ class MeaningFit:
         """Return the curves for items without labels, from rows that play them; some classes play new ones."""
         known = np.flatnonzero(self.labels.known)
         chosen = np.sort(rng.permutation(len(known))[:CALIBRATION_ROWS])
-        L, held, items = self.fitted.map.n_labels, self.fitted.held_features, labels.take(chosen)
+        L, held, items = labels.n_labels, self.fitted.held_features, labels.take(chosen)
         if len(self.fitted.novelty_of_new) and labels.indices is not None:
             new = self._neighbouring_classes(min(max(1, round(self.fitted.new_classes * L)), L - 1), rng)
             rows = self._playing_new(self._as_held_out(known[chosen]), known[chosen], new, rng)
@@ -305,13 +321,32 @@ class MeaningFit:
             own[rows],
             self.fitted.novelty_of_new,
             self.fitted.sureness_of_new,
-            map_.n_labels,
+            map_.spelling,
             rng,
         )
         placed = self.fitted.placed_without(self.X, self.labels, new, rng)
         if placed is not None:
-            first, k = map_.n_labels + 1, map_.metric.shape[1]
+            first, k = map_.n_columns + 1, map_.metric.shape[1]
             left_out[:, first : first + k] = placed(as_float32(self.X[numbers[rows]]))
         changed = features.copy()
         changed[rows] = map_.with_opinions(left_out)
         return changed
+
+
+def _spelling(labels: Labels, n_codebooks: int, n_codewords: int, rng: np.random.Generator) -> Spelling:
+    """Choose how labels are spelled: with codewords of their own where there are enough of these.
+
+    Else every label has a column, and from `MOST_COLUMNS` labels on a few words, for which codewords are learned.
+    """
+    n_labels, most = labels.n_labels, min(n_codebooks, MOST_WORDS)
+    for n_words in (int(n_codewords * ROOM_FOR_LABELS), n_codewords):
+        if not labels.multilabel and n_words**most >= n_labels:
+            return spell_labels(n_labels, n_words, rng)
+    enough = int(np.ceil(n_labels ** (1 / MOST_WORDS)))
+    return spell_labels(n_labels, MOST_COLUMNS if n_labels <= MOST_COLUMNS else max(n_codewords, enough), rng)
+
+
+def _places(spelling: Spelling) -> NDArray[np.intp]:
+    """Return the place (r,) in a label that every column is a word for."""
+    first = np.concatenate([spelling.words[:, 1:].min(axis=0), [spelling.n_columns]])
+    return np.searchsorted(first, np.arange(spelling.n_columns), side="right")

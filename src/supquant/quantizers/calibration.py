@@ -152,9 +152,8 @@ def first_answers(
         sums = kernels.active().table_sums(items, tables[start:stop])  # (b, n), smaller is nearer
         first = np.argpartition(sums, min(ANSWERS, len(items)) - 1, axis=1)[:, :ANSWERS]
         rows = np.hstack([first, np.broadcast_to(anywhere, (len(sums), len(anywhere)))])  # (b, k)
-        answers = labels.take(asked[rows.ravel()]).dense(0, rows.size).reshape(*rows.shape, -1)
         products.append(-np.take_along_axis(sums, rows, axis=1).astype(np.float64))
-        relevant.append(np.einsum("bkl,bl->bk", answers, queries.dense(start, stop)) > 0)
+        relevant.append(queries.take(np.arange(start, stop)).shared_with(labels.take(asked[rows.ravel()])))
     return np.concatenate(products), np.concatenate(relevant)
 
 

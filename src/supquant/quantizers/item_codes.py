@@ -145,24 +145,31 @@ def residual_start(
     if shorter is not None:
         codebooks[:given] = shorter
         left = left - kernels.active().decode(_assign(sample, shorter, words[:given], None, 1), shorter)
+    label_words = (words == LABEL_WORD).sum(axis=1)
     for m in range(given, len(words)):
-        codebooks[m], nearest = _first_words(left, sample, words[m], rng)
+        column = int(label_words[:m].sum())
+        codebooks[m], nearest = _first_words(left, sample, words[m], column, rng)
         left -= codebooks[m][nearest]
     return codebooks
 
 
 def _first_words(
-    left: Block, sample: ItemRows, words: NDArray[np.uint8], rng: np.random.Generator
+    left: Block, sample: ItemRows, words: NDArray[np.uint8], column: int, rng: np.random.Generator
 ) -> tuple[Block, NDArray[np.intp]]:
-    """Return a codebook (K, D) for what is left (s, D) of a sample, and each row's nearest word (s,) in it."""
+    """Return a codebook (K, D) for what is left (s, D) of a sample, and each row's nearest word (s,) in it.
+
+    Label words stand for the columns from `column` on.
+    """
     a = sample.n_meaning
     weights = sample.weights[sample.kinds].astype(np.float32)  # (s, 2)
     labelled = sample.kinds == 0
     codebook = np.zeros((len(words), left.shape[1]), dtype=np.float32)
     for_labels = np.flatnonzero(words == LABEL_WORD)
     if len(for_labels):
-        codebook[for_labels, : len(for_labels)] = np.eye(len(for_labels))
-        own = left[labelled, : len(for_labels)].argmax(axis=1)
+        columns = slice(column, column + len(for_labels))
+        meant = left[labelled, columns]
+        codebook[for_labels, columns] = np.eye(len(for_labels)) * (meant.max(initial=0) or 1)
+        own = meant.argmax(axis=1)
         for c in range(len(for_labels)):
             of_class = left[labelled][own == c, a:]
             codebook[for_labels[c], a:] = of_class.sum(axis=0) / (len(of_class) + SHRINKAGE)

@@ -331,6 +331,7 @@ class SupervisedQuantizer(ChainedQuantizer):
             new_classes=None if self.new_classes is None else float(self.new_classes),
             missing_label=self.missing_label,
             n_codebooks=self.n_codebooks,
+            n_codewords=self.n_codewords,
             rng=rng,
             n_jobs=resolve_jobs(self.n_jobs),
         )

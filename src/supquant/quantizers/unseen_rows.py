@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.codec.spelling import Spelling
+
 Block = NDArray[np.float32]
 
 HIGHEST_TEMPERATURE = 8.0
@@ -18,16 +20,16 @@ SAMPLE_ROWS = 4096
 
 def as_held_out(
     features: Block,
-    labels: NDArray[np.floating],
+    labels: NDArray[np.bool_],
     held: Block,
-    held_labels: NDArray[np.floating],
+    held_labels: NDArray[np.bool_],
     *,
     multilabel: bool,
 ) -> Block:
-    """Return features (n, F) of training rows with labels (n, L) as a model has them that has not seen the rows.
+    """Return features (n, F) of training rows as a model has them that has not seen the rows.
 
-    The probabilities of labels that rows carry are spread as those of held-out rows (h, F) are, and so are those of labels that
-    they do not carry; the order within each of the two stays.
+    The probabilities of words (n, r) that their labels have are spread as those of held-out rows (h, F) are, and so are those of
+    words that they do not have; the order within each of the two stays.
     """
     if not len(held) or not len(features):
         return features
@@ -93,7 +95,7 @@ def as_left_out(
     own: NDArray[np.intp],
     novelty: Block,
     wanted: float,
-    n_labels: int,
+    spelling: Spelling,
     rng: np.random.Generator,
 ) -> Block:
     """Return features (n, F) of rows as if their own classes (n,) were unknown.
@@ -103,13 +105,14 @@ def as_left_out(
     if not len(features):
         return features
     changed = features.copy()
-    p = changed[:, :n_labels]
-    p[np.arange(len(p)), own] = 0
+    r = spelling.n_columns
+    p = changed[:, :r]
+    p[:] = spelling.without(p, own)
     sums = p.sum(axis=1, keepdims=True)
-    p[:] = np.where(sums > 0, p / np.maximum(sums, 1e-30), 1 / n_labels)
-    p[:] = as_sure_as(p, wanted)
+    p[:] = np.where(sums > 0, p / np.maximum(sums, 1e-30), 1 / r)
+    p[:] = as_sure_as(p, wanted / spelling.length)
     drawn = np.sort(rng.choice(novelty, size=len(changed)))[::-1]
-    changed[np.argsort(p.max(axis=1)), n_labels] = drawn  # what looks like one known class looks less new
+    changed[np.argsort(p.max(axis=1)), r] = drawn  # what looks like one known class looks less new
     return changed
 
 

@@ -1,0 +1,156 @@
+"""Labels in a space of bounded width: a label is spelled with a few words, and its vector is the mean of their columns.
+
+One word a label while labels are few: the space then has a column for each of them. Of more labels every one has two words or
+three, a different pair or triple each, so that a code of as many bytes still tells all of them apart, and nothing is as wide as
+the number of labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from supquant.labels import Labels
+
+Block = NDArray[np.float32]
+Words = NDArray[np.int32]
+
+MOST_COLUMNS = 512
+"""Labels that may have a column each where they have no codewords of their own."""
+
+FAINTEST = 1e-2
+"""Probability of a word at which it begins to count for a query whose labels have several words. A lower one ranks items with
+labels a little better, and items without, which have a part of many words, worse."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spelling:
+    """What words labels are made of.
+
+    Parameters
+    ----------
+    words : (L, t) int32
+        The columns of each label, in the order of the places of its words.
+
+    Examples
+    --------
+    >>> spelling = Spelling(np.array([[0, 2], [1, 3], [0, 3]], dtype=np.int32))
+    >>> spelling.n_columns, spelling.of_probabilities(np.float32([[0.5, 0.25, 0.25]]))
+    (4, array([[0.375, 0.125, 0.25 , 0.25 ]], dtype=float32))
+    """
+
+    words: Words
+
+    @property
+    def n_labels(self) -> int:
+        """L."""
+        return len(self.words)
+
+    @property
+    def length(self) -> int:
+        """t, the words of a label."""
+        return int(self.words.shape[1])
+
+    @cached_property
+    def n_columns(self) -> int:
+        """r, the width of the space."""
+        return int(self.words.max(initial=-1)) + 1
+
+    @cached_property
+    def _matrix(self) -> scipy.sparse.csr_array:
+        """(L, r) float32: ``1 / t`` at the words of a label."""
+        L, t = self.words.shape
+        values = np.full(L * t, 1 / t, dtype=np.float32)
+        starts = np.arange(0, L * t + 1, t)
+        return scipy.sparse.csr_array((values, self.words.ravel(), starts), shape=(L, self.n_columns))
+
+    def of_probabilities(self, p: Block) -> Block:
+        """Return the mean vectors (b, r) of labels with probabilities p (b, L)."""
+        return p if self.length == 1 else np.ascontiguousarray(p @ self._matrix)
+
+    def of_labels(self, labels: Labels, start: int, stop: int) -> Block:
+        """Return the vectors (b, r + a) of the labels of rows ``start`` to ``stop``; unknown ones are NaN.
+
+        Labels past the last one that is spelled have a column of their own behind the others. A row with several labels has
+        the sum of their vectors, a word that is in two of them counted once.
+        """
+        r, more = self.n_columns, labels.n_labels - self.n_labels
+        vectors = np.zeros((stop - start, r + more), dtype=np.float32)
+        if labels.indices is not None:
+            own = labels.indices[start:stop]
+            rows = np.flatnonzero((own >= 0) & (own < self.n_labels))
+            vectors[rows[:, None], self.words[own[rows]]] = 1 / self.length
+            rows = np.flatnonzero(own >= self.n_labels)
+            vectors[rows, r + own[rows] - self.n_labels] = 1
+        else:
+            assert labels.indicator is not None
+            carried = labels.indicator[start:stop].tocoo()
+            spelled = carried.col < self.n_labels
+            rows, own = carried.row[spelled], carried.col[spelled]
+            vectors[rows[:, None], self.words[own]] = 1 / self.length
+            vectors[carried.row[~spelled], r + carried.col[~spelled] - self.n_labels] = 1
+        vectors[~labels.known[start:stop]] = np.nan
+        return vectors
+
+    def weights(self, s: Block) -> Block:
+        """Return what queries with the mean vectors s (b, r) multiply those of items by.
+
+        With one word a label, s itself. With more, the words of a label are all likely where it is, and of a label that no row
+        has some may be by chance: the logarithm of a word's probability makes such labels count for little, since the sum of
+        logarithms is low where one of the words is unlikely.
+        """
+        if self.length == 1:
+            return s
+        return np.asarray(
+            np.log1p(s * np.float32(self.length / FAINTEST)) / np.float32(np.log1p(1 / FAINTEST))
+        )
+
+    def without(self, s: Block, own: NDArray[np.intp]) -> Block:
+        """Return mean vectors (b, r), from which the row's own label (b,) is taken as far as its words can be it."""
+        left = s.copy()
+        rows = np.arange(len(s))[:, None]
+        words = self.words[own]
+        left[rows, words] -= left[rows, words].min(axis=1, keepdims=True)
+        return left
+
+
+def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator) -> Spelling:
+    """Spell labels with so many words at each place, and with as few as tell the labels apart.
+
+    Every word of a place is used about as often. Words that two labels have seldom make a third label.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> spell_labels(5, 7, rng).words.ravel()
+    array([0, 1, 2, 3, 4], dtype=int32)
+    >>> words = spell_labels(40, 7, rng).words
+    >>> words.shape, len(np.unique(words, axis=0)), words.max() < 14
+    ((40, 2), 40, np.True_)
+    """
+    length = next(t for t in count(1) if n_words**t >= n_labels)
+    if length == 1:
+        return Spelling(np.arange(n_labels, dtype=np.int32)[:, None])
+    number = rng.permutation(n_labels)
+    words = np.empty((n_labels, length), dtype=np.int32)
+    shift = np.zeros(n_labels, dtype=np.int64)
+    for place in range(length):
+        number, digit = np.divmod(number, n_words)
+        shift = (shift + digit) % n_words  # digits before it shift the next: pairs lie on diagonals
+        words[:, place] = place * n_words + shift
+    return Spelling(words)
+
+
+def spelling_from(arrays: dict[str, Any], n_labels: int) -> Spelling:
+    """Make the spelling again from a file's arrays; files of few labels need not have it."""
+    words = arrays.get("spelling")
+    if words is None:
+        words = np.arange(n_labels, dtype=np.int32)[:, None]
+    return Spelling(np.ascontiguousarray(words, dtype=np.int32))

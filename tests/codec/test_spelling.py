@@ -1,0 +1,114 @@
+"""Labels that are spelled with a few words each: different ones as long as there are any, and exact in short codes."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from supquant import CodeIndex, SupervisedQuantizer, load_model
+from supquant.codec.spelling import Spelling, spell_labels
+from supquant.labels import read_labels
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "n_words", "length"),
+    [(2, 7, 1), (7, 7, 1), (8, 7, 2), (49, 7, 2), (50, 7, 3), (3000, 224, 2)],
+)
+def test_every_label_has_words_of_its_own_and_as_few_as_can_be(n_labels, n_words, length):
+    words = spell_labels(n_labels, n_words, np.random.default_rng(0)).words
+    assert words.shape == (n_labels, length)
+    assert len(np.unique(words, axis=0)) == n_labels
+    for place in range(length):
+        assert (words[:, place] // n_words == place).all()
+        used = np.bincount(words[:, place] - place * n_words, minlength=n_words)
+        assert used.max() - used.min() <= max(1, n_labels // n_words)
+
+
+def test_labels_and_certain_probabilities_have_the_same_vectors(rng):
+    spelling = spell_labels(50, 8, rng)
+    y = rng.integers(50, size=30)
+    labels = read_labels(y, classes=np.arange(50))
+    vectors = spelling.of_labels(labels, 5, 30)
+    np.testing.assert_array_equal(vectors, spelling.of_probabilities(np.eye(50, dtype=np.float32)[y[5:]]))
+    np.testing.assert_allclose(vectors.sum(axis=1), 1)
+
+
+def test_unknown_labels_are_nan_and_labels_that_nobody_spelled_have_a_column():
+    spelling = Spelling(np.array([[0, 2], [1, 2]], dtype=np.int32))
+    labels = read_labels(["a", None, "c"], classes=np.array(["a", "b", "c"]), missing=True)
+    np.testing.assert_array_equal(
+        spelling.of_labels(labels, 0, 3), [[0.5, 0, 0.5, 0], [np.nan] * 4, [0, 0, 0, 1]]
+    )
+    several = read_labels(scipy.sparse.csr_array([[1, 1, 0], [0, 0, 1]]))
+    np.testing.assert_array_equal(spelling.of_labels(several, 0, 2), [[0.5, 0.5, 0.5, 0], [0, 0, 0, 1]])
+
+
+def test_a_row_without_its_own_label_keeps_what_others_say(rng):
+    spelling = spell_labels(20, 6, rng)
+    p = np.zeros((1, 20), dtype=np.float32)
+    p[0, [3, 11]] = 0.75, 0.25
+    shared = np.intersect1d(spelling.words[3], spelling.words[11])
+    left = spelling.without(spelling.of_probabilities(p), np.array([3]))
+    if not len(shared):
+        np.testing.assert_allclose(
+            left, spelling.of_probabilities(np.eye(20, dtype=np.float32)[[11]] / 4), atol=1e-7
+        )
+    one_each = spell_labels(20, 20, rng)
+    np.testing.assert_array_equal(
+        one_each.without(p, np.array([3]))[0], np.where(np.arange(20) == 3, 0, p[0])
+    )
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Sixty Gaussian classes, told apart nearly always, and a model whose codebooks have seven label words."""
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(60, 16)) * 2
+    y = rng.integers(60, size=3000)
+    X = (means[y] + rng.normal(size=(3000, 16))).astype(np.float32)
+    names = np.array([f"class {c}" for c in range(60)])
+    return X, names[y], SupervisedQuantizer(2, n_codewords=9, random_state=0).fit(X[:2400], names[y[:2400]])
+
+
+def test_more_classes_than_codewords_keep_codes_of_their_own(many):
+    X, y, model = many
+    codes = model.encode(X, y)
+    distinct, first = np.unique(codes, axis=0, return_index=True)
+    assert len(distinct) == 60
+    assert len(np.unique(y[first])) == 60
+    for label in np.unique(y):
+        assert len(np.unique(codes[y == label], axis=0)) == 1
+
+
+def test_short_codes_of_many_classes_rank_as_stored_labels_do(many):
+    X, y, model = many
+    found = CodeIndex(model).add(X[:2400], y[:2400]).search(X[2400:], 10)[1]
+    precision = (y[found] == y[2400:, None]).mean()
+    p = model.predict_proba(X[2400:])
+    assert p.shape == (600, 60)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
+    right = (model.classes_[p.argmax(axis=1)] == y[2400:]).mean()
+    assert right > 0.9
+    assert precision > right - 0.02
+
+
+def test_a_model_with_spelled_labels_comes_back_from_its_file(many, tmp_path):
+    X, y, model = many
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.encode(X[:50], y[:50]), model.encode(X[:50], y[:50]))
+    np.testing.assert_array_equal(loaded.predict_proba(X[:50]), model.predict_proba(X[:50]))
+
+
+def test_added_labels_stand_beside_spelled_ones(many):
+    X, _y, model = many
+    rng = np.random.default_rng(1)
+    place = rng.normal(size=16) * 2
+    few, more = (place + rng.normal(size=(rows, 16)).astype(np.float32) for rows in (20, 40))
+    before = model.codec_
+    index = CodeIndex(before).add(np.concatenate([X[:2400], more]))
+    codec = before.extended(few, ["late"] * 20)
+    p = codec.predict_proba(more)
+    assert p.shape == (40, 61)
+    assert (p.argmax(axis=1) == 60).mean() > 0.5
+    found = index.with_codec(codec).search(few, 10)[1]
+    assert (found >= 2400).mean() > (index.search(few, 10)[1] >= 2400).mean() - 0.05

@@ -1,0 +1,81 @@
+"""Many classes are learned by their means and the scatter within them."""
+
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from supquant.features import LabelKernel
+from supquant.features.class_means import class_sums
+from supquant.features.kernel_classifier import FeatureCache, KernelRows
+from supquant.features.label_kernel import MANY_LABELS
+from supquant.labels import read_labels
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    """More classes than are learned one by one, nearly always told apart by the Bayes rule."""
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(MANY_LABELS + 44, 24)) * 1.2
+    spread = rng.uniform(0.5, 2, size=24)  # of a class, other in every direction
+    means *= spread
+
+    def draw(n):
+        y = rng.integers(len(means), size=n)
+        return (means[y] + spread * rng.normal(size=(n, 24))).astype(np.float32), y
+
+    (X, y), (Q, asked) = draw(6000), draw(1000)
+    squares = np.square((Q[:, None] - means) / spread).sum(axis=2)
+    return X, y, Q, asked, float((squares.argmin(axis=1) == asked).mean())
+
+
+def rows_of(X, y, n_jobs=1):
+    labels = read_labels(y)
+    blocks = np.array_split(np.arange(len(X)), 3)
+    return KernelRows(X, labels, None, blocks, FeatureCache(0), n_jobs)
+
+
+def test_weights_are_those_of_linear_discriminant_analysis(rng):
+    means = rng.normal(size=(5, 4)) * 2
+    y = np.arange(200) % 5
+    X = (means[y] + rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))).astype(np.float32)
+    weights = class_sums(rows_of(X, y)).weights(1e-9)
+    want = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y).decision_function(X)
+    got = X @ weights[:-1] + weights[-1]
+    np.testing.assert_allclose(
+        got - got.mean(axis=1, keepdims=True), want - want.mean(axis=1, keepdims=True), rtol=1e-3, atol=1e-2
+    )
+
+
+def test_sums_do_not_depend_on_the_number_of_threads(gaussian):
+    X, y, *_ = gaussian
+    one, two = (class_sums(rows_of(X, y, n_jobs)) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(one.gram, two.gram)
+    np.testing.assert_array_equal(one.sums, two.sums)
+    np.testing.assert_array_equal(one.counts, np.bincount(y))
+
+
+def test_a_class_without_rows_is_never_the_likeliest(rng):
+    X, y = rng.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 4
+    rows = rows_of(X, y)
+    some = KernelRows(X, rows.labels, None, [np.flatnonzero(y != 2)], FeatureCache(0), 1)
+    weights = class_sums(some).weights(0.1)
+    assert np.isfinite(weights).all()
+    assert 2 not in (X @ weights[:-1] + weights[-1]).argmax(axis=1)
+
+
+def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):
+    X, y, Q, asked, bayes = gaussian
+    kernel = LabelKernel(random_state=0).fit(X, y)
+    assert kernel.map_.kernel is None
+    p = kernel.transform(Q)[:, : kernel.map_.n_labels]
+    right = (kernel.classes_[p.argmax(axis=1)] == asked).mean()
+    assert bayes > 0.95
+    assert right > 0.95 * bayes
+    mean = p[np.arange(len(Q)), p.argmax(axis=1)].mean()
+    assert abs(mean - right) < 0.05  # probabilities say how often they are right
+
+
+def test_few_classes_have_anchors(gaussian):
+    X, y, *_ = gaussian
+    few = y < 20
+    assert LabelKernel(random_state=0).fit(X[few], y[few]).map_.kernel is not None
