@@ -71,7 +71,7 @@ def main() -> None:
     codes = model.encode(X[some], y[some])
     stored = np.argsort(-p[:QUERIES][:, np.searchsorted(model.classes_, y[some])], axis=1, kind="stable")
     index = CodeIndex(model).add_codes(codes)  # which sees that all items have labels, so that nothing is new
-    judged("with labels", (index.rank(asking), stored), y[some])
+    judged("with labels", (index.search(asking, len(codes))[1], stored), y[some])
     products = p[:QUERIES] @ model.predict_proba(others).T
     judged(
         "without",
