@@ -24,7 +24,14 @@ from supquant.codec.additive import (
     spread_codes,
 )
 from supquant.codec.binary import BinaryCodec
-from supquant.codec.interface import AnyCodec, FeatureMap, QueryTables, least_product, register_feature_map
+from supquant.codec.interface import (
+    AnyCodec,
+    FeatureMap,
+    QueryTables,
+    block_rows,
+    least_product,
+    register_feature_map,
+)
 from supquant.codec.labels import LabelCodec, check_label_count
 from supquant.codec.loader import load_codec, load_codec_of
 from supquant.codec.meaning import Meaning, label_probabilities
@@ -44,6 +51,7 @@ __all__ = [
     "QueryTables",
     "Ranking",
     "SemanticCodec",
+    "block_rows",
     "check_label_count",
     "label_columns",
     "label_probabilities",

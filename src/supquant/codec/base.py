@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec.interface import Block, Codes, FeatureMap, load_feature_map
+from supquant.codec.interface import Block, Codes, FeatureMap, block_rows, load_feature_map
 from supquant.codec.queries import by_queries, row_products
 from supquant.errors import FileFormatError, InputError
 from supquant.parallel import ordered_map, row_blocks, single_blas
@@ -158,7 +158,8 @@ class ProjectingCodec(ABC):
             made[slice(*block)] = function(as_float32(X[slice(*block)]), block)
 
         with single_blas():
-            for _ in ordered_map(fill, row_blocks(len(X)), resolve_jobs(n_jobs)):
+            blocks = row_blocks(len(X), block_rows(self.feature_map))
+            for _ in ordered_map(fill, blocks, resolve_jobs(n_jobs)):
                 pass
         return made
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.parallel import BLOCK_ROWS
 from supquant.storage import PackedArrays
 
 __all__ = [
@@ -185,6 +186,11 @@ class FeatureMap(Protocol):
 
 
 _feature_maps: dict[str, type[FeatureMap]] = {}
+
+
+def block_rows(feature_map: FeatureMap | None) -> int:
+    """Give the number of rows that go through a feature map at a time: the map's own, if it has one."""
+    return int(getattr(feature_map, "block_rows", BLOCK_ROWS))
 
 
 def register_feature_map(kind: type[FeatureMap]) -> None:

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant.codec import FeatureMap, register_feature_map, row_products
+from supquant.codec import FeatureMap, block_rows, register_feature_map, row_products
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.storage import lay_out_as_stored
 from supquant.validation import (
@@ -154,7 +154,7 @@ def map_rows(feature_map: FeatureMap, X: NDArray[Any], width: int, n_jobs: int) 
         features[slice(*block)] = feature_map(as_float32(X[slice(*block)]))
 
     with single_blas():
-        for _ in ordered_map(fill, row_blocks(len(X)), n_jobs):
+        for _ in ordered_map(fill, row_blocks(len(X), block_rows(feature_map)), n_jobs):
             pass
     return features
 

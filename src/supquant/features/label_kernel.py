@@ -49,7 +49,7 @@ MOST_ROWS = 1 << 17
 MANY_LABELS = 256
 """From so many on vectors are taken as they are, and classes of one label a row are learned by their means."""
 
-HELD_SCORES = 1 << 26
+HELD_SCORES = 1 << 24
 """Scores of held-out rows for all labels, at the most."""
 
 FEWEST_ROWS = 8

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from supquant.codec import label_probabilities
-from supquant.features.label_kernel import LabelKernel
+from supquant.features.label_kernel import MANY_LABELS, LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.meaning_map import evidence, opinion_roots
 from supquant.features.position import Directions, metric_of, within_scatter
@@ -129,13 +129,13 @@ def _judge(
     left = rows[out]
     if len(kept) < FEWEST_ROWS or len(np.unique(labels.indices[kept])) < 2 or not len(left) or not len(held):
         return None
-    kernel = LabelKernel(STUDY_ANCHORS, n_directions=0, n_jobs=n_jobs, random_state=seed)
-    _, compact = np.unique(labels.indices[kept], return_inverse=True)
+    classes, compact = np.unique(labels.indices[kept], return_inverse=True)
+    n_anchors = 0 if len(classes) > MANY_LABELS else STUDY_ANCHORS
+    kernel = LabelKernel(n_anchors, n_directions=0, n_jobs=n_jobs, random_state=seed)
     fitted = kernel.fit(as_float32(X[kept]), compact).map_
-    assert fitted.kernel is not None
     items = np.concatenate([left[:STUDY_ITEMS], held[: max(STUDY_ITEMS - len(left), len(held) // 2)]])
     x = as_float32(X[items])
-    scores = logits(fitted.kernel(x), fitted.weights)
+    scores = logits(x if fitted.kernel is None else fitted.kernel(x), fitted.weights)
     speaks = evidence(scores.astype(np.float64))
     is_left = np.isin(labels.indices[items], fold)
     centre, spread = spread_of(speaks[~is_left])

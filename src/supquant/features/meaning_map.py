@@ -15,12 +15,16 @@ from supquant.codec.spelling import Spelling, spelling_from
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
 from supquant.features.anchor_kernel import GaussianMap
 from supquant.labels import Labels
+from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
 
 Block = NDArray[np.float32]
 
 _KERNEL = "kernel."
 """Prefix of the kernel's arrays in a file."""
+
+BLOCK_SCORES = 1 << 22
+"""Scores of a block of rows for all labels, at the most."""
 
 SMOOTHING = 2.0
 """Temperature of the opinion: new classes are told apart by what known classes they resemble, faintly."""
@@ -95,6 +99,11 @@ class MeaningMap:
     def n_features(self) -> int:
         """Width of what comes out, r + 1 + 2 g."""
         return self.n_columns + 1 + 2 * self.n_position
+
+    @property
+    def block_rows(self) -> int:
+        """How many rows are mapped at a time: fewer where there are many labels."""
+        return max(1, min(BLOCK_ROWS, BLOCK_SCORES // (self.n_trained + 1)))
 
     def __call__(self, x: Block) -> Block:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
