@@ -43,19 +43,17 @@ def test_unknown_labels_are_nan_and_labels_that_nobody_spelled_have_a_column():
 
 
 def test_a_row_without_its_own_label_keeps_what_others_say(rng):
-    spelling = spell_labels(20, 6, rng)
-    p = np.zeros((1, 20), dtype=np.float32)
-    p[0, [3, 11]] = 0.75, 0.25
-    shared = np.intersect1d(spelling.words[3], spelling.words[11])
-    left = spelling.without(spelling.of_probabilities(p), np.array([3]))
-    if not len(shared):
-        np.testing.assert_allclose(
-            left, spelling.of_probabilities(np.eye(20, dtype=np.float32)[[11]] / 4), atol=1e-7
-        )
-    one_each = spell_labels(20, 20, rng)
-    np.testing.assert_array_equal(
-        one_each.without(p, np.array([3]))[0], np.where(np.arange(20) == 3, 0, p[0])
-    )
+    p = np.array([[0.75, 0.25, 0]], dtype=np.float32)
+    apart = Spelling(np.array([[0, 3], [1, 4], [2, 3]], dtype=np.int32))
+    left = apart.without(apart.of_probabilities(p), np.array([0]))
+    np.testing.assert_allclose(left, [[0, 0.125, 0, 0, 0.125]])
+    sharing = Spelling(
+        np.array([[0, 2], [0, 3], [1, 3]], dtype=np.int32)
+    )  # one word of both is told apart by the other
+    left = sharing.without(sharing.of_probabilities(p), np.array([0]))
+    np.testing.assert_allclose(left, [[0.125, 0, 0, 0.125]])
+    one_each = spell_labels(3, 3, rng)
+    np.testing.assert_array_equal(one_each.without(p, np.array([0])), [[0, 0.25, 0]])
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -284,8 +284,9 @@ class MeaningFit:
         L, held, items = labels.n_labels, self.fitted.held_features, labels.take(chosen)
         if len(self.fitted.novelty_of_new) and labels.indices is not None:
             new = self._neighbouring_classes(min(max(1, round(self.fitted.new_classes * L)), L - 1), rng)
-            rows = self._playing_new(self._as_held_out(known[chosen]), known[chosen], new, rng)
-            held = self._playing_new(held, known[self.fitted.held_rows], new, rng)
+            placed = self.fitted.placed_without(self.X, self.labels, new, rng)
+            rows = self._playing_new(self._as_held_out(known[chosen]), known[chosen], new, placed, rng)
+            held = self._playing_new(held, known[self.fitted.held_rows], new, placed, rng)
         elif len(held) > 1:  # held-out rows answer each other, as honest as they ask
             answering = np.arange(1, len(held), 2)
             rows, items = held[answering], asking.take(answering)
@@ -309,9 +310,17 @@ class MeaningFit:
         return np.argsort(-(means @ means[rng.integers(len(means))]), kind="stable")[:n]
 
     def _playing_new(
-        self, features: Block, numbers: NDArray[np.intp], new: NDArray[np.intp], rng: np.random.Generator
+        self,
+        features: Block,
+        numbers: NDArray[np.intp],
+        new: NDArray[np.intp],
+        placed: Callable[[Block], Block] | None,
+        rng: np.random.Generator,
     ) -> Block:
-        """Return features (n, F) of rows with these numbers (n,), in which those of some classes look as if these were new."""
+        """Return features (n, F) of rows with these numbers (n,), in which those of some classes look as if these were new.
+
+        `placed` gives their positions, if these are others then.
+        """
         assert self.labels.indices is not None
         own = self.labels.indices[numbers].astype(np.intp)
         rows = np.flatnonzero(np.isin(own, new))
@@ -324,7 +333,6 @@ class MeaningFit:
             map_.spelling,
             rng,
         )
-        placed = self.fitted.placed_without(self.X, self.labels, new, rng)
         if placed is not None:
             first, k = map_.n_columns + 1, map_.metric.shape[1]
             left_out[:, first : first + k] = placed(as_float32(self.X[numbers[rows]]))
