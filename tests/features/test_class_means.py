@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from supquant.features import LabelKernel
+from supquant.features import LabelKernel, class_means
 from supquant.features.class_means import class_sums
 from supquant.features.kernel_classifier import FeatureCache, KernelRows
 from supquant.features.label_kernel import MANY_LABELS
@@ -71,8 +71,20 @@ def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):
     right = (kernel.classes_[p.argmax(axis=1)] == asked).mean()
     assert bayes > 0.95
     assert right > 0.95 * bayes
-    mean = p[np.arange(len(Q)), p.argmax(axis=1)].mean()
-    assert abs(mean - right) < 0.05  # probabilities say how often they are right
+
+
+def test_probabilities_say_how_often_they_are_right_before_any_logistic_regression(
+    gaussian, rng, monkeypatch
+):
+    monkeypatch.setattr(class_means, "MOST_WORK", 0)
+    X, y, Q, asked, _ = gaussian
+    X, Q = (each + 2 * rng.normal(size=each.shape) for each in (X, Q))  # much harder to tell apart
+    kernel = LabelKernel(random_state=0).fit(X, y)
+    assert kernel.n_iter_ == 0
+    p = kernel.transform(Q)[:, : kernel.map_.n_labels]
+    right = (kernel.classes_[p.argmax(axis=1)] == asked).mean()
+    assert 0.1 < right < 0.8
+    assert abs(p.max(axis=1).mean() - right) < 0.05
 
 
 def test_few_classes_have_anchors(gaussian):

@@ -104,13 +104,14 @@ class Spelling:
 
         With one word a label, s itself. With more, the words of a label are all likely where it is, and of a label that no row
         has some may be by chance: the logarithm of a word's probability makes such labels count for little, since the sum of
-        logarithms is low where one of the words is unlikely.
+        logarithms is low where one of the words is unlikely. They are taken of shares: where little speaks for any of these
+        labels, as beside others that were added, none counts for more than that.
         """
         if self.length == 1:
             return s
-        return np.asarray(
-            np.log1p(s * np.float32(self.length / FAINTEST)) / np.float32(np.log1p(1 / FAINTEST))
-        )
+        total = np.maximum(s.sum(axis=1, keepdims=True), np.float32(1e-30))
+        shares = s / total * np.float32(self.length / FAINTEST)
+        return np.asarray(total * (np.log1p(shares) / np.float32(np.log1p(1 / FAINTEST))))
 
     def without(self, s: Block, own: NDArray[np.intp]) -> Block:
         """Return mean vectors (b, r), from which the row's own label (b,) is taken as far as its words can be it."""
