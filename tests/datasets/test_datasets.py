@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from supquant import datasets
-from supquant.datasets import banking77, coco30k, load, tinyimagenet
+from supquant.datasets import banking77, coco30k, imagenet, load, tinyimagenet
 from supquant.datasets.dataset import centred_unit_length, root_of_frequencies
 from supquant.datasets.files import checksum
 from supquant.errors import InputError
+from supquant.evaluation import pose
 
 
 def test_digits_are_scaled_to_one_and_know_their_shape():
@@ -109,6 +110,18 @@ def test_other_data_under_the_name_of_embeddings_are_refused(loader, file_name, 
         load(loader.__name__.split(".")[-1])
 
 
+def test_tiny_imagenet_has_the_cut_of_imagenet_under_a_name_of_its_own(own_folder, monkeypatch):
+    X, y = np.zeros((10_000, 1), dtype=np.float16), np.arange(10_000) % 200
+    np.savez(own_folder / "tinyimagenet_effnet.npz", X=X, y=y)
+    monkeypatch.setattr(tinyimagenet, "CHECKSUM", checksum(X, y))
+    whole, cut = load("tinyimagenet"), load("tinyimagenet-1500")
+    assert (whole.name, whole.cut) == ("tinyimagenet", None)
+    assert (cut.name, cut.cut) == ("tinyimagenet-1500", imagenet.CUT)
+    np.testing.assert_array_equal(cut.y, whole.y)
+    problem = pose(cut)
+    assert (problem.cut, len(problem.queries), len(problem.database)) == (1500, 1000, 9000)
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "labels"),
     [
@@ -118,6 +131,7 @@ def test_other_data_under_the_name_of_embeddings_are_refused(loader, file_name, 
         ("coco30k-noperson", (15925, 500), (15925, 17)),
         ("banking77", (13083, 384), (13083,)),
         ("tinyimagenet", (110000, 256), (110000,)),
+        ("tinyimagenet-1500", (110000, 256), (110000,)),
     ],
 )
 def test_published_files_pass_their_checks(name, shape, labels, data_folder):

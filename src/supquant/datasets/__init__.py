@@ -37,6 +37,7 @@ _LOADERS: dict[str, Callable[[Callback], Dataset]] = {
     "coco30k-noperson": lambda _: coco30k.load_without_person(),
     "banking77": lambda _: banking77.load(),
     "tinyimagenet": lambda _: tinyimagenet.load(),
+    "tinyimagenet-1500": lambda _: tinyimagenet.load_first_1500(),
     "nuswide": lambda _: nuswide.load(),
     "imagenet": lambda callback: imagenet.load(callback=callback),
 }

@@ -121,11 +121,40 @@ def test_imagenet_is_without_the_kernel_but_for_sdh_and_cq_is_after_pca():
     assert "sdh-linear" in tasks
 
 
+STAND_IN = "tinyimagenet-1500"
+
+
+def test_the_stand_in_of_imagenet_has_all_methods_and_three_seeds_of_ours_alone():
+    plan = paper_tasks(datasets=[STAND_IN])
+    assert {task.protocol for task in plan} == {"paper"}
+    cells = cells_of(plan)
+    compared = set(METHODS) - {"sq-triplet", "sq-no-transform", "opq"} - LATER | {"alternating"}
+    assert {method for _, method, *_ in cells} == compared | {"opq"}
+    for method in compared:
+        assert {(STAND_IN, method, "paper", bits, 0) for bits in (16, 32, 64, 128)} <= cells
+    assert {method for _, method, _, _, seed in cells if seed} == {"sq"}
+    by_meaning = {(bits, task.seed) for task in plan if task.ranking == "semantic" for bits in task.bits}
+    assert by_meaning == {(bits, seed) for bits in (16, 64) for seed in (0, 1, 2)}
+    beside = [(task.method, task.anchors, task.bits, task.seed) for task in plan if task.variant == MORE]
+    assert beside == [("classifier", 4000, (16, 64), 0)]
+
+
+def test_the_stand_in_of_imagenet_has_its_features_but_no_pca():
+    plan = paper_tasks(["map"], [STAND_IN])
+    assert {task.anchors for task in plan if task.ranking == "semantic"} == {None}
+    published = [task for task in plan if task.ranking != "semantic" and task.variant != MORE]
+    assert {task.method for task in published if task.anchors == 1000} == {"sdh", "ksh"}
+    assert {task.anchors for task in published if task.method not in ("sdh", "ksh")} == {0}
+    assert all(task.parameters == {} for task in published if not task.variant)
+
+
 def test_data_sets_that_are_large_join_in_where_their_files_are(monkeypatch, tmp_path):
     monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path))
     assert not [task for task in paper_tasks() if task.dataset == "imagenet"]
     (tmp_path / "imagenet").mkdir()
-    assert [task for task in paper_tasks() if task.dataset == "imagenet"]
+    assert {task.dataset for task in paper_tasks()} == {*DATASETS, "imagenet"}
+    (tmp_path / "tinyimagenet_effnet.npz").touch()
+    assert {task.dataset for task in paper_tasks()} == {*DATASETS, "imagenet", STAND_IN}
 
 
 def test_every_task_has_an_expected_time(whole):

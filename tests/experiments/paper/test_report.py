@@ -137,6 +137,28 @@ def test_paper_numbers_stand_beside_ours(page):
     assert "not published as a number" in page.text
 
 
+def test_paper_numbers_beside_a_stand_in_are_marked_as_other_data(made, tmp_path):
+    cells = [made.cell(name, map=0.7) for name in ("mnist", "tinyimagenet-1500")]
+    cells += [made.cell("tinyimagenet-1500", "sdh")]
+    report = render_report(made.folder(tmp_path / "few", cells), tmp_path / "out")
+    page, index = (path.read_text(encoding="utf-8") for path in (report.page, report.index))
+    shown = [(data, text.strip()) for data, text in Page(page).entries if "published" in data]
+    assert [text for data, text in shown if data.get("dataset") == "imagenet"] == [".5039‡"] * 2
+    assert [text for data, text in shown if data.get("dataset") == "mnist"] == [".9329"] * 2
+    tables = {path.stem: path.read_text(encoding="utf-8") for path in report.tables}
+    other = "This is other data: the two numbers cannot be compared directly."
+    marked = {name for name, text in tables.items() if "‡" in text}
+    assert marked == {"beside-paper", "map-tinyimagenet-1500-paper"}
+    for name in marked:
+        assert "\n‡ The paper's number is that of ImageNet: 1,000 classes" in tables[name]
+        assert other in tables[name]
+    assert "in the paper, ImageNet‡: 16 bits" in tables["map-tinyimagenet-1500-paper"]
+    assert report.headline.beside_paper == "sq reaches MAP .7000 where the paper has .9329 (MNIST, 16 bits)."
+    for text in (page, index):
+        assert "On other data, Tiny-ImageNet (R = 1,500), sq reaches MAP .7000 at 16 bits" in text
+        assert other in text.partition(".5039)")[2].split("\n")[0]
+
+
 def test_sweep_and_convergence_numbers_are_those_of_their_files(page, results_folder, cells):
     sweeps = [json.loads(path.read_text()) for path in (results_folder / "sweeps").glob("*.json")]
     points = {

@@ -36,6 +36,14 @@ def test_anchors_are_named_only_where_they_differ_from_most(made, tmp_path):
     assert labels == ["sq", "sq (4,000 anchors)"]
 
 
+def test_anchors_of_features_of_our_own_do_not_make_others_unusual(made, tmp_path):
+    own = {"features": "labels", "anchors": 4000}
+    cells = [made.cell(ranking="semantic", seed=seed, parameters=own) for seed in (0, 1, 2)]
+    cells += [made.cell("mnist", "sdh", parameters={"anchors": 1000})]
+    labels = [series.label for series in read_results(made.folder(tmp_path, cells)).series(dataset="mnist")]
+    assert labels == ["sq (semantic ranking)", "sdh"]
+
+
 def test_mean_and_half_range_are_over_the_seeds_that_are_there(made, tmp_path):
     cells = [made.cell(seed=seed, map=value) for seed, value in ((0, 0.5), (2, 0.8))]
     mean = read_results(made.folder(tmp_path, cells)).mean(

@@ -126,6 +126,18 @@ def test_the_paper_stands_beside_the_shortest_and_the_longest_code(made, tmp_pat
     )
 
 
+def test_a_stand_in_is_told_apart_from_the_data_of_the_paper(made, tmp_path):
+    cells = [made.cell("tinyimagenet-1500", bits=bits, map=0.7) for bits in (16, 32)]
+    said = headline(read_results(made.folder(tmp_path, cells)))
+    assert said.beside_paper == ""
+    (sentence,) = said.stand_ins
+    assert sentence.startswith(
+        "On other data, Tiny-ImageNet (R = 1,500), sq reaches MAP .7000 at 16 bits (the paper on ImageNet: .5039)."
+    )
+    assert sentence.endswith("This is other data: the two numbers cannot be compared directly.")
+    assert headline(read_results(made.folder(tmp_path / "own", [made.cell()]))).stand_ins == ()
+
+
 def test_ours_under_another_ranking_is_no_rival(made, tmp_path):
     cells = [made.cell(), made.cell(ranking="semantic", map_learned=0.99), made.cell("mnist", "pq")]
     found = standing(read_results(made.folder(tmp_path, cells)), OURS[0], codes="learned", **WHERE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from supquant.experiments.paper.published import DATASETS, published_map
+from supquant.experiments.paper.published import DATASETS, STAND_INS, published_map
 from supquant.experiments.paper.published import METHODS as PUBLISHED_METHODS
 from supquant.experiments.paper.results import ANY_LENGTH, OURS, REFERENCES, Results, Series, title
 from supquant.experiments.paper.standing import Standing, margin_text, standing
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from supquant.experiments.paper.standing import Codes
 
 NOT_A_NUMBER = "not published as a number"
+OTHER_DATA = "‡"
+"""The mark of a number that the paper has for other data."""
+
 SPREAD = "± is half the range over the seeds; a number without it is of one seed."
 
 
@@ -25,7 +28,7 @@ def map_table(results: Results, dataset: str, protocol: str) -> Table:
     where = {"dataset": dataset, "protocol": protocol}
     lengths, lines = results.lengths(**where), results.series(**where)
     kinds: list[Codes] = ["learned", "encoded"] if protocol == "paper" else ["encoded"]
-    beside_paper = protocol == "paper" and dataset in DATASETS
+    beside_paper = protocol == "paper" and stands_beside_paper(dataset)
     columns = {
         (codes, bits): {line: results.mean(f"map_{codes}", line, bits, **where) for line in lines}
         for codes in kinds
@@ -45,7 +48,7 @@ def map_table(results: Results, dataset: str, protocol: str) -> Table:
         f"MAP by code length, {title(dataset)}, protocol “{protocol}”. Bold: the best code of its column.",
         ["method", *(f"{bits} bits" for _ in said for bits in lengths)],
         rows,
-        groups=[Entry(""), *(Entry(_GROUPS[codes], span=len(lengths)) for codes in said)],
+        groups=[Entry(""), *(Entry(_group(codes, dataset), span=len(lengths)) for codes in said)],
         notes=_notes(lines, protocol, dataset),
     )
 
@@ -55,6 +58,23 @@ _GROUPS = {
     "encoded": "encoded from vectors alone",
     "in the paper": "in the paper",
 }
+
+
+def _group(codes: str, dataset: str) -> str:
+    if codes == "in the paper" and dataset in STAND_INS:
+        return f"in the paper, {title(STAND_INS[dataset].dataset)}{OTHER_DATA}"
+    return _GROUPS[codes]
+
+
+def stands_beside_paper(dataset: str) -> bool:
+    """Tell whether a data set is one of the paper's, or stands in for one and is marked as other data.
+
+    Examples
+    --------
+    >>> [stands_beside_paper(name) for name in ("mnist", "tinyimagenet-1500", "digits")]
+    [True, True, False]
+    """
+    return dataset in DATASETS or dataset in STAND_INS
 
 
 def standing_table(results: Results, protocol: str) -> Table | None:
@@ -106,12 +126,13 @@ def ablation_table(
     Data sets on which the method `needs` was not measured are left out; None if that leaves nothing.
     """
     lengths = results.lengths(protocol="paper")
-    rows = []
+    rows, differences = [], []
     for dataset in results.datasets if datasets is None else datasets:
         where = {"dataset": dataset, "protocol": "paper"}
         present = [line for line in (OURS[0], *others) if results.select(series=line, **where)]
         if needs not in {line.method for line in present}:
             continue
+        differences += _other_data(dataset)
         for line in present:
             entries = [number(results.mean("map_learned", line, bits, **where)) for bits in lengths]
             head = Entry(line.label, title(dataset))
@@ -128,7 +149,7 @@ def ablation_table(
             Entry("ours, learned with labels", span=len(lengths)),
             Entry("the paper", span=len(lengths)),
         ],
-        notes=[SPREAD],
+        notes=[SPREAD, *differences],
     )
 
 
@@ -147,8 +168,9 @@ def _row_kind(line: Series) -> str:
 
 def _published_entries(dataset: str, line: Series, lengths: Sequence[int]) -> list[Entry]:
     """Give the paper's numbers, or words in their place over all columns."""
-    numbers = {bits: published_map(dataset, line.method, bits) for bits in lengths}
-    if line.ranking or dataset not in DATASETS or line.method not in PUBLISHED_METHODS:
+    theirs = STAND_INS[dataset].dataset if dataset in STAND_INS else dataset
+    numbers = {bits: published_map(theirs, line.method, bits) for bits in lengths}
+    if line.ranking or theirs not in DATASETS or line.method not in PUBLISHED_METHODS:
         return [Entry("not in the paper", kind="words", span=len(lengths))]
     if not any(numbers.values()):
         return [Entry(NOT_A_NUMBER, kind="words", span=len(lengths))]
@@ -157,11 +179,15 @@ def _published_entries(dataset: str, line: Series, lengths: Sequence[int]) -> li
         if found is None:
             entries.append(Entry(MISSING, kind="missing", data={"published": NOT_A_NUMBER}))
             continue
-        data = {"published": repr(found.value), "dataset": dataset, "method": line.method, "bits": str(bits)}
-        entries.append(
-            Entry(write(found.value) + ("*" if found.derived else ""), data=data, kind="published")
-        )
+        data = {"published": repr(found.value), "dataset": theirs, "method": line.method, "bits": str(bits)}
+        marks = ("*" if found.derived else "") + (OTHER_DATA if theirs != dataset else "")
+        entries.append(Entry(write(found.value) + marks, data=data, kind="published"))
     return entries
+
+
+def _other_data(dataset: str) -> list[str]:
+    """Explain the mark of the paper's numbers where a data set stands in for another."""
+    return [f"{OTHER_DATA} {STAND_INS[dataset].difference}"] if dataset in STAND_INS else []
 
 
 def _notes(lines: Sequence[Series], protocol: str, dataset: str) -> list[str]:
@@ -169,7 +195,8 @@ def _notes(lines: Sequence[Series], protocol: str, dataset: str) -> list[str]:
     constant = [f"`{line.label}`" for line in lines if line.method in ANY_LENGTH]
     if constant:
         notes.append(f"The same at any length: {', '.join(constant)}.")
-    if protocol == "paper" and dataset in DATASETS:
+    if protocol == "paper" and stands_beside_paper(dataset):
+        notes += _other_data(dataset)
         notes.append(
             "* The paper printed the distance to its SQ, from which this follows. "
             f"{MISSING} among the paper's numbers: {NOT_A_NUMBER}."

@@ -12,7 +12,7 @@ from supquant.experiments.methods import METHODS
 from supquant.experiments.paper.measurements import machine_of
 from supquant.experiments.paper.plan import COMPARED, DATASETS, IF_THERE
 from supquant.experiments.paper.provenance import time_spent
-from supquant.experiments.paper.published import published_map
+from supquant.experiments.paper.published import STAND_INS, published_map
 from supquant.experiments.paper.results import ANY_LENGTH, OURS, Results, Series, title
 from supquant.experiments.paper.standing import Codes, Standing, margin_text, standing
 from supquant.experiments.paper.tables import write
@@ -36,6 +36,8 @@ class Headline:
         In how many comparisons ours is first, and in how many it is not, by kind of codes and ranking.
     beside_paper : str
         Our MAP beside the paper's where it printed one, shortest and longest codes.
+    stand_ins : tuple of str
+        Our MAP on data sets that stand in for those of the paper, and that these are other data.
     verdicts : tuple of str
         One sentence for each data set, kind of codes and ranking.
     facts : tuple of pairs
@@ -44,6 +46,7 @@ class Headline:
 
     lead: tuple[str, ...]
     beside_paper: str
+    stand_ins: tuple[str, ...]
     verdicts: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
 
@@ -53,6 +56,7 @@ def headline(results: Results) -> Headline:
     return Headline(
         lead=tuple(lead_sentences(results, "paper")) or ("There is nothing to compare yet.",),
         beside_paper=_beside_paper(results),
+        stand_ins=tuple(_stand_ins(results)),
         verdicts=tuple(verdict_sentences(results, "paper")),
         facts=tuple(_facts(results)),
     )
@@ -219,6 +223,24 @@ def _beside_paper(results: Results) -> str:
         ]
         pairs += both[:1] + both[1:][-1:]
     return f"sq reaches MAP {', '.join(pairs)}." if pairs else ""
+
+
+def _stand_ins(results: Results) -> list[str]:
+    """Say our MAP where another data set stands in for one of the paper, and how they differ."""
+    sentences = []
+    for dataset in (name for name in results.datasets if name in STAND_INS):
+        where = {"dataset": dataset, "protocol": "paper"}
+        theirs = STAND_INS[dataset]
+        pairs = [
+            f"{write(found.value)} at {bits} bits (the paper on {title(theirs.dataset)}: {write(printed.value)})"
+            for bits in results.lengths(series=OURS[0], **where)
+            if (found := results.mean("map", OURS[0], bits, **where))
+            and (printed := published_map(theirs.dataset, "sq", bits))
+        ]
+        if pairs:
+            said = f"On other data, {title(dataset)}, sq reaches MAP {', '.join(pairs)}."
+            sentences.append(f"{said} {theirs.difference}")
+    return sentences
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:

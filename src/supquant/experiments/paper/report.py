@@ -157,7 +157,7 @@ def _index(said: Headline, shown: list[_DrawnSection]) -> str:
             "[The whole report](report.html) is one page that needs nothing beside it."
         ),
         "\n".join(f"- **{sentence}**" for sentence in filter(None, (*said.lead, said.beside_paper))),
-        "\n".join(f"- {sentence}" for sentence in said.verdicts),
+        "\n".join(f"- {sentence}" for sentence in (*said.stand_ins, *said.verdicts)),
         "| | |\n| --- | --- |\n" + "\n".join(f"| {name} | {value} |" for name, value in said.facts),
     ]
     for drawn in shown:

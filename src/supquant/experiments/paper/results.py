@@ -31,6 +31,7 @@ TITLES = {
     "coco30k-noperson": "COCO-30k without person",
     "nuswide": "NUS-WIDE",
     "imagenet": "ImageNet",
+    "tinyimagenet-1500": "Tiny-ImageNet (R = 1,500)",
     "banking77": "Banking77",
     "tinyimagenet": "Tiny-ImageNet",
     "digits": "Digits",
@@ -64,8 +65,7 @@ class Series:
         """Tell the series of a cell from what was set differently from the usual."""
         method, parameters = cell["method"], cell["parameters"]
         usual_ranking = METHODS[method].rankings[0] if method in METHODS else ""
-        own_features = parameters.get("features") == "labels"
-        anchors = None if own_features else parameters.get("anchors")
+        anchors = None if _own_features(cell) else parameters.get("anchors")
         return cls(
             method,
             solver=_solver(parameters),
@@ -329,16 +329,23 @@ def _records(folder: Path, fields: set[str]) -> Iterator[tuple[Path, dict[str, A
 
 
 def _usual_anchors(cells: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Give the number of anchors that most cells of a data set have; only others are worth naming."""
+    """Give the number of anchors that most cells of a data set have; only others are worth naming.
+
+    Cells with the library's own features have no say: their anchors are never named.
+    """
     counts: dict[str, Counter[int]] = {}
     for cell in cells:
         anchors = cell["parameters"].get("anchors")
-        if anchors:
+        if anchors and not _own_features(cell):
             counts.setdefault(cell["dataset"], Counter())[anchors] += 1
     return {
         dataset: min(count, key=lambda anchors: (-count[anchors], anchors))
         for dataset, count in counts.items()
     }
+
+
+def _own_features(cell: Mapping[str, Any]) -> bool:
+    return bool(cell["parameters"].get("features") == "labels")
 
 
 def _refuse_twins(cells: Iterable[Cell]) -> None:

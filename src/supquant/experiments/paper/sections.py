@@ -14,7 +14,8 @@ from supquant.experiments.paper.headline import (
     missing_command,
     verdict_sentences,
 )
-from supquant.experiments.paper.published import DATASETS, LENGTHS
+from supquant.experiments.paper.plan import WITHOUT_KERNEL
+from supquant.experiments.paper.published import LENGTHS, STAND_INS
 from supquant.experiments.paper.results import Results, Series, title
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ TWO_RANKINGS = (
     "Two rankings of ours: by distance, with the published features, beside which every method has the same anchors; and "
     "semantic, as the library has it by default, with features of its own that have up to 4,000 anchors, beside which the "
     "classifier stands with 4,000 too."
+)
+
+NO_KERNEL = (
+    "These vectors are features of a network. Methods take them as they are; only `sdh` and `ksh` have kernel features. The "
+    "semantic ranking has features of its own here too."
 )
 
 
@@ -109,7 +115,7 @@ def _standings(results: Results) -> Section:
         "MAP of sq beside what the paper printed, both solvers, learned codes.",
         (Series("sq", solver="alternating"),),
         needs="sq",
-        datasets=[dataset for dataset in results.datasets if dataset in DATASETS],
+        datasets=[name for name in results.datasets if comparisons.stands_beside_paper(name)],
     )
     found = tuple(each for each in (table, beside) if each is not None)
     parts = [Part(tables=found) if found else _missing(results, "sq")]
@@ -133,6 +139,7 @@ def _maps(results: Results) -> Section:
     parts = [
         Part(
             title(dataset),
+            words=_about(dataset),
             figures=tuple(
                 partial(figures.map_figure, results, dataset, "paper", codes)
                 for codes in ("learned", "encoded")
@@ -153,12 +160,19 @@ def _maps(results: Results) -> Section:
     return Section("map", "1. Accuracy by code length", words, tuple(parts) or (_missing(results, "sq"),))
 
 
+def _about(dataset: str) -> tuple[str, ...]:
+    """Say what else a reader should know of a data set."""
+    other = (STAND_INS[dataset].difference,) if dataset in STAND_INS else ()
+    return (*other, NO_KERNEL) if dataset in WITHOUT_KERNEL else other
+
+
 def _times(results: Results) -> Section:
     words = (
         (
             "A query alone, on one thread. Hashing encodes it and scans; composite quantization makes tables and scans; "
             "supervised quantization computes kernel features first: of 1,000 anchors as published, of up to 4,000 for "
-            "the semantic ranking. The time does not depend on how the codes of the database were made; MAP does."
+            "the semantic ranking; by distance it has none where vectors are features of a network. The time does not "
+            "depend on how the codes of the database were made; MAP does."
         ),
     )
     found = measurements.timed_results(results)
