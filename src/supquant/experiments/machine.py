@@ -70,12 +70,32 @@ def peak_memory_mb() -> float:
     >>> peak_memory_mb() > 1
     True
     """
-    try:  # what `getrusage` tells of a child process includes what its parent held
+    told = _status_mb("VmHWM")  # what `getrusage` tells of a child process includes what its parent held
+    if told is not None:
+        return told
+    unit = 1 if platform.system() == "Darwin" else 1024  # bytes there, kilobytes elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def resident_memory_mb() -> float:
+    """Return the memory (resident, MB) that this process holds now, or its peak where the system tells no more.
+
+    Examples
+    --------
+    >>> 1 < resident_memory_mb() <= peak_memory_mb()
+    True
+    """
+    told = _status_mb("VmRSS")
+    return peak_memory_mb() if told is None else told
+
+
+def _status_mb(field: str) -> float | None:
+    """Read a field of /proc, where the system has it."""
+    try:
         status = Path("/proc/self/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+        return int(status.partition(f"{field}:")[2].split()[0]) * 1024 / 1e6
     except (OSError, IndexError):
-        unit = 1 if platform.system() == "Darwin" else 1024  # bytes there, kilobytes elsewhere
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+        return None
 
 
 def _processor() -> str:
