@@ -38,12 +38,39 @@ def test_weights_are_those_of_linear_discriminant_analysis(rng):
     means = rng.normal(size=(5, 4)) * 2
     y = np.arange(200) % 5
     X = (means[y] + rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))).astype(np.float32)
-    weights = class_sums(rows_of(X, y)).weights(1e-9)
+    weights = class_sums(rows_of(np.tile(X, (500, 1)), np.tile(y, 500))).weights(
+        1e-9
+    )  # rows enough to trust all means
     want = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y).decision_function(X)
     got = X @ weights[:-1] + weights[-1]
     np.testing.assert_allclose(
         got - got.mean(axis=1, keepdims=True), want - want.mean(axis=1, keepdims=True), rtol=1e-3, atol=1e-2
     )
+
+
+def test_means_of_few_rows_are_drawn_to_that_of_all(rng):
+    """As the posterior mean has it: by as many rows as noise of a row over spread of means."""
+    L, d, spread = 4000, 6, 0.5
+    y = np.concatenate([np.arange(L), rng.integers(L // 2, size=3 * L)])
+    means = 3 + spread * rng.normal(size=(L, d))
+    X = (means[y] + rng.normal(size=(len(y), d))).astype(np.float32)
+    sums = class_sums(rows_of(X, y))
+    counts = np.bincount(y)
+    trust = counts / (counts + 1 / spread**2)
+    drawn = (sums.sums / counts[:, None] - X.mean(axis=0)) * trust[:, None]
+    np.testing.assert_allclose(sums.weights(1e-9)[:-1].T, drawn, atol=0.15)
+    assert np.square(sums.weights(1e-9)[:-1].T - drawn).mean() < 0.002 < np.square(drawn).mean()
+
+
+def test_frequencies_are_trusted_as_far_as_they_differ_by_more_than_chance(rng):
+    def frequencies(counts):
+        return np.exp(class_means.ClassSums(np.eye(1), np.zeros((len(counts), 1)), counts).log_frequencies())
+
+    alike = frequencies(rng.poisson(10, size=5000).astype(float))
+    assert alike.max() < 1.5 * alike.min()
+    uneven = np.repeat([100.0, 10_000.0], 50)
+    np.testing.assert_allclose(frequencies(uneven), uneven / uneven.sum(), rtol=0.02)
+    assert (frequencies(np.array([0.0, 4, 8])) > 0).all()
 
 
 def test_sums_do_not_depend_on_the_number_of_threads(gaussian):
@@ -54,13 +81,33 @@ def test_sums_do_not_depend_on_the_number_of_threads(gaussian):
     np.testing.assert_array_equal(one.counts, np.bincount(y))
 
 
-def test_a_class_without_rows_is_never_the_likeliest(rng):
-    X, y = rng.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 4
+def test_a_class_without_rows_counts_as_one_around_the_mean_of_all(rng):
+    y = np.arange(400) % 4
+    X = (8 * rng.normal(size=(4, 3))[y] + rng.normal(size=(400, 3))).astype(np.float32)
     rows = rows_of(X, y)
     some = KernelRows(X, rows.labels, None, [np.flatnonzero(y != 2)], FeatureCache(0), 1)
-    weights = class_sums(some).weights(0.1)
-    assert np.isfinite(weights).all()
-    assert 2 not in (X @ weights[:-1] + weights[-1]).argmax(axis=1)
+    sums = class_sums(some)
+    weights = sums.weights(1e-2)
+    np.testing.assert_array_equal(weights[:, 2], 0)
+    weights[-1] += sums.log_frequencies()
+    scores = (X @ weights[:-1] + weights[-1])[y != 2]
+    assert 2 not in scores.argmax(axis=1)
+
+
+def test_held_out_rows_of_a_class_that_nobody_kept_do_not_decide_the_temperature(gaussian):
+    X, y, *_ = gaussian
+    rare = np.concatenate([y, np.full(1, y.max() + 1)])
+    with_rare = np.concatenate([X, X[:1]])
+    kept, held = np.arange(5000), np.arange(5000, len(rare))
+
+    def chosen(X, y, held):
+        parts = [KernelRows(X, read_labels(y), None, [rows], FeatureCache(0), 1) for rows in (kept, held)]
+        return min(
+            (each for each in class_means.learn_class_means(*parts).losses if "temperature" in each),
+            key=lambda each: each["loss"],
+        )["temperature"]
+
+    assert chosen(with_rare, rare, held) == chosen(X, y, held[:-1])
 
 
 def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):

@@ -5,13 +5,16 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from supquant.codec import label_probabilities
 from supquant.errors import InputError
+from supquant.features import kernel_classifier
 from supquant.features.kernel_classifier import (
     FeatureCache,
     KernelRows,
     NormalEquations,
+    calibrate,
     log_loss,
     logistic_steps,
     ridge_path,
@@ -29,12 +32,16 @@ def test_the_gradient_is_that_of_the_log_loss(rng, multilabel):
     X = rng.normal(size=(40, 3))
     rows = rows_of(X, rng.integers(0, 2, (40, 4)) if multilabel else np.arange(40) % 4)
     W = rng.normal(size=(4, 4))
-    _, gradient = rows.log_loss(W)
+    gradient = rows.gradient(W)
+
+    def loss(weights):
+        return log_loss(rows.logits(weights), rows.all_indicators(), multilabel=multilabel)
+
     for i in range(4):
         for j in range(4):
             step = np.zeros((4, 4))
             step[i, j] = 1e-2
-            slope = (rows.log_loss(W + step)[0] - rows.log_loss(W - step)[0]) / 2e-2
+            slope = (loss(W + step) - loss(W - step)) / 2e-2
             assert gradient[i, j] == pytest.approx(slope, abs=5e-3)
 
 
@@ -42,10 +49,21 @@ def test_log_loss_is_that_of_the_probabilities(rng):
     scores = rng.normal(size=(20, 5))
     Y = np.eye(5)[rng.integers(0, 5, 20)]
     want = -np.log((label_probabilities(scores, multilabel=False) * Y).sum(axis=1)).sum()
-    assert log_loss(scores, Y, multilabel=False) == pytest.approx(want)
+    assert log_loss(scores, csr_array(Y), multilabel=False) == pytest.approx(want)
     p = label_probabilities(scores, multilabel=True)
     want = -(Y * np.log(p) + (1 - Y) * np.log(1 - p)).sum()
-    assert log_loss(scores, Y, multilabel=True) == pytest.approx(want)
+    assert log_loss(scores, csr_array(Y), multilabel=True) == pytest.approx(want)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_of_many_scores_a_temperature_is_chosen_by_some_and_judged_by_all(rng, multilabel, monkeypatch):
+    scores = rng.normal(size=(60, 5)).astype(np.float32)
+    Y = csr_array((rng.uniform(size=(60, 5)) < 0.3) if multilabel else np.eye(5)[scores.argmax(axis=1)])
+    monkeypatch.setattr(kernel_classifier, "CALIBRATION_SCORES", 100)
+    chosen, loss = calibrate(scores, Y, multilabel=multilabel)
+    logits = scores * np.float32(chosen.temperature) - np.float32(chosen.shift)
+    assert loss == pytest.approx(log_loss(logits, Y, multilabel=multilabel) / 60)
+    assert chosen == calibrate(scores[::3], Y[::3], multilabel=multilabel)[0]
 
 
 def test_large_logits_overflow_nowhere():
@@ -56,7 +74,7 @@ def test_large_logits_overflow_nowhere():
             found = label_probabilities(scores, multilabel=multilabel)
             assert found.dtype == np.float32
             np.testing.assert_allclose(found, [[1, 0, 0.5 if multilabel else 0]])
-            assert np.isfinite(log_loss(scores, np.eye(3, dtype=np.float32)[:1], multilabel=multilabel))
+            assert np.isfinite(log_loss(scores, csr_array([[1.0, 0, 0]]), multilabel=multilabel))
 
 
 def test_sums_are_those_of_all_rows_whether_features_are_kept_or_not(rng):
@@ -107,6 +125,5 @@ def test_logistic_steps_reach_a_point_without_slope(rng, multilabel):
     factor = rows.normal_equations().factor(0.1)
     start = np.zeros((3, rows.labels.n_labels))
     weights = next(islice(logistic_steps(rows, start, factor), 199, None))
-    slope = rows.log_loss(weights)[1]
-    assert np.abs(slope).max() < 1e-3 * np.abs(rows.log_loss(start)[1]).max()
+    assert np.abs(rows.gradient(weights)).max() < 1e-3 * np.abs(rows.gradient(start)).max()
     assert np.abs(weights).max() > 0.1

@@ -67,9 +67,10 @@ def test_rows_of_left_out_classes_know_nothing_of_their_own(features, rng):
 
 
 def test_made_up_rows_lie_between_two_and_are_as_long(features, rng):
-    made = between_classes(features, np.float32([0.7]), 2000, 5, rng)
+    first, second = features[rng.integers(len(features), size=(2, 2000))]
+    made = between_classes(first, second, np.float32([0.7]), 5, rng)
     assert made.shape == (2000, features.shape[1])
     np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
     np.testing.assert_array_equal(made[:, 5], np.float32(0.7))
     assert np.square(made[:, 6:]).sum(axis=1).mean() == pytest.approx(8, rel=0.1)
-    assert len(between_classes(features, np.float32([]), 0, 5, rng)) == 0
+    assert len(between_classes(first[:0], second[:0], np.float32([]), 5, rng)) == 0

@@ -117,6 +117,9 @@ class MeaningFeatures(Protocol):
     def __call__(self, x: Block) -> Block:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
 
+    def of_labelled(self, x: Block) -> Block:
+        """Map a block (b, p) of items with known labels: the same, but s and u may be zero."""
+
     def probabilities(self, x: Block) -> Block:
         """Return the probability of every label (b, L) for a block (b, p)."""
 
@@ -399,17 +402,17 @@ class SemanticCodec(ProjectingCodec):
         """Give vectors X (n, p) their codes (n, M) uint8, with labels that were read already."""
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
 
-        def encode_block(features: Block, block: tuple[int, int]) -> Codes:
+        def encode_block(x: Block, block: tuple[int, int]) -> Codes:
             given = None if labels is None else self.map.spelling.of_labels(labels, *block)
-            items = self.item_vectors(features, given)
-            known = np.zeros(len(items), dtype=bool) if given is None else ~np.isnan(given[:, 0])
+            known = np.zeros(len(x), dtype=bool) if given is None else ~np.isnan(given[:, 0])
+            items = self.item_vectors(self.map.of_labelled(x) if known.all() else self.map(x), given)
             if missing_labels == "drop":
                 items[~known, : self._n_meaning] = 0
             if given is not None:  # words know nothing of added labels
                 known &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
             return self.encode_vectors(items, known)
 
-        return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
+        return self._by_vectors(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
 
     def encode_vectors(self, items: Block, known: NDArray[np.bool_]) -> Codes:
         """Find the codes (n, M) of item vectors (n, D); `known` (n,) tells whose labels are known. On one thread."""

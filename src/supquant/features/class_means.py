@@ -2,9 +2,10 @@
 
 Linear discriminant analysis: with means m_c and scatter S within classes, the logit of class c at x is
 ``T (m_c' S^-1 x - m_c' S^-1 m_c / 2) + log n_c``. Sums over rows and one solve are all it takes, so the cost grows with rows and
-with classes, not with their product. The ridge on S and the temperature T, which is below one since means of few rows are noisy,
-are those of the lowest held-out loss. Where a pass over all rows and classes is cheap enough, logistic regression goes on from
-there.
+with classes, not with their product. A mean of few rows is drawn towards that of all, by as many rows as the spread of means
+asks for (empirical Bayes): of 100,000 normal classes with ten rows each, for which the Bayes rule is right 99 times in 100, that
+makes 89 instead of 86. The ridge on S and the temperature T, which is below one since means are noisy still, are those of the
+lowest held-out loss. Where a pass over all rows and classes is cheap enough, logistic regression goes on from there.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 
 TEMPERATURES = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 
+FEWEST_ROWS = 12
+"""Of a class on average, with which logistic regression is tried: of fewer it learns their noise."""
+
+LEAST_GAIN = 1e-3
+"""Part of the loss that the first iterations must gain for others to follow."""
+
 MOST_WORK = 3e11
 """Products and sums of one pass over rows, features and classes, beyond which there is no logistic regression."""
 
@@ -53,22 +60,40 @@ class ClassSums:
     def weights(self, ridge: float) -> Float:
         """Return weights (d + 1, L) of logits at temperature one, the last row the shifts, without the frequency of classes.
 
-        A class without rows has no logits that could be the highest.
+        They are relative to a normal class around the mean of all rows, which has the logit zero; so has a class without rows.
         """
         present = self.counts > 0
+        total, n_classes = float(self.counts.sum()), int(present.sum())
         means = self.sums / np.maximum(self.counts, 1)[:, None]
-        total = self.counts.sum()
-        scatter = (self.gram - self.sums.T @ means) / total
-        level = float(np.trace(scatter)) / len(scatter)
-        scatter[np.diag_indices_from(scatter)] += ridge * max(level, 1e-12)
-        solved = scipy.linalg.solve(scatter, means.T, assume_a="pos")  # (d, L)
-        shifts = -0.5 * np.einsum("cd,dc->c", means, solved)
-        shifts[~present] = shifts.min() - 1e3
-        return np.vstack([solved, shifts])
+        middle = self.sums.sum(axis=0) / total
+        if total > n_classes:
+            within = (self.gram - self.sums.T @ means) / (total - n_classes)
+        else:  # one row a class says nothing of the scatter within
+            within = self.gram / total - np.outer(middle, middle)
+        scatter = within.copy()
+        scatter[np.diag_indices_from(scatter)] += ridge * max(float(np.trace(scatter)) / len(scatter), 1e-12)
+        means[present] -= middle
+        factor = scipy.linalg.cho_factor(scatter, lower=True)
+        solved = scipy.linalg.cho_solve(factor, means.T)  # (d, L)
+        lengths = np.einsum("cd,dc->c", means, solved)
+        noise = float(np.trace(scipy.linalg.cho_solve(factor, within)))  # of the mean of one row
+        far = float(self.counts @ lengths) - noise * n_classes
+        added = min(
+            noise * total / max(far, 1e-9), total / n_classes
+        )  # rows at the mean of all; at most one for each
+        trust = self.counts / (self.counts + added)
+        solved *= trust
+        return np.vstack([solved, -middle @ solved - 0.5 * np.square(trust) * lengths])
 
     def log_frequencies(self) -> Float:
-        """Return the logarithm (L,) of how frequent classes are."""
-        return np.asarray(np.log(np.maximum(self.counts, 0.5) / self.counts.sum()))
+        """Return the logarithm (L,) of how frequent classes are: counts, and as little as they tell more than chance does.
+
+        Counts that differ as much as those of equally frequent classes would tell nothing (gamma-Poisson shrinkage).
+        """
+        mean = float(self.counts.mean())
+        told = max(float(self.counts.var()) - mean, 0.0) / mean**2
+        smooth = np.maximum(told * self.counts, 0.5 * told) + 1
+        return np.asarray(np.log(smooth / smooth.sum()))
 
 
 def class_sums(rows: KernelRows) -> ClassSums:
@@ -100,11 +125,14 @@ def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     weights, final = (_calibrated(each, ridge, temperature) for each in (sums, every))
     losses = [tried[ridge, temperature]]
     n_iter = 0
-    if len(held) and len(kept) * kept.width * kept.labels.n_labels * 4 <= MOST_WORK:
+    n_labels = kept.labels.n_labels
+    cheap = len(kept) * kept.width * n_labels * 4 <= MOST_WORK
+    if len(held) and cheap and len(kept) >= FEWEST_ROWS * n_labels:
         equations = NormalEquations(_with_ones(sums), np.zeros((kept.width, 0)))
         factor = equations.safe_factor(1e-3)
         start = LeastSquares(ridge, weights, Calibration(1.0, 0.0), losses[0])
-        weights, losses = best_step(logistic_steps(kept, weights, factor), start, held, MOST_PASSES)
+        steps = logistic_steps(kept, weights, factor)
+        weights, losses = best_step(steps, start, held, MOST_PASSES, least_gain=LEAST_GAIN)
         n_iter = int(np.argmin(losses))
         if n_iter:
             factor = NormalEquations(_with_ones(every), np.zeros((kept.width, 0))).safe_factor(1e-3)

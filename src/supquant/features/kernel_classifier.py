@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 from numpy.typing import NDArray
 
 from supquant.codec import label_probabilities
@@ -46,6 +47,12 @@ SMOOTH_RIDGE = 1e-3
 
 MOST_PASSES = 16
 """Of logistic regression over the rows that are not held out, and again over all rows."""
+
+MOST_WORK = 8e12
+"""Products and sums of all these passes over rows, features and labels; there are fewer passes where they would take more."""
+
+CALIBRATION_SCORES = 1 << 21
+"""By which a temperature is chosen."""
 
 PATIENCE = 3
 """Logistic regression ends after so many iterations without a lower held-out loss."""
@@ -82,7 +89,8 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     best = by_ridge[factor.ridge]
     smooth_ridge = max(SMOOTH_RIDGE, best.ridge)
     smooth = by_ridge.get(smooth_ridge) or ridge_path(equations, judges, (smooth_ridge,))[0][0]
-    weights, losses = best_step(logistic_steps(kept, best.logit_weights, factor), best, held, MOST_PASSES)
+    passes = min(MOST_PASSES, int(MOST_WORK / (4 * max(len(kept), 1) * equations.products.size)))
+    weights, losses = best_step(logistic_steps(kept, best.logit_weights, factor), best, held, passes)
 
     del factor  # as large as the sums
     equations = equations.merged(of_held)
@@ -104,14 +112,20 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
 
 
 def best_step(
-    steps: Iterator[Float], start: LeastSquares, judges: KernelRows, most: int
+    steps: Iterator[Float], start: LeastSquares, judges: KernelRows, most: int, least_gain: float = 0.0
 ) -> tuple[Float, list[float]]:
-    """Give the weights that the judging rows like best, and their loss a row at the start and after every step."""
+    """Give the weights that the judging rows like best, and their loss a row at the start and after every step.
+
+    It ends after `PATIENCE` steps that gained less than a part of the loss at the start, too.
+    """
     best, losses = start.logit_weights, [start.loss]
     Y = judges.all_indicators()
-    while len(Y) and len(losses) <= most and len(losses) <= np.argmin(losses) + PATIENCE:
+    while len(judges) and len(losses) <= most and len(losses) <= np.argmin(losses) + PATIENCE:
+        if len(losses) > PATIENCE and losses[0] - min(losses) < least_gain * losses[0]:
+            break
         weights = next(steps)
-        losses.append(log_loss(judges.logits(weights), Y, multilabel=judges.labels.multilabel) / len(Y))
+        loss = log_loss(judges.logits(weights), Y, multilabel=judges.labels.multilabel)
+        losses.append(loss / len(judges))
         if losses[-1] == min(losses):
             best = weights
     return best, losses
@@ -179,9 +193,9 @@ class KernelRows:
         """D + 1."""
         return 1 + (self.X.shape[1] if self.kernel is None else len(self.kernel.anchors))
 
-    def indicators(self, rows: Rows) -> Block:
-        """Give Y (b, L) of one block."""
-        return self.labels.take(rows).dense(0, len(rows)).astype(np.float32)
+    def indicators(self, rows: Rows) -> scipy.sparse.csr_array:
+        """Give Y (b, L) float32 of some rows."""
+        return self.labels.take(rows).sparse().astype(np.float32)
 
     def map_blocks(self, function: Callable[[Rows], Result]) -> Iterator[Result]:
         """Apply a function to the row numbers of every block; results come in order."""
@@ -192,7 +206,7 @@ class KernelRows:
 
         def of_block(rows: Rows) -> tuple[Block, Block]:
             phi = self.features(rows)
-            return phi.T @ phi, phi.T @ self.indicators(rows)
+            return phi.T @ phi, (self.indicators(rows).T @ phi).T
 
         width = self.width
         gram, products = np.zeros((width, width)), np.zeros((width, self.labels.n_labels))
@@ -206,26 +220,25 @@ class KernelRows:
         W = weights.astype(np.float32)
         return np.concatenate(list(self.map_blocks(lambda rows: self.features(rows) @ W)))
 
-    def all_indicators(self) -> Block:
-        """Give Y (n, L) of all rows, in the order of the blocks."""
-        none = np.zeros((0, self.labels.n_labels), dtype=np.float32)
-        return np.concatenate([none, *map(self.indicators, self.blocks)])
+    def all_indicators(self) -> scipy.sparse.csr_array:
+        """Give Y (n, L) float32 of all rows, in the order of the blocks."""
+        return self.indicators(np.concatenate([np.zeros(0, dtype=np.int64), *self.blocks]))
 
-    def log_loss(self, weights: Float) -> tuple[float, Float]:
-        """Give the negative log likelihood, summed over rows, and its gradient (d + 1, L)."""
+    def gradient(self, weights: Float) -> Float:
+        """Give the gradient (d + 1, L) of the negative log likelihood, summed over rows."""
         W = weights.astype(np.float32)
 
-        def of_block(rows: Rows) -> tuple[float, Block]:
-            phi, Y = self.features(rows), self.indicators(rows)
-            scores = phi @ W
-            residual = label_probabilities(scores, multilabel=self.labels.multilabel) - Y
-            return log_loss(scores, Y, multilabel=self.labels.multilabel), phi.T @ residual
+        def of_block(rows: Rows) -> Block:
+            phi = self.features(rows)
+            residual = label_probabilities(phi @ W, multilabel=self.labels.multilabel)
+            carried = self.indicators(rows).tocoo()
+            residual[carried.row, carried.col] -= 1
+            return np.asarray(phi.T @ residual)
 
-        total, gradient = 0.0, np.zeros(weights.shape)
-        for loss, part in self.map_blocks(of_block):
-            total += loss
+        gradient = np.zeros(weights.shape)
+        for part in self.map_blocks(of_block):
             gradient += part
-        return total, gradient
+        return gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,18 +361,23 @@ def ridge_path(
     return path, best[1]
 
 
-def calibrate(scores: Block, Y: Block, *, multilabel: bool) -> tuple[Calibration, float]:
+def calibrate(scores: Block, Y: scipy.sparse.csr_array, *, multilabel: bool) -> tuple[Calibration, float]:
     """Find the temperature and the shift under which scores (n, L) say best what the labels Y are; and the loss a row."""
+    some = slice(None, None, max(1, scores.size // CALIBRATION_SCORES))
+    shown, of_shown = scores[some], Y[some]
     shifts = SHIFTS if multilabel else SHIFTS[:1]  # softmax does not see one
     losses = {
         Calibration(temperature, shift): log_loss(
-            scores * np.float32(temperature) - np.float32(shift), Y, multilabel=multilabel
+            shown * np.float32(temperature) - np.float32(shift), of_shown, multilabel=multilabel
         )
         for temperature in TEMPERATURES
         for shift in shifts
     }
     best = min(losses, key=losses.__getitem__)
-    return best, losses[best] / len(Y)
+    if len(shown) == len(scores):
+        return best, losses[best] / len(scores)
+    logits = scores * np.float32(best.temperature) - np.float32(best.shift)
+    return best, log_loss(logits, Y, multilabel=multilabel) / len(scores)
 
 
 def logistic_steps(rows: KernelRows, start: Float, factor: Factor) -> Iterator[Float]:
@@ -368,22 +386,22 @@ def logistic_steps(rows: KernelRows, start: Float, factor: Factor) -> Iterator[F
     weights = ahead = start
     momentum = 1.0
     while True:
-        _, gradient = rows.log_loss(ahead)
-        new = ahead - factor.solve(gradient) / bound
+        new = ahead - factor.solve(rows.gradient(ahead)) / bound
         grown = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = new + (momentum - 1) / grown * (new - weights)
         weights, momentum = new, grown
         yield weights
 
 
-def log_loss(scores: NDArray[Any], Y: NDArray[Any], *, multilabel: bool) -> float:
-    """Give the negative log likelihood of labels Y (n, L) under logits (n, L), summed over rows.
+def log_loss(scores: NDArray[Any], Y: scipy.sparse.csr_array, *, multilabel: bool) -> float:
+    """Give the negative log likelihood of labels Y (n, L), which are 0 or 1, under logits (n, L), summed over rows.
 
     Examples
     --------
-    >>> log_loss(np.array([[1e4, 0.0]]), np.array([[0.0, 1.0]]), multilabel=False)
+    >>> Y = scipy.sparse.csr_array([[0.0, 1.0]])
+    >>> log_loss(np.array([[1e4, 0.0]]), Y, multilabel=False)
     10000.0
-    >>> log_loss(np.array([[1e4, 1e4]]), np.array([[0.0, 1.0]]), multilabel=True)
+    >>> log_loss(np.array([[1e4, 1e4]]), Y, multilabel=True)
     10000.0
     """
     if multilabel:
@@ -391,4 +409,5 @@ def log_loss(scores: NDArray[Any], Y: NDArray[Any], *, multilabel: bool) -> floa
     else:
         top = scores.max(axis=1)
         normalisers = (top + np.log(np.exp(scores - top[:, None]).sum(axis=1))).sum(dtype=np.float64)
-    return float(normalisers - (scores * Y).sum(dtype=np.float64))
+    carried = Y.tocoo()
+    return float(normalisers - scores[carried.row, carried.col].sum(dtype=np.float64))

@@ -148,6 +148,13 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         features[np.concatenate(rows.blocks)] = found
         return features
 
+    @property
+    def held_features_(self) -> Block:
+        """Features (s, 2 L + g) of held-out rows by the classifier that had not seen them."""
+        check_is_fitted(self)
+        label_map, x = self._held
+        return map_rows(label_map, x, label_map.n_features, resolve_jobs(self.n_jobs))
+
     def transform(self, X: object) -> Block:
         """Map X (n, p) to its features (n, 2 L + g) float32."""
         check_is_fitted(self)
@@ -189,7 +196,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
             self.held_logits_ = (
                 held.logits(learned.held_weights) if n_held else np.zeros((0, labels.n_labels), np.float32)
             )
-            self.held_features_ = _features(label_map(learned.held_weights, learned.held_smooth), held)
+        self._held = label_map(learned.held_weights, learned.held_smooth), as_float32(X[held_rows])
         self.map_ = label_map(learned.weights, learned.smooth)
         self.classes_ = labels.classes
         self.held_rows_ = held_rows

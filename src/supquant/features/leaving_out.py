@@ -28,6 +28,9 @@ FOLDS = 5
 STUDY_ROWS = 6000
 """Rows of the study at the most."""
 
+STUDY_CLASSES = 1200
+"""Classes of the study at the most: of more, it would have few rows of each."""
+
 STUDY_ANCHORS = 600
 STUDY_QUERIES = 200
 """Queries of a fold at the most."""
@@ -80,7 +83,11 @@ def leave_classes_out(
 ) -> Study:
     """Learn from rows X (n, p) with one label each, all known."""
     assert labels.indices is not None
-    rows = np.sort(rng.permutation(len(X))[:STUDY_ROWS])
+    rows = rng.permutation(len(X))
+    if labels.n_labels > STUDY_CLASSES:
+        some = rng.permutation(labels.n_labels)[:STUDY_CLASSES]
+        rows = rows[np.isin(labels.indices[rows], some)]
+    rows = np.sort(rows[:STUDY_ROWS])
     seeds = rng.integers(2**31, size=FOLDS)
     classes = rng.permutation(np.unique(labels.indices[rows]))
     folds = np.array_split(classes, min(FOLDS, max(len(classes), 1)))

@@ -33,6 +33,7 @@ from supquant.features.novelty import (
 )
 from supquant.features.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.labels import Labels
+from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.statistics import Float
 from supquant.validation import as_float32
 
@@ -125,10 +126,11 @@ def fit_meaning(
     sample = np.sort(rng.permutation(len(known))[:SAMPLE_ROWS])
     x = as_float32(X_known[sample])
     map_ = kernel.map_
-    scores = logits(x if map_.kernel is None else map_.kernel(x), map_.weights)
     metric, cosine = _metric(directions, x, labels_known.take(sample), study.metric_ridge)
     held = as_float32(X_known[kernel.held_rows_])
-    held_logits = kernel.held_logits_ if len(held) else scores
+    held_logits = kernel.held_logits_
+    if not len(held):  # so few rows that all are in the sample
+        held_logits = logits(x if map_.kernel is None else map_.kernel(x), map_.weights)
     p = label_probabilities(held_logits, multilabel=labels.multilabel)
     opinion_mean, opinion = _opinion(opinion_roots(spelling.of_probabilities(p)), study.opinion_weight)
     told_apart, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
@@ -147,13 +149,13 @@ def fit_meaning(
         labels.multilabel,
         spelling,
     )
-    outputs = np.column_stack([scores, np.zeros(len(x))]).astype(np.float32)
-    z = fitted.from_logits(outputs, x)[:, fitted.n_columns + 1 :][:, :n_position]
+    z = _positions(fitted, x, n_jobs)
     of_sample = labels_known.take(sample)
     scatter = within_scatter(z[:, : metric.shape[1]], of_sample)
     fitted = replace(fitted, scatter=scatter.astype(np.float32), means=class_means(z, of_sample))
     told = _apart(map_.kernel, told_apart, held)
-    held_features = fitted.from_logits(np.column_stack([kernel.held_logits_, told]).astype(np.float32), held)
+    outputs = np.column_stack([kernel.held_logits_, told.astype(np.float32)])
+    held_features = fitted.from_logits(outputs, held)
     squares = spelling.length * np.square(held_features[:, : fitted.n_columns]).sum(axis=1)
     return FittedMeaning(
         fitted,
@@ -201,6 +203,20 @@ def _novelty(
         mixture,
     )
     return told_apart, novelty if new_classes is None else novelty.expecting(new_classes)
+
+
+def _positions(map_: MeaningMap, x: Block, n_jobs: int) -> Block:
+    """Return the positions (n, g) of rows x (n, p)."""
+    z = np.empty((len(x), map_.n_position), dtype=np.float32)
+
+    def fill(block: tuple[int, int]) -> None:
+        features = map_.of_labelled(x[slice(*block)])
+        z[slice(*block)] = features[:, map_.n_columns + 1 :][:, : map_.n_position]
+
+    with single_blas():
+        for _ in ordered_map(fill, row_blocks(len(x), map_.block_rows), n_jobs):
+            pass
+    return z
 
 
 def _apart(kernel: GaussianMap | None, weights: Block, x: Block) -> Float:

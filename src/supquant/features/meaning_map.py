@@ -23,7 +23,7 @@ Block = NDArray[np.float32]
 _KERNEL = "kernel."
 """Prefix of the kernel's arrays in a file."""
 
-BLOCK_SCORES = 1 << 22
+BLOCK_SCORES = 1 << 24
 """Scores of a block of rows for all labels, at the most."""
 
 SMOOTHING = 2.0
@@ -109,6 +109,24 @@ class MeaningMap:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
         return self.from_logits(self._outputs(x), x)
 
+    def of_labelled(self, x: Block) -> Block:
+        """Map a block (b, p) of items whose labels are known: s and u stay zero where no opinion is made of them."""
+        if self.opinion.shape[1]:
+            return self(x)
+        features = np.zeros((len(x), self.n_features), dtype=np.float32)
+        self._place(x, features)
+        return features
+
+    def _place(self, x: Block, features: Block) -> Block:
+        """Fill the first parts of z and c in features (b, r + 1 + 2 g) of a block (b, p); give that of z (b, k)."""
+        first, k = self.n_columns + 1, self.metric.shape[1]
+        units = unit_rows(x)
+        place = row_products(units - self.mean, self._rows["metric"])
+        features[:, first : first + k] = place
+        first += self.n_position
+        features[:, first : first + k] = row_products(units, self._rows["cosine"])
+        return place
+
     def _outputs(self, x: Block) -> Block:
         """Return the logits of trained labels and the discriminator (b, L + 1) of a block (b, p)."""
         phi = x if self.kernel is None else self.kernel(x)
@@ -126,20 +144,14 @@ class MeaningMap:
     def from_logits(self, outputs: Block, x: Block) -> Block:
         """Return the features (b, r + 1 + 2 g) of a block, from logits of trained labels and the discriminator."""
         L, k, g = self.n_columns, self.metric.shape[1], self.n_position
-        scores = outputs[:, : self.n_trained]
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
-        z, c = features[:, L + 1 : L + 1 + g], features[:, L + 1 + g :]
-        units = unit_rows(x)
-        z[:, :k] = row_products(units - self.mean, self._rows["metric"])
-        c[:, :k] = row_products(units, self._rows["cosine"])
-        p = label_probabilities(scores, multilabel=self.multilabel)
+        place = self._place(x, features)
+        p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
         s = self.spelling.of_probabilities(p)
-        z[:, k:] = self._opinions(s)
+        features[:, L + 1 + k : L + 1 + g] = self._opinions(s)
         u = self._novelty(outputs, p)
         features[:, :L], features[:, L] = (
-            divided(s, u, z[:, :k], self._by_place, self.n_trained)
-            if self.n_trained < self.n_labels
-            else (s, u)
+            divided(s, u, place, self._by_place, self.n_trained) if self.n_trained < self.n_labels else (s, u)
         )
         return features
 

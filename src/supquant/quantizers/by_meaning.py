@@ -82,13 +82,17 @@ ROOM_FOR_KNOWN = 1 / 2
 """Part of the first codebook that is then kept for items with known labels."""
 
 
+KEPT_BYTES = 1 << 30
+"""Of features of all rows; where they would take more, those of rows are made when they are asked for."""
+
+
 @dataclass(frozen=True)
 class MeaningFit:
     """A fit under way: rows X (n, p), of which some or all have labels, and what was learned to make features of them."""
 
     X: NDArray[Any]
     labels: Labels
-    features: Block  # (n, F) of all rows
+    kept: Block | None  # (n, F), the features of all rows where they are kept
     fitted: FittedMeaning
     missing_label: Any
     n_codebooks: int
@@ -119,8 +123,15 @@ class MeaningFit:
             map_ = cast("MeaningMap", shorter.feature_map)
             new = float(np.isfinite(map_.novelty[-1])) * DEFAULT_SHARE
             fitted = FittedMeaning(map_, none, no_features, new, no_features[:0].ravel(), 0.0)
-        features = map_rows(fitted.map, X, fitted.map.n_features, n_jobs)
-        return cls(X, labels, features, fitted, missing_label, n_codebooks, n_jobs)
+        width = fitted.map.n_features
+        kept = map_rows(fitted.map, X, width, n_jobs) if len(X) * width * 4 <= KEPT_BYTES else None
+        return cls(X, labels, kept, fitted, missing_label, n_codebooks, n_jobs)
+
+    def features(self, rows: NDArray[np.intp]) -> Block:
+        """Return the features (r, F) of some rows (r,)."""
+        if self.kept is not None:
+            return self.kept[rows]
+        return map_rows(self.fitted.map, self.X[rows], self.fitted.map.n_features, self.n_jobs)
 
     @property
     def balance(self) -> Balance:
@@ -188,24 +199,29 @@ class MeaningFit:
         labels = self.fitted.map.spelling.of_labels(self.labels.take(known), 0, len(known))
         vectors = np.concatenate(
             [
-                codec.item_vectors(self.features[known], labels),
-                codec.item_vectors(self.features[unknown]),
+                codec.item_vectors(self.features(known), labels),
+                codec.item_vectors(self.features(unknown)),
                 codec.item_vectors(self._as_held_out(hidden)),
-                codec.item_vectors(
-                    between_classes(self.features, self.fitted.novelty_of_new, round(share * made_up), L, rng)
-                ),
+                codec.item_vectors(self._made_up(round(share * made_up), rng)),
             ]
         )
         kinds = item_kinds(vectors[:, L], np.arange(len(vectors)) < len(known))
         order = np.argsort(kinds, kind="stable")
         return ItemRows(vectors[order], kinds[order], codec.weights, L + 1)
 
+    def _made_up(self, n: int, rng: np.random.Generator) -> Block:
+        """Return features (n, F) as rows of new classes may have them."""
+        features = self.features(rng.integers(len(self.X), size=2 * n))
+        return between_classes(
+            features[:n], features[n:], self.fitted.novelty_of_new, self.fitted.map.n_columns, rng
+        )
+
     def _as_held_out(self, rows: NDArray[np.intp]) -> Block:
         """Return the features (r, F) of labelled rows (r,) as if the model had not seen them."""
         held = np.flatnonzero(self.labels.known)[self.fitted.held_rows]
         spelled = self.fitted.map.spelling.of_labels
         changed = as_held_out(
-            self.features[rows],
+            self.features(rows),
             spelled(self.labels.take(rows), 0, len(rows)) > 0,
             self.fitted.held_features,
             spelled(self.labels.take(held), 0, len(held)) > 0,
@@ -237,11 +253,13 @@ class MeaningFit:
 
     def encoded(self, codec: SemanticCodec) -> Codes:
         """Return the codes (n, M) of all rows, with their labels where they are known."""
-        codes = np.empty((len(self.features), codec.n_codebooks), dtype=np.uint8)
+        if self.kept is None:
+            return codec.encode(self.X, self.labels, n_jobs=self.n_jobs)
+        codes = np.empty((len(self.X), codec.n_codebooks), dtype=np.uint8)
         for block in row_blocks(len(codes), ENCODED_ROWS):
             rows = slice(*block)
             items = codec.item_vectors(
-                self.features[rows], self.fitted.map.spelling.of_labels(self.labels, *block)
+                self.kept[rows], self.fitted.map.spelling.of_labels(self.labels, *block)
             )
             codes[rows] = self._encoded(codec, items, self.labels.known[rows])
         return codes

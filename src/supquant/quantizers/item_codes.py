@@ -169,10 +169,11 @@ def _first_words(
         columns = slice(column, column + len(for_labels))
         meant = left[labelled, columns]
         codebook[for_labels, columns] = np.eye(len(for_labels)) * (meant.max(initial=0) or 1)
-        own = meant.argmax(axis=1)
-        for c in range(len(for_labels)):
-            of_class = left[labelled][own == c, a:]
-            codebook[for_labels[c], a:] = of_class.sum(axis=0) / (len(of_class) + SHRINKAGE)
+        own = meant.argmax(axis=1).astype(np.uint8)
+        placed = np.ascontiguousarray(left[labelled, a:])
+        sums = kernels.active().code_sums(own[:, None], placed, len(for_labels))
+        counts = np.bincount(own, minlength=len(for_labels))
+        codebook[for_labels, a:] = sums / (counts + SHRINKAGE)[:, None]
     for_position = np.flatnonzero(words == POSITION_WORD)
     if len(for_position):
         placed = left.copy()

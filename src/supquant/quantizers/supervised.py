@@ -21,7 +21,7 @@ from supquant.errors import InputError
 from supquant.features import WIDE, AnchorKernel, LabelKernel, check_features
 from supquant.fitting import Learned, learn
 from supquant.labels import Labels, read_labels
-from supquant.parallel import single_blas
+from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.by_meaning import MeaningFit
 from supquant.quantizers.chain import ChainedQuantizer
@@ -41,6 +41,9 @@ from supquant.validation import (
 _logger = logging.getLogger("supquant")
 
 Codes = NDArray[np.uint8]
+
+PREDICTED_SCORES = 1 << 24
+"""Scores of labels that `predict` holds at a time."""
 
 
 class SupervisedQuantizer(ChainedQuantizer):
@@ -233,10 +236,14 @@ class SupervisedQuantizer(ChainedQuantizer):
 
     def predict(self, X: object) -> NDArray[Any]:
         """Predict labels: (n,) classes, or an (n, L) uint8 indicator of the scores above one half."""
-        scores = self.decision_function(X)
+        X = check_vectors(X, n_features=self._codec().n_inputs, min_rows=0)
         if self.codec_.multilabel:
-            return (scores > 0.5).astype(np.uint8)
-        classes: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
+            return (self.decision_function(X) > 0.5).astype(np.uint8)
+        best = [
+            self.decision_function(X[start:stop]).argmax(axis=1)
+            for start, stop in row_blocks(len(X), max(1, PREDICTED_SCORES // len(self.classes_)))
+        ]
+        classes: NDArray[Any] = self.classes_[np.concatenate([np.zeros(0, dtype=np.intp), *best])]
         return classes
 
     def novelty(self, X: object) -> NDArray[np.float32]:

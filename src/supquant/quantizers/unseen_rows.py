@@ -77,12 +77,12 @@ def as_sure_as(p: Block, wanted: float) -> Block:
 
 
 def between_classes(
-    features: Block, novelty: Block, n: int, n_labels: int, rng: np.random.Generator
+    first: Block, second: Block, novelty: Block, n_labels: int, rng: np.random.Generator
 ) -> Block:
-    """Make up features (n, F) of new classes: each between two rows, and as new as some row of a left-out class."""
+    """Make up features (n, F) of new classes: each between two rows (n, F), and as new as some row of a left-out class."""
+    n = len(first)
     if not n:
-        return features[:0]
-    first, second = features[rng.integers(len(features), size=(2, n))]
+        return first
     part = rng.uniform(size=(n, 1)).astype(np.float32)
     mixed = part * first + (1 - part) * second
     mixed[:, n_labels + 1 :] /= np.sqrt(part**2 + (1 - part) ** 2)  # as long as rows are
