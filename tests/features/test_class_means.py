@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from supquant.features import LabelKernel, class_means
+from supquant.features import LabelKernel, class_means, label_kernel
 from supquant.features.class_means import class_sums
 from supquant.features.kernel_classifier import FeatureCache, KernelRows
 from supquant.features.label_kernel import MANY_LABELS
@@ -138,3 +138,40 @@ def test_few_classes_have_anchors(gaussian):
     X, y, *_ = gaussian
     few = y < 20
     assert LabelKernel(random_state=0).fit(X[few], y[few]).map_.kernel is not None
+
+
+def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch):
+    """Two far places a class: their means all lie in the middle, and say nothing."""
+    places = rng.normal(size=(40, 12)) * 2
+    y = rng.integers(40, size=6000)
+    X = (places[y] * rng.choice([-1, 1], size=(6000, 1)) + 0.5 * rng.normal(size=(6000, 12))).astype(
+        np.float32
+    )
+    monkeypatch.setattr(label_kernel, "MANY_LABELS", 20)
+    fitted = LabelKernel(random_state=0).fit(X[:5000], y[:5000])
+    assert len(fitted.map_.kernel.anchors) == label_kernel.MANY_ANCHORS
+
+    def right(kernel):
+        found = kernel.transform(X[5000:])[:, :40].argmax(axis=1)
+        return (kernel.classes_[found] == y[5000:]).mean()
+
+    assert right(fitted) > 0.95
+    assert right(LabelKernel(0, random_state=0).fit(X[:5000], y[:5000])) < 0.3
+    monkeypatch.setattr(label_kernel, "MOST_ANCHORED", 30)  # a query would have too many weights
+    assert LabelKernel(random_state=0).fit(X[:5000], y[:5000]).map_.kernel is None
+
+
+def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
+    X, y, *_ = gaussian
+    seen = []
+    monkeypatch.setattr(label_kernel, "PROBED_CLASSES", 50)
+    monkeypatch.setattr(label_kernel, "held_out_loss", lambda *rows: seen.append(rows) or 1.0)
+    LabelKernel(random_state=0).fit(X, y)
+    for kept, held in seen:
+        assert kept.labels.n_labels == 50
+        assert len(kept) + len(held) == len(kept.X) == len(kept.labels) < len(X) / 4
+        assert not set(np.concatenate(kept.blocks)) & set(np.concatenate(held.blocks))
+    kept, _ = seen[0]
+    for number in range(50):  # rows of one class are of one class still
+        own = kept.X[kept.labels.indices == number]
+        assert len({y[np.flatnonzero((row == X).all(axis=1))[0]] for row in own}) == 1

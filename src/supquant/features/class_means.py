@@ -115,11 +115,7 @@ def class_sums(rows: KernelRows) -> ClassSums:
 def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     """Learn from `kept` rows, choose ridge and temperature by the `held` ones, and do the same with all rows."""
     sums, of_held = class_sums(kept), class_sums(held)
-    tried = {
-        (ridge, temperature): loss
-        for ridge in (RIDGES if len(held) else RIDGES[-2:-1])
-        for temperature, loss in _losses(sums, ridge, held).items()
-    }
+    tried = _tried(sums, held)
     ridge, temperature = min(tried, key=tried.__getitem__)
     every = sums.merged(of_held)
     weights, final = (_calibrated(each, ridge, temperature) for each in (sums, every))
@@ -148,6 +144,20 @@ def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
         losses=[{"ridge": r, "temperature": t, "loss": loss} for (r, t), loss in tried.items()]
         + [{"ridge": ridge, "iteration": i, "loss": losses[i]} for i in range(1, len(losses))],
     )
+
+
+def held_out_loss(kept: KernelRows, held: KernelRows) -> float:
+    """Return the lowest loss of a held-out row before any logistic regression."""
+    return min(_tried(class_sums(kept), held).values())
+
+
+def _tried(sums: ClassSums, held: KernelRows) -> dict[tuple[float, float], float]:
+    """Return the loss of a held-out row by ridge and temperature."""
+    return {
+        (ridge, temperature): loss
+        for ridge in (RIDGES if len(held) else RIDGES[-2:-1])
+        for temperature, loss in _losses(sums, ridge, held).items()
+    }
 
 
 def _calibrated(sums: ClassSums, ridge: float, temperature: float) -> Float:

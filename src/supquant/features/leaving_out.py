@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from supquant.codec import label_probabilities
-from supquant.features.label_kernel import MANY_LABELS, LabelKernel
+from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.meaning_map import evidence, opinion_roots
 from supquant.features.position import Directions, metric_of, within_scatter
@@ -79,9 +79,15 @@ NOTHING_LEARNED = Study(0.0, -np.inf, np.inf, 0.0, np.zeros(0), 1.0)
 
 
 def leave_classes_out(
-    X: NDArray[Any], labels: Labels, directions: Directions, rng: np.random.Generator, n_jobs: int
+    X: NDArray[Any],
+    labels: Labels,
+    directions: Directions,
+    rng: np.random.Generator,
+    *,
+    anchored: bool,
+    n_jobs: int,
 ) -> Study:
-    """Learn from rows X (n, p) with one label each, all known."""
+    """Learn from rows X (n, p) with one label each, all known; `anchored` says whether classifiers compare rows with anchors."""
     assert labels.indices is not None
     rows = rng.permutation(len(X))
     if labels.n_labels > STUDY_CLASSES:
@@ -94,7 +100,7 @@ def leave_classes_out(
     known, new, sure = [], [], []
     found: dict[tuple[float, float], list[float]] = {}
     for fold, seed in zip(folds, seeds, strict=False):
-        judged = _judge(X, labels, rows, fold, directions, int(seed), n_jobs)
+        judged = _judge(X, labels, rows, fold, directions, STUDY_ANCHORS * anchored, int(seed), n_jobs)
         if judged is None:
             continue
         known.append(judged[0])
@@ -121,6 +127,7 @@ def _judge(
     rows: NDArray[np.int64],
     fold: NDArray[Any],
     directions: Directions,
+    n_anchors: int,
     seed: int,
     n_jobs: int,
 ) -> tuple[Float, Float, dict[tuple[float, float], float], float] | None:
@@ -136,8 +143,7 @@ def _judge(
     left = rows[out]
     if len(kept) < FEWEST_ROWS or len(np.unique(labels.indices[kept])) < 2 or not len(left) or not len(held):
         return None
-    classes, compact = np.unique(labels.indices[kept], return_inverse=True)
-    n_anchors = 0 if len(classes) > MANY_LABELS else STUDY_ANCHORS
+    _, compact = np.unique(labels.indices[kept], return_inverse=True)
     kernel = LabelKernel(n_anchors, n_directions=0, n_jobs=n_jobs, random_state=seed)
     fitted = kernel.fit(as_float32(X[kept]), compact).map_
     items = np.concatenate([left[:STUDY_ITEMS], held[: max(STUDY_ITEMS - len(left), len(held) // 2)]])

@@ -121,7 +121,9 @@ def fit_meaning(
     directions = principal_directions(X, n_jobs)
     study = NOTHING_LEARNED
     if not labels.multilabel and new_classes != 0:
-        study = leave_classes_out(X_known, labels_known, directions, rng, n_jobs)
+        study = leave_classes_out(
+            X_known, labels_known, directions, rng, anchored=kernel.map_.kernel is not None, n_jobs=n_jobs
+        )
 
     sample = np.sort(rng.permutation(len(known))[:SAMPLE_ROWS])
     x = as_float32(X_known[sample])
