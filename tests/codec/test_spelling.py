@@ -11,16 +11,38 @@ from supquant.labels import read_labels
 
 @pytest.mark.parametrize(
     ("n_labels", "n_words", "length"),
-    [(2, 7, 1), (7, 7, 1), (8, 7, 2), (49, 7, 2), (50, 7, 3), (3000, 224, 2)],
+    [
+        (2, 7, 1),
+        (7, 7, 1),
+        (8, 7, 2),
+        (49, 7, 2),
+        (50, 7, 3),
+        (3000, 224, 2),
+        (64, 8, 2),  # more than the square of the largest prime
+        (512, 8, 4),  # more than its third power: another word
+        (4, 2, 2),
+        (65_536, 256, 2),
+    ],
 )
 def test_every_label_has_words_of_its_own_and_as_few_as_can_be(n_labels, n_words, length):
     words = spell_labels(n_labels, n_words, np.random.default_rng(0)).words
     assert words.shape == (n_labels, length)
     assert len(np.unique(words, axis=0)) == n_labels
     for place in range(length):
-        assert (words[:, place] // n_words == place).all()
-        used = np.bincount(words[:, place] - place * n_words, minlength=n_words)
-        assert used.max() - used.min() <= max(1, n_labels // n_words)
+        within = words[:, place] - words[:, place].min()
+        assert within.max() < n_words
+        assert words[:, place].min() > words[:, :place].max(initial=-1)
+        used = np.bincount(within)
+        assert used.max() <= -(-n_labels // len(used)) + n_labels // len(used) // 4 + 1
+
+
+def test_labels_share_as_few_words_as_can_be(rng):
+    words = spell_labels(1000, 23, rng).words  # three words, for the last of which there is hardly any digit
+    alike = (words[:, None] == words).sum(axis=2)[np.triu_indices(1000, 1)]
+    assert words.shape[1] == 3
+    assert alike.max() == 2
+    by_chance = 3 / 23**2 * (22 / 23)
+    assert (alike == 2).mean() < 1.3 * by_chance
 
 
 def test_labels_and_certain_probabilities_have_the_same_vectors(rng):

@@ -36,7 +36,7 @@ from supquant.codec.base import (
 from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
 from supquant.codec.meaning import check_curve, label_weights
 from supquant.codec.queries import by_queries, row_products
-from supquant.codec.spelling import Spelling
+from supquant.codec.spelling import FAINTEST, FAINTEST_OF_LABELLED, Spelling
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_integer, check_vectors, resolve_jobs
@@ -216,8 +216,11 @@ class SemanticCodec(ProjectingCodec):
 
     # queries -------------------------------------------------------------------------------------------------------------
 
-    def prepare(self, features: Block, ranking: str | None = None) -> Block:
-        """Turn features (b, r + 1 + 2 g) of queries into the vectors v (b, D) that items are multiplied by."""
+    def prepare(self, features: Block, ranking: str | None = None, *, all_labelled: bool = False) -> Block:
+        """Turn features (b, r + 1 + 2 g) of queries into the vectors v (b, D) that items are multiplied by.
+
+        `all_labelled` says whether the labels of all items are known.
+        """
         ranking = self._ranking(ranking)
         p, u, z, c = self._split(features)
         vectors = np.zeros((len(features), self.n_components), dtype=np.float32)
@@ -228,7 +231,7 @@ class SemanticCodec(ProjectingCodec):
         meant = (
             label_weights(np.minimum(spelling.length * p[:, :L], 1), multilabel=True)
             if self.multilabel
-            else spelling.weights(p[:, :L])
+            else spelling.weights(p[:, :L], FAINTEST_OF_LABELLED if all_labelled else FAINTEST)
         )
         np.multiply(1 - u, meant, out=vectors[:, :L])
         untrained = self._untrained(p, u)
@@ -284,7 +287,7 @@ class SemanticCodec(ProjectingCodec):
         if all_labelled and novelty is None:
             novelty = 0.0
         features = self.query_features(Q, novelty=novelty, n_jobs=n_jobs)
-        vectors = self.prepare(features, ranking)
+        vectors = self.prepare(features, ranking, all_labelled=all_labelled)
         tables = np.empty((len(vectors), self.n_codebooks, self.n_codewords), dtype=np.float32)
         by_queries(lambda block: (self.tables_of(block, ranking),), vectors, (tables,), resolve_jobs(n_jobs))
         offsets = np.zeros(len(vectors), dtype=np.float32)

@@ -286,9 +286,8 @@ class MeaningFit:
         asking = labels.take(self.fitted.held_rows)
         settled = held.copy()
         settled[:, self.fitted.map.n_columns] = 0  # among items that all have labels nothing is new
-        curve = fit_curve(
-            *first_answers(codec.tables_of(codec.prepare(settled)), asking, codes[known], labels)
-        )
+        tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
+        curve = fit_curve(*first_answers(tables, asking, codes[known], labels))
         return replace(
             codec, curves=as_curves([curve, *self._curves_of_unlabelled(codec, labels, asking, rng)])
         )

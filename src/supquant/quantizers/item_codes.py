@@ -23,7 +23,7 @@ from supquant.statistics import Float
 Block = NDArray[np.float32]
 Codes = NDArray[np.uint8]
 
-START_ROWS = 32
+START_ROWS = 64
 """Rows a codeword that k-means sees."""
 
 START_ITERATIONS = 6
