@@ -60,7 +60,7 @@ PROBED_ROWS = 20_000
 PROBED_CLASSES = 1000
 """Rows and classes by which it is tried, at the most."""
 
-CLEARLY_LESS = 0.95
+CLEARLY_LESS = 0.8
 """Part of the held-out loss without anchors, below which that with them must be."""
 
 HELD_SCORES = 1 << 24

@@ -82,7 +82,7 @@ ROOM_FOR_KNOWN = 1 / 2
 """Part of the first codebook that is then kept for items with known labels."""
 
 
-KEPT_BYTES = 1 << 30
+KEPT_BYTES = 1 << 29
 """Of features of all rows; where they would take more, those of rows are made when they are asked for."""
 
 
