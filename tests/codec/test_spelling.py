@@ -36,6 +36,14 @@ def test_every_label_has_words_of_its_own_and_as_few_as_can_be(n_labels, n_words
         assert used.max() <= -(-n_labels // len(used)) + n_labels // len(used) // 4 + 1
 
 
+def test_with_fewer_words_than_tell_them_apart_some_labels_have_the_same(rng):
+    words = spell_labels(120, 7, rng, most=2).words
+    assert words.shape == (120, 2)
+    _, sharing = np.unique(words, axis=0, return_counts=True)
+    assert len(sharing) == 49
+    assert sharing.max() == 3
+
+
 def test_labels_share_as_few_words_as_can_be(rng):
     words = spell_labels(1000, 23, rng).words  # three words, for the last of which there is hardly any digit
     alike = (words[:, None] == words).sum(axis=2)[np.triu_indices(1000, 1)]
@@ -137,3 +145,15 @@ def test_added_labels_stand_beside_spelled_ones(many):
     assert p.shape == (40, 61)
     assert (p.argmax(axis=1) == 60).mean() > 0.5
     np.testing.assert_array_equal(codec.encode_items(X[:50], y[:50]), model.encode(X[:50], y[:50]))
+
+
+def test_more_labels_than_codes_share_them_evenly(many):
+    X, y, _ = many
+    model = SupervisedQuantizer(2, n_codewords=6, random_state=0).fit(
+        X[:2400], y[:2400]
+    )  # 25 pairs of label words
+    codes = model.encode(X, y)
+    assert all(len(np.unique(codes[y == label], axis=0)) == 1 for label in np.unique(y))
+    assert len(np.unique(codes, axis=0)) == 25
+    found = CodeIndex(model).add(X[:2400], y[:2400]).search(X[2400:], 10)[1]
+    assert (y[found] == y[2400:, None]).mean() > 0.3  # two or three labels a code

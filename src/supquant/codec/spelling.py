@@ -124,8 +124,8 @@ class Spelling:
         return left
 
 
-def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator) -> Spelling:
-    """Spell labels with so many words at each place, and with as few as tell the labels apart.
+def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator, most: int | None = None) -> Spelling:
+    """Spell labels with so many words at each place, and with as few as tell the labels apart; with `most` at the most.
 
     The digits of a label's number are the coefficients of a polynomial modulo a prime, and its words are values of this
     polynomial (a Reed-Solomon code): every word of a place is used about as often, and two labels with k words each share at
@@ -147,6 +147,7 @@ def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator) -> Spell
     base = _largest_prime(n_words)
     if base**length < n_labels:  # two places tell numbers apart by any base, more by a prime
         base, length = (n_words, 2) if length == 2 else (base, length + 1)
+    length = min(length, most or length)
     number = rng.permutation(n_labels)
     digits = [number // base**k % base for k in range(length)]
     words = [
