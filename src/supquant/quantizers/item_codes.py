@@ -39,7 +39,7 @@ SWEEPS = 4
 RETRIES = 2
 """Times that codes are disturbed and searched anew between two solutions for codebooks."""
 
-LEAST_GAIN = 1e-2
+LEAST_GAIN = 5e-3
 """Part of the error that a round must gain; what later rounds gain does not show in rankings."""
 
 MOST_WORDS = 4096
