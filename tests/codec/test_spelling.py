@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from supquant import CodeIndex, SupervisedQuantizer, load_model
-from supquant.codec.spelling import Spelling, spell_labels
+from supquant.codec.spelling import FAINTEST, FAINTEST_OF_LABELLED, Spelling, spell_labels
 from supquant.labels import read_labels
 
 
@@ -133,6 +133,23 @@ def test_words_count_by_their_shares_and_no_more_than_speaks_for_them(rng):
     np.testing.assert_allclose(spelling.weights(0.1 * s), 0.1 * spelling.weights(s), rtol=1e-4)
     certain = spelling.of_labels(read_labels(np.arange(40)), 0, 40)
     np.testing.assert_allclose(spelling.weights(certain), 2 * certain, rtol=1e-6)
+
+
+def test_fainter_words_count_where_all_items_have_labels(many):
+    X, _, model = many
+    spelling = Spelling(np.array([[0, 2], [1, 3], [0, 4]], dtype=np.int32))
+    s = spelling.of_probabilities(np.float32([[0.99, 0.01, 0]]))
+    for faintest, unlikely_first in ((FAINTEST, False), (FAINTEST_OF_LABELLED, True)):
+        scores = spelling.weights(s, faintest)[:, spelling.words].sum(axis=2)[0]
+        assert (scores[1] > scores[2]) == unlikely_first  # the third label shares a word with the likely one
+    codec = model.codec_
+    features = codec.query_features(X[:20], novelty=0.0)
+    r = codec.map.spelling.n_columns
+    for all_labelled, faintest in ((False, FAINTEST), (True, FAINTEST_OF_LABELLED)):
+        prepared = codec.prepare(features, all_labelled=all_labelled)
+        np.testing.assert_allclose(prepared[:, :r], codec.map.spelling.weights(features[:, :r], faintest))
+    told = codec.query_tables(X[:20], all_labelled=True).tables
+    np.testing.assert_array_equal(told, codec.tables_of(prepared))
 
 
 def test_added_labels_stand_beside_spelled_ones(many):

@@ -78,9 +78,8 @@ class ClassSums:
         lengths = np.einsum("cd,dc->c", means, solved)
         noise = float(np.trace(scipy.linalg.cho_solve(factor, within)))  # of the mean of one row
         far = float(self.counts @ lengths) - noise * n_classes
-        added = min(
-            noise * total / max(far, 1e-9), total / n_classes
-        )  # rows at the mean of all; at most one for each
+        # rows at the mean of all that every class is given: at most as many as it has on average
+        added = min(noise * total / max(far, 1e-9), total / n_classes)
         trust = self.counts / (self.counts + added)
         solved *= trust
         return np.vstack([solved, -middle @ solved - 0.5 * np.square(trust) * lengths])
@@ -97,7 +96,7 @@ class ClassSums:
 
 
 def class_sums(rows: KernelRows) -> ClassSums:
-    """Sum rows by class, and their products: float32 within a block, float64 over blocks."""
+    """Sum rows by class, and their products, which are float32 within a block; all else is float64."""
 
     def of_block(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = rows.features(numbers)[:, :-1]

@@ -374,7 +374,7 @@ def _spelling(labels: Labels, n_codebooks: int, n_codewords: int, rng: np.random
         for n_words in (own, n_codewords):
             if n_words**most >= n_labels:
                 return spell_labels(n_labels, n_words, rng)
-        if own > 1 < most and n_labels <= MOST_SHARING * own**most:
+        if min(own, most) > 1 and n_labels <= MOST_SHARING * own**most:
             return spell_labels(n_labels, own, rng, most)
     enough = int(np.ceil(n_labels ** (1 / MOST_WORDS)))
     return spell_labels(n_labels, MOST_COLUMNS if n_labels <= MOST_COLUMNS else max(n_codewords, enough), rng)
