@@ -11,6 +11,7 @@ lowest held-out loss. Where a pass over all rows and classes is cheap enough, lo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -57,11 +58,9 @@ class ClassSums:
         """Add the sums over the rows of both."""
         return ClassSums(self.gram + other.gram, self.sums + other.sums, self.counts + other.counts)
 
-    def weights(self, ridge: float) -> Float:
-        """Return weights (d + 1, L) of logits at temperature one, the last row the shifts, without the frequency of classes.
-
-        They are relative to a normal class around the mean of all rows, which has the logit zero; so has a class without rows.
-        """
+    @cached_property
+    def _within(self) -> tuple[Float, Float, Float, Float]:
+        """The mean (d,) of all rows; variances (d,) and directions (d, d) within classes, and the means (L, d) along these."""
         present = self.counts > 0
         total, n_classes = float(self.counts.sum()), int(present.sum())
         means = self.sums / np.maximum(self.counts, 1)[:, None]
@@ -70,18 +69,25 @@ class ClassSums:
             within = (self.gram - self.sums.T @ means) / (total - n_classes)
         else:  # one row a class says nothing of the scatter within
             within = self.gram / total - np.outer(middle, middle)
-        scatter = within.copy()
-        scatter[np.diag_indices_from(scatter)] += ridge * max(float(np.trace(scatter)) / len(scatter), 1e-12)
         means[present] -= middle
-        factor = scipy.linalg.cho_factor(scatter, lower=True)
-        solved = scipy.linalg.cho_solve(factor, means.T)  # (d, L)
-        lengths = np.einsum("cd,dc->c", means, solved)
-        noise = float(np.trace(scipy.linalg.cho_solve(factor, within)))  # of the mean of one row
+        variances, vectors = scipy.linalg.eigh(within)
+        return middle, np.maximum(variances, 0), vectors, means @ vectors
+
+    def weights(self, ridge: float) -> Float:
+        """Return weights (d + 1, L) of logits at temperature one, the last row the shifts, without the frequency of classes.
+
+        They are relative to a normal class around the mean of all rows, which has the logit zero; so has a class without rows.
+        """
+        middle, variances, vectors, means = self._within
+        total, n_classes = float(self.counts.sum()), int((self.counts > 0).sum())
+        scatter = variances + ridge * max(float(variances.mean()), 1e-12)
+        lengths = np.square(means) @ (1 / scatter)
+        noise = float((variances / scatter).sum())  # of the mean of one row
         far = float(self.counts @ lengths) - noise * n_classes
         # rows at the mean of all that every class is given: at most as many as it has on average
         added = min(noise * total / max(far, 1e-9), total / n_classes)
         trust = self.counts / (self.counts + added)
-        solved *= trust
+        solved = (vectors / scatter) @ (means.T * trust)  # (d, L)
         return np.vstack([solved, -middle @ solved - 0.5 * np.square(trust) * lengths])
 
     def log_frequencies(self) -> Float:
@@ -169,17 +175,18 @@ def _losses(sums: ClassSums, ridge: float, held: KernelRows) -> dict[float, floa
     """Return the loss a held-out row by temperature; of no rows it is nothing."""
     weights = sums.weights(ridge).astype(np.float32)
     frequencies = sums.log_frequencies().astype(np.float32)
-    losses = dict.fromkeys(TEMPERATURES if len(held) else (1.0,), 0.0)
-    for numbers in held.blocks:
-        for start, stop in row_blocks(len(numbers), 512):
-            part = numbers[start:stop]
-            scores = held.features_of(part) @ weights
-            Y = held.indicators(part)
-            for temperature in losses:
-                losses[temperature] += log_loss(
-                    scores * np.float32(temperature) + frequencies, Y, multilabel=False
-                )
-    return {temperature: loss / max(len(held), 1) for temperature, loss in losses.items()}
+    temperatures = TEMPERATURES if len(held) else (1.0,)
+
+    def of_rows(numbers: np.ndarray) -> Float:
+        scores = held.features_of(numbers) @ weights
+        Y = held.indicators(numbers)
+        return np.array(
+            [log_loss(scores * np.float32(each) + frequencies, Y, multilabel=False) for each in temperatures]
+        )
+
+    parts = [numbers[slice(*each)] for numbers in held.blocks for each in row_blocks(len(numbers), 512)]
+    losses = sum(ordered_map(of_rows, parts, held.n_jobs), np.zeros(len(temperatures)))
+    return dict(zip(temperatures, (losses / max(len(held), 1)).tolist(), strict=True))
 
 
 def _with_ones(sums: ClassSums) -> Float:

@@ -110,18 +110,22 @@ class MeaningMap:
         return self.from_logits(self._outputs(x), x)
 
     def of_labelled(self, x: Block) -> Block:
-        """Map a block (b, p) of items whose labels are known: s and u stay zero where no opinion is made of them."""
+        """Map a block (b, p) of items whose labels are known: s, u and c stay zero where no opinion is made of them."""
         if self.opinion.shape[1]:
             return self(x)
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
-        self._place(x, features)
+        features[:, self.n_columns + 1 :][:, : self.metric.shape[1]] = self._placed(unit_rows(x))
         return features
+
+    def _placed(self, units: Block) -> Block:
+        """Return the first part of z (b, k) of vectors of unit length (b, p)."""
+        return row_products(units - self.mean, self._rows["metric"])
 
     def _place(self, x: Block, features: Block) -> Block:
         """Fill the first parts of z and c in features (b, r + 1 + 2 g) of a block (b, p); give that of z (b, k)."""
         first, k = self.n_columns + 1, self.metric.shape[1]
         units = unit_rows(x)
-        place = row_products(units - self.mean, self._rows["metric"])
+        place = self._placed(units)
         features[:, first : first + k] = place
         first += self.n_position
         features[:, first : first + k] = row_products(units, self._rows["cosine"])
@@ -138,7 +142,7 @@ class MeaningMap:
         p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
         if self.n_trained == self.n_labels:
             return p
-        place = row_products(unit_rows(x) - self.mean, self._rows["metric"])
+        place = self._placed(unit_rows(x))
         return divided(p, self._novelty(outputs, p), place, self._by_place, self.n_trained)[0]
 
     def from_logits(self, outputs: Block, x: Block) -> Block:

@@ -46,9 +46,9 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     """
     n, p = X.shape
 
-    def sums(block: tuple[int, int]) -> tuple[Float, Float]:
-        units = unit_rows(X[slice(*block)]).astype(np.float64)
-        return units.sum(axis=0), units.T @ units
+    def sums(block: tuple[int, int]) -> tuple[Float, Block]:
+        units = unit_rows(X[slice(*block)])
+        return units.sum(axis=0, dtype=np.float64), units.T @ units
 
     total, products = np.zeros(p), np.zeros((p, p))
     for each in ordered_map(sums, row_blocks(n), n_jobs):

@@ -115,14 +115,14 @@ def codebook_steps(
     """
     codebooks = residual_start(rows, shorter, words, rng)
     codes = _assign(rows, codebooks, words, None, n_jobs)
-    before = _error(rows, codebooks, codes)
+    before = _error(rows, codebooks, codes, n_jobs)
     yield CodebookStep("start", 0, codebooks, before, len(codes))
     if words.size > MOST_WORDS:
         return
     for iteration in range(1, max_iter + 1):
         solved = _solve(rows, codes, codebooks, words, n_jobs)
         new = _assign(rows, solved, words, codes, n_jobs)
-        error = _error(rows, solved, new)
+        error = _error(rows, solved, new, n_jobs)
         if error >= before:  # the ridge costs more than the round gains, as for few rows
             yield CodebookStep("codes", iteration, codebooks, before, 0)
             return
@@ -289,15 +289,20 @@ def _solve(rows: ItemRows, codes: Codes, codebooks: Block, words: NDArray[np.uin
     return solved.reshape(M, K, D).astype(np.float32)
 
 
-def _error(rows: ItemRows, codebooks: Block, codes: Codes) -> float:
+def _error(rows: ItemRows, codebooks: Block, codes: Codes, n_jobs: int) -> float:
     """Return the mean weighted squared error of the rows."""
-    total = 0.0
-    for part, weights in rows.parts:
-        for start, stop in row_blocks(part.stop - part.start):
-            chosen = slice(part.start + start, part.start + stop)
-            left: Float = np.square(
-                rows.vectors[chosen] - kernels.active().decode(codes[chosen], codebooks), dtype=np.float64
-            ).sum(axis=0)
-            total += float(weights[0]) * float(left[: rows.n_meaning].sum())
-            total += float(weights[1]) * float(left[rows.n_meaning :].sum())
-    return total / max(len(codes), 1)
+
+    def of_block(block: tuple[slice, Block]) -> float:
+        chosen, weights = block
+        left: Float = np.square(
+            rows.vectors[chosen] - kernels.active().decode(codes[chosen], codebooks), dtype=np.float64
+        ).sum(axis=0)
+        meaning, position = left[: rows.n_meaning].sum(), left[rows.n_meaning :].sum()
+        return float(weights[0] * meaning + weights[1] * position)
+
+    blocks = [
+        (slice(part.start + start, part.start + stop), weights)
+        for part, weights in rows.parts
+        for start, stop in row_blocks(part.stop - part.start)
+    ]
+    return sum(ordered_map(of_block, blocks, n_jobs)) / max(len(codes), 1)

@@ -393,7 +393,7 @@ class SupervisedQuantizer(ChainedQuantizer):
             if isinstance(self.features, LabelKernel)
             else LabelKernel(0 if X.shape[1] > WIDE else None)
         )
-        kernel.set_params(n_jobs=self.n_jobs)
+        kernel.set_params(n_jobs=self.n_jobs, n_directions=0)  # a MeaningMap has directions of its own
         if kernel.random_state is None:
             kernel.set_params(random_state=int(rng.integers(2**31)))
         return kernel

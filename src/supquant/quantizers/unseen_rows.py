@@ -17,6 +17,9 @@ HIGHEST_TEMPERATURE = 8.0
 TEMPERATURE_STEPS = 12
 SAMPLE_ROWS = 4096
 
+QUANTILES = 2048
+"""Ranks from each end at which the values of training rows are set to those of held-out rows."""
+
 
 def as_held_out(
     features: Block,
@@ -44,13 +47,24 @@ def as_held_out(
 
 
 def _spread_as(values: Block, others: Block) -> Block:
-    """Return values (n,) replaced, in their order, by the quantiles of others (m,); as they are if there are no others."""
-    if not len(others):
+    """Return values (n,) replaced, in their order, by the quantiles of others (m,); as they are if there are no others.
+
+    The map from one to the other is exact at `QUANTILES` ranks and linear between them: ranks of all values would take a sort
+    that remembers where values came from, an eighth of a fit.
+
+    Examples
+    --------
+    >>> _spread_as(np.float32([0.9, 0.1, 0.5]), np.float32([3, 1, 2]))
+    array([3., 1., 2.], dtype=float32)
+    """
+    if not len(others) or not len(values):
         return values
-    changed = np.empty_like(values)
-    mine, theirs = ((np.arange(n) + 0.5) / n for n in (max(len(values), 1), len(others)))
-    changed[np.argsort(values, kind="stable")] = np.interp(mine[: len(values)], theirs, np.sort(others))
-    return changed
+    ranks = np.unique(np.geomspace(1, len(values), QUANTILES).astype(np.intp) - 1)
+    ranks = np.union1d(ranks, len(values) - 1 - ranks)  # close together at both ends
+    mine, first = np.unique(np.sort(values)[ranks], return_index=True)
+    theirs = (np.arange(len(others)) + 0.5) / len(others)
+    wanted = np.interp((ranks[first] + 0.5) / len(values), theirs, np.sort(others))
+    return np.interp(values, mine, wanted).astype(np.float32)
 
 
 def tempered(p: Block, temperature: float) -> Block:
