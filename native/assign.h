@@ -293,25 +293,52 @@ void fold_pair_table(const AssignProblem& p, float* table) {
             const float q = (product[k] + product[k]) - p.eps;
             out[k] = (cross[k] + cross[k]) + (p.mu * q) * q;
         }
+        float least = out[0];
+        for (int k = 1; k < K; ++k) least = out[k] < least ? out[k] : least;
         for (int k = K; k < stride; ++k) out[k] = __builtin_inff();
+        table[size_t(K) * stride + j] = least;
     }
 }
 
 // Exact search over all pairs (j, k) of unary[0, j] + unary[1, k] + table[j, k], a few rows together so that each
 // piece of the table is loaded once for all of them. Only minima are kept; the winner's place is found afterwards.
+// A j is passed over where no k can be as low as the pair found first: rounding keeps the order of sums, so the bound
+// (least unary[1] + least of table[j]) + unary[0, j] is never above the sum of any k.
 template <int kRows>
 void assign_two(const AssignProblem& p, size_t row) {
     const int K = p.n_codewords, stride = supquant::padded(K);
     alignas(64) float second[kRows][supquant::kMaxCodewords];   // unary of codebook 1, padded
     Vec totals[kRows][supquant::kMaxCodewords];                 // lane-wise minima over k, for each j
     Vec best[kRows];
+    const float* least_of_table = p.pair_table + size_t(K) * stride;   // (K,)
+    float bounds[kRows][supquant::kMaxCodewords], found[kRows];
     for (int r = 0; r < kRows; ++r) {
-        const float* unary = p.unary + (row + r) * 2 * K + K;
-        for (int k = 0; k < K; ++k) second[r][k] = unary[k];
+        const float* first = p.unary + (row + r) * 2 * K;
+        const float* unary = first + K;
+        float least = unary[0];
+        for (int k = 0; k < K; ++k) {
+            second[r][k] = unary[k];
+            least = unary[k] < least ? unary[k] : least;
+        }
         for (int k = K; k < stride; ++k) second[r][k] = 0;
         best[r] = Vec() + __builtin_inff();
+        int likely = 0;
+        for (int j = 0; j < K; ++j) {
+            bounds[r][j] = (least + least_of_table[j]) + first[j];
+            if (bounds[r][j] < bounds[r][likely]) likely = j;
+        }
+        const float* table = p.pair_table + size_t(likely) * stride;
+        Vec low = Vec() + __builtin_inff();
+        for (int k = 0; k < stride; k += kLanes) low = lower(load<Vec>(second[r] + k) + load<Vec>(table + k), low);
+        found[r] = lowest_lane(low + first[likely]);
     }
     for (int j = 0; j < K; ++j) {
+        bool possible = false;
+        for (int r = 0; r < kRows; ++r) possible |= bounds[r][j] <= found[r];
+        if (!possible) {
+            for (int r = 0; r < kRows; ++r) totals[r][j] = Vec() + __builtin_inff();
+            continue;
+        }
         const float* table = p.pair_table + size_t(j) * stride;
         Vec low[kRows];
         for (int r = 0; r < kRows; ++r) low[r] = Vec() + __builtin_inff();

@@ -25,7 +25,7 @@ struct AssignProblem {
     const float* unary;        // (n, M*K)
     const float* cross;        // (M*K, M*K), symmetric
     const float* product;      // (M*K, M*K), symmetric
-    const float* pair_table;   // (K, padded(K)) for M == 2, made by fold_pair_table
+    const float* pair_table;   // (K, padded(K)) for M == 2, made by fold_pair_table; then the least (K,) of each row
     const uint8_t* start;      // (n, M)
     uint8_t* codes;            // (n, M), the answer
     int n_codebooks;

@@ -122,7 +122,7 @@ void assign(AssignProblem problem, size_t n, int n_threads) {
     const KernelTable& kernels = active_kernels();
     std::vector<float> pair_table;
     if (problem.n_codebooks == 2) {
-        pair_table.resize(size_t(problem.n_codewords) * padded(problem.n_codewords));
+        pair_table.resize(size_t(problem.n_codewords) * (padded(problem.n_codewords) + 1));
         kernels.fold_pair_table(problem, pair_table.data());
         problem.pair_table = pair_table.data();
     }

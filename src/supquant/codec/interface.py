@@ -188,7 +188,7 @@ class FeatureMap(Protocol):
 _feature_maps: dict[str, type[FeatureMap]] = {}
 
 
-def block_rows(feature_map: FeatureMap | None) -> int:
+def block_rows(feature_map: object) -> int:
     """Give the number of rows that go through a feature map at a time: the map's own, if it has one."""
     return int(getattr(feature_map, "block_rows", BLOCK_ROWS))
 

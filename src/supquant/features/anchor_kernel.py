@@ -8,6 +8,7 @@ The representation of "Supervised Discrete Hashing" (Shen et al., 2015) that the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant.codec import FeatureMap, block_rows, register_feature_map, row_products
+from supquant.codec import block_rows, register_feature_map, row_products
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.storage import lay_out_as_stored
 from supquant.validation import (
@@ -146,15 +147,17 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         return tags
 
 
-def map_rows(feature_map: FeatureMap, X: NDArray[Any], width: int, n_jobs: int) -> Block:
-    """Give the features (n, width) of rows X (n, p), block by block."""
+def map_rows(
+    feature_map: Callable[[Block], Block], X: NDArray[Any], width: int, n_jobs: int, rows: int | None = None
+) -> Block:
+    """Return the features (n, width) of rows X (n, p), so many rows at a time; as many as the map asks for if None."""
     features = np.empty((len(X), width), dtype=np.float32)
 
     def fill(block: tuple[int, int]) -> None:
         features[slice(*block)] = feature_map(as_float32(X[slice(*block)]))
 
     with single_blas():
-        for _ in ordered_map(fill, row_blocks(len(X), block_rows(feature_map)), n_jobs):
+        for _ in ordered_map(fill, row_blocks(len(X), rows or block_rows(feature_map)), n_jobs):
             pass
     return features
 

@@ -34,7 +34,8 @@ from supquant.statistics import Float
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 """On the diagonal of S, in units of its mean."""
 
-TEMPERATURES = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+TEMPERATURES = (1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1)
+"""Tried in this order until the loss, which is convex in the temperature, rises."""
 
 FEWEST_ROWS = 12
 """Of a class on average, with which logistic regression is tried: of fewer it learns their noise."""
@@ -173,20 +174,24 @@ def _calibrated(sums: ClassSums, ridge: float, temperature: float) -> Float:
 
 def _losses(sums: ClassSums, ridge: float, held: KernelRows) -> dict[float, float]:
     """Return the loss a held-out row by temperature; of no rows it is nothing."""
-    weights = sums.weights(ridge).astype(np.float32)
+    if not len(held):
+        return {1.0: 0.0}
+    scores, Y = held.logits(sums.weights(ridge)), held.all_indicators()
     frequencies = sums.log_frequencies().astype(np.float32)
-    temperatures = TEMPERATURES if len(held) else (1.0,)
 
-    def of_rows(numbers: np.ndarray) -> Float:
-        scores = held.features_of(numbers) @ weights
-        Y = held.indicators(numbers)
-        return np.array(
-            [log_loss(scores * np.float32(each) + frequencies, Y, multilabel=False) for each in temperatures]
-        )
+    def loss(temperature: float) -> float:
+        def of_rows(block: tuple[int, int]) -> float:
+            rows = slice(*block)
+            return log_loss(scores[rows] * np.float32(temperature) + frequencies, Y[rows], multilabel=False)
 
-    parts = [numbers[slice(*each)] for numbers in held.blocks for each in row_blocks(len(numbers), 512)]
-    losses = sum(ordered_map(of_rows, parts, held.n_jobs), np.zeros(len(temperatures)))
-    return dict(zip(temperatures, (losses / max(len(held), 1)).tolist(), strict=True))
+        return sum(ordered_map(of_rows, row_blocks(len(held), 512), held.n_jobs)) / len(held)
+
+    losses: dict[float, float] = {}
+    for temperature in TEMPERATURES:
+        losses[temperature] = loss(temperature)
+        if losses[temperature] > min(losses.values()):
+            break
+    return losses
 
 
 def _with_ones(sums: ClassSums) -> Float:

@@ -130,11 +130,13 @@ class MeaningFit:
         kept = map_rows(fitted.map, X, width, n_jobs) if len(X) * width * 4 <= KEPT_BYTES else None
         return cls(X, labels, kept, fitted, missing_label, n_codebooks, n_jobs)
 
-    def features(self, rows: NDArray[np.intp]) -> Block:
-        """Return the features (r, F) of some rows (r,)."""
+    def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Block:
+        """Return the features (r, F) of some rows (r,), or of `labelled` rows all that their items are made of."""
         if self.kept is not None:
             return self.kept[rows]
-        return map_rows(self.fitted.map, self.X[rows], self.fitted.map.n_features, self.n_jobs)
+        map_ = self.fitted.map
+        mapped = map_.of_labelled if labelled else map_
+        return map_rows(mapped, self.X[rows], map_.n_features, self.n_jobs, map_.block_rows)
 
     @property
     def balance(self) -> Balance:
@@ -202,7 +204,7 @@ class MeaningFit:
         labels = self.fitted.map.spelling.of_labels(self.labels.take(known), 0, len(known))
         vectors = np.concatenate(
             [
-                codec.item_vectors(self.features(known), labels),
+                codec.item_vectors(self.features(known, labelled=True), labels),
                 codec.item_vectors(self.features(unknown)),
                 codec.item_vectors(self._as_held_out(hidden)),
                 codec.item_vectors(self._made_up(round(share * made_up), rng)),
@@ -229,6 +231,7 @@ class MeaningFit:
             self.fitted.held_features,
             spelled(self.labels.take(held), 0, len(held)) > 0,
             multilabel=self.labels.multilabel,
+            n_jobs=self.n_jobs,
         )
         return self.fitted.map.with_opinions(changed)
 
@@ -290,7 +293,7 @@ class MeaningFit:
         settled = held.copy()
         settled[:, self.fitted.map.n_columns] = 0  # among items that all have labels nothing is new
         tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
-        curve = fit_curve(*first_answers(tables, asking, codes[known], labels))
+        curve = fit_curve(*first_answers(tables, asking, codes[known], labels, self.n_jobs))
         return replace(
             codec, curves=as_curves([curve, *self._curves_of_unlabelled(codec, labels, asking, rng)])
         )
@@ -314,7 +317,8 @@ class MeaningFit:
         else:
             rows = self._as_held_out(known[chosen])
         codes = self._encoded(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
-        products, relevant = first_answers(codec.tables_of(codec.prepare(held)), asking, codes, items)
+        tables = codec.tables_of(codec.prepare(held))
+        products, relevant = first_answers(tables, asking, codes, items, self.n_jobs)
         which = codec.curves_of(held[spread_rows(len(held), CALIBRATION_QUERIES)]) - 1
         of_all = fit_curve(products, relevant)
         curves = []

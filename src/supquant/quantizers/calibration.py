@@ -18,6 +18,7 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.linear_model import LogisticRegression
 
 from supquant import kernels
+from supquant.parallel import ordered_map, row_blocks
 
 if TYPE_CHECKING:
     from supquant.codec import Codec
@@ -126,7 +127,7 @@ def calibrate(
 
 
 def first_answers(
-    tables: Block, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels
+    tables: Block, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels, n_jobs: int = 1
 ) -> tuple[Float, NDArray[np.bool_]]:
     """Return scores (q, k) of answers to queries, the first ones and some from everywhere, and whether they share a label.
 
@@ -146,14 +147,16 @@ def first_answers(
     queries, items = query_labels.take(asking), np.ascontiguousarray(codes[asked])
     tables = tables[asking]
     anywhere = spread_rows(len(items), ANSWERS)
-    products, relevant = [], []
-    for start in range(0, len(asking), QUERIES_AT_A_TIME):
-        stop = min(start + QUERIES_AT_A_TIME, len(asking))
-        sums = kernels.active().table_sums(items, tables[start:stop])  # (b, n), smaller is nearer
+
+    def of_queries(block: tuple[int, int]) -> tuple[Float, NDArray[np.bool_]]:
+        sums = kernels.active().table_sums(items, tables[slice(*block)])  # (b, n), smaller is nearer
         first = np.argpartition(sums, min(ANSWERS, len(items)) - 1, axis=1)[:, :ANSWERS]
         rows = np.hstack([first, np.broadcast_to(anywhere, (len(sums), len(anywhere)))])  # (b, k)
-        products.append(-np.take_along_axis(sums, rows, axis=1).astype(np.float64))
-        relevant.append(queries.take(np.arange(start, stop)).shared_with(labels.take(asked[rows.ravel()])))
+        relevant = queries.take(np.arange(*block)).shared_with(labels.take(asked[rows.ravel()]))
+        return -np.take_along_axis(sums, rows, axis=1).astype(np.float64), relevant
+
+    blocks = row_blocks(len(asking), QUERIES_AT_A_TIME)
+    products, relevant = zip(*ordered_map(of_queries, blocks, n_jobs), strict=True)
     return np.concatenate(products), np.concatenate(relevant)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.codec.spelling import Spelling
+from supquant.parallel import ordered_map, row_blocks
 
 Block = NDArray[np.float32]
 
@@ -20,6 +21,9 @@ SAMPLE_ROWS = 4096
 QUANTILES = 2048
 """Ranks from each end at which the values of training rows are set to those of held-out rows."""
 
+BLOCK_VALUES = 1 << 20
+"""Values that are changed at a time."""
+
 
 def as_held_out(
     features: Block,
@@ -28,6 +32,7 @@ def as_held_out(
     held_labels: NDArray[np.bool_],
     *,
     multilabel: bool,
+    n_jobs: int = 1,
 ) -> Block:
     """Return features (n, F) of training rows as a model has them that has not seen the rows.
 
@@ -40,13 +45,15 @@ def as_held_out(
     n_labels = labels.shape[1]
     for carried in (False, True):
         mine, theirs = labels == carried, held_labels == carried
-        changed[:, :n_labels][mine] = _spread_as(features[:, :n_labels][mine], held[:, :n_labels][theirs])
+        changed[:, :n_labels][mine] = _spread_as(
+            features[:, :n_labels][mine], held[:, :n_labels][theirs], n_jobs
+        )
     if not multilabel:
         changed[:, :n_labels] /= np.maximum(changed[:, :n_labels].sum(axis=1, keepdims=True), 1e-30)
     return changed
 
 
-def _spread_as(values: Block, others: Block) -> Block:
+def _spread_as(values: Block, others: Block, n_jobs: int = 1) -> Block:
     """Return values (n,) replaced, in their order, by the quantiles of others (m,); as they are if there are no others.
 
     The map from one to the other is exact at `QUANTILES` ranks and linear between them: ranks of all values would take a sort
@@ -64,7 +71,14 @@ def _spread_as(values: Block, others: Block) -> Block:
     mine, first = np.unique(np.sort(values)[ranks], return_index=True)
     theirs = (np.arange(len(others)) + 0.5) / len(others)
     wanted = np.interp((ranks[first] + 0.5) / len(values), theirs, np.sort(others))
-    return np.interp(values, mine, wanted).astype(np.float32)
+    changed = np.empty_like(values)
+
+    def change(block: tuple[int, int]) -> None:
+        changed[slice(*block)] = np.interp(values[slice(*block)], mine, wanted)
+
+    for _ in ordered_map(change, row_blocks(len(values), BLOCK_VALUES), n_jobs):
+        pass
+    return changed
 
 
 def tempered(p: Block, temperature: float) -> Block:
