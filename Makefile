@@ -42,7 +42,7 @@ lint: $(STAMP)
 
 # Run beside the sources, never on them: what is tested is what was installed.
 pytest: $(STAMP)
-	SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --doctest-modules --pyargs supquant ./tests
+	SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --doctest-modules --pyargs supquant supquant_experiments ./tests
 
 dist: $(STAMP)
 	rm -rf build/dist build/wheel-check

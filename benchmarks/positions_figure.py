@@ -12,7 +12,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-from supquant.experiments.table import read_cells
+from supquant_experiments.table import read_cells
 
 DATASETS = {"banking77": "Banking77, sentences", "tinyimagenet": "Tiny-ImageNet, pictures"}
 FLOATS = {"probabilities": "float probabilities", "cosine": "raw vectors, cosine"}

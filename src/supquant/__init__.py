@@ -1,17 +1,28 @@
-"""supquant: short codes learned from labelled vectors, searched by table look-ups."""
+"""supquant: short codes learned from labelled vectors, searched by table look-ups.
 
-from supquant.codec import BinaryCodec, Codec, LabelCodec
-from supquant.errors import FileFormatError, InputError, SupquantError
-from supquant.features import AnchorKernel, LabelKernel
-from supquant.index import CodeIndex
-from supquant.models import load_model
-from supquant.quantizers import (
-    CompositeQuantizer,
-    OptimizedProductQuantizer,
-    ProductQuantizer,
-    SupervisedQuantizer,
-    TripletQuantizer,
-)
+Names are imported when they are first used: what only searches never waits for scikit-learn.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from supquant.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from supquant.codec import BinaryCodec, Codec, LabelCodec
+    from supquant.errors import FileFormatError, InputError, SupquantError
+    from supquant.features import AnchorKernel, LabelKernel
+    from supquant.index import CodeIndex
+    from supquant.models import load_model
+    from supquant.quantizers import (
+        CompositeQuantizer,
+        OptimizedProductQuantizer,
+        ProductQuantizer,
+        SupervisedQuantizer,
+        TripletQuantizer,
+    )
 
 __all__ = [
     "AnchorKernel",
@@ -28,8 +39,32 @@ __all__ = [
     "SupervisedQuantizer",
     "SupquantError",
     "TripletQuantizer",
+    "__version__",
     "load_model",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "codec": ("BinaryCodec", "Codec", "LabelCodec"),
+        "errors": ("FileFormatError", "InputError", "SupquantError"),
+        "features": ("AnchorKernel", "LabelKernel"),
+        "index": ("CodeIndex",),
+        "models": ("load_model",),
+        "quantizers": (
+            "CompositeQuantizer",
+            "OptimizedProductQuantizer",
+            "ProductQuantizer",
+            "SupervisedQuantizer",
+            "TripletQuantizer",
+        ),
+    },
+)
+
+try:
+    __version__ = version("supquant")
+except PackageNotFoundError:  # the sources run in place
+    __version__ = "not installed"
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.exceptions import DataConversionWarning
 
 from supquant.errors import InputError
 from supquant.unlabelled import is_indicator, is_missing, labelled_rows
@@ -256,6 +255,8 @@ def read_labels(
     if is_matrix:
         return _with_unknown_rows(_read_indicator(given, classes, name, n - n_known), known)
     if given.ndim == 2:
+        from sklearn.exceptions import DataConversionWarning  # noqa: PLC0415  # takes seconds
+
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. "
             f"Please change the shape of {name} to (n_samples, ), for example using ravel().",

@@ -1,13 +1,84 @@
-"""Files to fitted estimators, of whichever method the file holds."""
+"""Estimators by name, and from files of whichever method they hold."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from supquant import hashing, quantizers
-from supquant.errors import FileFormatError
+from supquant.errors import FileFormatError, InputError
 from supquant.estimator import CodeEstimator
+from supquant.hashing import BRE, CCAITQ, KSH, MLH, SDH, SSH, ClassifierBits, ClassifierLabels, FastHash
+from supquant.quantizers import (
+    CompositeQuantizer,
+    OptimizedProductQuantizer,
+    ProductQuantizer,
+    SupervisedQuantizer,
+    TripletQuantizer,
+)
 from supquant.storage import read_kind
+from supquant.validation import check_choice
+
+
+def _quantizer(kind: Callable[..., CodeEstimator], **parameters: Any) -> Callable[[int], CodeEstimator]:
+    return lambda bits: kind(bits // 8, **parameters)
+
+
+ESTIMATORS: Mapping[str, Callable[[int], CodeEstimator]] = {
+    "sq": _quantizer(SupervisedQuantizer),
+    "sq-triplet": _quantizer(TripletQuantizer),
+    "sq-no-transform": _quantizer(SupervisedQuantizer, projection="identity"),
+    "cq": _quantizer(CompositeQuantizer),
+    "pq": _quantizer(ProductQuantizer),
+    "opq": _quantizer(OptimizedProductQuantizer),
+    "sdh": partial(SDH, max_rows=100_000),
+    "sdh-linear": partial(SDH, max_rows=100_000, features=None),
+    "ksh": KSH,
+    "fasthash": FastHash,
+    "cca-itq": partial(CCAITQ, max_rows=500_000),
+    "ssh": SSH,
+    "mlh": MLH,
+    "bre": BRE,
+    "classifier": lambda _: ClassifierLabels(),
+    "classifier-bits": ClassifierBits,
+}
+"""By the name of the method: from the bits of a code to the estimator with its defaults."""
+
+
+def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = None) -> CodeEstimator:
+    """Make the estimator of a method that is given by its name.
+
+    Parameters
+    ----------
+    name : str
+        One of `ESTIMATORS`.
+    bits : int
+        Length of a code, a multiple of 8.
+    parameters : mapping of str to object, optional
+        Parameters of the estimator to set; one that it does not have is refused.
+
+    Returns
+    -------
+    CodeEstimator
+        Not fitted.
+
+    Examples
+    --------
+    >>> make_estimator("pq", 16, {"max_iter": 5})
+    ProductQuantizer(max_iter=5, n_codebooks=2)
+    """
+    check_choice(name, "method", tuple(ESTIMATORS))
+    if bits < 8 or bits % 8:
+        raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {bits}")
+    estimator = ESTIMATORS[name](bits)
+    known = estimator.get_params(deep=False)
+    if unknown := [each for each in parameters or () if each not in known]:
+        raise InputError(
+            f"{type(estimator).__name__} has no parameter {unknown[0]!r}; it has {', '.join(known)}"
+        )
+    return estimator.set_params(**parameters or {})
 
 
 def load_model(path: str | os.PathLike[str]) -> CodeEstimator:

@@ -11,7 +11,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils import check_array
 
 from supquant.errors import InputError, InputTypeError
 
@@ -81,11 +80,7 @@ def check_vectors(
     supquant.errors.InputError: Input X contains NaN (first in row 0).
     """
     try:
-        array = (
-            X
-            if _needs_no_check(X, min_rows)
-            else check_array(X, ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name)
-        )
+        array = X if _needs_no_check(X, min_rows) else _as_array(X, min_rows, name)
     except TypeError as error:
         raise InputTypeError(f"{name}: {error}") from error
     except (ValueError, OverflowError, RuntimeError) as error:  # torch tensors raise RuntimeError
@@ -100,6 +95,15 @@ def check_vectors(
     if array.dtype.kind == "f":
         _check_finite(array, name)
     return np.asarray(array)
+
+
+def _as_array(X: Any, min_rows: int, name: str) -> NDArray[Any]:
+    from sklearn.utils import check_array  # noqa: PLC0415  # takes seconds; arrays of numbers do without
+
+    array: NDArray[Any] = check_array(
+        X, ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name
+    )
+    return array
 
 
 def _needs_no_check(X: Any, min_rows: int) -> bool:

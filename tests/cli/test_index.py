@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from supquant import CodeIndex, SupervisedQuantizer
-from supquant.datasets.files import read_arrays
+from supquant.storage.npz import read_arrays
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from supquant import SupervisedQuantizer, load_model
-from supquant.datasets.files import read_arrays
+from supquant.storage.npz import read_arrays
 
 
 def test_info_names_version_instruction_set_and_threads(run):
     result = run("info")
     assert result.exit_code == 0
-    for fact in ("supquant", "instruction set", "threads", "data folder"):
+    for fact in ("supquant", "instruction set", "threads"):
         assert fact in result.output
 
 

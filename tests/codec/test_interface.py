@@ -1,12 +1,14 @@
 """What an index relies on, for every type of codec."""
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 from supquant import Codec, ProductQuantizer, SupervisedQuantizer
 from supquant.codec import AnyCodec, BinaryCodec, QueryTables, load_codec
+from supquant.codec.interface import FEATURE_MAPS
 from supquant.codec.queries import QUERY_ROWS
 from supquant.errors import FileFormatError
 from supquant.features import GaussianMap
@@ -118,3 +120,9 @@ def test_a_damaged_file_is_refused(codec, tmp_path):
         load_codec(path)
     with pytest.raises(FileNotFoundError):
         load_codec(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("kind", FEATURE_MAPS)
+def test_a_kind_of_feature_map_is_that_of_the_class_it_names(kind):
+    module, name = FEATURE_MAPS[kind]
+    assert getattr(import_module(module), name).kind == kind

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from supquant.datasets import Dataset
-from supquant.datasets.dataset import centred_unit_length
 from supquant.errors import InputError
-from supquant.evaluation import default_queries, pose, resolve_fit_rows, split_rows
+from supquant.evaluation import default_queries, resolve_fit_rows, split_rows
 from supquant.labels import read_labels
+from supquant_experiments.datasets import Dataset
+from supquant_experiments.datasets.dataset import centred_unit_length
+from supquant_experiments.problem import pose
 
 
 def several_classes(n_rows, n_classes=10):

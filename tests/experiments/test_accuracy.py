@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from supquant.datasets import load
-from supquant.experiments.cell import run_cells
-from supquant.experiments.methods import Settings
+from supquant_experiments.cell import run_cells
+from supquant_experiments.datasets import load
+from supquant_experiments.methods import Settings
 
 # digits, all rows, 200 anchors, seed 0: (solver, protocol, bits, max_iter) -> least MAP
 DIGITS_FLOORS = {

@@ -4,14 +4,14 @@ import sys
 import numpy as np
 import pytest
 
-from supquant.experiments.bench import encode, fit, memory, query
-from supquant.experiments.bench.data import BenchmarkData, benchmark_data
+from supquant_experiments.bench import encode, fit, memory, query
+from supquant_experiments.bench.data import BenchmarkData, benchmark_data
 
 
 @pytest.fixture
 def without_mnist(tmp_path, monkeypatch):
     monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path))
-    monkeypatch.setattr("supquant.datasets.mnist._packaged_file", lambda: None)
+    monkeypatch.setattr("supquant_experiments.datasets.mnist._packaged_file", lambda: None)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import pytest
 
 from supquant.errors import InputError
 from supquant.evaluation import evaluate_scores
-from supquant.experiments.bench import evaluate
-from supquant.experiments.bench.search import WrongAnswersError
 from supquant.labels import read_labels
+from supquant_experiments.bench import evaluate
+from supquant_experiments.bench.search import WrongAnswersError
 
 LABELS = read_labels([0, 1, 0, 1])
 SCORES = np.array([[1, 1, 0, 2], [3, 1, 1, 0]])

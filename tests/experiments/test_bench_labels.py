@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from supquant.errors import InputError
-from supquant.experiments.bench import labels
-from supquant.experiments.bench.gaussian_classes import (
+from supquant_experiments.bench import labels
+from supquant_experiments.bench.gaussian_classes import (
     BAYES_RIGHT,
     MOST_LABELS,
     GaussianClasses,

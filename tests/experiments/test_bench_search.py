@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from supquant import InputError
-from supquant.experiments.bench.search import bench_search, pieces, plot_search, run, timing
-from supquant.experiments.bench.search.answers import WrongAnswersError, check_sums
-from supquant.experiments.bench.search.cells import Cell, Stock, asked_cells, grid_cells
-from supquant.experiments.bench.search.codes import CodeSource, uniform
-from supquant.experiments.bench.search.figures import ratios, speed_figures
-from supquant.experiments.bench.search.opening import opening_figures
-from supquant.experiments.bench.search.sides import (
+from supquant_experiments.bench.search import bench_search, pieces, plot_search, run, timing
+from supquant_experiments.bench.search.answers import WrongAnswersError, check_sums
+from supquant_experiments.bench.search.cells import Cell, Stock, asked_cells, grid_cells
+from supquant_experiments.bench.search.codes import CodeSource, uniform
+from supquant_experiments.bench.search.figures import ratios, speed_figures
+from supquant_experiments.bench.search.opening import opening_figures
+from supquant_experiments.bench.search.sides import (
     ADDITIVE,
     BINARY,
     FAST_SCAN,
@@ -33,7 +33,7 @@ def make_small(monkeypatch):
     monkeypatch.setattr(run, "OPENED_ROWS", 50_000)
     monkeypatch.setattr(pieces, "BITS", (16,))
     monkeypatch.setenv("SUPQUANT_DATA", "/no/such/folder")
-    monkeypatch.setattr("supquant.datasets.mnist._packaged_file", lambda: None)
+    monkeypatch.setattr("supquant_experiments.datasets.mnist._packaged_file", lambda: None)
 
 
 @pytest.fixture(autouse=True)

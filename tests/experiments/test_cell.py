@@ -6,13 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from supquant.datasets import load
 from supquant.errors import InputError
-from supquant.evaluation import GridPoint, Tuning, pose
-from supquant.experiments.cell import Cell, check_cells, run_cells, time_queries
-from supquant.experiments.methods import METHODS, STEP_NAMES, Settings, Training
-from supquant.experiments.methods.watch import Watch
+from supquant.evaluation import GridPoint, Tuning
 from supquant.progress import Progress, TimeIsUpError
+from supquant_experiments.cell import Cell, check_cells, run_cells, time_queries
+from supquant_experiments.datasets import load
+from supquant_experiments.methods import METHODS, STEP_NAMES, Settings, Training
+from supquant_experiments.methods.watch import Watch
+from supquant_experiments.problem import pose
 
 FIELDS = [
     "dataset",
@@ -257,7 +258,7 @@ def test_a_longer_code_that_starts_from_one_that_was_cut_short_says_so(data):
 
 def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("supquant.experiments.methods.watch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("supquant_experiments.methods.watch.time.monotonic", lambda: now[0])
     heard = []
     watch = Watch(limit=10.0, callback=heard.append, began=0.0)
 
@@ -276,7 +277,7 @@ def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeyp
 
 def test_query_time_is_the_median_of_the_least_disturbed_round(monkeypatch):
     now, rounds = [0.0], []
-    monkeypatch.setattr("supquant.experiments.cell.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("supquant_experiments.cell.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def scan(query):
         rounds.append(len(rounds) // 5)
@@ -333,7 +334,7 @@ def test_parameters_are_validated_on_the_training_rows_with_as_many_queries(data
         asked.update(settings, estimator=estimator, grid=grid, shape=X.shape, n_labels=len(y))
         return Tuning((GridPoint({"quantization_weight": 1e-3}, 0.9, 1.0),))
 
-    monkeypatch.setattr("supquant.experiments.cell.tune", search)
+    monkeypatch.setattr("supquant_experiments.cell.tune", search)
     (cell,) = run_cells(data, settings=QUICK, tuning="validate", tuning_file=tmp_path / "grid.json")
     assert (asked["shape"], asked["n_labels"], asked["n_validation"]) == ((630, 64), 630, 70)
     assert asked["resume"] == tmp_path / "grid.json"

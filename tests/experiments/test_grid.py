@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from supquant.datasets import load
 from supquant.errors import InputError
-from supquant.experiments.grid import CellsTask, SamplesTask, SweepTask, Workplace, run_grid
-from supquant.experiments.grid.samples import _pictures
-from supquant.experiments.grid.task import command
+from supquant_experiments.datasets import load
+from supquant_experiments.grid import CellsTask, SamplesTask, SweepTask, Workplace, run_grid
+from supquant_experiments.grid.samples import _pictures
+from supquant_experiments.grid.task import command
 
 VARIES = ("fit_seconds", "cell_seconds", "query_ms", "peak_memory_mb", "convergence", "machine")
 """What is not the same twice."""
@@ -127,12 +127,12 @@ def test_a_killed_grid_goes_on_to_the_same_results(tmp_path):
     list(run_grid(GRID, Workplace(whole, tmp_path / "keep-whole"), workers=0))
     script = (
         "from pathlib import Path; from tests_grid import GRID;"
-        "from supquant.experiments.grid import Workplace, run_grid;"
+        "from supquant_experiments.grid import Workplace, run_grid;"
         f"[print(o.status, flush=True) for o in run_grid(GRID, Workplace(Path({str(stopped)!r}),"
         f" Path({str(tmp_path / 'keep')!r})), workers=0)]"
     )
     (tmp_path / "tests_grid.py").write_text(
-        "from supquant.experiments.grid import CellsTask\nGRID = " + repr(GRID) + "\n"
+        "from supquant_experiments.grid import CellsTask\nGRID = " + repr(GRID) + "\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     process = subprocess.Popen([sys.executable, "-c", script], env=environment)
@@ -151,7 +151,7 @@ def test_a_killed_grid_goes_on_to_the_same_results(tmp_path):
 
 
 def test_points_of_a_sweep_have_a_time_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("supquant.experiments.grid.sweep.PENALTIES", {"quantization_weight": (1e-5,)})
+    monkeypatch.setattr("supquant_experiments.grid.sweep.PENALTIES", {"quantization_weight": (1e-5,)})
     task = SweepTask("digits", rows=500, anchors=60, training_rows=300)
     list(run_grid([task], Workplace(tmp_path, time_limit=0.001, n_jobs=1), workers=0))
     (point,) = json.loads((tmp_path / "sweeps/digits.json").read_text())["points"]
@@ -160,7 +160,7 @@ def test_points_of_a_sweep_have_a_time_limit(tmp_path, monkeypatch):
 
 def test_a_sweep_tries_all_penalties_and_goes_on_where_it_was(tmp_path, monkeypatch):
     grid = {"quantization_weight": (1e-5, 1e-3), "constraint_weight": (0.1, 1.0)}
-    monkeypatch.setattr("supquant.experiments.grid.sweep.PENALTIES", grid)
+    monkeypatch.setattr("supquant_experiments.grid.sweep.PENALTIES", grid)
     task = SweepTask("digits", rows=500, anchors=60, training_rows=300)
     (outcome,) = run_grid([task], Workplace(tmp_path, n_jobs=1), workers=0)
     assert outcome.status == "done", outcome.error

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from supquant.datasets import load
 from supquant.errors import InputError
-from supquant.experiments.cell import run_cells
-from supquant.experiments.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training
-from supquant.experiments.methods.kept import fingerprint
+from supquant_experiments.cell import run_cells
+from supquant_experiments.datasets import load
+from supquant_experiments.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training
+from supquant_experiments.methods.kept import fingerprint
 
 QUICK = Settings(anchors=60, parameters={"max_iter": 2})
 PARAMETERS = {
@@ -131,7 +131,7 @@ def test_the_name_of_a_fit_without_such_rows_is_the_one_that_it_had():
 
 def test_fits_of_an_earlier_recipe_are_made_again(data, kept, monkeypatch):
     METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)
-    monkeypatch.setattr("supquant.experiments.methods.kept.RECIPE", 10_000)
+    monkeypatch.setattr("supquant_experiments.methods.kept.RECIPE", 10_000)
     monkeypatch.setattr(EstimatorMethod, "_fit_now", no_fit)
     with pytest.raises(AssertionError, match="kept"):
         METHODS["pq"](Training(data.X, data.y), Settings(), None, kept).fitted(16)

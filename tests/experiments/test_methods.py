@@ -3,12 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from supquant.datasets import load
 from supquant.errors import InputError
 from supquant.evaluation import split_rows
-from supquant.experiments.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training, apply_steps
 from supquant.labels import read_labels
 from supquant.quantizers import SupervisedQuantizer
+from supquant_experiments.datasets import load
+from supquant_experiments.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training, apply_steps
 
 QUICK = Settings(anchors=60, parameters={"max_iter": 1})
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from supquant.errors import InputError
-from supquant.experiments.table import read_cells, result_table
+from supquant_experiments.table import read_cells, result_table
 
 
 def cell(**changes):

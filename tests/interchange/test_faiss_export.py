@@ -145,7 +145,7 @@ def test_string_ids_are_refused_with_what_to_do(codec, codes):
 def test_a_missing_faiss_is_named_with_the_extra_that_brings_it(monkeypatch, clusters):
     index = CodeIndex(ProductQuantizer(2, n_codewords=4, random_state=0).fit(clusters[0])).add(clusters[0])
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"supquant\[bench\]"):
+    with pytest.raises(ImportError, match=r"supquant\[lab\]"):
         to_faiss(index)
 
 

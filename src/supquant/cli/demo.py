@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from supquant.cli.app import app
 from supquant.cli.console import out, print_table, progress_bars
 from supquant.cli.files import check_output
-from supquant.experiments.demo import run_demo
-from supquant.experiments.page import demo_page
+from supquant.demo.digits import run_demo
+from supquant.demo.page import demo_page
+
+app = typer.Typer()
 
 
 @app.command()

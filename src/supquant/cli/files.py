@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from supquant.datasets.files import read_arrays
 from supquant.errors import InputError
+from supquant.storage.npz import read_arrays
 from supquant.validation import check_vectors
 
 if TYPE_CHECKING:

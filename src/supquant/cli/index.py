@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from supquant.cli.app import app
 from supquant.cli.console import out, print_facts, print_table, progress_bars
 from supquant.cli.files import (
     ANSWER_FILES,
@@ -24,6 +23,8 @@ from supquant.index import CodeIndex
 from supquant.models import load_model
 from supquant.parallel import row_blocks
 from supquant.progress import Reporter
+
+app = typer.Typer()
 
 BATCH_ROWS = 65_536  # between two reports of progress
 SHOWN_QUERIES = 3

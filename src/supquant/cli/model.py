@@ -9,29 +9,26 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+import supquant
 from supquant import kernels
-from supquant.cli.app import INTERRUPTED, app
+from supquant.cli.app import INTERRUPTED
 from supquant.cli.console import err, out, print_facts, print_table, progress_bars
 from supquant.cli.files import check_output, read_label_file, read_labelled, read_vectors
 from supquant.cli.index import print_index
 from supquant.cli.parameters import Parameters, read_parameters
-from supquant.datasets import data_folder
 from supquant.errors import InputError
 from supquant.evaluation import evaluate_tables, forecast
-from supquant.experiments.machine import package_version
-from supquant.experiments.methods import METHODS, EstimatorMethod, with_parameters
-from supquant.experiments.records import write_json
 from supquant.features import AnchorKernel
 from supquant.labels import read_labels
-from supquant.models import load_model
-from supquant.validation import check_choice, resolve_jobs
+from supquant.models import ESTIMATORS, load_model, make_estimator
+from supquant.storage.json_file import write_json
+from supquant.validation import resolve_jobs
 
 ModelFile = Annotated[
     Path, typer.Argument(help="A model file written by `supquant fit`.", show_default=False)
 ]
 
-ESTIMATORS = {name: method for name, method in METHODS.items() if issubclass(method, EstimatorMethod)}
-"""The methods whose result can be saved."""
+app = typer.Typer()
 
 
 @app.command()
@@ -70,7 +67,6 @@ def fit(
 ) -> None:
     """Learn codes from labelled vectors and write a model file. Ctrl-C saves the best model so far."""
     check_output(output)
-    check_choice(method, "method", tuple(ESTIMATORS))
     told: dict[str, Any] = {
         "solver": solver,
         "quantization_weight": quantization_weight,
@@ -82,10 +78,8 @@ def fit(
     given = {name: value for name, value in told.items() if value is not None}
     if anchors is not None:
         given["features"] = AnchorKernel(anchors, random_state=seed) if anchors else None
-    estimator = with_parameters(
-        ESTIMATORS[method].make(8 * codebooks_of(bits)),
-        {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)},
-    )
+    told = {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)}
+    estimator = make_estimator(method, bits, told)
     X, y = read_labelled(vectors, labels)
     if foretell:
         out.print(str(forecast(estimator, X, y, random_state=seed)), markup=False, soft_wrap=True)
@@ -186,24 +180,16 @@ def info(
     if path is None:
         print_facts(
             [
-                ("supquant", package_version()),
+                ("supquant", supquant.__version__),
                 ("Python", platform.python_version()),
                 ("instruction set", kernels.isa()),
                 ("threads", resolve_jobs(None)),
-                ("data folder", data_folder()),
             ]
         )
     elif path.is_dir():
         print_index(path)
     else:
         _print_model(path)
-
-
-def codebooks_of(bits: int) -> int:
-    """Give the number of codebooks, a byte each."""
-    if bits < 8 or bits % 8:
-        raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {bits}")
-    return bits // 8
 
 
 def _print_model(path: Path) -> None:

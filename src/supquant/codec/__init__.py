@@ -30,7 +30,6 @@ from supquant.codec.interface import (
     QueryTables,
     block_rows,
     least_product,
-    register_feature_map,
 )
 from supquant.codec.labels import LabelCodec, check_label_count
 from supquant.codec.loader import load_codec, load_codec_of
@@ -58,7 +57,6 @@ __all__ = [
     "least_product",
     "load_codec",
     "load_codec_of",
-    "register_feature_map",
     "row_products",
     "spread_codes",
 ]

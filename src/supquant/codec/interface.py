@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -19,7 +20,6 @@ __all__ = [
     "least_product",
     "load_feature_map",
     "read_curve",
-    "register_feature_map",
 ]
 
 Block = NDArray[np.float32]
@@ -185,7 +185,14 @@ class FeatureMap(Protocol):
         """Make the map again from a file's arrays."""
 
 
-_feature_maps: dict[str, type[FeatureMap]] = {}
+FEATURE_MAPS = {
+    "anchor-kernel": ("supquant.features.gaussian_map", "GaussianMap"),
+    "label-kernel": ("supquant.features.label_map", "LabelMap"),
+    "meaning": ("supquant.features.meaning_map", "MeaningMap"),
+    "boosted-trees": ("supquant.hashing.boosted_trees", "BoostedTrees"),
+}
+"""Module and name of every kind of feature map that a file may hold. Codecs know nothing else of them, and a module is imported
+when a file asks for its map."""
 
 
 def block_rows(feature_map: object) -> int:
@@ -193,11 +200,8 @@ def block_rows(feature_map: object) -> int:
     return int(getattr(feature_map, "block_rows", BLOCK_ROWS))
 
 
-def register_feature_map(kind: type[FeatureMap]) -> None:
-    """Let codec files hold feature maps of this kind."""
-    _feature_maps[kind.kind] = kind
-
-
 def load_feature_map(kind: str, arrays: dict[str, NDArray[Any]]) -> FeatureMap:
-    """Make a map of a registered kind from its arrays; a KeyError where there is none of that kind."""
-    return _feature_maps[kind].from_arrays(arrays)
+    """Make a map of a known kind from its arrays; a KeyError where there is none of that kind."""
+    module, name = FEATURE_MAPS[kind]
+    made: FeatureMap = getattr(import_module(module), name).from_arrays(arrays)
+    return made

@@ -10,7 +10,6 @@ from supquant.evaluation.probabilities import (
     judge_first_answers,
     judge_probabilities,
 )
-from supquant.evaluation.problem import Problem, pose
 from supquant.evaluation.retrieval import (
     KindQuality,
     OpenQuality,
@@ -41,7 +40,6 @@ __all__ = [
     "KindQuality",
     "OpenCalibration",
     "OpenQuality",
-    "Problem",
     "RetrievalQuality",
     "Split",
     "Tuning",
@@ -55,7 +53,6 @@ __all__ = [
     "judge_first_answers",
     "judge_probabilities",
     "neighbour_recalls",
-    "pose",
     "resolve_fit_rows",
     "split_rows",
     "tune",

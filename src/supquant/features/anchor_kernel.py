@@ -8,10 +8,7 @@ The representation of "Supervised Discrete Hashing" (Shen et al., 2015) that the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +16,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant.codec import block_rows, register_feature_map, row_products
+from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.storage import lay_out_as_stored
 from supquant.validation import (
     as_float32,
     check_integer,
@@ -32,47 +28,6 @@ from supquant.validation import (
 )
 
 Block = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class GaussianMap:
-    """The fitted, frozen map: what a codec holds."""
-
-    anchors: Block  # (h, p)
-    bandwidth: float  # sigma
-
-    kind: ClassVar[str] = "anchor-kernel"
-
-    def __post_init__(self) -> None:
-        lay_out_as_stored(self, ["anchors"])
-
-    @property
-    def n_inputs(self) -> int:
-        """Width of what comes in."""
-        return int(self.anchors.shape[1])
-
-    @cached_property
-    def _norms(self) -> Block:
-        """Squared lengths (h,) of the anchors; they take longer than one query."""
-        return squared_norms(self.anchors)
-
-    def __call__(self, x: Block) -> Block:
-        """Map a block (b, p) to its features (b, h)."""
-        squares = squared_distances(x, self.anchors, self._norms)
-        squares *= np.float32(-0.5 / self.bandwidth**2)
-        return np.exp(squares, out=squares)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what a file must hold."""
-        return {"anchors": self.anchors, "bandwidth": np.array([self.bandwidth])}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make the map again from a file's arrays."""
-        return cls(arrays["anchors"], float(arrays["bandwidth"][0]))
-
-
-register_feature_map(GaussianMap)
 
 
 class AnchorKernel(TransformerMixin, BaseEstimator):
@@ -145,36 +100,6 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # float32 whatever comes in
         return tags
-
-
-def map_rows(
-    feature_map: Callable[[Block], Block], X: NDArray[Any], width: int, n_jobs: int, rows: int | None = None
-) -> Block:
-    """Return the features (n, width) of rows X (n, p), so many rows at a time; as many as the map asks for if None."""
-    features = np.empty((len(X), width), dtype=np.float32)
-
-    def fill(block: tuple[int, int]) -> None:
-        features[slice(*block)] = feature_map(as_float32(X[slice(*block)]))
-
-    with single_blas():
-        for _ in ordered_map(fill, row_blocks(len(X), rows or block_rows(feature_map)), n_jobs):
-            pass
-    return features
-
-
-def squared_norms(rows: Block) -> Block:
-    """Give the squared lengths (n,) of rows (n, p)."""
-    norms: Block = np.einsum("ij,ij->i", rows, rows)
-    return norms
-
-
-def squared_distances(x: Block, anchors: Block, norms: Block) -> Block:
-    """Give the squared distances (b, h) between rows and anchors of squared lengths `norms` (h,), never negative."""
-    squares = row_products(x, anchors)
-    squares *= -2
-    squares += squared_norms(x)[:, None]
-    squares += norms
-    return np.maximum(squares, 0, out=squares)
 
 
 def _mean_nearest(X: NDArray[np.generic], anchors: Block, n_jobs: int) -> float:

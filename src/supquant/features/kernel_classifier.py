@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from supquant.codec import label_probabilities
 from supquant.errors import InputError
-from supquant.features.anchor_kernel import GaussianMap
+from supquant.features.gaussian_map import GaussianMap
 from supquant.labels import Labels
 from supquant.parallel import ordered_map
 from supquant.statistics import Float

@@ -12,8 +12,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.errors import InputError
-from supquant.features.anchor_kernel import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.features.class_means import held_out_loss, learn_class_means
+from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.features.kernel_classifier import (
     FeatureCache,
     KernelRows,

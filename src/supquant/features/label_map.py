@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec import label_probabilities, register_feature_map, row_products
-from supquant.features.anchor_kernel import GaussianMap
+from supquant.codec import label_probabilities, row_products
+from supquant.features.gaussian_map import GaussianMap
 from supquant.storage import lay_out_as_stored
 
 Block = NDArray[np.float32]
@@ -107,9 +107,6 @@ class LabelMap:
             directions=arrays["directions"],
             multilabel=bool(arrays["multilabel"][0]),
         )
-
-
-register_feature_map(LabelMap)
 
 
 def logits(phi: Block, weights: Block) -> Block:

@@ -13,7 +13,7 @@ from scipy.special import expit
 from supquant.codec import label_probabilities
 from supquant.codec.spelling import Spelling
 from supquant.features.added_classes import class_means
-from supquant.features.anchor_kernel import GaussianMap
+from supquant.features.gaussian_map import GaussianMap
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.leaving_out import (

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from supquant.codec import label_probabilities, register_feature_map, row_products
+from supquant.codec import label_probabilities, row_products
 from supquant.codec.spelling import Spelling, spelling_from
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
-from supquant.features.anchor_kernel import GaussianMap
+from supquant.features.gaussian_map import GaussianMap
 from supquant.labels import Labels
 from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
@@ -231,9 +231,6 @@ class MeaningMap:
             spelling=spelling_from(arrays, own["weights"].shape[1] - 1),
             **own,
         )
-
-
-register_feature_map(MeaningMap)
 
 
 def unit_rows(x: NDArray[Any]) -> Block:

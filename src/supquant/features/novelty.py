@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from supquant.features.anchor_kernel import GaussianMap
+from supquant.features.gaussian_map import GaussianMap
 from supquant.statistics import Float
 from supquant.validation import as_float32
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.codec import FeatureMap, register_feature_map
+from supquant.codec import FeatureMap
 from supquant.codec.interface import load_feature_map
 from supquant.errors import InputError
 
@@ -107,9 +107,6 @@ class BoostedTrees:
             if kinds
             else None,
         )
-
-
-register_feature_map(BoostedTrees)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from supquant import kernels
 from supquant.codec import AnyCodec, SemanticCodec
@@ -473,6 +472,8 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 def _codec_of(given: object) -> AnyCodec:
     if not isinstance(given, AnyCodec) and hasattr(given, "fit"):
+        from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415  # takes seconds; files do without
+
         check_is_fitted(given, "codec_")
     codec = getattr(given, "codec_", given)
     if not isinstance(codec, AnyCodec):

@@ -94,7 +94,7 @@ def import_faiss() -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise ModuleNotFoundError(
-            "FAISS is not installed: pip install 'supquant[bench]' brings it", name="faiss"
+            "FAISS is not installed: pip install 'supquant[lab]' brings it", name="faiss"
         ) from error
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from supquant.experiments.methods import METHODS
+from supquant_experiments.methods import METHODS
 
 MACHINE = {
     "system": "Linux aarch64",
@@ -245,6 +245,6 @@ def results_folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def rendered(results_folder, tmp_path_factory):
     """Return the report on that folder."""
-    from supquant.experiments.paper import render_report
+    from supquant_experiments.paper import render_report
 
     return render_report(results_folder, tmp_path_factory.mktemp("out"))

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from supquant.experiments.paper.drawing import PALETTE, spread_labels, style
-from supquant.experiments.paper.figures import map_figure, sweep_figure
-from supquant.experiments.paper.measurements import sweep_table
-from supquant.experiments.paper.results import OURS, Series, read_results
+from supquant_experiments.paper.drawing import PALETTE, spread_labels, style
+from supquant_experiments.paper.figures import map_figure, sweep_figure
+from supquant_experiments.paper.measurements import sweep_table
+from supquant_experiments.paper.results import OURS, Series, read_results
 
 
 @pytest.fixture(scope="module")

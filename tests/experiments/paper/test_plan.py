@@ -3,9 +3,9 @@
 import pytest
 
 from supquant.errors import InputError
-from supquant.experiments.grid import CellsTask, SweepTask
-from supquant.experiments.methods import METHODS
-from supquant.experiments.paper.plan import DATASETS, ITEMS, MORE, SECONDS, paper_tasks, quick_tasks
+from supquant_experiments.grid import CellsTask, SweepTask
+from supquant_experiments.methods import METHODS
+from supquant_experiments.paper.plan import DATASETS, ITEMS, MORE, SECONDS, paper_tasks, quick_tasks
 
 LATER = {"cosine", "probabilities"}
 """Methods that the report does not plan to show."""

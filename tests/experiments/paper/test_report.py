@@ -9,10 +9,10 @@ from statistics import mean
 import pytest
 
 from supquant.errors import InputError
-from supquant.experiments.paper import render_report
-from supquant.experiments.paper.published import published_map
-from supquant.experiments.paper.report import markdown_tables
-from supquant.experiments.paper.tables import write
+from supquant_experiments.paper import render_report
+from supquant_experiments.paper.published import published_map
+from supquant_experiments.paper.report import markdown_tables
+from supquant_experiments.paper.tables import write
 
 DECIMALS = {
     "query_ms": 3,
@@ -310,6 +310,6 @@ def test_extra_that_is_not_installed_is_named(made, tmp_path, monkeypatch, packa
     folder = made.folder(tmp_path / "few", [made.cell()])
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
-        InputError, match=rf"the report's {shown} needs? {package}: pip install 'supquant\[report\]'"
+        InputError, match=rf"the report's {shown} needs? {package}: pip install 'supquant\[lab\]'"
     ):
         render_report(folder, tmp_path / "out")

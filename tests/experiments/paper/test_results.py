@@ -5,8 +5,8 @@ import json
 import pytest
 
 from supquant.errors import InputError
-from supquant.experiments.paper.measurements import convergence_cells
-from supquant.experiments.paper.results import OURS, Series, read_results
+from supquant_experiments.paper.measurements import convergence_cells
+from supquant_experiments.paper.results import OURS, Series, read_results
 
 
 def test_series_are_told_apart_by_what_was_set(made, tmp_path):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from supquant.experiments.paper.comparisons import standing_table
-from supquant.experiments.paper.headline import headline, lead_sentences, missing_cells, verdict_sentences
-from supquant.experiments.paper.results import OURS, read_results
-from supquant.experiments.paper.standing import COMPARED, standing
+from supquant_experiments.paper.comparisons import standing_table
+from supquant_experiments.paper.headline import headline, lead_sentences, missing_cells, verdict_sentences
+from supquant_experiments.paper.results import OURS, read_results
+from supquant_experiments.paper.standing import COMPARED, standing
 
 WHERE = {"dataset": "mnist", "bits": 16, "protocol": "paper"}
 

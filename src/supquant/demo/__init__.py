@@ -1,0 +1,1 @@
+"""The demonstration: two bytes a handwritten digit, in a table and a page of pictures."""

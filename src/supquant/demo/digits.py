@@ -1,0 +1,156 @@
+"""Demonstrate: two bytes a digit, and what comes back for a query."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.datasets import load_digits
+
+from supquant import kernels
+from supquant.evaluation import euclidean_scores, evaluate_scores, split_rows
+from supquant.features import AnchorKernel
+from supquant.labels import Labels, read_labels
+from supquant.metrics import average_precision
+from supquant.parallel import single_blas
+from supquant.quantizers import ProductQuantizer, SupervisedQuantizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from supquant.evaluation.retrieval import Score
+    from supquant.progress import Progress
+
+Array = npt.NDArray[Any]
+
+N_CODEBOOKS = 2
+"""Bytes of a code."""
+
+ANCHORS = 200
+"""Anchors of the kernel features."""
+
+SHOWN = 10
+"""Items shown for a query."""
+
+HARDEST = 4
+"""Queries shown because our codes did worst on them."""
+
+TIMED_QUERIES = 50
+"""Queries whose median time is told."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to store the database, and how well it answers."""
+
+    name: str
+    bytes_per_item: float
+    map: float
+    query_ms: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A query and the first items that two contenders gave back, as row numbers of the data set."""
+
+    query: int
+    ours: list[int]
+    theirs: list[int]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demonstration found."""
+
+    images: Array  # (n, 8, 8) float, 0 to 1
+    labels: Array  # (n,)
+    n_training: int
+    n_database: int
+    n_queries: int
+    contenders: list[Contender]
+    typical: list[Answer]  # the first query of each digit
+    hardest: list[Answer]  # those with the lowest average precision of our codes
+
+
+def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = None) -> Demo:
+    """Train on a part of scikit-learn's digits, and search another part that training never saw.
+
+    Examples
+    --------
+    >>> demo = run_demo()
+    >>> [contender.name for contender in demo.contenders]
+    ['raw vectors', 'product quantization', 'supquant', 'supquant, items labelled']
+    """
+    pixels, digits = load_digits(return_X_y=True)
+    X = (pixels / 16).astype(np.float32)
+    labels = read_labels(digits)
+    split = split_rows(labels, protocol="unlabelled", seed=seed)
+    database, queries = X[split.database], X[split.queries]
+
+    product = ProductQuantizer(N_CODEBOOKS, random_state=seed).fit(X[split.training])
+    ours = SupervisedQuantizer(
+        N_CODEBOOKS,
+        features=AnchorKernel(ANCHORS, random_state=seed),
+        random_state=seed,
+        callback=callback,
+    ).fit(X[split.training], digits[split.training])
+    scores = {
+        "raw vectors": euclidean_scores(database),
+        "product quantization": _scores_of(product, product.encode(database)),
+        "supquant": _scores_of(ours, ours.encode(database)),
+        "supquant, items labelled": _scores_of(ours, ours.encode(database, digits[split.database])),
+    }
+    asked = queries, labels.take(split.queries), labels.take(split.database)
+    contenders = [
+        _contender(name, score, X.shape[1] * X.itemsize if name == "raw vectors" else N_CODEBOOKS, asked)
+        for name, score in scores.items()
+    ]
+
+    our_order, product_order = (  # (q, n)
+        np.argsort(scores[name](queries), axis=1, kind="stable")
+        for name in ("supquant", "product quantization")
+    )
+
+    def answer(query: int) -> Answer:
+        return Answer(
+            int(split.queries[query]),
+            split.database[our_order[query, :SHOWN]].tolist(),
+            split.database[product_order[query, :SHOWN]].tolist(),
+        )
+
+    query_digits = digits[split.queries]
+    relevant = digits[split.database][our_order] == query_digits[:, None]
+    worst = np.argsort(average_precision(relevant), kind="stable")[:HARDEST]
+    first = [int(np.flatnonzero(query_digits == digit)[0]) for digit in np.unique(query_digits)]
+    return Demo(
+        images=X.reshape(-1, 8, 8),
+        labels=digits,
+        n_training=len(split.training),
+        n_database=len(split.database),
+        n_queries=len(split.queries),
+        contenders=contenders,
+        typical=[answer(query) for query in first],
+        hardest=[answer(int(query)) for query in worst],
+    )
+
+
+def _scores_of(estimator: ProductQuantizer | SupervisedQuantizer, codes: npt.NDArray[np.uint8]) -> Score:
+    """Return the function from queries (q, d) to the scores (q, n) of codes (n, M), smaller is nearer."""
+    codec = estimator.codec_
+    return lambda queries: kernels.active().table_sums(codes, codec.query_tables(queries, "euclidean").tables)
+
+
+def _contender(
+    name: str, score: Score, bytes_per_item: int, asked: tuple[Array, Labels, Labels]
+) -> Contender:
+    """Measure the quality of all answers, and the median time of single queries on one thread."""
+    times = []
+    with single_blas():
+        for query in range(TIMED_QUERIES):
+            began = time.perf_counter()
+            score(asked[0][query : query + 1])
+            times.append(1000 * (time.perf_counter() - began))
+    return Contender(name, bytes_per_item, evaluate_scores(score, *asked).map, float(np.median(times)))

@@ -1,0 +1,54 @@
+"""Report: the rows that benchmarks run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from supquant.errors import InputError
+from supquant_experiments.datasets import Dataset, load
+from supquant_experiments.problem import pose
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from supquant.labels import Labels
+
+QUICK_ROWS = 3000
+
+
+@dataclass(frozen=True)
+class BenchmarkData:
+    """MNIST, split as under `paper` with seed 0; the digits if MNIST is not there."""
+
+    name: str
+    X: npt.NDArray[Any]  # (n, d) float32
+    y: npt.NDArray[Any]  # (n,)
+    labels: Labels
+    queries: npt.NDArray[Any]  # (q, d) float32
+    query_labels: Labels
+
+
+def benchmark_data(*, quick: bool = False) -> BenchmarkData:
+    """Load the rows; `quick` takes a few thousand of them.
+
+    Examples
+    --------
+    >>> benchmark_data(quick=True).X.shape[0] > 1000
+    True
+    """
+    try:
+        dataset: Dataset = load("mnist")
+        if quick:
+            dataset = dataset.sample(QUICK_ROWS)
+    except InputError:
+        dataset = load("digits")
+    problem = pose(dataset)
+    return BenchmarkData(
+        dataset.name,
+        problem.X,
+        problem.y,
+        problem.database_labels,
+        problem.queries,
+        problem.query_labels,
+    )

@@ -1,0 +1,79 @@
+"""Report: answers compared with a brute force, before they are timed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Floats = npt.NDArray[np.float32]
+Codes = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.int64]
+
+
+class WrongAnswersError(Exception):
+    """A search did not find what a brute force finds."""
+
+
+def check_sums(case: object, tables: Floats, codes: Codes, sums: Floats, rows: Rows) -> None:
+    """Compare answers (q, k) with all sums of tables (q, M, K) at codes (n, M), twice.
+
+    Rows and sums must be those of float32 sums in codebook order, equal sums by row. And the float64 sum of the answer at
+    each place must be that of the row which float64 puts there, but for the rounding of float32: rows may only change
+    places with rows that float32 cannot tell apart.
+
+    Examples
+    --------
+    >>> tables = np.array([[[3, 1]]], dtype=np.float32)
+    >>> codes = np.array([[0], [1]], dtype=np.uint8)
+    >>> check_sums("two rows", tables, codes, np.array([[1, 3]], np.float32), np.array([[1, 0]]))
+    >>> check_sums("two rows", tables, codes, np.array([[1, 3]], np.float32), np.array([[0, 1]]))
+    Traceback (most recent call last):
+        ...
+    supquant_experiments.bench.search.answers.WrongAnswersError: two rows: query 0 has other answers than float32 sums
+    """
+    unit = tables.shape[1] * np.finfo(np.float32).eps  # two sums of M parts, each off by up to half of it
+    rounding = unit * np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64)  # (q,)
+    for query, (single, double) in enumerate(_all_sums(tables, codes)):
+        expected = smallest(single, rows.shape[1])
+        if not np.array_equal(rows[query], expected) or not np.array_equal(sums[query], single[expected]):
+            raise WrongAnswersError(f"{case}: query {query} has other answers than float32 sums")
+        best = double[smallest(double, rows.shape[1])]
+        if np.abs(double[rows[query]] - best).max(initial=0) > rounding[query]:
+            raise WrongAnswersError(f"{case}: query {query} has other answers than float64 sums")
+
+
+def smallest(values: npt.NDArray[np.floating], k: int) -> Rows:
+    """Give the places of the k smallest values, equal ones in order.
+
+    Examples
+    --------
+    >>> smallest(np.array([2.0, 1.0, 2.0, 0.0]), 3)
+    array([3, 1, 0])
+    """
+    limit = np.partition(values, k - 1)[k - 1] if 0 < k < len(values) else np.inf
+    candidates = np.flatnonzero(values <= limit)
+    return candidates[values[candidates].argsort(kind="stable")[:k]]
+
+
+def check_same(case: object, what: str, found: Rows, expected: Rows) -> None:
+    """Compare answers of two ways to ask the same."""
+    if not np.array_equal(found, expected):
+        raise WrongAnswersError(f"{case}: {what} gives other answers")
+
+
+def _all_sums(tables: Floats, codes: Codes) -> Iterator[tuple[Floats, npt.NDArray[np.float64]]]:
+    """Give the sums of all codes for one table after the other: (n,) float32 in codebook order, and float64."""
+    columns = [np.ascontiguousarray(column) for column in codes.T]
+    for table in tables:
+        single = table[0][columns[0]]
+        double = single.astype(np.float64)
+        for entries, column in zip(table[1:], columns[1:], strict=True):
+            part = entries[column]
+            single += part
+            double += part
+        yield single, double

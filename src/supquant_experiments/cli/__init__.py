@@ -1,0 +1,56 @@
+"""The commands of the experiments: in `supquant` where both are installed, and in `supquant-lab` by themselves."""
+
+from __future__ import annotations
+
+import typer
+
+from supquant.cli.app import CommandSource, LazyCommands
+
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS = {
+    "experiment": CommandSource(
+        "supquant_experiments.cli.experiment", "Measure a method on a data set, a file for each code length."
+    ),
+    "results": CommandSource(
+        "supquant_experiments.cli.experiment", "Make one table of the files that experiments wrote."
+    ),
+    "paper": CommandSource(
+        "supquant_experiments.cli.paper", "Measure what the paper measured, and more, and write a report."
+    ),
+    "bench": CommandSource(
+        "supquant_experiments.cli.bench", "Measure speed and memory, as ratios in one run."
+    ),
+}
+"""What `supquant` takes from the entry point."""
+
+
+class LabCommands(LazyCommands):
+    """The same commands, and no others."""
+
+    sources = COMMANDS
+    plugins = None
+
+
+app = typer.Typer(
+    name="supquant-lab",
+    cls=LabCommands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Compare methods on data sets, repeat the paper, and measure speed.",
+)
+
+
+@app.callback()
+def _options() -> None:
+    """Take no options of its own."""
+
+
+def main() -> None:
+    """Run the command."""
+    app()
+
+
+def __dir__() -> list[str]:
+    return __all__

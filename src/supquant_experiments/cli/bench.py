@@ -1,0 +1,47 @@
+"""`supquant bench`: the group of commands that measure speed and memory, each in a module of its own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import typer
+
+from supquant.cli.app import CommandSource, LazyCommands
+
+_HERE = "supquant_experiments.cli"
+
+
+class BenchCommands(LazyCommands):
+    """What can be measured."""
+
+    sources: ClassVar[dict[str, CommandSource]] = {
+        "fit": CommandSource(
+            f"{_HERE}.bench_fit", "Time a fit against one matrix product over the same rows."
+        ),
+        "encode": CommandSource(f"{_HERE}.bench_fit", "Compare encoding speed with that of FAISS."),
+        "query": CommandSource(f"{_HERE}.bench_query", "Time what a query costs before the scan."),
+        "search": CommandSource(
+            f"{_HERE}.bench_search", "Compare the speed of searching with that of FAISS."
+        ),
+        "evaluate": CommandSource(f"{_HERE}.bench_evaluate", "Time the judging of rankings."),
+        "labels": CommandSource(
+            f"{_HERE}.bench_labels", "Measure what many labels cost, and what codes keep."
+        ),
+        "extend": CommandSource(f"{_HERE}.bench_extend", "Measure what a few rows of new classes gain."),
+        "gist": CommandSource(f"{_HERE}.bench_gist", "Time GIST descriptors."),
+    }
+    plugins = None
+
+
+bench = typer.Typer(
+    cls=BenchCommands, no_args_is_help=True, help="Measure speed and memory, as ratios in one run."
+)
+
+
+@bench.callback()
+def _options() -> None:
+    """Take no options of its own."""
+
+
+app = typer.Typer()
+app.add_typer(bench, name="bench")

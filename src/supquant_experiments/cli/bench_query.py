@@ -1,0 +1,57 @@
+"""`supquant bench query`: what a query costs before the scan."""
+
+from __future__ import annotations
+
+import typer
+
+from supquant.cli.console import print_facts, print_table, progress_bars
+from supquant.cli.files import check_output
+from supquant.storage.json_file import write_json
+from supquant_experiments.bench.query import bench_query
+from supquant_experiments.cli.bench_options import JsonFile, Quick, describe
+
+app = typer.Typer()
+
+
+@app.command("query")
+def query(json: JsonFile = None, quick: Quick = False) -> None:
+    """Time features and tables of queries by either ranking, with the library's features and the published ones."""
+    if json is not None:
+        check_output(json)
+    with progress_bars() as callback:
+        record = bench_query(quick=quick, callback=callback)
+    print_facts(
+        [
+            ("data", f"{record['dataset']}, {record['rows']:,} rows, {record['bits']} bits"),
+            ("machine", f"{describe(record['machine'])}, queries on one thread, {record['batch']} at a time"),
+        ]
+    )
+    print_table(
+        [
+            "features",
+            "fit, s",
+            "features, us",
+            "semantic tables, us",
+            "tables of the other ranking, us",
+            "ratio",
+        ],
+        [
+            [
+                model["features"],
+                f"{model['fit_seconds']:.1f}",
+                f"{model['features_microseconds']:.1f}",
+                f"{model['tables_microseconds']['semantic']:.2f}",
+                f"{_other(model['tables_microseconds']):.2f}",
+                f"{model['ratio']:.2f}",
+            ]
+            for model in record["models"]
+        ],
+        title=f"A query before the scan (ratio of at most {record['ratio_limit']:g} wanted)",
+    )
+    if json is not None:
+        write_json(json, record)
+
+
+def _other(tables: dict[str, float]) -> float:
+    """Return the time of the ranking that is not by meaning."""
+    return next(time for ranking, time in tables.items() if ranking != "semantic")

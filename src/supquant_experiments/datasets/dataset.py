@@ -1,0 +1,147 @@
+"""Vectors: what a data set is, and the ways its rows are made ready before the features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from supquant.errors import InputError
+
+Array = npt.NDArray[Any]
+Preparation = Callable[[Array], Array]
+"""Raw rows (n, d) of any dtype -> (n, d) float32 rows."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Labelled rows as they lie in their file, with the rule that makes them ready.
+
+    Attributes
+    ----------
+    name : str
+        The name by which it was asked for.
+    X : ndarray of shape (n, d)
+        Raw rows, in the order and dtype of their file.
+    y : ndarray of shape (n,) or (n, L)
+        A class label a row, or a 0/1 indicator of several labels a row.
+    prepare : callable
+        ``prepare(training_rows)`` gives the function from raw rows to (n, d) float32 rows; whatever it has
+        to learn (a mean), it learns from the training rows alone.
+    image_shape : tuple of int or None
+        The height and width of the picture that a row is, if it is one.
+    images : ndarray of shape (n, h, w) or (n, h, w, 3), uint8, or None
+        The pictures that rows were made from, where they are at hand and rows are not their pixels.
+    queries_per_label : int or None
+        Queries are so many random rows of every label, all distinct, as published; None draws them from all
+        rows alike.
+    n_queries_last : int
+        Where the published queries are fixed: how many rows at the end they are; 0 where they are drawn.
+    cut : int or None
+        The published R: only so many of the first items count in MAP; all if None.
+
+    Examples
+    --------
+    >>> from supquant_experiments.datasets import load
+    >>> digits = load("digits")
+    >>> ready = digits.prepare(digits.X[:1000])
+    >>> ready(digits.X[1000:]).shape
+    (797, 64)
+    """
+
+    name: str
+    X: Array
+    y: Array
+    prepare: Callable[[Array], Preparation]
+    image_shape: tuple[int, int] | None = None
+    images: Array | None = None
+    queries_per_label: int | None = None
+    n_queries_last: int = 0
+    cut: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def sample(self, n_rows: int, seed: int = 0) -> Dataset:
+        """Keep `n_rows` random rows, in their order; the same ones for the same seed.
+
+        Examples
+        --------
+        >>> from supquant_experiments.datasets import load
+        >>> len(load("digits").sample(100))
+        100
+        """
+        if not 1 <= n_rows <= len(self):
+            raise InputError(f"rows must be between 1 and the {len(self)} rows of {self.name}, got {n_rows}")
+        rows = np.sort(np.random.default_rng(seed).choice(len(self), n_rows, replace=False))
+        return replace(
+            self,
+            X=self.X[rows],
+            y=self.y[rows],
+            images=None if self.images is None else self.images[rows],
+            n_queries_last=int(np.sum(rows >= len(self) - self.n_queries_last)),
+        )
+
+
+def unchanged(_training_rows: Array) -> Preparation:
+    """Take rows as they are, in float32.
+
+    Examples
+    --------
+    >>> unchanged(np.zeros((1, 2)))(np.array([[1, 2]]))
+    array([[1., 2.]], dtype=float32)
+    """
+    return lambda rows: np.ascontiguousarray(rows, dtype=np.float32)
+
+
+def divided_by(largest: float) -> Callable[[Array], Preparation]:
+    """Bring pixels of 0..largest to 0..1.
+
+    Examples
+    --------
+    >>> divided_by(16)(np.zeros((1, 2)))(np.array([[8, 16]]))
+    array([[0.5, 1. ]], dtype=float32)
+    """
+    return lambda _training_rows: lambda rows: np.asarray(rows, dtype=np.float32) / np.float32(largest)
+
+
+def centred_unit_length(training_rows: Array) -> Preparation:
+    """Subtract the mean of the training rows, then scale each row to length one (a row of zeros stays zero).
+
+    Examples
+    --------
+    >>> centred_unit_length(np.array([[1, 1], [3, 1]]))(np.array([[5, 5]]))
+    array([[0.6, 0.8]], dtype=float32)
+    """
+    mean = training_rows.mean(axis=0, dtype=np.float64).astype(np.float32)  # (d,)
+
+    def ready(rows: Array) -> Array:
+        centred = np.asarray(rows, dtype=np.float32) - mean
+        return _divide_rows(centred, np.linalg.norm(centred, axis=1))
+
+    return ready
+
+
+def root_of_frequencies(_training_rows: Array) -> Preparation:
+    """Turn counts into frequencies and take their square roots (a row of zeros stays zero).
+
+    Examples
+    --------
+    >>> root_of_frequencies(np.zeros((1, 2)))(np.array([[1, 3]], dtype=np.uint16)).round(3)
+    array([[0.5  , 0.866]], dtype=float32)
+    """
+
+    def ready(rows: Array) -> Array:
+        counts = np.asarray(rows, dtype=np.float32)
+        roots: Array = np.sqrt(_divide_rows(counts, counts.sum(axis=1)))
+        return roots
+
+    return ready
+
+
+def _divide_rows(rows: Array, by: Array) -> Array:
+    quotients: Array = rows / np.where(by > 0, by, np.float32(1))[:, None]
+    return quotients

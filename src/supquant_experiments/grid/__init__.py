@@ -1,0 +1,15 @@
+"""Many measurements that can be stopped and gone on with: tasks, and the running of them."""
+
+from __future__ import annotations
+
+from supquant_experiments.grid.cells import CellsTask
+from supquant_experiments.grid.running import Outcome, run_grid
+from supquant_experiments.grid.samples import SamplesTask
+from supquant_experiments.grid.sweep import SweepTask
+from supquant_experiments.grid.task import Task, Workplace
+
+__all__ = ["CellsTask", "Outcome", "SamplesTask", "SweepTask", "Task", "Workplace", "run_grid"]
+
+
+def __dir__() -> list[str]:
+    return __all__

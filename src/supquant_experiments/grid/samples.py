@@ -1,0 +1,130 @@
+"""Report: what comes back for a few queries, as pictures, as a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from supquant.demo.pictures import data_uri
+from supquant.errors import InputError
+from supquant.storage.json_file import write_json
+from supquant_experiments.grid.task import Workplace, load_rows, posed
+from supquant_experiments.methods import METHODS, Settings, Training, apply_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from supquant_experiments.datasets import Dataset
+    from supquant_experiments.methods.interface import Array
+
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class SamplesTask:
+    """The first query of each class, and the items that come back first, by several methods.
+
+    Items are stored without their labels: with them a picture of the right class would prove nothing.
+
+    Attributes
+    ----------
+    dataset, methods, bits, seed, anchors, rows
+    command : str
+        What makes the file again.
+
+    Examples
+    --------
+    >>> SamplesTask("digits").outputs()
+    ['samples/digits.json']
+    """
+
+    dataset: str
+    methods: tuple[str, ...] = ("sq", "pq")
+    bits: int = 16
+    seed: int = 0
+    anchors: int = 1000
+    rows: int | None = None
+    command: str = ""
+    expected_seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.dataset}, sample queries"
+
+    def outputs(self) -> list[str]:
+        """Give the one file."""
+        return [f"samples/{self.dataset}.json"]
+
+    def run(self, workplace: Workplace) -> None:
+        """Search, and write the pictures into the file."""
+        dataset = load_rows(self.dataset, self.rows)
+        problem = posed(self.dataset, self.rows, "unlabelled", self.seed, None)
+        settings = Settings(
+            seed=self.seed,
+            anchors=self.anchors,
+            n_jobs=workplace.n_jobs,
+            time_limit=workplace.time_limit,
+        )
+        classes = problem.query_labels.indices
+        if classes is None:
+            raise InputError(f"sample queries are of data sets with one label a row, not of {self.dataset}")
+        chosen = [int(np.flatnonzero(classes == each)[0]) for each in np.unique(classes)]
+        nearest: dict[str, Any] = {}  # by method: (chosen queries, SHOWN) row numbers in the database
+        for name in self.methods:
+            method = METHODS[name](Training(problem.X, problem.y), settings, None, workplace.kept)
+            fitted = method.fitted(self.bits)
+            steps = fitted.steps(fitted.encoded(problem.database), method.rankings[0])
+            scores = apply_steps(steps, problem.queries[chosen])
+            nearest[name] = np.argsort(scores, axis=1, kind="stable")[:, :SHOWN]
+        rows, picture = problem.split, _pictures(dataset)
+
+        def shown(row: int) -> dict[str, str]:
+            return {"label": str(dataset.y[row]), "picture": data_uri(picture(row))}
+
+        queries = [
+            {
+                **shown(rows.queries[query]),
+                "answers": [
+                    {
+                        "method": name,
+                        "results": [
+                            {
+                                **shown(row),
+                                "right": bool(dataset.y[row] == dataset.y[rows.queries[query]]),
+                            }
+                            for row in rows.database[nearest[name][number]]
+                        ],
+                    }
+                    for name in self.methods
+                ],
+            }
+            for number, query in enumerate(chosen)
+        ]
+        path = workplace.folder / self.outputs()[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(
+            path,
+            {
+                "dataset": self.dataset,
+                "seed": self.seed,
+                "protocol": "unlabelled",
+                "bits": self.bits,
+                "note": "The first query of each class; items were stored without their labels.",
+                "command": self.command,
+                "queries": queries,
+            },
+        )
+
+
+def _pictures(dataset: Dataset) -> Callable[[int], Array]:
+    """Give the function from a row to its picture, 0 to 1; grey ones dark on light."""
+    X, images, shape = dataset.X, dataset.images, dataset.image_shape
+    if images is not None:
+        return lambda row: images[row] / 255
+    if shape is None:
+        raise InputError(f"the rows of {dataset.name} are no pictures")
+    largest = X.max()
+    return lambda row: 1 - X[row].reshape(shape) / largest

@@ -1,0 +1,88 @@
+"""Report: the quantizers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from supquant.evaluation import PENALTIES
+from supquant_experiments.methods.codes import EstimatorMethod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from supquant.features import AnchorKernel
+
+
+class SupervisedQuantization(EstimatorMethod):
+    """`sq`: as published, a longer code from the shorter one; or, ranked by meaning, as the library does it by itself.
+
+    So it is for the ranking by position as well, which takes the same codes.
+    """
+
+    name = "sq"
+    rankings: ClassVar[tuple[str, ...]] = ("euclidean", "semantic", "position")
+    kernel = True
+    grid = PENALTIES
+
+    @property
+    def plain(self) -> bool:
+        """Whether the estimator is left to its own defaults."""
+        return self.settings.ranking in ("semantic", "position") and self.settings.anchors is None
+
+    @property
+    def chained(self) -> bool:  # type: ignore[override]
+        """Whether a longer code starts from the shorter one."""
+        return not self.plain
+
+    @property
+    def takes_unlabelled(self) -> bool:  # type: ignore[override]
+        """Whether rows without labels are learned from: by the library's own features, not by the published ones."""
+        return self.plain
+
+    def features(self) -> AnchorKernel | Literal["auto"] | None:
+        """Give the published features, or leave the choice to the estimator."""
+        return "auto" if self.plain else super().features()
+
+    def encode_settings(self) -> Mapping[str, Any]:
+        """Say what to do for labels that are missing."""
+        return {"missing_labels": self.settings.missing_labels}
+
+
+class WithoutTransform(SupervisedQuantization):
+    """`sq-no-transform`: the projection is the identity; ``projection=pca`` is the second line."""
+
+    name = "sq-no-transform"
+    rankings: ClassVar[tuple[str, ...]] = ("euclidean",)
+
+
+class TripletQuantization(EstimatorMethod):
+    """`sq-triplet`: the triplet loss in the place of the classification loss."""
+
+    name = "sq-triplet"
+    kernel = True
+    chained = True
+    grid = PENALTIES
+
+
+class CompositeQuantization(EstimatorMethod):
+    """`cq`: labels are not used."""
+
+    name = "cq"
+    takes_unlabelled = True
+    grid: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "constraint_weight": tuple(10.0 ** (exponent / 4) for exponent in range(-16, 24))
+    }
+
+
+class ProductQuantization(EstimatorMethod):
+    """`pq`: labels are not used."""
+
+    name = "pq"
+    takes_unlabelled = True
+
+
+class OptimizedProductQuantization(EstimatorMethod):
+    """`opq`: labels are not used."""
+
+    name = "opq"
+    takes_unlabelled = True

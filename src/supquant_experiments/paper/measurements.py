@@ -1,0 +1,355 @@
+"""Report: the tables beside MAP: query time by part, precision, size, penalties, convergence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from supquant_experiments.machine import ARM_SERVERS
+from supquant_experiments.paper.comparisons import SPREAD
+from supquant_experiments.paper.published import PENALTIES
+from supquant_experiments.paper.results import Mean, Results, Series, title
+from supquant_experiments.paper.tables import CUT_SHORT, Entry, Row, Table, identity, number, source, write
+
+if TYPE_CHECKING:
+    from supquant_experiments.paper.results import Cell
+
+TIMED = (Series("sq"), Series("sq", ranking="semantic"), Series("cq"), Series("sdh"))
+"""Whose query times the paper drew, and ours as the library has it by default."""
+
+PARTS = {
+    "features": "kernel",
+    "projection": "projection",
+    "tables": "tables",
+    "encode": "hashing",
+    "scan": "scan",
+    "total": "total",
+}
+SOLVERS = (Series("sq"), Series("sq", solver="alternating"))
+
+
+def machine_of(cell: Cell) -> str:
+    """Name the machine of a cell, as far as times depend on it.
+
+    Examples
+    --------
+    >>> from supquant_experiments.paper.results import Cell
+    >>> machine_of(Cell("a", {"machine": {"processor": "Xeon", "cores": 16}}, Series("sq")))
+    'Xeon, 16 cores'
+    """
+    machine = cell["machine"]
+    cores = machine.get("cores")
+    processor = machine.get("processor")
+    named = [
+        ARM_SERVERS.get(processor, processor),
+        cores and f"{cores} cores",
+        machine.get("instruction_set"),
+    ]
+    return ", ".join(str(part) for part in (*named, machine.get("system")) if part) or "unnamed machine"
+
+
+def timed_results(results: Results) -> tuple[Results, str] | None:
+    """Give the cells of sq, cq and sdh, seed 0, that come from one machine, the one with most of them, and its name.
+
+    Times of different machines are never put side by side.
+    """
+    timed = [
+        cell
+        for cell in results.cells
+        if cell.series in TIMED and cell["protocol"] == "paper" and cell["seed"] == 0
+    ]
+    if not timed:
+        return None
+    counts = Counter(machine_of(cell) for cell in timed)
+    machine = min(counts, key=lambda name: (-counts[name], name))
+    return Results(tuple(cell for cell in timed if machine_of(cell) == machine)), machine
+
+
+def time_table(results: Results, timed: Results, dataset: str, machine: str) -> Table:
+    """Lay out milliseconds of a query by part, with MAP, for the results of one machine."""
+    where = {"dataset": dataset, "protocol": "paper"}
+    rows = [
+        Row(
+            Entry(f"{line.label}, {bits} bits"),
+            [
+                *(
+                    number(timed.mean(f"map_{codes}", line, bits, **where))
+                    for codes in ("learned", "encoded")
+                ),
+                *(number(timed.mean(f"query_ms/{part}", line, bits, **where), "ms") for part in PARTS),
+            ],
+            "ours" if line.is_ours else "",
+        )
+        for line in timed.series(**where)
+        for bits in timed.lengths(series=line, **where)
+    ]
+    return Table(
+        f"query-time-{results.slug(dataset)}",
+        f"Milliseconds of a single query by part, {title(dataset)}, one thread of one machine ({machine}).",
+        ["method", "MAP, learned", "MAP, encoded", *PARTS.values()],
+        rows,
+        notes=["A time is the median over 50 single queries, in the best of up to 20 rounds."],
+    )
+
+
+def precision_table(results: Results, dataset: str, protocol: str, bits: int) -> Table:
+    """Lay out the precision among the first 1, 10, 100, 1,000 for every series at one length."""
+    where = {"dataset": dataset, "protocol": protocol}
+    found = (cell["precision_at"] for cell in results.select(**where))
+    ranks = sorted({int(rank) for precision in found for rank in precision})
+    rows = []
+    for line in results.series(**where):
+        means = [results.mean(f"precision_at/{rank}", line, bits, **where) for rank in ranks]
+        if any(means):
+            rows.append(
+                Row(Entry(line.label), [number(mean) for mean in means], "ours" if line.is_ours else "")
+            )
+    return Table(
+        f"precision-{results.slug(dataset)}-{protocol}",
+        f"Precision among the first k, {title(dataset)}, protocol “{protocol}”, {bits} bits.",
+        ["method", *(f"k = {rank:,}" for rank in ranks)],
+        rows,
+        notes=[SPREAD],
+    )
+
+
+def size_table(results: Results, dataset: str) -> Table:
+    """Lay out index bytes an item, distinct codes and seconds of a fit, protocol `paper`."""
+    where = {"dataset": dataset, "protocol": "paper"}
+    lengths = results.lengths(**where)
+    shown = {
+        "index_bytes_per_item": ("bytes an item", "bytes"),
+        "distinct_codes": ("distinct codes", "count"),
+        "fit_seconds": ("seconds of a fit", "seconds"),
+    }
+    rows = [
+        Row(
+            Entry(line.label),
+            [
+                number(results.mean(field, line, bits, **where), form)
+                for field, (_, form) in shown.items()
+                for bits in lengths
+            ],
+            "ours" if line.is_ours else "",
+        )
+        for line in results.series(**where)
+    ]
+    return Table(
+        f"size-{results.slug(dataset)}",
+        f"What an index of {title(dataset)} holds, and what a fit takes; means over seeds.",
+        ["method", *(f"{bits} bits" for _ in shown for bits in lengths)],
+        rows,
+        groups=[Entry(""), *(Entry(text, span=len(lengths)) for text, _ in shown.values())],
+        notes=[
+            "A longer code of `sq` starts from the shorter one; its seconds are those of the added fit alone.",
+            (
+                "Seconds are of the machine and the threads that each cell's file names, many beside other work: "
+                "they tell minutes from hours, and rank no method."
+            ),
+        ],
+    )
+
+
+def best_point(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give the point of a sweep with the highest MAP, the first of equals.
+
+    Examples
+    --------
+    >>> best_point({"points": [{"map": 0.1}, {"map": 0.3}, {"map": 0.2}]})
+    {'map': 0.3}
+    """
+    best: Mapping[str, Any] = max(sweep["points"], key=lambda point: point["map"])
+    return best
+
+
+def point_text(point: Mapping[str, Any]) -> str:
+    """Write the MAP of a point of a sweep, marked if its fit stopped at the time limit.
+
+    Examples
+    --------
+    >>> point_text({"map": 0.25}), point_text({"map": 0.25, "truncated": True})
+    ('.2500', '.2500†')
+    """
+    return write(point["map"]) + (CUT_SHORT if point.get("truncated") else "")
+
+
+def sweep_axes(sweep: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Give the values of gamma and of mu that a sweep visited."""
+    points = [point["parameters"] for point in sweep["points"]]
+    return (
+        sorted({point["quantization_weight"] for point in points}),
+        sorted({point["constraint_weight"] for point in points}),
+    )
+
+
+def sweep_name(results: Results, sweep: Mapping[str, Any]) -> str:
+    """Give the name of a sweep's figure and table; one of another method or solver says so."""
+    parts = [results.slug(sweep["dataset"]), *_sweep_variant(sweep)]
+    return "-".join(["penalties", *parts])
+
+
+def sweep_title(sweep: Mapping[str, Any]) -> str:
+    """Say which data set it is about, and what is not as usual.
+
+    Examples
+    --------
+    >>> sweep_title({"dataset": "mnist"}), sweep_title({"dataset": "mnist", "solver": "alternating"})
+    ('MNIST', 'MNIST, alternating')
+    """
+    return ", ".join([title(sweep["dataset"]), *_sweep_variant(sweep)])
+
+
+def sweep_table(results: Results, sweep: Mapping[str, Any]) -> Table:
+    """Lay out validation MAP over gamma and mu, the best point bold, the paper's best in the notes."""
+    dataset = sweep["dataset"]
+    gammas, mus = sweep_axes(sweep)
+    best = best_point(sweep)
+    at = {
+        (point["parameters"]["quantization_weight"], point["parameters"]["constraint_weight"]): point
+        for point in sweep["points"]
+    }
+    rows = []
+    for gamma in gammas:
+        entries = []
+        for mu in mus:
+            point = at.get((gamma, mu))
+            if point is None:
+                entries.append(number(None))
+                continue
+            data = {
+                "figure": "sweep",
+                "dataset": dataset,
+                "gamma": repr(gamma),
+                "mu": repr(mu),
+                "value": repr(point["map"]),
+            }
+            entries.append(Entry(point_text(point), data=data, kind="best" if point is best else ""))
+        rows.append(Row(Entry(write(gamma, "power")), entries))
+    return Table(
+        sweep_name(results, sweep),
+        f"Validation MAP of sq over gamma and mu, {sweep_title(sweep)}, {sweep['bits']} bits. Bold: the best.",
+        ["gamma", *(f"mu {write(mu, 'power')}" for mu in mus)],
+        rows,
+        notes=[
+            (
+                f"{sweep_words(sweep)} {sweep.get('n_validation', '?')} validation queries, {sweep.get('n_training', '?')} "
+                f"training rows, seed {sweep.get('seed', '?')}, made by `{sweep.get('command', 'supquant paper')}`."
+            )
+        ],
+    )
+
+
+def sweep_words(sweep: Mapping[str, Any]) -> str:
+    """Say which point was best, and which was in the paper."""
+    best = best_point(sweep)
+    gamma, mu = best["parameters"]["quantization_weight"], best["parameters"]["constraint_weight"]
+    ours = f"Best here: gamma {write(gamma, 'power')}, mu {write(mu, 'power')}, validation MAP {write(best['map'])}"
+    theirs = PENALTIES.get(sweep["dataset"])
+    if theirs is None:
+        return ours + ". The paper did not measure this data set."
+    return (
+        f"{ours}. In the paper: gamma {write(theirs.quantization_weight, 'power')}, "
+        f"mu {write(theirs.constraint_weight, 'power')}, validation MAP {write(theirs.validation_map)}."
+    )
+
+
+def convergence_cells(results: Results, dataset: str, bits: int) -> list[Cell]:
+    """Give one cell of each solver with its objective by iteration, of the first seed that both have if there is one.
+
+    Cells measured for their convergence go before those of the comparison, which may have been told to end sooner.
+    """
+    where = {"dataset": dataset, "bits": bits, "protocol": "paper"}
+    curves = [
+        {
+            cell["seed"]: cell
+            for among in (results, Results(results.curves))
+            for cell in among.select(series=solver, **where)
+            if cell.content.get("convergence")
+        }
+        for solver in SOLVERS
+    ]
+    shared = sorted(set.intersection(*map(set, curves)))
+    if shared:
+        return [curve[shared[0]] for curve in curves]
+    return [curve[min(curve)] for curve in curves if curve]
+
+
+def convergence_words(results: Results, cells: list[Cell]) -> list[str]:
+    """Say when each fit was to end, where the comparison has another one, and whether the lower objective retrieves better."""
+    words = []
+    for cell in cells:
+        tol = cell["parameters"].get("tol")
+        if tol is None:
+            continue
+        said = (
+            f"`{_solver_of(cell)}` was told to end with the first iteration that lowers the objective by less than "
+            f"{100 * tol:g} %"
+        )
+        same = {name: cell[name] for name in ("dataset", "protocol", "bits", "seed")}
+        for other in results.select(series=cell.series, **same):
+            if other["parameters"].get("tol", tol) != tol:
+                said += f"; its fit in the tables of MAP, by less than {100 * other['parameters']['tol']:g} %"
+        words.append(f"{said}.")
+    if len(cells) == len(SOLVERS):
+        lower = min(cells, key=lambda cell: cell["convergence"][-1][1])
+        better = max(cells, key=lambda cell: cell["map_learned"])
+        if lower is not better:
+            words.append(
+                f"`{_solver_of(lower)}` ends with the lower objective, `{_solver_of(better)}` with the higher MAP."
+            )
+    return words
+
+
+def convergence_table(cells: list[Cell]) -> Table:
+    """Lay out where the objective began and ended, and what it took, for each solver."""
+    rows = []
+    for cell in cells:
+        curve = cell["convergence"]
+        read = {
+            "convergence/iterations": (len(curve), "count"),
+            "convergence/seconds": (curve[-1][0], "seconds"),
+            "convergence/first": (curve[0][1], "objective"),
+            "convergence/last": (curve[-1][1], "objective"),
+        }
+        entries = [
+            Entry(write(value, form), data={**identity(cell), **source(name, [cell], value)})
+            for name, (value, form) in read.items()
+        ]
+        entries.append(number(Mean("map_learned", (cell,))))
+        head = Entry(_solver_of(cell), f"seed {cell['seed']}")
+        rows.append(Row(head, entries, "ours" if cell.series.is_ours else ""))
+    return Table(
+        "convergence",
+        f"Both solvers on {title(cells[0]['dataset'])} at {cells[0]['bits']} bits.",
+        [
+            "solver",
+            "iterations",
+            "seconds",
+            "objective after the first",
+            "objective at the end",
+            "MAP, learned",
+        ],
+        rows,
+        notes=[_same_objective(cells)],
+    )
+
+
+def _solver_of(cell: Cell) -> str:
+    return str(cell["parameters"].get("solver", "joint"))
+
+
+def _sweep_variant(sweep: Mapping[str, Any]) -> list[str]:
+    variant = (sweep.get("method", "sq"), sweep.get("solver", "joint"))
+    return [name for name in variant if name not in ("sq", "joint")]
+
+
+def _same_objective(cells: list[Cell]) -> str:
+    """Objectives with different penalties are different sums, whose values do not compare."""
+    penalties = {
+        (cell["parameters"].get("quantization_weight"), cell["parameters"].get("constraint_weight"))
+        for cell in cells
+    }
+    if len(penalties) == 1:
+        return "The objective is psi, the sum that training makes small; both solvers had the same penalties."
+    return "The solvers had different penalties, so their objectives are different sums: compare shapes, not heights."

@@ -1,0 +1,186 @@
+"""Report: the page, its figures and tables as files, and a short index page, from a folder of result files."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from supquant.errors import InputError
+from supquant_experiments.paper.drawing import PALETTE, Figure
+from supquant_experiments.paper.headline import Headline, headline
+from supquant_experiments.paper.results import read_results
+from supquant_experiments.paper.sections import Part, Section, sections
+
+if TYPE_CHECKING:
+    from supquant_experiments.paper.tables import Table
+
+
+WRITTEN = "Written by `supquant paper`"
+"""Marks index pages that may be written anew."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and what it says first."""
+
+    page: Path
+    index: Path
+    figures: tuple[Path, ...]
+    tables: tuple[Path, ...]
+    headline: Headline
+
+
+def render_report(folder: str | Path, out: str | Path) -> Report:
+    """Write the report on the result files of a folder.
+
+    The same files give the same bytes.
+
+    Parameters
+    ----------
+    folder : path
+        Holds `cells/`, `sweeps/`, `samples/` and `failed/`; what is not there is said to be missing.
+    out : path
+        Gets `report.html`, which needs nothing beside it, `README.md`, `figures/*.svg` and `.png`, and
+        `tables/*.md`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = render_report(folder, folder)
+    ...     report.page.name, report.headline.lead
+    ('report.html', ('There is nothing to compare yet.',))
+    """
+    results, out = read_results(folder), Path(out)
+    index_page = out / "README.md"
+    if index_page.is_file() and WRITTEN not in index_page.read_text(encoding="utf-8"):
+        raise InputError(f"{index_page} was not written by supquant; name another folder for the report")
+    environment = _jinja()
+    said, shown = headline(results), [_drawn(section) for section in sections(results)]
+    page = environment.get_template("report.html.j2").render(headline=said, sections=shown, palette=PALETTE)
+    index = _index(said, shown)
+
+    drawn = [figure for section in shown for part in section.parts for figure in part.figures]
+    tables = _tables([section.section for section in shown])
+    for name in ("figures", "tables"):
+        (out / name).mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for figure in drawn:
+        path = out / "figures" / figure.name
+        written += [path.with_name(f"{figure.name}.svg"), path.with_name(f"{figure.name}.png")]
+        written[-2].write_text(figure.svg, encoding="utf-8")
+        written[-1].write_bytes(figure.png)
+    for table in tables:
+        (out / "tables" / f"{table.name}.md").write_text(table.markdown(), encoding="utf-8")
+    (out / "report.html").write_text(page, encoding="utf-8")
+    (out / "README.md").write_text(index, encoding="utf-8")
+    return Report(
+        out / "report.html",
+        out / "README.md",
+        tuple(written),
+        tuple(out / "tables" / f"{table.name}.md" for table in tables),
+        said,
+    )
+
+
+def markdown_tables(folder: str | Path) -> dict[str, str]:
+    """Give every table of the report in Markdown, by name; nothing is drawn or written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     list(markdown_tables(folder))
+    ['machines', 'splits']
+    """
+    return {table.name: table.markdown() for table in _tables(sections(read_results(folder)))}
+
+
+@dataclass(frozen=True)
+class _DrawnPart:
+    """A part with its figures drawn."""
+
+    part: Part
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class _DrawnSection:
+    """A section with its figures drawn."""
+
+    section: Section
+    parts: tuple[_DrawnPart, ...]
+
+
+def _drawn(section: Section) -> _DrawnSection:
+    parts = []
+    for part in section.parts:
+        drawn = (draw() for draw in part.figures)
+        parts.append(_DrawnPart(part, tuple(figure for figure in drawn if figure is not None)))
+    return _DrawnSection(section, tuple(parts))
+
+
+def _tables(shown: list[Section]) -> list[Table]:
+    return [table for section in shown for part in section.parts for table in part.tables]
+
+
+def _jinja() -> Any:
+    try:
+        jinja = importlib.import_module("jinja2")
+    except ImportError as error:
+        raise InputError("the report's page needs jinja2: pip install 'supquant[lab]'") from error
+    source = files("supquant_experiments.paper").joinpath("report.html.j2").read_text(encoding="utf-8")
+    environment = jinja.Environment(
+        loader=jinja.DictLoader({"report.html.j2": source}),
+        autoescape=True,
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    markup = importlib.import_module("markupsafe").Markup
+    environment.filters["prose"] = lambda text: markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
+    environment.filters["raw"] = markup
+    return environment
+
+
+def _index(said: Headline, shown: list[_DrawnSection]) -> str:
+    """Write the page that a code host shows: the headline, the pictures, the way to the tables."""
+    lines = [
+        "# Results",
+        (
+            f"{WRITTEN} from the result files; do not edit. "
+            "[The whole report](report.html) is one page that needs nothing beside it."
+        ),
+        "\n".join(f"- **{sentence}**" for sentence in filter(None, (*said.lead, said.beside_paper))),
+        "\n".join(f"- {sentence}" for sentence in (*said.stand_ins, *said.verdicts)),
+        "| | |\n| --- | --- |\n" + "\n".join(f"| {name} | {value} |" for name, value in said.facts),
+    ]
+    for drawn in shown:
+        tables = _tables([drawn.section])
+        pictures = [figure for part in drawn.parts for figure in part.figures]
+        if tables or pictures:
+            lines += [f"## {drawn.section.title}", *drawn.section.words]
+        if drawn.section.name == "standing":
+            lines += [table.markdown().strip() for table in tables]
+            continue
+        for part in drawn.section.parts if tables or pictures else ():
+            if part.words or part.points:
+                lines += [f"### {part.title}" if part.title else "", *part.words]
+                lines.append("\n".join(f"- {point}" for point in part.points))
+        if pictures:
+            lines.append(
+                "\n".join(
+                    f'<img src="figures/{figure.name}.png" width="430" alt="{escape(figure.alt)}">'
+                    for figure in pictures
+                )
+            )
+        if tables:
+            lines.append(
+                "Tables: " + ", ".join(f"[{table.name}](tables/{table.name}.md)" for table in tables) + "."
+            )
+    return "\n\n".join(filter(None, lines)) + "\n"

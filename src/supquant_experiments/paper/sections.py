@@ -1,0 +1,412 @@
+"""Report: its sections in order, each with its figures and tables, or with the command that makes what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from supquant_experiments.paper import comparisons, figures, measurements, provenance
+from supquant_experiments.paper.headline import (
+    lead_sentences,
+    missing_cells,
+    missing_command,
+    verdict_sentences,
+)
+from supquant_experiments.paper.plan import WITHOUT_KERNEL
+from supquant_experiments.paper.published import LENGTHS, STAND_INS
+from supquant_experiments.paper.results import Results, Series, title
+
+if TYPE_CHECKING:
+    from supquant_experiments.paper.drawing import Figure
+    from supquant_experiments.paper.tables import Table
+
+PROTOCOLS = {
+    "unlabelled": "The rows that are no queries are halved: one half trains, the other is the database, encoded "
+    "without its labels.",
+    "unseen": "The last 30 % of the classes are held out of training; queries and database come from them alone, "
+    "without labels.",
+}
+CURVE_BITS = 64  # of precision curves: the longest code that has all its seeds
+CONVERGENCE, CONVERGENCE_BITS = "coco30k", 16  # another data set only if it has more of the two curves
+
+
+TWO_RANKINGS = (
+    "Two rankings of ours: by distance, with the published features, beside which every method has the same anchors; and "
+    "semantic, as the library has it by default, with features of its own that have up to 4,000 anchors, beside which the "
+    "classifier stands with 4,000 too."
+)
+
+NO_KERNEL = (
+    "These vectors are features of a network. Methods take them as they are; only `sdh` and `ksh` have kernel features. The "
+    "semantic ranking has features of its own here too."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a section: words, points of a list, figures drawn when asked for, tables, pictures of queries.
+
+    Attributes
+    ----------
+    folded : bool
+        Whether the tables are shown only when the reader asks.
+    missing : tuple of str
+        Commands that make what is not there.
+    """
+
+    title: str = ""
+    words: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    figures: tuple[Callable[[], Figure | None], ...] = ()
+    tables: tuple[Table, ...] = ()
+    folded: bool = False
+    samples: Mapping[str, Any] | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the report, with the name of its anchor."""
+
+    name: str
+    title: str
+    words: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
+def sections(results: Results) -> list[Section]:
+    """Build all sections; drawing is left to who asks for it."""
+    return [
+        _standings(results),
+        _maps(results),
+        _times(results),
+        _triplets(results),
+        _transforms(results),
+        _penalties(results),
+        _convergence(results),
+        _without_labels(results),
+        _curves(results),
+        _sizes(results),
+        _samples(results),
+        _provenance(results),
+    ]
+
+
+def _standings(results: Results) -> Section:
+    table = comparisons.standing_table(results, "paper")
+    words: tuple[str, ...] = (
+        (
+            "“Learned” codes were made in training with the help of the labels of the database; “encoded” ones were "
+            "made again from the vectors alone. They are never compared with each other. Ours is `sq` with the joint "
+            "solver. Encoded rows are rows of training here, too; section 7 has items that no training saw."
+        ),
+        (
+            "All methods share queries and database, so differences between them are steadier than MAP itself; but with a "
+            "thousand queries a margin in the fourth place is no news."
+        ),
+    )
+    if len(results.ours) > 1:
+        words += (TWO_RANKINGS,)
+    beside = comparisons.ablation_table(
+        results,
+        "beside-paper",
+        "MAP of sq beside what the paper printed, both solvers, learned codes.",
+        (Series("sq", solver="alternating"),),
+        needs="sq",
+        datasets=[name for name in results.datasets if comparisons.stands_beside_paper(name)],
+    )
+    found = tuple(each for each in (table, beside) if each is not None)
+    parts = [Part(tables=found) if found else _missing(results, "sq")]
+    absent = missing_cells(results)
+    if absent:
+        parts.append(
+            Part(
+                "What was not measured",
+                missing=_once(
+                    missing_command(dataset, method, bits)
+                    for dataset, methods in absent.items()
+                    for method, bits in methods
+                ),
+                folded=True,
+            )
+        )
+    return Section("standing", "Where ours stands", words, tuple(parts))
+
+
+def _maps(results: Results) -> Section:
+    parts = [
+        Part(
+            title(dataset),
+            words=_about(dataset),
+            figures=tuple(
+                partial(figures.map_figure, results, dataset, "paper", codes)
+                for codes in ("learned", "encoded")
+            ),
+            tables=(comparisons.map_table(results, dataset, "paper"),),
+        )
+        for dataset in results.datasets
+        if results.select(dataset=dataset, protocol="paper")
+    ]
+    words = (
+        (
+            "The database is the training set, as published. Mean average precision, by bits of a code, for every "
+            "method. Colour tells the family: ours and its variants, quantizers without labels, hashing, classifiers, "
+            "and dotted what stores floats. Lines are over the splits (seeds) that all points of a figure have; tables "
+            "are over all."
+        ),
+    )
+    return Section("map", "1. Accuracy by code length", words, tuple(parts) or (_missing(results, "sq"),))
+
+
+def _about(dataset: str) -> tuple[str, ...]:
+    """Say what else a reader should know of a data set."""
+    other = (STAND_INS[dataset].difference,) if dataset in STAND_INS else ()
+    return (*other, NO_KERNEL) if dataset in WITHOUT_KERNEL else other
+
+
+def _times(results: Results) -> Section:
+    words = (
+        (
+            "A query alone, on one thread. Hashing encodes it and scans; composite quantization makes tables and scans; "
+            "supervised quantization computes kernel features first: of 1,000 anchors as published, of up to 4,000 for "
+            "the semantic ranking; by distance it has none where vectors are features of a network. The time does not "
+            "depend on how the codes of the database were made; MAP does."
+        ),
+    )
+    found = measurements.timed_results(results)
+    if found is None:
+        return Section("time", "2. Accuracy against query time", words, (_missing(results, "sq"),))
+    timed, machine = found
+    parts = [
+        Part(
+            figures=tuple(
+                partial(figures.time_figure, results, timed, dataset, codes)
+                for dataset in timed.datasets
+                for codes in ("learned", "encoded")
+            ),
+            missing=_once(
+                missing_command(dataset, series.method, list(LENGTHS))
+                for dataset in timed.datasets
+                for series in measurements.TIMED
+                if not timed.select(series=series, dataset=dataset, protocol="paper")
+            ),
+        ),
+        Part(
+            tables=tuple(
+                measurements.time_table(results, timed, dataset, machine) for dataset in timed.datasets
+            ),
+            folded=True,
+        ),
+    ]
+    return Section("time", "2. Accuracy against query time", words, tuple(parts))
+
+
+def _triplets(results: Results) -> Section:
+    words = ("The published formulation classifies decoded vectors. The alternative ranks triplets of them.",)
+    table = comparisons.ablation_table(
+        results,
+        "triplet-loss",
+        "MAP with classification loss (sq) and with triplet loss (sq-triplet), learned codes.",
+        (Series("sq", solver="alternating"), Series("sq-triplet")),
+        needs="sq-triplet",
+    )
+    part = Part(tables=(table,)) if table else _missing(results, "sq-triplet")
+    return Section("triplet", "3. Classification against triplet loss", words, (part,))
+
+
+def _transforms(results: Results) -> Section:
+    words = ("Without the learned projection, codes approximate the features themselves.",)
+    table = comparisons.ablation_table(
+        results,
+        "transform",
+        "MAP with the learned transform (sq) and without it (sq-no-transform), learned codes.",
+        (
+            Series("sq", solver="alternating"),
+            Series("sq-no-transform"),
+            Series("sq-no-transform", projection="pca"),
+            Series("sq-no-transform", solver="alternating"),
+        ),
+        needs="sq-no-transform",
+    )
+    part = Part(tables=(table,)) if table else _missing(results, "sq-no-transform")
+    return Section("transform", "4. With and without the learned transform", words, (part,))
+
+
+def _penalties(results: Results) -> Section:
+    words = (
+        (
+            "Gamma weighs how closely codes approximate the projected vectors, mu how constant the products between "
+            "the codewords of an item are. As published, validation queries are training rows, which stay in the "
+            "database: MAP is higher here than for queries apart."
+        ),
+    )
+    part = Part(
+        points=tuple(
+            f"{measurements.sweep_title(sweep)}: {measurements.sweep_words(sweep)}"
+            for sweep in results.sweeps
+        ),
+        figures=tuple(partial(figures.sweep_figure, results, sweep) for sweep in results.sweeps),
+        tables=tuple(measurements.sweep_table(results, sweep) for sweep in results.sweeps),
+        folded=True,
+    )
+    parts = (part,) if results.sweeps else (Part(missing=("supquant paper --only penalties",)),)
+    return Section("penalties", "5. Accuracy over gamma and mu", words, parts)
+
+
+def _convergence(results: Results) -> Section:
+    bits = CONVERGENCE_BITS
+    curves = {name: measurements.convergence_cells(results, name, bits) for name in results.datasets}
+    dataset = max(
+        results.datasets, key=lambda name: (len(curves[name]), name == CONVERGENCE), default=CONVERGENCE
+    )
+    cells = curves.get(dataset, [])
+    solvers = {cell["parameters"].get("solver", "joint") for cell in cells}
+    missing = _once(
+        missing_command(dataset, "sq", [bits], solver=solver)
+        for solver in ("joint", "alternating")
+        if solver not in solvers
+    )
+    part = Part(missing=missing)
+    if cells:
+        drawn = tuple(
+            partial(figures.convergence_figure, results, cells, by) for by in ("iterations", "seconds")
+        )
+        part = Part(figures=drawn, tables=(measurements.convergence_table(cells),), missing=missing)
+    words = (
+        (
+            "`alternating` takes the published steps in turn; `joint` has classifier, projection and constant in closed "
+            "form and solves for the codebooks."
+        ),
+        *measurements.convergence_words(results, cells),
+    )
+    return Section("convergence", "6. Convergence of both solvers", words, (part,))
+
+
+def _without_labels(results: Results) -> Section:
+    parts = []
+    for protocol, told in PROTOCOLS.items():
+        present = [name for name in results.datasets if results.select(dataset=name, protocol=protocol)]
+        if not present:
+            parts.append(
+                replace(_missing(results, "sq", protocol), title=protocol.capitalize(), words=(told,))
+            )
+            continue
+        table = comparisons.standing_table(results, protocol)
+        parts += [
+            Part(
+                protocol.capitalize(),
+                (told,),
+                points=(*lead_sentences(results, protocol), *verdict_sentences(results, protocol)),
+                tables=(table,) if table else (),
+            ),
+            Part(
+                figures=tuple(
+                    partial(figures.map_figure, results, dataset, protocol, "encoded") for dataset in present
+                ),
+                tables=tuple(comparisons.map_table(results, dataset, protocol) for dataset in present),
+                folded=True,
+            ),
+        ]
+    words = (
+        (
+            "The question that the paper did not ask: what are the codes worth for items whose labels nobody has given? "
+            "`unlabelled` are new items of the classes of training, `unseen` items of other classes. `classifier-scores` "
+            "stores float scores of every item, for comparison."
+        ),
+    )
+    return Section("without-labels", "7. Items without labels", words, tuple(parts))
+
+
+def _curves(results: Results) -> Section:
+    parts = []
+    for dataset in results.datasets:
+        for protocol in ("paper", "unlabelled"):
+            where = {"dataset": dataset, "protocol": protocol}
+            lengths = results.lengths(**where)
+            if not lengths:
+                continue
+            bits = CURVE_BITS if CURVE_BITS in lengths else lengths[-1]
+            parts.append(
+                Part(
+                    f"{title(dataset)}, {protocol}",
+                    figures=(
+                        partial(figures.precision_figure, results, dataset, protocol, bits),
+                        partial(figures.recall_figure, results, dataset, protocol, bits),
+                    ),
+                    tables=(measurements.precision_table(results, dataset, protocol, bits),),
+                    folded=True,
+                )
+            )
+    words = (
+        (
+            "Under `paper` these are the codes of each method's own papers: learned for quantizers and `classifier`, "
+            "encoded for hashing; compare within a kind. Under `unlabelled` all codes come from vectors alone."
+        ),
+    )
+    return Section("curves", "Precision", words, tuple(parts) or (_missing(results, "sq"),))
+
+
+def _sizes(results: Results) -> Section:
+    parts = tuple(
+        Part(title(dataset), tables=(measurements.size_table(results, dataset),), folded=True)
+        for dataset in results.datasets
+        if results.select(dataset=dataset, protocol="paper")
+    )
+    words = (
+        "Few distinct codes mean that many items tie: learned codes of `sq` may be no more than classes.",
+    )
+    return Section("size", "Size of an index, time of a fit", words, parts or (_missing(results, "sq"),))
+
+
+def _samples(results: Results) -> Section:
+    parts = tuple(
+        Part(title(sample["dataset"]), samples=sample, words=tuple(filter(None, (sample.get("note"),))))
+        for sample in results.samples
+    )
+    words = (
+        "Queries, and the first items that came back, nearest first; ✓ shares a label with the query, ✗ does not.",
+    )
+    return Section(
+        "samples", "Sample queries", words, parts or (Part(missing=("supquant paper --only samples",)),)
+    )
+
+
+def _provenance(results: Results) -> Section:
+    parts = [Part(tables=(provenance.machines_table(results), provenance.splits_table(results)))]
+    if results.failures:
+        parts.append(Part("What failed", tables=(provenance.failures_table(results),)))
+    parts += [
+        Part(
+            f"{title(dataset)}: {len(cells):,} cells, {provenance.time_words(cells)}",
+            tables=(
+                provenance.cells_table(
+                    cells,
+                    f"cells-{results.slug(dataset)}",
+                    f"Every cell of {title(dataset)} and the command that makes it.",
+                ),
+            ),
+            folded=True,
+        )
+        for dataset in results.datasets
+        if (cells := sorted(results.select(dataset=dataset), key=provenance.cell_order))
+    ]
+    words = (
+        (
+            "Every measured number in the tables and figures is a field of a result file, or a mean of one over seeds. "
+            "Only the paper's numbers were typed."
+        ),
+    )
+    return Section("how", "How each number was made", words, tuple(parts))
+
+
+def _once(commands: Iterable[str]) -> tuple[str, ...]:
+    """Leave out repetitions: one part of the plan makes many cells."""
+    return tuple(dict.fromkeys(commands))
+
+
+def _missing(results: Results, method: str, protocol: str = "paper") -> Part:
+    """Name the command for the first data set there is."""
+    dataset = next(iter(results.datasets), "mnist")
+    return Part(missing=(missing_command(dataset, method, list(LENGTHS), protocol),))
