@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from supquant.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from supquant.codec import BinaryCodec, Codec, LabelCodec
+    from supquant.codec import AdditiveCodec, BinaryCodec, LabelCodec
     from supquant.errors import FileFormatError, InputError, SupquantError
     from supquant.features import AnchorKernel, LabelKernel
     from supquant.index import CodeIndex
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AdditiveCodec",
     "AnchorKernel",
     "BinaryCodec",
     "CodeIndex",
-    "Codec",
     "CompositeQuantizer",
     "FileFormatError",
     "InputError",
@@ -46,7 +46,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "codec": ("BinaryCodec", "Codec", "LabelCodec"),
+        "codec": ("BinaryCodec", "AdditiveCodec", "LabelCodec"),
         "errors": ("FileFormatError", "InputError", "SupquantError"),
         "features": ("AnchorKernel", "LabelKernel"),
         "index": ("CodeIndex",),

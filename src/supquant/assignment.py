@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes, Float64
 from supquant.parallel import row_blocks
-
-Float = NDArray[np.float64]
-Codes = NDArray[np.uint8]
 
 SEARCH_ROWS = 1024
 """Rows searched at a time: their costs against all codewords stay small enough for the cache and for a memory limit."""
@@ -36,8 +34,8 @@ FORBIDDEN = np.float32(1e12)
 class CodeSearch:
     """The tables for one set of codebooks, made once and used for every block of rows."""
 
-    codebooks: Float  # (M, K, r)
-    classifier: Float | None  # (r, L), or None to leave the labels out
+    codebooks: Float64  # (M, K, r)
+    classifier: Float64 | None  # (r, L), or None to leave the labels out
     quantization: float  # gamma
     constraint: float  # mu
     constant: float  # eps
@@ -123,7 +121,7 @@ class CodeSearch:
             n_threads=n_threads,
         )
 
-    def costs(self, targets: NDArray[np.floating], codes: Codes) -> Float:
+    def costs(self, targets: NDArray[np.floating], codes: Codes) -> Float64:
         """Compute the float64 cost (n,) of codes, up to the row's own constant."""
         decoded = kernels.active().decode(codes, self.codebooks)  # (n, r)
         squares = np.einsum("ij,ij->i", decoded, decoded)
@@ -144,15 +142,15 @@ class CodeSearch:
         return self._turned(-2.0 * vectors), constants.astype(np.float32)
 
     @cached_property
-    def _norms(self) -> Float:  # (M, K)
-        norms: Float = np.einsum("mkr,mkr->mk", self.codebooks, self.codebooks)
+    def _norms(self) -> Float64:  # (M, K)
+        norms: Float64 = np.einsum("mkr,mkr->mk", self.codebooks, self.codebooks)
         return norms
 
     @cached_property
     def _pull(self) -> NDArray[np.float32]:  # (M K, r')  -2 c
         return self._turned(-2.0 * self.codebooks.reshape(-1, self.codebooks.shape[2]))
 
-    def _turned(self, vectors: Float) -> NDArray[np.float32]:
+    def _turned(self, vectors: Float64) -> NDArray[np.float32]:
         return (vectors if self.basis is None else vectors @ self.basis).astype(np.float32)
 
     @cached_property

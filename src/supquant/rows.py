@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import CodeSearch
 from supquant.parallel import ordered_map, row_blocks
-from supquant.statistics import CodeStatistics, Float, Interaction, ModelState, Moments
+from supquant.statistics import CodeStatistics, Interaction, ModelState, Moments
 from supquant.validation import as_float32
 
-Block = NDArray[np.float32]
-Codes = NDArray[np.uint8]
 Positions = NDArray[np.intp]
 
 FLOAT64_ROWS = 1024
@@ -33,7 +32,7 @@ class Targets(Protocol):
     def n_labels(self) -> int:
         """L, its columns."""
 
-    def dense(self, start: int, stop: int) -> Float:
+    def dense(self, start: int, stop: int) -> Float64:
         """Write out rows ``start`` to ``stop``, (b, L)."""
 
 
@@ -49,7 +48,7 @@ class TrainingRows(Protocol):
     def assign(self, model: ModelState) -> CodeStatistics:
         """Give every row its best code under the model, and the sums for the new codes."""
 
-    def interaction(self, used: Positions, gram: Float, eps: float) -> Interaction:
+    def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
         """Give the inter-dictionary products under a matrix (u, u) of products of the used codewords."""
 
     def codes(self) -> Iterator[Codes]:
@@ -84,7 +83,7 @@ class LocalRows:
         codes: Codes,
         n_codewords: int,
         *,
-        features: Callable[[Block], Block] | None = None,
+        features: Callable[[Float32], Float32] | None = None,
         n_jobs: int = 1,
         cache_bytes: int = 4 << 30,
     ) -> None:
@@ -95,10 +94,10 @@ class LocalRows:
         self._features = features
         self._n_jobs = n_jobs
         self._blocks = row_blocks(len(X))
-        self._cache: dict[int, Block] = {}
+        self._cache: dict[int, Float32] = {}
         self._cache_left = cache_bytes if features is not None else 0
-        self._distinct: tuple[Codes, Float] | None = None
-        self._compacted: tuple[Positions, tuple[Codes, Float, list[int]]] | None = None
+        self._distinct: tuple[Codes, Float64] | None = None
+        self._compacted: tuple[Positions, tuple[Codes, Float64, list[int]]] | None = None
 
     def moments(self) -> Moments:
         """Give the sums that do not depend on the codes."""
@@ -122,7 +121,7 @@ class LocalRows:
         )
         projection = model.projection.astype(np.float32)
 
-        def recode(block: tuple[int, int]) -> tuple[tuple[int, int], Block, int]:
+        def recode(block: tuple[int, int]) -> tuple[tuple[int, int], Float32, int]:
             x, y, old = self.block(*block), self._labels.dense(*block), self._codes[slice(*block)]
             new = search.search(search.target(x @ projection, y), old)
             moved = np.flatnonzero((new != old).any(axis=1))
@@ -139,7 +138,7 @@ class LocalRows:
         self._distinct = self._compacted = None
         return self._gather(ordered_map(recode, self._blocks, self._n_jobs))
 
-    def interaction(self, used: Positions, gram: Float, eps: float) -> Interaction:
+    def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
         """Give the inter-dictionary products under a matrix (u, u) of products of the used codewords.
 
         `used` are their flat positions m K + k, ascending, and hold every codeword that a row uses.
@@ -159,7 +158,7 @@ class LocalRows:
         for start, stop in self._blocks:
             yield self._codes[start:stop]
 
-    def block(self, start: int, stop: int) -> Block:
+    def block(self, start: int, stop: int) -> Float32:
         """Give the features (b, d) of one block, from the cache where it holds them."""
         if start in self._cache:
             return self._cache[start]
@@ -171,14 +170,14 @@ class LocalRows:
                 self._cache[start] = x
         return x
 
-    def distinct(self) -> tuple[Codes, Float]:
+    def distinct(self) -> tuple[Codes, Float64]:
         """Give each distinct code (u, M) and how many rows have it (u,)."""
         if self._distinct is None:
             codes, counts = kernels.active().distinct(self._codes)
             self._distinct = codes, counts.astype(np.float64)
         return self._distinct
 
-    def _compact(self, used: Positions) -> tuple[Codes, Float, list[int]]:
+    def _compact(self, used: Positions) -> tuple[Codes, Float64, list[int]]:
         """Renumber the used codewords of each codebook from 0.
 
         Returns the distinct codes (u', M) in these numbers, their counts, and how many codewords of each codebook are used.
@@ -192,9 +191,9 @@ class LocalRows:
             self._compacted = used, (renumber[codes + K * np.arange(n_codebooks)], counts, sizes)
         return self._compacted[1]
 
-    def _gather(self, visited: Iterator[tuple[tuple[int, int], Block, int]]) -> CodeStatistics:
+    def _gather(self, visited: Iterator[tuple[tuple[int, int], Float32, int]]) -> CodeStatistics:
         n_words = self._codes.shape[1] * self._n_codewords
-        bx: Float | None = None
+        bx: Float64 | None = None
         by = np.zeros((n_words, self._labels.n_labels))
         changed = 0
         for block, x, moved in visited:
@@ -215,6 +214,6 @@ def _slices(n_rows: int) -> list[slice]:
     return [slice(start, stop) for start, stop in row_blocks(n_rows, FLOAT64_ROWS)]
 
 
-def _moments(x: Block, y: Float) -> Moments:
+def _moments(x: Float32, y: Float64) -> Moments:
     x64 = x.astype(np.float64)
     return Moments(len(x), x64.sum(axis=0), x64.T @ x64, x64.T @ y, float((y * y).sum()))

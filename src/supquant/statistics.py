@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Float = NDArray[np.float64]
+from supquant.arrays import Float64
 
 
 @dataclass(frozen=True)
@@ -18,9 +15,9 @@ class Moments:
     """Sums that do not depend on the codes; gathered once."""
 
     n_rows: int
-    sum_x: Float  # (d,)
-    xx: Float  # (d, d)  X'X
-    xy: Float  # (d, L)  X'Y
+    sum_x: Float64  # (d,)
+    xx: Float64  # (d, d)  X'X
+    xy: Float64  # (d, L)  X'Y
     yy: float  # sum of Y^2
 
     def merge(self, other: Moments) -> Moments:
@@ -38,9 +35,9 @@ class Moments:
 class CodeStatistics:
     """Sums that depend on the codes, B the (n, MK) indicator matrix."""
 
-    bb: Float  # (MK, MK)  B'B
-    bx: Float  # (MK, d)   B'X
-    by: Float  # (MK, L)   B'Y
+    bb: Float64  # (MK, MK)  B'B
+    bx: Float64  # (MK, d)   B'X
+    by: Float64  # (MK, L)   B'Y
     changed: int  # rows whose code is new
 
     def merge(self, other: CodeStatistics) -> CodeStatistics:
@@ -56,7 +53,7 @@ class Interaction:
 
     sum_e: float  # sum of e_i
     sum_squares: float  # sum of (e_i - eps)^2
-    derivative: Float  # (u, u)  of sum_squares by the matrix of codeword products
+    derivative: Float64  # (u, u)  of sum_squares by the matrix of codeword products
 
     def merge(self, other: Interaction) -> Interaction:
         """Add the sums over the rows of both."""
@@ -81,8 +78,8 @@ class Penalties:
 class ModelState:
     """The continuous unknowns, as sent to the rows."""
 
-    codebooks: Float  # (M, K, r)
-    projection: Float  # (d, r)
-    classifier: Float  # (r, L)
+    codebooks: Float64  # (M, K, r)
+    projection: Float64  # (d, r)
+    classifier: Float64  # (r, L)
     constant: float  # eps
     penalties: Penalties

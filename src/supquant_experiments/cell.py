@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from supquant.codec import Codec, SemanticCodec
+from supquant.arrays import Array
+from supquant.codec import AdditiveCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.evaluation import (
     PROTOCOLS,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from supquant_experiments.datasets import Dataset
     from supquant_experiments.methods.interface import Callback
 
-Array = npt.NDArray[Any]
 TIMED_QUERIES = 50
 TIMED_ROUNDS, TIMED_SECONDS = 20, 1.0
 """So often the same queries are timed, unless that takes longer."""
@@ -353,7 +352,7 @@ def _calibration(problem: Problem, fitted: Fitted, items: Any, ranking: str) -> 
     if ranking != "semantic" or not isinstance(fitted, FittedCodes):
         return None
     codec = fitted.estimator.codec_
-    if not isinstance(codec, Codec | SemanticCodec):
+    if not isinstance(codec, AdditiveCodec | SemanticCodec):
         return None
     return asdict(
         judge_first_answers(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from supquant.arrays import Array
 from supquant.evaluation.splits import Split, of_known_classes, split_rows
 from supquant.labels import Labels, read_labels
 
 if TYPE_CHECKING:
     from supquant_experiments.datasets import Dataset
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

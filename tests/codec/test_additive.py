@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from supquant import Codec, storage
+from supquant import AdditiveCodec, storage
 from supquant.codec import spread_codes
 from supquant.errors import FileFormatError, InputError
 from supquant.features import GaussianMap
@@ -30,7 +30,7 @@ def codec(rng):
     def draw(*shape):
         return read_only(rng.normal(size=shape).astype(np.float32))
 
-    return Codec(
+    return AdditiveCodec(
         codebooks=draw(M, K, R),
         projection=draw(D, R),
         classifier=draw(R, L),
@@ -134,7 +134,7 @@ def constant_product_codec(rng, e):
     codebooks[:, :, 0] = np.sqrt(e / 6)  # six ordered pairs of three codebooks
     for m, columns in enumerate(([1], [2, 3], [4])):
         codebooks[m][:, columns] = rng.normal(size=(K, len(columns)))
-    return Codec(codebooks.astype(np.float32), constant=e)
+    return AdditiveCodec(codebooks.astype(np.float32), constant=e)
 
 
 @pytest.mark.parametrize("e", [0.0, 2.5])
@@ -258,7 +258,7 @@ def test_seeds_are_distinct_codes_of_the_rows(rng, limit):
 
 
 def assert_same_codec(found, wanted):
-    for field in fields(Codec):
+    for field in fields(AdditiveCodec):
         one, other = getattr(found, field.name), getattr(wanted, field.name)
         if isinstance(other, GaussianMap):
             np.testing.assert_array_equal(one.anchors, other.anchors, strict=True)
@@ -286,7 +286,7 @@ def test_a_saved_codec_comes_back_with_its_class_labels(codec, vectors, tmp_path
     L = len(classes)
     codec = replace(codec, classes=classes, classifier=codec.classifier[:, :L])
     codec.save(tmp_path / "codec")
-    loaded, settings = Codec.load(tmp_path / "codec")
+    loaded, settings = AdditiveCodec.load(tmp_path / "codec")
     assert settings == {}
     assert_same_codec(loaded, codec)
     labels = read_labels(classes[[1] * 30], classes=loaded.classes)
@@ -309,7 +309,7 @@ def test_a_saved_codec_comes_back_with_its_class_labels(codec, vectors, tmp_path
 def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
     codec = replace(codec, **without)
     codec.save(tmp_path / "codec", settings={"note": [1, 2]})
-    loaded, settings = Codec.load(tmp_path / "codec")
+    loaded, settings = AdditiveCodec.load(tmp_path / "codec")
     assert settings == {"note": [1, 2]}
     assert_same_codec(loaded, codec)
 
@@ -317,7 +317,7 @@ def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
 def test_a_file_of_format_version_1_is_read_and_written_unchanged(tmp_path):
     """The file was written by the first version of the format and must never be made again."""
     path = Path(__file__).parent / "files" / "codec-1.safetensors"
-    codec, settings = Codec.load(path)
+    codec, settings = AdditiveCodec.load(path)
     assert settings == {}
     assert codec.classes.tolist() == ["cat", "dog"]
     assert (codec.constant, codec.quantization_weight, codec.constraint_weight) == (0.25, 0.5, 0.125)
@@ -339,7 +339,7 @@ def test_class_labels_a_file_cannot_hold_are_refused_and_nothing_is_written(code
 def test_a_codec_of_another_kind_is_refused(codec, tmp_path):
     codec.save(tmp_path / "codec", kind="index")
     with pytest.raises(FileFormatError, match="holds a 'index', expected a 'codec'"):
-        Codec.load(tmp_path / "codec")
+        AdditiveCodec.load(tmp_path / "codec")
 
 
 def test_a_truncated_altered_or_foreign_file_is_refused(codec, tmp_path):
@@ -351,9 +351,9 @@ def test_a_truncated_altered_or_foreign_file_is_refused(codec, tmp_path):
     for bad in (content[:-1], content[: len(content) // 2], bytes(altered), b"", b"{}" * 99):
         path.write_bytes(bad)
         with pytest.raises(FileFormatError, match=str(path)):
-            Codec.load(path)
+            AdditiveCodec.load(path)
     with pytest.raises(FileNotFoundError):
-        Codec.load(tmp_path / "nowhere")
+        AdditiveCodec.load(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_file_that_holds_no_codec_of_this_version_is_refused(codec, tmp_path, 
     path = tmp_path / "file"
     storage.save_arrays(path, "codec", {"codebooks": np.zeros((2, 3, 4), np.float32)}, settings)
     with pytest.raises(FileFormatError, match=f"{path}: holds no codec"):
-        Codec.load(path)
+        AdditiveCodec.load(path)
 
 
 def test_a_full_disk_leaves_the_old_file(codec, vectors, tmp_path, monkeypatch):
@@ -390,7 +390,7 @@ def test_a_full_disk_leaves_the_old_file(codec, vectors, tmp_path, monkeypatch):
         replace(codec, constant=9.0).save(path)
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == [path]
-    assert_same_codec(Codec.load(path)[0], codec)
+    assert_same_codec(AdditiveCodec.load(path)[0], codec)
 
 
 def test_arrays_of_the_wrong_shape_in_a_file_are_refused(tmp_path):
@@ -398,7 +398,7 @@ def test_arrays_of_the_wrong_shape_in_a_file_are_refused(tmp_path):
     own = {"feature_map": None, "classes": None}
     storage.save_arrays(path, "codec", {"codebooks": np.zeros((3, 4), np.float32)}, {"codec": own})
     with pytest.raises(FileFormatError, match=rf"{path}: holds no codec .* shape \(M, K, r\)"):
-        Codec.load(path)
+        AdditiveCodec.load(path)
 
 
 # bad input --------------------------------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ def test_a_codec_without_a_classifier_encodes_by_the_quantization_error_alone(co
 
 
 def test_rank_orders_by_the_sums_of_tables_and_keeps_equal_codes_in_order(rng):
-    codec = Codec(rng.normal(size=(3, 4, 5)).astype(np.float32))
+    codec = AdditiveCodec(rng.normal(size=(3, 4, 5)).astype(np.float32))
     codes = rng.integers(0, 4, size=(60, 3), dtype=np.uint8)
     codes[30:] = codes[:30]
     Q = rng.normal(size=(7, 5))
@@ -491,13 +491,13 @@ def test_rank_orders_by_the_sums_of_tables_and_keeps_equal_codes_in_order(rng):
 
 
 def test_rank_refuses_codes_of_another_codec(rng):
-    codec = Codec(rng.normal(size=(3, 4, 5)).astype(np.float32))
+    codec = AdditiveCodec(rng.normal(size=(3, 4, 5)).astype(np.float32))
     with pytest.raises(InputError, match=r"\(n, 3\)"):
         codec.rank(np.zeros((1, 5)), np.zeros((2, 2), dtype=np.uint8))
 
 
 def test_queries_whose_distances_float32_cannot_hold_are_refused(rng):
-    codec = Codec(rng.normal(size=(2, 4, 3)).astype(np.float32))
+    codec = AdditiveCodec(rng.normal(size=(2, 4, 3)).astype(np.float32))
     with pytest.raises(InputError, match="row 1 of Q lies too far out"):
         codec.query_tables([[0, 0, 0], [1e30, 0, 0]])
 
@@ -505,7 +505,7 @@ def test_queries_whose_distances_float32_cannot_hold_are_refused(rng):
 def test_arrays_lie_as_a_file_holds_them():
     rng = np.random.default_rng(0)
     turned = {name: np.asfortranarray(rng.normal(size=(6, 6)).astype(np.float32)) for name in "PW"}
-    codec = Codec(rng.normal(size=(2, 4, 6)).astype(np.float32), turned["P"], turned["W"])
+    codec = AdditiveCodec(rng.normal(size=(2, 4, 6)).astype(np.float32), turned["P"], turned["W"])
     assert codec.projection.flags.c_contiguous
     assert codec.classifier.flags.c_contiguous
     np.testing.assert_array_equal(codec.projection, turned["P"])
@@ -514,6 +514,8 @@ def test_arrays_lie_as_a_file_holds_them():
 def test_a_row_is_projected_the_same_wherever_it_stands():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 50)).astype(np.float32)
-    codec = Codec(rng.normal(size=(2, 4, 3)).astype(np.float32), rng.normal(size=(50, 3)).astype(np.float32))
+    codec = AdditiveCodec(
+        rng.normal(size=(2, 4, 3)).astype(np.float32), rng.normal(size=(50, 3)).astype(np.float32)
+    )
     order = rng.permutation(len(X))
     np.testing.assert_array_equal(codec.transform(X[order]), codec.transform(X)[order])

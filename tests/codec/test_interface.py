@@ -6,7 +6,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from supquant import Codec, ProductQuantizer, SupervisedQuantizer
+from supquant import AdditiveCodec, ProductQuantizer, SupervisedQuantizer
 from supquant.codec import AnyCodec, BinaryCodec, QueryTables, load_codec
 from supquant.codec.interface import FEATURE_MAPS
 from supquant.codec.queries import QUERY_ROWS
@@ -26,7 +26,7 @@ def codec(request, rng):
 
     features = GaussianMap(draw(H, P), 8.0)
     if request.param == "additive":
-        return Codec(draw(4, 64, 40), draw(H, 40), constant=0.5, feature_map=features)
+        return AdditiveCodec(draw(4, 64, 40), draw(H, 40), constant=0.5, feature_map=features)
     return BinaryCodec(draw(H, BITS), draw(BITS), features)
 
 

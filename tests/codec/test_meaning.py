@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from supquant import Codec, CodeIndex
+from supquant import AdditiveCodec, CodeIndex
 from supquant.codec import Meaning, label_columns, load_codec
 from supquant.codec.interface import QueryTables, least_product, read_curve
 from supquant.errors import InputError
@@ -22,7 +22,7 @@ def codec_of(*, multilabel=False, labels_are_features=False, M=3, K=8, r=5, seed
         if labels_are_features
         else Meaning(scaling=rng.normal(size=(2, 4)).astype(np.float32), curve=CURVE)
     )
-    return Codec(
+    return AdditiveCodec(
         codebooks=rng.normal(size=(M, K, r)).astype(np.float32),
         projection=rng.normal(size=(6, r)).astype(np.float32),
         classifier=rng.normal(size=(r, E)).astype(np.float32),

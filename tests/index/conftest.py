@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from supquant.codec import BinaryCodec, Codec
+from supquant.codec import AdditiveCodec, BinaryCodec
 
 M, K, R = 3, 16, 2
 
@@ -22,14 +22,14 @@ def _read_only(array):
 def tied_codec():
     """A codec of three codebooks whose codewords are tiny whole numbers: sums are exact and most of them equal."""
     codebooks = np.random.default_rng(1).integers(-1, 2, size=(M, K, R)).astype(np.float32)
-    return Codec(codebooks=_read_only(codebooks), constant=0.25)
+    return AdditiveCodec(codebooks=_read_only(codebooks), constant=0.25)
 
 
 @pytest.fixture(scope="session")
 def real_codec():
     """A codec of three codebooks of real numbers: sums are rounded, and only equal codes tie."""
     codebooks = np.random.default_rng(2).normal(size=(M, K, R)).astype(np.float32)
-    return Codec(codebooks=_read_only(codebooks), constant=0.1)
+    return AdditiveCodec(codebooks=_read_only(codebooks), constant=0.1)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from supquant import (
-    Codec,
+    AdditiveCodec,
     CodeIndex,
     FileFormatError,
     InputError,
@@ -159,7 +159,7 @@ def test_an_error_names_some_of_the_ids_and_changes_nothing(index, codes, many):
 
 def test_unknown_ids_are_refused_before_the_work_of_encoding(index, codes, monkeypatch):
     index.add_codes(codes, ids=range(100))
-    monkeypatch.setattr(Codec, "encode_items", lambda *_, **__: pytest.fail("it was encoded"))
+    monkeypatch.setattr(AdditiveCodec, "encode_items", lambda *_, **__: pytest.fail("it was encoded"))
     with pytest.raises(InputError, match="not in the index"):
         index.update([1000], np.zeros((1, 2)))
     with pytest.raises(InputError, match="already"):

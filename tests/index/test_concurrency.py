@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from supquant import Codec, CodeIndex
+from supquant import AdditiveCodec, CodeIndex
 
 EVERYTHING = 10**9
 
@@ -318,7 +318,7 @@ def test_a_query_gets_the_same_answer_alone_and_in_a_batch(rng, binary_codec, dr
     if (
         not binary
     ):  # a projection wide enough that matrix products of one row and of many could round differently
-        codec = Codec(
+        codec = AdditiveCodec(
             codebooks=rng.normal(size=(4, 256, 48)).astype(np.float32),
             projection=rng.normal(size=(100, 48)).astype(np.float32),
         )

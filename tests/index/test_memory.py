@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from supquant import Codec, CodeIndex
+from supquant import AdditiveCodec, CodeIndex
 
 N, M = 200_000, 8
 MIB = 1 << 20
@@ -15,7 +15,7 @@ MIB = 1 << 20
 @pytest.fixture(scope="module")
 def wide_codec():
     rng = np.random.default_rng(8)
-    return Codec(codebooks=rng.normal(size=(M, 256, 4)).astype(np.float32))
+    return AdditiveCodec(codebooks=rng.normal(size=(M, 256, 4)).astype(np.float32))
 
 
 def built(codec, draw_codes, form):

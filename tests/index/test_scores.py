@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from supquant import Codec, CodeIndex
+from supquant import AdditiveCodec, CodeIndex
 from supquant.errors import InputError
 
 
@@ -54,7 +54,7 @@ def test_a_radius_that_is_no_number_is_refused(real_codec, coarse):
 
 
 @dataclass(frozen=True, eq=False)
-class Likeness(Codec):
+class Likeness(AdditiveCodec):
     """A codec whose scores are the greater, the nearer."""
 
     def query_tables(self, Q, ranking=None, *, n_jobs=None):
@@ -92,7 +92,7 @@ def test_scores_of_a_descending_ranking_descend(real_codec, exhaustive, coarse):
 
 def test_sums_of_tables_are_in_codebook_order(draw_codes, rng):
     """Entries of very different size: any other order of adding gives other sums."""
-    codec = Codec(codebooks=np.zeros((6, 16, 2), dtype=np.float32))
+    codec = AdditiveCodec(codebooks=np.zeros((6, 16, 2), dtype=np.float32))
     codes = draw_codes(codec, rng, 3000)
     tables = (rng.normal(size=(3, 6, 16)) * 10.0 ** rng.integers(-6, 7, size=(3, 6, 16))).astype(np.float32)
     sums, ids = CodeIndex(codec).add_codes(codes).search_tables(tables, 3000)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from supquant import AnchorKernel, CodeIndex, InputError, ProductQuantizer, SupervisedQuantizer
-from supquant.codec import BinaryCodec, Codec
+from supquant.codec import AdditiveCodec, BinaryCodec
 from supquant.interchange import to_faiss
 
 faiss = pytest.importorskip("faiss")
@@ -13,7 +13,7 @@ faiss = pytest.importorskip("faiss")
 @pytest.fixture(scope="module")
 def codec():
     codebooks = np.random.default_rng(1).normal(size=(4, 200, 6)).astype(np.float32)
-    return Codec(codebooks=codebooks, constant=0.5)
+    return AdditiveCodec(codebooks=codebooks, constant=0.5)
 
 
 @pytest.fixture(scope="module")

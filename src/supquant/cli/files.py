@@ -7,19 +7,17 @@ import csv
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.storage.npz import read_arrays
 from supquant.validation import check_vectors
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-Array = npt.NDArray[Any]
 
 
 def read_vectors(path: Path) -> Array:

@@ -9,7 +9,7 @@ does not change it. `AnyCodec` is all that an index knows of one.
     meaning     Meaning: label vectors, and the probabilities that their products stand for
     spelling    labels in a space of bounded width: one word each, or two or three of many
     semantic    SemanticCodec: sums of codewords that say what an item is and where it lies
-    additive    Codec: sums of codewords, ranked by meaning or by distance
+    additive    AdditiveCodec: sums of codewords, ranked by meaning or by distance
     binary      BinaryCodec: bits, Hamming ranking
     labels      LabelCodec: labels, ranked by class scores
     loader      a file to the codec it holds
@@ -17,7 +17,7 @@ does not change it. `AnyCodec` is all that an index knows of one.
 
 from supquant.codec.additive import (
     RANKINGS,
-    Codec,
+    AdditiveCodec,
     MissingLabels,
     Ranking,
     label_columns,
@@ -39,9 +39,9 @@ from supquant.codec.semantic import MeaningFeatures, SemanticCodec
 
 __all__ = [
     "RANKINGS",
+    "AdditiveCodec",
     "AnyCodec",
     "BinaryCodec",
-    "Codec",
     "FeatureMap",
     "LabelCodec",
     "Meaning",

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes, Float32
 from supquant.assignment import CodeSearch
 from supquant.codec.base import (
     MOST_CODEBOOKS,
@@ -26,7 +27,7 @@ from supquant.codec.base import (
     classes_from_plain,
     plain_classes,
 )
-from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.codec.meaning import Meaning
 from supquant.codec.queries import row_products
 from supquant.errors import InputError
@@ -37,7 +38,7 @@ MissingLabels = Literal["predict", "drop"]
 Ranking = Literal["semantic", "euclidean"]
 
 RANKINGS: tuple[Ranking, ...] = ("semantic", "euclidean")
-"""The rankings of a `Codec` that knows what its codes mean; without a meaning it has the last one."""
+"""The rankings of an `AdditiveCodec` that knows what its codes mean; without a meaning it has the last one."""
 
 _MEANING = "meaning."
 """Prefix of a meaning's arrays in a file."""
@@ -46,7 +47,7 @@ _SETTINGS = ("multilabel", "constant", "quantization_weight", "constraint_weight
 
 
 @dataclass(frozen=True, eq=False)
-class Codec(ProjectingCodec):
+class AdditiveCodec(ProjectingCodec):
     """Encodes, decodes and makes look-up tables.
 
     Parameters
@@ -73,9 +74,9 @@ class Codec(ProjectingCodec):
         What label vectors say; None where codes are ranked by distance alone.
     """
 
-    codebooks: Block
-    projection: Block | None = None
-    classifier: Block | None = None
+    codebooks: Float32
+    projection: Float32 | None = None
+    classifier: Float32 | None = None
     classes: NDArray[Any] | None = None
     multilabel: bool = False
     constant: float = 0.0
@@ -123,7 +124,7 @@ class Codec(ProjectingCodec):
 
     # the steps of a query --------------------------------------------------------------------------------------------
 
-    def prepare(self, features: Block, ranking: str | None = None) -> Block:
+    def prepare(self, features: Float32, ranking: str | None = None) -> Float32:
         """Turn features (b, d) of queries into what tables are made of: projections (b, r), or label vectors (b, E)."""
         if self._ranking(ranking) == "euclidean":
             return self.project(features)
@@ -131,7 +132,7 @@ class Codec(ProjectingCodec):
         scores = features if meaning.scaling is None else row_products(features, self._score_rows)
         return meaning.query_vectors(scores, n_labels, multilabel=self.multilabel)
 
-    def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
+    def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
         """Make look-up tables (q, M, K) for prepared queries.
 
         ``"euclidean"``, of projections (q, r): ``|c|^2 - 2 q . c``, whose sum over a code's codewords is the squared distance
@@ -146,26 +147,26 @@ class Codec(ProjectingCodec):
             tables += self._squared_norms
         return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
 
-    def offsets_of(self, projected: Block) -> Block:
+    def offsets_of(self, projected: Float32) -> Float32:
         """Give what a sum of Euclidean tables lacks to be a squared distance, (q,): ``|q|^2 + eps``."""
-        squares: Block = np.einsum("ij,ij->i", projected, projected) + np.float32(self.constant)
+        squares: Float32 = np.einsum("ij,ij->i", projected, projected) + np.float32(self.constant)
         return squares
 
     @cached_property
-    def _squared_norms(self) -> Block:
+    def _squared_norms(self) -> Float32:
         """``|c|^2`` of every codeword, (MK,)."""
         flat = self.codebooks.reshape(-1, self.n_components)
-        norms: Block = np.einsum("ij,ij->i", flat, flat)
+        norms: Float32 = np.einsum("ij,ij->i", flat, flat)
         return norms
 
     @cached_property
-    def _meanings(self) -> Block:
+    def _meanings(self) -> Float32:
         """``-W'c`` of every codeword, (MK, E)."""
         flat = self.codebooks.reshape(-1, self.n_components)
         return np.asarray(-(flat @ self._learned_classifier()))
 
     @cached_property
-    def _score_rows(self) -> Block:
+    def _score_rows(self) -> Float32:
         """W'P', (L, d): from features to scores."""
         classifier = self._learned_classifier()
         return np.ascontiguousarray(
@@ -174,13 +175,13 @@ class Codec(ProjectingCodec):
 
     # whole ways --------------------------------------------------------------------------------------------------------
 
-    def transform(self, X: object, *, n_jobs: int | None = None) -> Block:
+    def transform(self, X: object, *, n_jobs: int | None = None) -> Float32:
         """Project vectors X (n, p) into the space of the codebooks, (n, r) float32.
 
         Sums are of double precision: those of single precision tell by their last bit where a row stood among others.
         """
 
-        def project(features: Block, _: object) -> NDArray[Any]:
+        def project(features: Float32, _: object) -> NDArray[Any]:
             return features if self.projection is None else features.astype(np.float64) @ self.projection
 
         return self._by_blocks(X, n_jobs, self.n_components, np.float32, project)
@@ -199,7 +200,7 @@ class Codec(ProjectingCodec):
             )
             return QueryTables(tables, offsets, descending=True, curve=self._known_meaning().curve)
 
-        def made_of(features: Block) -> tuple[Block, Block]:
+        def made_of(features: Float32) -> tuple[Float32, Float32]:
             projected = self.project(features)
             with np.errstate(
                 over="ignore", invalid="ignore"
@@ -212,7 +213,7 @@ class Codec(ProjectingCodec):
             raise InputError(f"row {row} of Q lies too far out: its squared distances are beyond float32")
         return QueryTables(tables, offsets)
 
-    def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Block:
+    def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Float32:
         """Make look-up tables (q, M, K) float32 for queries Q (q, p); smaller sums are nearer."""
         return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
 
@@ -228,11 +229,11 @@ class Codec(ProjectingCodec):
         sums = kernels.active().table_sums(checked, tables, n_threads=resolve_jobs(n_jobs))
         return sums.argsort(axis=1, kind="stable")
 
-    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Block:
+    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Float32:
         """Score every label for vectors X (n, p): ``W'P'x``, or the probabilities among their features; (n, L) float32."""
         classifier = self._learned_classifier()
 
-        def scores(features: Block, _: tuple[int, int]) -> Block:
+        def scores(features: Float32, _: tuple[int, int]) -> Float32:
             if self._features_are_labels:
                 return features[:, : self._n_labels]
             return self.project(features) @ classifier
@@ -240,7 +241,7 @@ class Codec(ProjectingCodec):
         width = self._n_labels if self._features_are_labels else classifier.shape[1]
         return self._by_blocks(X, n_jobs, width, np.float32, scores)
 
-    def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Block:
+    def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Float32:
         """Give the probability of every label for vectors X (n, p): (n, L) float32."""
         meaning, L = self._known_meaning(), self._n_labels
         scores = self.decision_function(X, n_jobs=n_jobs)
@@ -284,7 +285,7 @@ class Codec(ProjectingCodec):
             X, n_jobs, self.n_codebooks, np.uint8, self._block_encoder(labels, missing_labels)
         )
 
-    def encode_features(self, features: Block, *, missing_labels: MissingLabels = "predict") -> Codes:
+    def encode_features(self, features: Float32, *, missing_labels: MissingLabels = "predict") -> Codes:
         """Give features (n, d) float32 their codes (n, M), without labels and on one thread."""
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
         return self._block_encoder(None, missing_labels)(features, (0, len(features)))
@@ -303,7 +304,7 @@ class Codec(ProjectingCodec):
         search = self._search(missing_labels == "predict")
         return search.search(as_float32(search.target(projected, None)))
 
-    def mean_cost(self, features: Block) -> float:
+    def mean_cost(self, features: Float32) -> float:
         """Give the mean cost of the codes found for features (n, d) without labels: lower is a better search."""
         search = self._search(labelled=True)
         targets = search.target(self.project(features), self._item_vectors(features, None))
@@ -311,10 +312,10 @@ class Codec(ProjectingCodec):
 
     def _block_encoder(
         self, labels: Labels | None, missing_labels: MissingLabels
-    ) -> Callable[[Block, tuple[int, int]], Codes]:
+    ) -> Callable[[Float32, tuple[int, int]], Codes]:
         search = self._search(labels is not None or missing_labels == "predict")
 
-        def encode_block(features: Block, block: tuple[int, int]) -> Codes:
+        def encode_block(features: Float32, block: tuple[int, int]) -> Codes:
             projected = self.project(features)
             if self.independent:
                 nearest: Codes = self.tables_of(projected, "euclidean").argmin(axis=2).astype(np.uint8)
@@ -325,7 +326,7 @@ class Codec(ProjectingCodec):
         return encode_block
 
     def _item_vectors(
-        self, features: Block, labels: NDArray[np.float64] | None
+        self, features: Float32, labels: NDArray[np.float64] | None
     ) -> NDArray[np.floating] | None:
         """Give the label vectors of items, from labels (b, L) or features (b, d); None: their scores are to be taken."""
         if not self._features_are_labels:
@@ -336,7 +337,7 @@ class Codec(ProjectingCodec):
             return features * self.meaning.shares
         return label_columns(labels, len(self.meaning.shares))
 
-    def decode(self, codes: object) -> Block:
+    def decode(self, codes: object) -> Float32:
         """Give the vectors (n, r) that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
 
@@ -382,7 +383,7 @@ class Codec(ProjectingCodec):
             self._target_basis(),
         )
 
-    def _target_basis(self) -> Block | None:
+    def _target_basis(self) -> Float32 | None:
         """Give a basis (r, r') of the space of projected vectors where it is small: costs need no more of a codeword.
 
         W lies in it too, so it holds every target. A projection fitted to few codewords spans few dimensions.
@@ -408,7 +409,7 @@ class Codec(ProjectingCodec):
             raise InputError("this codec does not know what its codes mean: it ranks by distance alone")
         return self.meaning
 
-    def _learned_classifier(self) -> Block:
+    def _learned_classifier(self) -> Float32:
         if self.classifier is None:
             raise InputError("this codec was learned without labels and predicts none")
         return self.classifier

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec.interface import Block, Codes, FeatureMap, block_rows, load_feature_map
+from supquant.arrays import Codes, Float32
+from supquant.codec.interface import FeatureMap, block_rows, load_feature_map
 from supquant.codec.queries import by_queries, row_products
 from supquant.errors import FileFormatError, InputError
 from supquant.parallel import ordered_map, row_blocks, single_blas
@@ -47,7 +48,7 @@ class ProjectingCodec(ABC):
     _ARRAYS: ClassVar[tuple[str, ...]]
     """Names of the arrays, some of which may be None."""
 
-    projection: Block | None
+    projection: Float32 | None
     feature_map: FeatureMap | None
 
     def __post_init__(self) -> None:
@@ -85,20 +86,20 @@ class ProjectingCodec(ABC):
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self._stored_arrays().values())
 
-    def features(self, x: Block) -> Block:
+    def features(self, x: Float32) -> Float32:
         """Map vectors (b, p) float32 to features (b, d)."""
         return x if self.feature_map is None else self.feature_map(x)
 
-    def project(self, features: Block) -> Block:
+    def project(self, features: Float32) -> Float32:
         """Project features (b, d) to (b, r)."""
         return features if self.projection is None else row_products(features, self._projection_rows)
 
     @cached_property
-    def _projection_rows(self) -> Block:
+    def _projection_rows(self) -> Float32:
         """The projection with a row for every component, (r, d)."""
-        return np.ascontiguousarray(cast("Block", self.projection).T)
+        return np.ascontiguousarray(cast("Float32", self.projection).T)
 
-    def prepare(self, features: Block, ranking: str | None = None) -> Block:
+    def prepare(self, features: Float32, ranking: str | None = None) -> Float32:
         """Turn features (b, d) of queries into what their tables are made of under a ranking: (b, r)."""
         self._ranking(ranking)
         return self.project(features)
@@ -126,7 +127,7 @@ class ProjectingCodec(ABC):
         Q: NDArray[Any],
         n_jobs: int | None,
         made: tuple[NDArray[Any], ...],
-        function: Callable[[Block], tuple[NDArray[Any], ...]],
+        function: Callable[[Float32], tuple[NDArray[Any], ...]],
     ) -> None:
         """Fill arrays (q, ...) with what a function makes of features of queries, the same bits whatever stands beside them."""
         by_queries(lambda x: function(self.features(x)), Q, made, resolve_jobs(n_jobs))
@@ -137,7 +138,7 @@ class ProjectingCodec(ABC):
         n_jobs: int | None,
         width: int,
         dtype: type[np.generic],
-        function: Callable[[Block, tuple[int, int]], NDArray[Any]],
+        function: Callable[[Float32, tuple[int, int]], NDArray[Any]],
     ) -> NDArray[Any]:
         """Collect what a function makes of the features of X (n, p), block by block: (n, width)."""
         return self._by_vectors(X, n_jobs, width, dtype, lambda x, block: function(self.features(x), block))
@@ -148,7 +149,7 @@ class ProjectingCodec(ABC):
         n_jobs: int | None,
         width: int,
         dtype: type[np.generic],
-        function: Callable[[Block, tuple[int, int]], NDArray[Any]],
+        function: Callable[[Float32, tuple[int, int]], NDArray[Any]],
     ) -> NDArray[Any]:
         """Collect what a function makes of vectors X (n, p) themselves, block by block: (n, width)."""
         X = check_vectors(X, n_features=self.n_inputs, min_rows=0)

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Codes, Float32
 from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
-from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.errors import InputError
 from supquant.validation import check_vectors
 
@@ -47,8 +48,8 @@ class BinaryCodec(ProjectingCodec):
     array([0., 5.], dtype=float32)
     """
 
-    projection: Block | None
-    thresholds: Block
+    projection: Float32 | None
+    thresholds: Float32
     feature_map: FeatureMap | None = None
 
     TYPE: ClassVar[str] = "binary"
@@ -104,14 +105,14 @@ class BinaryCodec(ProjectingCodec):
         tables = _POPCOUNTS[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]
         return QueryTables(tables, np.zeros(len(bits), dtype=np.float32), bits=bits)
 
-    def decode(self, codes: object) -> Block:
+    def decode(self, codes: object) -> Float32:
         """Give the signs (n, bits) float32 that codes (n, M) stand for: 1 for a bit that is set, else -1."""
         signs = np.unpackbits(self.check_codes(codes), axis=1).astype(np.float32)
         signs *= 2
         signs -= 1
         return signs
 
-    def bits_of(self, projected: Block) -> Codes:
+    def bits_of(self, projected: Float32) -> Codes:
         """Compare projected vectors (b, bits) with the thresholds: codes (b, M)."""
         return np.packbits(projected > self.thresholds, axis=1)
 

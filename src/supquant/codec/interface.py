@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Codes, Float32
 from supquant.parallel import BLOCK_ROWS
 from supquant.storage import PackedArrays
 
@@ -21,9 +22,6 @@ __all__ = [
     "load_feature_map",
     "read_curve",
 ]
-
-Block = NDArray[np.float32]
-Codes = NDArray[np.uint8]
 
 
 @runtime_checkable
@@ -64,7 +62,7 @@ class AnyCodec(Protocol):
     def check_codes(self, codes: object) -> Codes:
         """Check codes (n, M) that come from outside."""
 
-    def decode(self, codes: object) -> Block:
+    def decode(self, codes: object) -> Float32:
         """Give the vectors (n, r) float32 that codes (n, M) stand for."""
 
     def pack(self) -> PackedArrays:
@@ -100,11 +98,11 @@ class QueryTables:
     array([[2., 6.]], dtype=float32)
     """
 
-    tables: Block
-    offsets: Block
+    tables: Float32
+    offsets: Float32
     descending: bool = False
     bits: Codes | None = None
-    curve: Block | None = None
+    curve: Float32 | None = None
     curve_of: NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
@@ -115,7 +113,7 @@ class QueryTables:
         of = None if self.curve_of is None else self.curve_of[which]
         return replace(self, offsets=self.offsets[which], curve_of=of)
 
-    def scores(self, sums: Block) -> Block:
+    def scores(self, sums: Float32) -> Float32:
         """Turn sums (q, k) float32 into scores: ``offsets + sums``, or ``offsets - sums`` where they descend, along the curve."""
         offsets = self.offsets[:, None]
         scores = offsets - sums if self.descending else offsets + sums
@@ -136,7 +134,7 @@ class QueryTables:
         return np.array([least_product(each, probability) for each in self.curve])[self.curve_of]
 
 
-def read_curve(curve: Block, products: NDArray[np.floating]) -> Block:
+def read_curve(curve: Float32, products: NDArray[np.floating]) -> Float32:
     """Give the probabilities that products of any shape stand for, by straight lines between the points of a curve.
 
     Examples
@@ -147,7 +145,7 @@ def read_curve(curve: Block, products: NDArray[np.floating]) -> Block:
     return np.interp(products, *curve).astype(np.float32)
 
 
-def least_product(curve: Block, probability: float) -> float:
+def least_product(curve: Float32, probability: float) -> float:
     """Give a product below which a curve stays under a probability; minus infinity if it never does.
 
     It is the point of the curve before the line that reaches the probability, and infinity if none does.
@@ -174,7 +172,7 @@ class FeatureMap(Protocol):
     def n_inputs(self) -> int:
         """Width of what comes in."""
 
-    def __call__(self, x: Block) -> Block:
+    def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, d)."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:

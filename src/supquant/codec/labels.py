@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes, Float32
 from supquant.codec.base import (
     MOST_CODEBOOKS,
     ProjectingCodec,
@@ -23,7 +24,7 @@ from supquant.codec.base import (
     classes_from_plain,
     plain_classes,
 )
-from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
@@ -65,7 +66,7 @@ class LabelCodec(ProjectingCodec):
     array([[0.9, 0.2]], dtype=float32)
     """
 
-    projection: Block
+    projection: Float32
     classes: NDArray[Any]
     multilabel: bool = False
     feature_map: FeatureMap | None = None
@@ -101,7 +102,7 @@ class LabelCodec(ProjectingCodec):
         return ("semantic",)
 
     @cached_property
-    def codebooks(self) -> Block:
+    def codebooks(self) -> Float32:
         """The labels (M, K, L) that each value of each byte stands for, as 0 and 1."""
         M, K, L = self.n_codebooks, self.n_codewords, self.n_components
         if self.multilabel:
@@ -116,7 +117,7 @@ class LabelCodec(ProjectingCodec):
         books[book, word, every] = 1
         return books
 
-    def tables_of(self, projected: Block, ranking: str | None = None) -> Block:
+    def tables_of(self, projected: Float32, ranking: str | None = None) -> Float32:
         """Make look-up tables (q, M, K) from class scores (q, L): less the score of the labels of a byte."""
         self._ranking(ranking)
         tables = row_products(projected, self.codebooks.reshape(-1, self.n_components))
@@ -133,7 +134,7 @@ class LabelCodec(ProjectingCodec):
         self._by_queries(Q, n_jobs, (tables,), lambda x: (self.tables_of(self.project(x)),))
         return QueryTables(tables, np.zeros(len(Q), dtype=np.float32), descending=True)
 
-    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Block:
+    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Float32:
         """Score every label for vectors X (n, p): (n, L) float32."""
         return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda x, _: self.project(x))
 
@@ -157,11 +158,11 @@ class LabelCodec(ProjectingCodec):
             return np.packbits(labels.dense(0, len(labels)) > 0, axis=1)
         return self._numbered(labels.indices)
 
-    def decode(self, codes: object) -> Block:
+    def decode(self, codes: object) -> Float32:
         """Give the label vectors (n, L) float32, 0 and 1, that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
 
-    def _predicted(self, scores: Block) -> Codes:
+    def _predicted(self, scores: Float32) -> Codes:
         best = scores.argmax(axis=1)
         if not self.multilabel:
             return self._numbered(best)

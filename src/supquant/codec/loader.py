@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from supquant.codec.additive import Codec
+from supquant.codec.additive import AdditiveCodec
 from supquant.codec.base import ProjectingCodec
 from supquant.codec.binary import BinaryCodec
 from supquant.codec.interface import AnyCodec
@@ -14,8 +14,8 @@ from supquant.codec.semantic import SemanticCodec
 from supquant.errors import FileFormatError
 from supquant.storage import open_arrays
 
-_TYPES: dict[str, type[Codec | BinaryCodec | LabelCodec | SemanticCodec]] = {
-    each.TYPE: each for each in (Codec, BinaryCodec, LabelCodec, SemanticCodec)
+_TYPES: dict[str, type[AdditiveCodec | BinaryCodec | LabelCodec | SemanticCodec]] = {
+    each.TYPE: each for each in (AdditiveCodec, BinaryCodec, LabelCodec, SemanticCodec)
 }
 
 
@@ -45,7 +45,7 @@ def load_codec(path: str | os.PathLike[str]) -> AnyCodec:
 def load_codec_of(path: str | os.PathLike[str], kind: str) -> tuple[AnyCodec, dict[str, Any]]:
     """Read the codec in a file of some kind, such as that of a model, with the settings saved beside it."""
     own = open_arrays(path, kind).settings.get("codec")
-    name = own.get("type", Codec.TYPE) if isinstance(own, dict) else None
+    name = own.get("type", AdditiveCodec.TYPE) if isinstance(own, dict) else None
     if not isinstance(name, str) or name not in _TYPES:
         raise FileFormatError(f"{os.fspath(path)}: holds no codec of this version of supquant: type {name!r}")
     return _TYPES[name].load(path, kind=kind)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from supquant.arrays import Float32
 from supquant.codec.base import check_part
-from supquant.codec.interface import Block
 from supquant.errors import InputError
 
 _SUREST = np.float32(1 - 2.0**-20)
@@ -50,9 +50,9 @@ class Meaning:
            [0.98, 0.02]], dtype=float32)
     """
 
-    scaling: Block | None = None
-    shares: Block | None = None
-    curve: Block = field(default_factory=_IDENTITY.copy)
+    scaling: Float32 | None = None
+    shares: Float32 | None = None
+    curve: Float32 = field(default_factory=_IDENTITY.copy)
 
     def __post_init__(self) -> None:
         if (self.scaling is None) == (self.shares is None):
@@ -63,14 +63,14 @@ class Meaning:
             check_part("shares", self.shares, "E")
         check_curve(self.curve)
 
-    def probabilities(self, vectors: Block, n_labels: int, *, multilabel: bool) -> Block:
+    def probabilities(self, vectors: Float32, n_labels: int, *, multilabel: bool) -> Float32:
         """Give the probability of every label (b, L) from scores (b, L), or from features (b, E) that begin with them."""
         if self.scaling is None:
             return vectors[:, :n_labels]
         slopes, shifts = self.scaling
         return label_probabilities(vectors * slopes + shifts, multilabel=multilabel)
 
-    def query_vectors(self, vectors: Block, n_labels: int, *, multilabel: bool) -> Block:
+    def query_vectors(self, vectors: Float32, n_labels: int, *, multilabel: bool) -> Float32:
         """Give what queries multiply items by, (b, L) or (b, E), from scores or from features."""
         p = label_weights(self.probabilities(vectors, n_labels, multilabel=multilabel), multilabel=multilabel)
         return p if self.scaling is not None else np.hstack([p, vectors[:, n_labels:]])
@@ -86,7 +86,7 @@ class Meaning:
         return cls(**arrays)
 
 
-def check_curve(curve: Block) -> None:
+def check_curve(curve: Float32) -> None:
     """Refuse what is no curve (2, k) from scores to probabilities."""
     check_part("curve", curve, 2, "k")
     if not (np.diff(curve) >= 0).all() or curve.shape[1] < 2:

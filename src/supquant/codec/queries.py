@@ -13,16 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Float32
 from supquant.parallel import ordered_map, row_blocks
 from supquant.validation import as_float32
-
-Block = NDArray[np.float32]
 
 QUERY_ROWS = 128
 """Queries that are made at a time; more rows than that are none of queries."""
 
 
-def row_products(x: Block, y: Block) -> Block:
+def row_products(x: Float32, y: Float32) -> Float32:
     """Multiply rows x (b, d) and y (n, d), which is contiguous: ``x y'`` (b, n).
 
     Up to `QUERY_ROWS` rows come out as the same bits whatever stands beside them; for more a BLAS is faster.
@@ -38,7 +37,7 @@ def row_products(x: Block, y: Block) -> Block:
 
 
 def by_queries(
-    function: Callable[[Block], tuple[NDArray[Any], ...]],
+    function: Callable[[Float32], tuple[NDArray[Any], ...]],
     rows: NDArray[Any],
     made: tuple[NDArray[Any], ...],
     n_jobs: int,

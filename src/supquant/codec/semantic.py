@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes, Float32
 from supquant.assignment import ItemSearch
 from supquant.codec.base import (
     MOST_CODEBOOKS,
@@ -33,7 +34,7 @@ from supquant.codec.base import (
     classes_from_plain,
     plain_classes,
 )
-from supquant.codec.interface import Block, Codes, FeatureMap, QueryTables
+from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.codec.meaning import check_curve, label_weights
 from supquant.codec.queries import by_queries, row_products
 from supquant.codec.spelling import FAINTEST, FAINTEST_OF_LABELLED, Spelling
@@ -99,11 +100,11 @@ class MeaningFeatures(Protocol):
         """Columns of s: those of trained labels, then one for every added one. One column u follows them."""
 
     @property
-    def means(self) -> Block:
+    def means(self) -> Float32:
         """Mean positions (L, g) of trained labels, and then of those that were added."""
 
     @property
-    def added_directions(self) -> Block:
+    def added_directions(self) -> Float32:
         """Directions (c, g) of the added labels: the product with a position is 1 at the mean of a label."""
 
     @property
@@ -114,16 +115,16 @@ class MeaningFeatures(Protocol):
     def n_position(self) -> int:
         """g, the columns of z, the position, and of c, which gives the cosine as a product with z."""
 
-    def __call__(self, x: Block) -> Block:
+    def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
 
-    def of_labelled(self, x: Block) -> Block:
+    def of_labelled(self, x: Float32) -> Float32:
         """Map a block (b, p) of items with known labels: the same, but s and u may be zero."""
 
-    def probabilities(self, x: Block) -> Block:
+    def probabilities(self, x: Float32) -> Float32:
         """Return the probability of every label (b, L) for a block (b, p)."""
 
-    def with_classes(self, x: Block, labels: Labels) -> Self:
+    def with_classes(self, x: Float32, labels: Labels) -> Self:
         """Return the map that knows more classes, those of rows x (n, p)."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -158,13 +159,13 @@ class SemanticCodec(ProjectingCodec):
         A label that means "unknown", beside None, NaN and masked entries.
     """
 
-    codebooks: Block
+    codebooks: Float32
     classes: NDArray[Any]
     multilabel: bool
-    weights: Block
+    weights: Float32
     words: NDArray[np.uint8]
     feature_map: FeatureMap | None
-    curves: Block = field(default_factory=lambda: as_curves([np.array([[0, 1], [0, 1]], dtype=np.float32)]))
+    curves: Float32 = field(default_factory=lambda: as_curves([np.array([[0, 1], [0, 1]], dtype=np.float32)]))
     missing_label: str | float | int | None = None
 
     TYPE: ClassVar[str] = "semantic"
@@ -216,7 +217,9 @@ class SemanticCodec(ProjectingCodec):
 
     # queries -------------------------------------------------------------------------------------------------------------
 
-    def prepare(self, features: Block, ranking: str | None = None, *, all_labelled: bool = False) -> Block:
+    def prepare(
+        self, features: Float32, ranking: str | None = None, *, all_labelled: bool = False
+    ) -> Float32:
         """Turn features (b, r + 1 + 2 g) of queries into the vectors v (b, D) that items are multiplied by.
 
         `all_labelled` says whether the labels of all items are known.
@@ -246,16 +249,16 @@ class SemanticCodec(ProjectingCodec):
         return vectors
 
     @cached_property
-    def _added_columns(self) -> Block:
+    def _added_columns(self) -> Float32:
         """Directions of added labels, (g, c)."""
         return np.ascontiguousarray(self.map.added_directions.T)
 
-    def _untrained(self, p: Block, u: Block) -> Block:
+    def _untrained(self, p: Float32, u: Float32) -> Float32:
         """Return the probability (b, 1) of no class that was trained on."""
         added = p[:, self.map.spelling.n_columns :].sum(axis=1, keepdims=True)
         return np.asarray(u + (1 - u) * added)
 
-    def tables_of(self, prepared: Block, ranking: str | None = None) -> Block:
+    def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
         """Make look-up tables (q, M, K) of prepared queries (q, D): ``-v . c`` of every codeword."""
         self._ranking(ranking)
         tables = row_products(prepared, self.codebooks.reshape(-1, self.n_components))
@@ -296,7 +299,7 @@ class SemanticCodec(ProjectingCodec):
         curve_of = self.curves_of(features, all_labelled=all_labelled)
         return QueryTables(tables, offsets, descending=True, curve=self.curves, curve_of=curve_of)
 
-    def curves_of(self, features: Block, *, all_labelled: bool = False) -> NDArray[np.intp]:
+    def curves_of(self, features: Float32, *, all_labelled: bool = False) -> NDArray[np.intp]:
         """Return which curve (q,) turns the scores of queries with features (q, F) into probabilities."""
         if all_labelled:
             return np.zeros(len(features), dtype=np.intp)
@@ -310,11 +313,11 @@ class SemanticCodec(ProjectingCodec):
         *,
         novelty: object = None,
         n_jobs: int | None = None,
-    ) -> Block:
+    ) -> Float32:
         """Return the vectors v (q, D) of queries Q (q, p), whose products with decoded items are scores; as `query_tables`."""
         return self.prepare(self.query_features(Q, novelty=novelty, n_jobs=n_jobs), ranking)
 
-    def query_features(self, Q: object, *, novelty: object = None, n_jobs: int | None = None) -> Block:
+    def query_features(self, Q: object, *, novelty: object = None, n_jobs: int | None = None) -> Float32:
         """Return the features (q, F) of queries Q (q, p), with another novelty than theirs if one is given."""
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
@@ -323,36 +326,36 @@ class SemanticCodec(ProjectingCodec):
             features[:, self.map.n_columns] = _checked_novelty(novelty, len(Q))
         return features
 
-    def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Block:
+    def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Float32:
         """Make look-up tables (q, M, K) float32 for queries Q (q, p); smaller sums are nearer."""
         return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
 
     # what the classifier says ----------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Block:
+    def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Float32:
         """Return the probability of every label for vectors X (n, p): (n, L) float32."""
         return self._by_vectors(
             X, n_jobs, self.map.n_labels, np.float32, lambda x, _: self.map.probabilities(x)
         )
 
-    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Block:
+    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Float32:
         """Score every label for vectors X (n, p) by its probability: (n, L) float32."""
         return self.predict_proba(X, n_jobs=n_jobs)
 
-    def novelty(self, X: object, *, n_jobs: int | None = None) -> Block:
+    def novelty(self, X: object, *, n_jobs: int | None = None) -> Float32:
         """Return the probability (n,) that vectors X (n, p) are of no known class."""
         column = slice(self.map.n_columns, self.map.n_columns + 1)
         return self._by_blocks(X, n_jobs, 1, np.float32, lambda features, _: features[:, column])[:, 0]
 
     # items ---------------------------------------------------------------------------------------------------------------
 
-    def transform(self, X: object, *, n_jobs: int | None = None) -> Block:
+    def transform(self, X: object, *, n_jobs: int | None = None) -> Float32:
         """Return the vectors t (n, D) of items X (n, p) without labels, which their codes stand for."""
         return self._by_blocks(
             X, n_jobs, self.n_components, np.float32, lambda features, _: self.item_vectors(features)
         )
 
-    def item_vectors(self, features: Block, labels: NDArray[np.floating] | None = None) -> Block:
+    def item_vectors(self, features: Float32, labels: NDArray[np.floating] | None = None) -> Float32:
         """Return the vectors t (b, D) of items with features (b, r + 1 + 2 g), and labels (b, r) where they are known.
 
         Labels are as they are spelled. A row of them that is NaN is unknown.
@@ -405,7 +408,7 @@ class SemanticCodec(ProjectingCodec):
         """Give vectors X (n, p) their codes (n, M) uint8, with labels that were read already."""
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
 
-        def encode_block(x: Block, block: tuple[int, int]) -> Codes:
+        def encode_block(x: Float32, block: tuple[int, int]) -> Codes:
             given = None if labels is None else self.map.spelling.of_labels(labels, *block)
             known = np.zeros(len(x), dtype=bool) if given is None else ~np.isnan(given[:, 0])
             items = self.item_vectors(self.map.of_labelled(x) if known.all() else self.map(x), given)
@@ -417,7 +420,7 @@ class SemanticCodec(ProjectingCodec):
 
         return self._by_vectors(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
 
-    def encode_vectors(self, items: Block, known: NDArray[np.bool_]) -> Codes:
+    def encode_vectors(self, items: Float32, known: NDArray[np.bool_]) -> Codes:
         """Find the codes (n, M) of item vectors (n, D); `known` (n,) tells whose labels are known. On one thread."""
         codes = np.empty((len(items), self.n_codebooks), dtype=np.uint8)
         kinds = item_kinds(items[:, self._n_meaning - 1], known)
@@ -474,11 +477,11 @@ class SemanticCodec(ProjectingCodec):
             and np.array_equal(self.words, other.words)
         )
 
-    def decode(self, codes: object) -> Block:
+    def decode(self, codes: object) -> Float32:
         """Return the vectors t (n, D) that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
 
-    def _split(self, features: Block) -> tuple[Block, Block, Block, Block]:
+    def _split(self, features: Float32) -> tuple[Float32, Float32, Float32, Float32]:
         """Cut features (b, r + 1 + 2 g) into s (b, r), u (b, 1), z (b, g) and c (b, g)."""
         L, g = self.map.n_columns, self.map.n_position
         return (
@@ -505,7 +508,7 @@ class SemanticCodec(ProjectingCodec):
         return cls(**parts)
 
 
-def as_curves(curves: Sequence[Block]) -> Block:
+def as_curves(curves: Sequence[Float32]) -> Float32:
     """Lay curves (2, k) of several lengths side by side (c, 2, k); one alone is that of all queries.
 
     Examples
@@ -540,18 +543,18 @@ def allowed_words(words: NDArray[np.uint8], kind: int) -> NDArray[np.bool_]:
     return words != KNOWN_WORD
 
 
-def novelty_coordinate(u: Block | np.float32) -> Block:
+def novelty_coordinate(u: Float32 | np.float32) -> Float32:
     """Return the coordinate n of items that are new with the probabilities u."""
     return np.asarray(np.log1p(u / NOVELTY_FLOOR) * (NOVELTY_WEIGHT / np.log1p(1 / NOVELTY_FLOOR)))
 
 
-def item_kinds(coordinate: Block, known: NDArray[np.bool_]) -> NDArray[np.intp]:
+def item_kinds(coordinate: Float32, known: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the kind (b,) of items: 0 with known labels, 1 familiar, 2 new, by their coordinate n (b,)."""
     new = coordinate > novelty_coordinate(np.float32(LOOKS_NEW))
     return np.where(known, 0, np.where(new, 2, 1))
 
 
-def _checked_novelty(novelty: object, n: int) -> Block:
+def _checked_novelty(novelty: object, n: int) -> Float32:
     values = np.asarray(novelty, dtype=np.float32)
     if values.shape not in ((), (n,)) or not ((values >= 0) & (values <= 1)).all():
         raise InputError(

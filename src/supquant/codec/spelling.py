@@ -16,10 +16,11 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32
+
 if TYPE_CHECKING:
     from supquant.labels import Labels
 
-Block = NDArray[np.float32]
 Words = NDArray[np.int32]
 
 MOST_COLUMNS = 512
@@ -73,11 +74,11 @@ class Spelling:
         starts = np.arange(0, L * t + 1, t)
         return scipy.sparse.csr_array((values, self.words.ravel(), starts), shape=(L, self.n_columns))
 
-    def of_probabilities(self, p: Block) -> Block:
+    def of_probabilities(self, p: Float32) -> Float32:
         """Return the mean vectors (b, r) of labels with probabilities p (b, L)."""
         return p if self.length == 1 else np.ascontiguousarray(p @ self._matrix)
 
-    def of_labels(self, labels: Labels, start: int, stop: int) -> Block:
+    def of_labels(self, labels: Labels, start: int, stop: int) -> Float32:
         """Return the vectors (b, r + a) of the labels of rows ``start`` to ``stop``; unknown ones are NaN.
 
         Labels past the last one that is spelled have a column of their own behind the others. A row with several labels has
@@ -101,7 +102,7 @@ class Spelling:
         vectors[~labels.known[start:stop]] = np.nan
         return vectors
 
-    def weights(self, s: Block, faintest: float = FAINTEST) -> Block:
+    def weights(self, s: Float32, faintest: float = FAINTEST) -> Float32:
         """Return what queries with the mean vectors s (b, r) multiply those of items by.
 
         With one word a label, s itself. With more, the words of a label are all likely where it is, and of a label that no row
@@ -115,7 +116,7 @@ class Spelling:
         shares = s / total * np.float32(self.length / faintest)
         return np.asarray(total * (np.log1p(shares) / np.float32(np.log1p(1 / faintest))))
 
-    def without(self, s: Block, own: NDArray[np.intp]) -> Block:
+    def without(self, s: Float32, own: NDArray[np.intp]) -> Float32:
         """Return mean vectors (b, r), from which the row's own label (b,) is taken as far as its words can be it."""
         left = s.copy()
         rows = np.arange(len(s))[:, None]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_digits
 
 from supquant import kernels
+from supquant.arrays import Array
 from supquant.evaluation import euclidean_scores, evaluate_scores, split_rows
 from supquant.features import AnchorKernel
 from supquant.labels import Labels, read_labels
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from supquant.evaluation.retrieval import Score
     from supquant.progress import Progress
 
-Array = npt.NDArray[Any]
 
 N_CODEBOOKS = 2
 """Bytes of a code."""

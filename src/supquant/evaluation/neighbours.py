@@ -6,12 +6,10 @@ label alone has a perfect MAP where labels are known, and no order within a clas
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from supquant.arrays import Array
 
 NEAREST = 10
 """The first so many items of a ranking are compared with as many nearest vectors."""

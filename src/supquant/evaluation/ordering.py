@@ -6,14 +6,10 @@ them, so digits are 16 bits: 69,000 float32 scores take two passes, a quarter of
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from supquant.arrays import Array
 from supquant.errors import InputError
-
-Array = npt.NDArray[Any]
 
 
 def ranked(scores: Array, carried: Array) -> tuple[Array, Array]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from supquant.arrays import Array
 from supquant.index import CodeIndex
 
 if TYPE_CHECKING:
     from supquant.codec import AnyCodec
     from supquant.labels import Labels
 
-Array = npt.NDArray[Any]
 
 BINS = 15
 FIRST_ANSWERS = 100

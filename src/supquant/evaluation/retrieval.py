@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import harmonic_mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from supquant import kernels
+from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.evaluation.neighbours import neighbour_recalls
 from supquant.evaluation.ordering import ranked
@@ -31,7 +32,6 @@ from supquant.validation import check_integer, resolve_jobs
 if TYPE_CHECKING:
     from supquant.labels import Labels
 
-Array = npt.NDArray[Any]
 Score = Callable[[Array], Array]
 """From a block of b queries, in whatever form they come, to the scores (b, n) of all items."""
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from supquant.arrays import RowNumbers
 from supquant.errors import InputError
 from supquant.validation import check_choice
 
 if TYPE_CHECKING:
     from supquant.labels import Labels
 
-Rows = npt.NDArray[np.int64]
 
 PROTOCOLS = ("paper", "unlabelled", "unseen", "open")
 """`paper`: the database is the training set. `unlabelled`: it is other rows, encoded without their labels.
@@ -43,14 +43,14 @@ class Split:
         Whether `fit` is given the rows of the database too, without labels.
     """
 
-    queries: Rows
-    training: Rows
-    database: Rows
+    queries: RowNumbers
+    training: RowNumbers
+    database: RowNumbers
     protocol: str
     fit_rows: str = "labelled"
 
     @property
-    def unlabelled(self) -> Rows:
+    def unlabelled(self) -> RowNumbers:
         """The rows that `fit` is given without labels: those of the database, or none."""
         return self.database if self.fit_rows == "all" else self.database[:0]
 
@@ -121,7 +121,9 @@ def split_rows(
     if protocol == "open":
         return _split_open(labels, seed, n_queries, n_queries_last, fit_rows)
     n_rows = len(labels)
-    order: Rows = np.arange(n_rows) if n_queries_last else np.random.default_rng(seed).permutation(n_rows)
+    order: RowNumbers = (
+        np.arange(n_rows) if n_queries_last else np.random.default_rng(seed).permutation(n_rows)
+    )
     unseen = protocol == "unseen"
     seen = of_known_classes(labels, protocol)[order] if unseen else np.zeros(n_rows, dtype=np.bool_)
     searched = order[~seen]  # queries and what they search; under `unseen` without the training rows
@@ -191,7 +193,7 @@ def _split_open(
     """Divide rows for queries and items of known classes and of new ones, mixed."""
     n_rows = len(labels)
     known = of_known_classes(labels, "open")  # (n_rows,)
-    shuffled: Rows = np.random.default_rng(seed).permutation(n_rows)
+    shuffled: RowNumbers = np.random.default_rng(seed).permutation(n_rows)
     may_ask = shuffled[shuffled >= n_rows - n_queries_last] if n_queries_last else shuffled
     kept = 0 if n_queries_last else 2  # rows of each kind that must be left
     most = min(int(known[may_ask].sum()), int((~known[may_ask]).sum())) - kept
@@ -211,7 +213,7 @@ def _split_open(
     return Split(may_ask[is_query[may_ask]], others[trains], others[~trains], "open", fit_rows)
 
 
-def _some_of_each_label(labels: Labels, rows: Rows, wanted: int) -> npt.NDArray[np.bool_]:
+def _some_of_each_label(labels: Labels, rows: RowNumbers, wanted: int) -> npt.NDArray[np.bool_]:
     """Mark, among rows in their order, the first `wanted` of each label that no label before it took."""
     wanted = max(1, min(wanted, len(rows) // (5 * labels.n_labels)))
     chosen = np.zeros(len(rows), dtype=np.bool_)

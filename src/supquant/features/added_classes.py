@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from supquant.arrays import Float32
 from supquant.codec import row_products
 from supquant.labels import Labels
-
-Block = NDArray[np.float32]
 
 QUERY_RIDGE, ITEM_RIDGE = 3.0, 0.1
 """On the diagonal of the scatter within classes, in units of its mean: where a query is judged alone, where items are ordered.
 Few rows say little of a mean, so that a query is judged with care; an order bears more."""
 
 
-def class_means(z: NDArray[Any], labels: Labels) -> Block:
+def class_means(z: NDArray[Any], labels: Labels) -> Float32:
     """Return the mean positions (L, g) of rows with positions z (n, g) and labels, one or several each.
 
     Examples
@@ -37,7 +36,7 @@ def class_means(z: NDArray[Any], labels: Labels) -> Block:
     return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
 
 
-def class_logits(means: Block, scatter: Block) -> Block:
+def class_logits(means: Float32, scatter: Float32) -> Float32:
     """Return weights (L, g + 1), the last column the shift, from positions to logits of classes with these means (L, g).
 
     Classes are normal, with the scatter (g, g) that the trained ones have on average; the logit 0 is that of any other class,
@@ -48,21 +47,21 @@ def class_logits(means: Block, scatter: Block) -> Block:
     return np.ascontiguousarray(np.vstack([weights, shifts]).T, dtype=np.float32)
 
 
-def class_directions(means: Block, scatter: Block) -> Block:
+def class_directions(means: Float32, scatter: Float32) -> Float32:
     """Return directions (c, g) that tell positions of classes with these means (c, g) from others; the product is 1 at a mean."""
     directions = _solved(scatter, means, ITEM_RIDGE).T
     products = np.einsum("cg,cg->c", directions, means)[:, None]
     return np.asarray(directions / np.where(products > 0, products, 1), dtype=np.float32)
 
 
-def _solved(scatter: Block, means: Block, ridge: float) -> NDArray[np.float64]:
+def _solved(scatter: Float32, means: Float32, ridge: float) -> NDArray[np.float64]:
     """Return ``(scatter + ridge)^-1 means'`` (g, c)."""
     spread = scatter.astype(np.float64)
     spread[np.diag_indices_from(spread)] += ridge * np.trace(spread) / len(spread) + 1e-12
     return np.asarray(np.linalg.solve(spread, means.T.astype(np.float64)), dtype=np.float64)
 
 
-def divided(p: Block, u: Block, z: Block, by_place: Block, n_trained: int) -> tuple[Block, Block]:
+def divided(p: Float32, u: Float32, z: Float32, by_place: Float32, n_trained: int) -> tuple[Float32, Float32]:
     """Divide the probability u (b,) of no trained class among the added classes and others still.
 
     Where a vector lies tells which. One that lies as a trained class does gives nothing to the added ones.

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from supquant.arrays import Float32
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.validation import (
@@ -26,8 +27,6 @@ from supquant.validation import (
     random_generator,
     resolve_jobs,
 )
-
-Block = NDArray[np.float32]
 
 
 class AnchorKernel(TransformerMixin, BaseEstimator):
@@ -90,7 +89,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         self.map_ = GaussianMap(anchors, self.bandwidth_)
         return self
 
-    def transform(self, X: object) -> Block:
+    def transform(self, X: object) -> Float32:
         """Map X (n, p) to its features (n, n_anchors) float32."""
         check_is_fitted(self)
         X = check_vectors(X, n_features=self.n_features_in_, estimator=type(self).__name__)
@@ -102,7 +101,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _mean_nearest(X: NDArray[np.generic], anchors: Block, n_jobs: int) -> float:
+def _mean_nearest(X: NDArray[np.generic], anchors: Float32, n_jobs: int) -> float:
     norms = squared_norms(anchors)
 
     def of_block(block: tuple[int, int]) -> float:

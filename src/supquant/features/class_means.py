@@ -17,6 +17,7 @@ from itertools import islice
 import numpy as np
 import scipy.linalg
 
+from supquant.arrays import Float64
 from supquant.features.kernel_classifier import (
     MOST_PASSES,
     Calibration,
@@ -29,7 +30,6 @@ from supquant.features.kernel_classifier import (
     logistic_steps,
 )
 from supquant.parallel import ordered_map, row_blocks
-from supquant.statistics import Float
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 """On the diagonal of S, in units of its mean."""
@@ -51,16 +51,16 @@ MOST_WORK = 3e11
 class ClassSums:
     """What the means and the scatter are made of."""
 
-    gram: Float  # (d, d)  X'X
-    sums: Float  # (L, d)
-    counts: Float  # (L,)
+    gram: Float64  # (d, d)  X'X
+    sums: Float64  # (L, d)
+    counts: Float64  # (L,)
 
     def merged(self, other: ClassSums) -> ClassSums:
         """Add the sums over the rows of both."""
         return ClassSums(self.gram + other.gram, self.sums + other.sums, self.counts + other.counts)
 
     @cached_property
-    def _within(self) -> tuple[Float, Float, Float, Float]:
+    def _within(self) -> tuple[Float64, Float64, Float64, Float64]:
         """The mean (d,) of all rows; variances (d,) and directions (d, d) within classes, and the means (L, d) along these."""
         present = self.counts > 0
         total, n_classes = float(self.counts.sum()), int(present.sum())
@@ -74,7 +74,7 @@ class ClassSums:
         variances, vectors = scipy.linalg.eigh(within)
         return middle, np.maximum(variances, 0), vectors, means @ vectors
 
-    def weights(self, ridge: float) -> Float:
+    def weights(self, ridge: float) -> Float64:
         """Return weights (d + 1, L) of logits at temperature one, the last row the shifts, without the frequency of classes.
 
         They are relative to a normal class around the mean of all rows, which has the logit zero; so has a class without rows.
@@ -91,7 +91,7 @@ class ClassSums:
         solved = (vectors / scatter) @ (means.T * trust)  # (d, L)
         return np.vstack([solved, -middle @ solved - 0.5 * np.square(trust) * lengths])
 
-    def log_frequencies(self) -> Float:
+    def log_frequencies(self) -> Float64:
         """Return the logarithm (L,) of how frequent classes are: counts, and as little as they tell more than chance does.
 
         Counts that differ as much as those of equally frequent classes would tell nothing (gamma-Poisson shrinkage).
@@ -166,7 +166,7 @@ def _tried(sums: ClassSums, held: KernelRows) -> dict[tuple[float, float], float
     }
 
 
-def _calibrated(sums: ClassSums, ridge: float, temperature: float) -> Float:
+def _calibrated(sums: ClassSums, ridge: float, temperature: float) -> Float64:
     weights = temperature * sums.weights(ridge)
     weights[-1] += sums.log_frequencies()
     return weights
@@ -194,7 +194,7 @@ def _losses(sums: ClassSums, ridge: float, held: KernelRows) -> dict[float, floa
     return losses
 
 
-def _with_ones(sums: ClassSums) -> Float:
+def _with_ones(sums: ClassSums) -> Float64:
     """Return the products (d + 1, d + 1) of features with a last column of ones."""
     total = sums.sums.sum(axis=0)
     return np.block([[sums.gram, total[:, None]], [total[None], sums.counts.sum()]])

@@ -10,19 +10,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32
 from supquant.codec import block_rows, row_products
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.storage import lay_out_as_stored
 from supquant.validation import as_float32
-
-Block = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class GaussianMap:
     """The fitted, frozen map: what a codec holds."""
 
-    anchors: Block  # (h, p)
+    anchors: Float32  # (h, p)
     bandwidth: float  # sigma
 
     kind: ClassVar[str] = "anchor-kernel"
@@ -36,11 +35,11 @@ class GaussianMap:
         return int(self.anchors.shape[1])
 
     @cached_property
-    def _norms(self) -> Block:
+    def _norms(self) -> Float32:
         """Squared lengths (h,) of the anchors; they take longer than one query."""
         return squared_norms(self.anchors)
 
-    def __call__(self, x: Block) -> Block:
+    def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, h)."""
         squares = squared_distances(x, self.anchors, self._norms)
         squares *= np.float32(-0.5 / self.bandwidth**2)
@@ -57,8 +56,12 @@ class GaussianMap:
 
 
 def map_rows(
-    feature_map: Callable[[Block], Block], X: NDArray[Any], width: int, n_jobs: int, rows: int | None = None
-) -> Block:
+    feature_map: Callable[[Float32], Float32],
+    X: NDArray[Any],
+    width: int,
+    n_jobs: int,
+    rows: int | None = None,
+) -> Float32:
     """Return the features (n, width) of rows X (n, p), so many rows at a time; as many as the map asks for if None."""
     features = np.empty((len(X), width), dtype=np.float32)
 
@@ -71,13 +74,13 @@ def map_rows(
     return features
 
 
-def squared_norms(rows: Block) -> Block:
+def squared_norms(rows: Float32) -> Float32:
     """Give the squared lengths (n,) of rows (n, p)."""
-    norms: Block = np.einsum("ij,ij->i", rows, rows)
+    norms: Float32 = np.einsum("ij,ij->i", rows, rows)
     return norms
 
 
-def squared_distances(x: Block, anchors: Block, norms: Block) -> Block:
+def squared_distances(x: Float32, anchors: Float32, norms: Float32) -> Float32:
     """Give the squared distances (b, h) between rows and anchors of squared lengths `norms` (h,), never negative."""
     squares = row_products(x, anchors)
     squares *= -2

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from supquant.arrays import Float32
 from supquant.errors import InputError
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.progress import Reporter
@@ -41,15 +42,13 @@ FILTER_BORDER = 32  # mirrored around the picture, so that filters do not see it
 SMALLEST_CONTRAST = 0.2
 BLOCK_IMAGES = 32  # whose spectra stay in the cache of a core
 
-Block = NDArray[np.float32]
-
 
 def gist_descriptors(
     images: NDArray[np.uint8],
     *,
     n_jobs: int | None = None,
     callback: Callable[[Progress], None] | None = None,
-) -> Block:
+) -> Float32:
     """Describe pictures by their GIST.
 
     Parameters
@@ -97,9 +96,9 @@ def _check_images(images: NDArray[Any]) -> None:
         raise InputError(f"images must be uint8, intensities of 0..255, got {images.dtype}")
 
 
-def _grey(images: NDArray[np.uint8]) -> Block:
+def _grey(images: NDArray[np.uint8]) -> Float32:
     """Take the mean of the colours, stretched so that each picture (h, w) reaches from 0 to 255."""
-    grey: Block = images.mean(axis=3, dtype=np.float32) if images.ndim == 4 else images.astype(np.float32)
+    grey: Float32 = images.mean(axis=3, dtype=np.float32) if images.ndim == 4 else images.astype(np.float32)
     grey -= grey.min(axis=(1, 2), keepdims=True)
     brightest = grey.max(axis=(1, 2), keepdims=True)
     brightest[brightest == 0] = 1  # a picture of one grey is black
@@ -107,7 +106,7 @@ def _grey(images: NDArray[np.uint8]) -> Block:
     return grey
 
 
-def _describe(grey: Block) -> Block:
+def _describe(grey: Float32) -> Float32:
     """Give the descriptors (b, 512) of pictures (b, h, w) of 0..255."""
     n, height, width = grey.shape
     spectra = fft.fft2(_mirrored(_whitened(grey), FILTER_BORDER))  # (b, H, W) complex64, H = h + 64
@@ -123,12 +122,12 @@ def _describe(grey: Block) -> Block:
     return cells.reshape(n, DIMENSIONS)
 
 
-def _whitened(grey: Block) -> Block:
+def _whitened(grey: Float32) -> Float32:
     """Subtract the slow part of log intensities, then divide by the local contrast."""
     x = _mirrored(np.log1p(grey), WHITENING_BORDER)
     low_pass = _low_pass(*x.shape[1:])
 
-    def slow_part(x: Block) -> Block:
+    def slow_part(x: Float32) -> Float32:
         return fft.irfft2(fft.rfft2(x) * low_pass, s=x.shape[1:])
 
     x -= slow_part(x)
@@ -136,19 +135,19 @@ def _whitened(grey: Block) -> Block:
     return x[:, WHITENING_BORDER:-WHITENING_BORDER, WHITENING_BORDER:-WHITENING_BORDER]
 
 
-def _mirrored(x: Block, border: int) -> Block:
+def _mirrored(x: Float32, border: int) -> Float32:
     return np.pad(x, ((0, 0), (border, border), (border, border)), mode="symmetric")
 
 
 @lru_cache(maxsize=4)
-def _low_pass(height: int, width: int) -> Block:
+def _low_pass(height: int, width: int) -> Float32:
     """Make the half plane (height, width // 2 + 1) of a Gaussian that is one half at `CYCLES` per longer side."""
     cycles = max(height, width) * np.hypot(fft.fftfreq(height)[:, None], fft.rfftfreq(width))
     return np.exp2(-np.square(cycles / CYCLES)).astype(np.float32)
 
 
 @lru_cache(maxsize=4)
-def _transfer_functions(height: int, width: int) -> Block:
+def _transfer_functions(height: int, width: int) -> Float32:
     """Make the filters (32, height, width), zero frequency first."""
     down, across = fft.fftfreq(height)[:, None], fft.fftfreq(width)
     rho, theta = np.hypot(down, across), np.arctan2(down, across)
@@ -162,7 +161,7 @@ def _transfer_functions(height: int, width: int) -> Block:
 
 
 @lru_cache(maxsize=4)
-def _cell_means(side: int) -> Block:
+def _cell_means(side: int) -> Float32:
     """Make the matrix (4, side) that takes pixels along one side to the means of four cells."""
     cell = np.arange(side) * GRID // side  # (side,)
     member = cell == np.arange(GRID)[:, None]

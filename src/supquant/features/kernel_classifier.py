@@ -20,16 +20,14 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.codec import label_probabilities
 from supquant.errors import InputError
 from supquant.features.gaussian_map import GaussianMap
 from supquant.labels import Labels
 from supquant.parallel import ordered_map
-from supquant.statistics import Float
 from supquant.validation import as_float32
 
-Block = NDArray[np.float32]
-Rows = NDArray[np.int64]
 Result = TypeVar("Result")
 
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -65,10 +63,10 @@ GRAM_BYTES = 1 << 30
 class LabelClassifier:
     """What `learn_classifier` learned: weights (d + 1, L) of logits."""
 
-    weights: Float  # by likelihood, from all rows
-    smooth: Float  # by least squares, from all rows
-    held_weights: Float  # the same from the rows that were not held out
-    held_smooth: Float
+    weights: Float64  # by likelihood, from all rows
+    smooth: Float64  # by least squares, from all rows
+    held_weights: Float64  # the same from the rows that were not held out
+    held_smooth: Float64
     ridge: float
     n_iter: int
     losses: list[dict[str, float]]
@@ -112,8 +110,8 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
 
 
 def best_step(
-    steps: Iterator[Float], start: LeastSquares, judges: KernelRows, most: int, least_gain: float = 0.0
-) -> tuple[Float, list[float]]:
+    steps: Iterator[Float64], start: LeastSquares, judges: KernelRows, most: int, least_gain: float = 0.0
+) -> tuple[Float64, list[float]]:
     """Give the weights that the judging rows like best, and their loss a row at the start and after every step.
 
     It ends after `PATIENCE` steps that gained less than a part of the loss at the start, too.
@@ -141,9 +139,9 @@ class FeatureCache:
 
     def __init__(self, n_bytes: int) -> None:
         self._left = n_bytes
-        self._blocks: dict[int, Block] = {}
+        self._blocks: dict[int, Float32] = {}
 
-    def get(self, key: int, make: Callable[[], Block]) -> Block:
+    def get(self, key: int, make: Callable[[], Float32]) -> Float32:
         """Give a block, made now unless it is held."""
         if key in self._blocks:
             return self._blocks[key]
@@ -161,7 +159,7 @@ class KernelRows:
     X: NDArray[Any]  # (n, p) of any real dtype, may be memory-mapped
     labels: Labels
     kernel: GaussianMap | None
-    blocks: Sequence[Rows]  # row numbers
+    blocks: Sequence[RowNumbers]  # row numbers
     cache: FeatureCache
     n_jobs: int
 
@@ -174,15 +172,15 @@ class KernelRows:
             self.X, self.labels, self.kernel, [*self.blocks, *other.blocks], self.cache, self.n_jobs
         )
 
-    def vectors(self, rows: Rows) -> Block:
+    def vectors(self, rows: RowNumbers) -> Float32:
         """Give the vectors (b, p) of one block."""
         return as_float32(self.X[rows])
 
-    def features(self, rows: Rows) -> Block:
+    def features(self, rows: RowNumbers) -> Float32:
         """Give phi (b, d + 1) of one block."""
         return self.cache.get(int(rows[0]), lambda: self.features_of(rows))
 
-    def features_of(self, rows: Rows) -> Block:
+    def features_of(self, rows: RowNumbers) -> Float32:
         """Give phi (b, d + 1) of any rows, made now."""
         x = self.vectors(rows)
         phi = x if self.kernel is None else self.kernel(x)
@@ -193,18 +191,18 @@ class KernelRows:
         """D + 1."""
         return 1 + (self.X.shape[1] if self.kernel is None else len(self.kernel.anchors))
 
-    def indicators(self, rows: Rows) -> scipy.sparse.csr_array:
+    def indicators(self, rows: RowNumbers) -> scipy.sparse.csr_array:
         """Give Y (b, L) float32 of some rows."""
         return self.labels.take(rows).sparse().astype(np.float32)
 
-    def map_blocks(self, function: Callable[[Rows], Result]) -> Iterator[Result]:
+    def map_blocks(self, function: Callable[[RowNumbers], Result]) -> Iterator[Result]:
         """Apply a function to the row numbers of every block; results come in order."""
         return ordered_map(function, self.blocks, self.n_jobs)
 
     def normal_equations(self) -> NormalEquations:
         """Sum products over all rows: float32 within a block, float64 over blocks."""
 
-        def of_block(rows: Rows) -> tuple[Block, Block]:
+        def of_block(rows: RowNumbers) -> tuple[Float32, Float32]:
             phi = self.features(rows)
             return phi.T @ phi, (self.indicators(rows).T @ phi).T
 
@@ -215,7 +213,7 @@ class KernelRows:
             products += xy
         return NormalEquations(gram, products)
 
-    def logits(self, weights: Float) -> Block:
+    def logits(self, weights: Float64) -> Float32:
         """Give phi W (n, L) of all rows, in the order of the blocks."""
         W = weights.astype(np.float32)
         return np.concatenate(list(self.map_blocks(lambda rows: self.features(rows) @ W)))
@@ -224,11 +222,11 @@ class KernelRows:
         """Give Y (n, L) float32 of all rows, in the order of the blocks."""
         return self.indicators(np.concatenate([np.zeros(0, dtype=np.int64), *self.blocks]))
 
-    def gradient(self, weights: Float) -> Float:
+    def gradient(self, weights: Float64) -> Float64:
         """Give the gradient (d + 1, L) of the negative log likelihood, summed over rows."""
         W = weights.astype(np.float32)
 
-        def of_block(rows: Rows) -> Block:
+        def of_block(rows: RowNumbers) -> Float32:
             phi = self.features(rows)
             residual = label_probabilities(phi @ W, multilabel=self.labels.multilabel)
             carried = self.indicators(rows).tocoo()
@@ -245,8 +243,8 @@ class KernelRows:
 class NormalEquations:
     """What least squares needs of the rows."""
 
-    gram: Float  # (d + 1, d + 1)  Phi'Phi
-    products: Float  # (d + 1, L)  Phi'Y
+    gram: Float64  # (d + 1, d + 1)  Phi'Phi
+    products: Float64  # (d + 1, L)  Phi'Y
 
     def merged(self, other: NormalEquations) -> NormalEquations:
         """Add the sums over the rows of both."""
@@ -276,11 +274,11 @@ class Factor:
     """The Cholesky factor of G + D."""
 
     ridge: float  # relative
-    lower: Float  # (d + 1, d + 1)
+    lower: Float64  # (d + 1, d + 1)
 
-    def solve(self, right: Float) -> Float:
+    def solve(self, right: Float64) -> Float64:
         """Solve (G + D) W = right (d + 1, L)."""
-        solution: Float = scipy.linalg.cho_solve((self.lower.T, False), right, check_finite=False)
+        solution: Float64 = scipy.linalg.cho_solve((self.lower.T, False), right, check_finite=False)
         return solution
 
 
@@ -291,7 +289,7 @@ class Calibration:
     temperature: float
     shift: float
 
-    def applied(self, weights: Float) -> Float:
+    def applied(self, weights: Float64) -> Float64:
         """Scale weights (d + 1, L)."""
         scaled = weights * self.temperature
         scaled[-1] -= self.shift
@@ -303,12 +301,12 @@ class LeastSquares:
     """One value of the path of ridges."""
 
     ridge: float  # relative
-    weights: Float  # (d + 1, L), as they were solved
+    weights: Float64  # (d + 1, L), as they were solved
     calibration: Calibration
     loss: float  # a row, on the rows that chose the calibration
 
     @property
-    def logit_weights(self) -> Float:
+    def logit_weights(self) -> Float64:
         """Weights (d + 1, L) whose scores are logits."""
         return self.calibration.applied(self.weights)
 
@@ -361,7 +359,7 @@ def ridge_path(
     return path, best[1]
 
 
-def calibrate(scores: Block, Y: scipy.sparse.csr_array, *, multilabel: bool) -> tuple[Calibration, float]:
+def calibrate(scores: Float32, Y: scipy.sparse.csr_array, *, multilabel: bool) -> tuple[Calibration, float]:
     """Find the temperature and the shift under which scores (n, L) say best what the labels Y are; and the loss a row."""
     some = slice(None, None, max(1, scores.size // CALIBRATION_SCORES))
     shown, of_shown = scores[some], Y[some]
@@ -380,7 +378,7 @@ def calibrate(scores: Block, Y: scipy.sparse.csr_array, *, multilabel: bool) -> 
     return best, log_loss(logits, Y, multilabel=multilabel) / len(scores)
 
 
-def logistic_steps(rows: KernelRows, start: Float, factor: Factor) -> Iterator[Float]:
+def logistic_steps(rows: KernelRows, start: Float64, factor: Factor) -> Iterator[Float64]:
     """Lower the log loss from `start` (d + 1, L) by Nesterov's accelerated steps, a pass over the rows each."""
     bound = 0.25 if rows.labels.multilabel else 0.5
     weights = ahead = start

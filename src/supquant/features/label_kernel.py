@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.errors import InputError
 from supquant.features.class_means import held_out_loss, learn_class_means
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
@@ -23,7 +24,6 @@ from supquant.features.kernel_classifier import (
 from supquant.features.label_map import LabelMap
 from supquant.labels import Labels, read_labels
 from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.statistics import Float
 from supquant.validation import (
     as_float32,
     check_integer,
@@ -32,9 +32,6 @@ from supquant.validation import (
     random_generator,
     resolve_jobs,
 )
-
-Block = NDArray[np.float32]
-Rows = NDArray[np.int64]
 
 MOST_HELD = 4096
 FEW_HELD = 256
@@ -150,7 +147,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self._fit(X, y)
         return self
 
-    def fit_transform(self, X: object, y: object = None) -> Block:
+    def fit_transform(self, X: object, y: object = None) -> Float32:
         """Learn from X (n, p) and `y`, and give the features (n, 2 L + g) of X, kernel features made once."""
         X = check_vectors(X)
         rows = self._fit(X, y)
@@ -163,13 +160,13 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         return features
 
     @property
-    def held_features_(self) -> Block:
+    def held_features_(self) -> Float32:
         """Features (s, 2 L + g) of held-out rows by the classifier that had not seen them."""
         check_is_fitted(self)
         label_map, x = self._held
         return map_rows(label_map, x, label_map.n_features, resolve_jobs(self.n_jobs))
 
-    def transform(self, X: object) -> Block:
+    def transform(self, X: object) -> Float32:
         """Map X (n, p) to its features (n, 2 L + g) float32."""
         check_is_fitted(self)
         X = check_vectors(X, n_features=self.n_features_in_, estimator=type(self).__name__)
@@ -195,7 +192,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         kernel = None if n_anchors == 0 else _kernel(X, order[n_held:], n_anchors, bandwidth)
         cache = FeatureCache(0 if kernel is None else CACHE_BYTES)
 
-        def part(rows: Rows) -> KernelRows:
+        def part(rows: RowNumbers) -> KernelRows:
             blocks = [rows[slice(*block)] for block in row_blocks(len(rows))]
             return KernelRows(X, labels, kernel, blocks, cache, n_jobs)
 
@@ -205,7 +202,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
             mean, directions = _principal_directions(X, n_directions, n_jobs)
             learned = (learn_class_means if by_means else learn_classifier)(kept, held)
 
-            def label_map(weights: Float, smooth: Float) -> LabelMap:
+            def label_map(weights: Float64, smooth: Float64) -> LabelMap:
                 parts = weights.astype(np.float32), smooth.astype(np.float32)
                 return LabelMap(kernel, *parts, mean, directions, labels.multilabel)
 
@@ -250,7 +247,7 @@ def _checked_labels(y: object, n_rows: int) -> Labels:
     return y
 
 
-def _kernel(X: NDArray[Any], candidates: Rows, n_anchors: int, bandwidth: float | None) -> GaussianMap:
+def _kernel(X: NDArray[Any], candidates: RowNumbers, n_anchors: int, bandwidth: float | None) -> GaussianMap:
     """Make anchors of the first candidates; those at the other end say how far rows and anchors are apart."""
     anchors = as_float32(X[np.sort(candidates[:n_anchors])])
     if bandwidth is None:
@@ -262,7 +259,7 @@ def _kernel(X: NDArray[Any], candidates: Rows, n_anchors: int, bandwidth: float 
 
 
 def _anchors_of_many(
-    X: NDArray[Any], labels: Labels, order: Rows, n_held: int, bandwidth: float | None, n_jobs: int
+    X: NDArray[Any], labels: Labels, order: RowNumbers, n_held: int, bandwidth: float | None, n_jobs: int
 ) -> int:
     """Return how many anchors many classes want: none, unless some of the rows are told apart better with them.
 
@@ -299,7 +296,7 @@ def _anchors_of_many(
         return MANY_ANCHORS if loss(kernel) < CLEARLY_LESS * loss(None) else 0
 
 
-def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Block, Block]:
+def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:
     """Give the mean (p,) of rows, and principal directions (p, g) on which centred rows have a mean squared length of one."""
     n, p = X.shape
     blocks = row_blocks(n)
@@ -309,7 +306,7 @@ def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tu
     if g == 0:
         return mean, np.zeros((p, 0), dtype=np.float32)
 
-    def products(block: tuple[int, int]) -> Block:
+    def products(block: tuple[int, int]) -> Float32:
         centred = as_float32(X[slice(*block)]) - mean
         return centred.T @ centred
 
@@ -322,10 +319,10 @@ def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tu
     return mean, as_float32(vectors[:, ::-1] / length)
 
 
-def _features(label_map: LabelMap, rows: KernelRows) -> Block:
+def _features(label_map: LabelMap, rows: KernelRows) -> Float32:
     """Give the features (n, 2 L + g) of rows, in the order of their blocks."""
 
-    def of_block(numbers: Rows) -> Block:
+    def of_block(numbers: RowNumbers) -> Float32:
         return label_map.from_kernel(rows.features(numbers)[:, :-1], rows.vectors(numbers))
 
     none = np.zeros((0, 2 * label_map.n_labels + label_map.n_directions), dtype=np.float32)

@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32
 from supquant.codec import label_probabilities, row_products
 from supquant.features.gaussian_map import GaussianMap
 from supquant.storage import lay_out_as_stored
-
-Block = NDArray[np.float32]
 
 _KERNEL = "kernel."
 """Prefix of the kernel's arrays in a file."""
@@ -28,10 +27,10 @@ class LabelMap:
     """
 
     kernel: GaussianMap | None  # None takes vectors as they are: d = p
-    weights: Block  # (d + 1, L), the last row the intercept: logits by likelihood
-    smooth: Block  # (d + 1, L)  logits by least squares with more ridge, nearer for classes that nobody trained on
-    mean: Block  # (p,)
-    directions: Block  # (p, g), scaled so that the mean of |k|^2 over training rows is one
+    weights: Float32  # (d + 1, L), the last row the intercept: logits by likelihood
+    smooth: Float32  # (d + 1, L)  logits by least squares with more ridge, nearer for classes that nobody trained on
+    mean: Float32  # (p,)
+    directions: Float32  # (p, g), scaled so that the mean of |k|^2 over training rows is one
     multilabel: bool
 
     kind: ClassVar[str] = "label-kernel"
@@ -59,11 +58,11 @@ class LabelMap:
         """Width of what comes out, 2 L + g."""
         return 2 * self.n_labels + self.n_directions
 
-    def __call__(self, x: Block) -> Block:
+    def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, 2 L + g)."""
         return self.from_kernel(x if self.kernel is None else self.kernel(x), x)
 
-    def from_kernel(self, phi: Block, x: Block) -> Block:
+    def from_kernel(self, phi: Float32, x: Float32) -> Float32:
         """Give the features (b, 2 L + g) of a block whose kernel features phi (b, d) are known."""
         L = self.n_labels
         features = np.empty((len(x), self.n_features), dtype=np.float32)
@@ -74,7 +73,7 @@ class LabelMap:
         return features
 
     @cached_property
-    def _rows(self) -> tuple[Block, Block, Block]:
+    def _rows(self) -> tuple[Float32, Float32, Float32]:
         """Weights of either kind and directions, with a row for every output."""
         return (
             np.ascontiguousarray(self.weights[:-1].T),
@@ -109,7 +108,7 @@ class LabelMap:
         )
 
 
-def logits(phi: Block, weights: Block) -> Block:
+def logits(phi: Float32, weights: Float32) -> Float32:
     """Give phi W (b, L) for features phi (b, d) and weights (d + 1, L), whose last row is the intercept."""
     scores = phi @ weights[:-1]
     scores += weights[-1]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from supquant.arrays import Float64
 from supquant.codec import label_probabilities
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
@@ -21,7 +22,6 @@ from supquant.features.meaning_map import evidence, opinion_roots
 from supquant.features.position import Directions, metric_of, within_scatter
 from supquant.labels import Labels
 from supquant.metrics import average_precision
-from supquant.statistics import Float
 from supquant.validation import as_float32
 
 FOLDS = 5
@@ -70,7 +70,7 @@ class Study:
     shift: float
     metric_ridge: float
     opinion_weight: float
-    left_out: Float
+    left_out: Float64
     sureness: float
 
 
@@ -130,7 +130,7 @@ def _judge(
     n_anchors: int,
     seed: int,
     n_jobs: int,
-) -> tuple[Float, Float, dict[tuple[float, float], float], float] | None:
+) -> tuple[Float64, Float64, dict[tuple[float, float], float], float] | None:
     """Leave the classes of a fold out.
 
     Returns evidence for known rows and for left-out ones, the MAP of every metric, and the sureness of left-out rows over that of
@@ -188,13 +188,13 @@ def root_mean_square(rows: NDArray[Any]) -> float:
     return float(np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1).mean())) or 1.0
 
 
-def spread_of(values: Float) -> tuple[float, float]:
+def spread_of(values: Float64) -> tuple[float, float]:
     """Return the median and the distance between the quartiles, at least a little above 0."""
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
     return float(middle), float(max(high - low, 1e-6 * max(abs(middle), 1.0)))
 
 
-def _novelty_curve(known: Float, new: Float) -> tuple[float, float]:
+def _novelty_curve(known: Float64, new: Float64) -> tuple[float, float]:
     """Fit the logit of being new along evidence, as if there were as many new rows as known ones."""
     values = np.concatenate([known, new])[:, None]
     is_new = np.arange(len(values)) >= len(known)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from supquant.arrays import Float32, Float64
 from supquant.codec import label_probabilities
 from supquant.codec.spelling import Spelling
 from supquant.features.added_classes import class_means
@@ -34,10 +35,7 @@ from supquant.features.novelty import (
 from supquant.features.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.statistics import Float
 from supquant.validation import as_float32
-
-Block = NDArray[np.float32]
 
 DEFAULT_SHARE = 0.25
 """Share of new classes that is expected where nothing tells."""
@@ -74,16 +72,16 @@ class FittedMeaning:
 
     map: MeaningMap
     held_rows: NDArray[np.int64]
-    held_features: Block
+    held_features: Float32
     new_classes: float
-    novelty_of_new: Block
+    novelty_of_new: Float32
     sureness_of_new: float
     directions: Directions | None = None
     metric_ridge: float = np.inf
 
     def placed_without(
         self, X: NDArray[Any], labels: Labels, without: NDArray[np.intp], rng: np.random.Generator
-    ) -> Callable[[Block], Block] | None:
+    ) -> Callable[[Float32], Float32] | None:
         """Return the map from vectors (b, p) to positions (b, k) that nobody learned from some classes; None if it is the same.
 
         Parameters
@@ -175,11 +173,11 @@ def _novelty(
     X: NDArray[Any],
     labels: Labels,
     kernel: LabelKernel,
-    held_logits: Block,
+    held_logits: Float32,
     study: Study,
     new_classes: float | None,
     rng: np.random.Generator,
-) -> tuple[Block, Novelty]:
+) -> tuple[Float32, Novelty]:
     """Return the weights (d + 1,) of the discriminator, zero where there is none, and how to tell what is new."""
     map_ = kernel.map_
     no_weights = np.zeros(len(map_.weights), dtype=np.float32)
@@ -207,7 +205,7 @@ def _novelty(
     return told_apart, novelty if new_classes is None else novelty.expecting(new_classes)
 
 
-def _positions(map_: MeaningMap, x: Block, n_jobs: int) -> Block:
+def _positions(map_: MeaningMap, x: Float32, n_jobs: int) -> Float32:
     """Return the positions (n, g) of rows x (n, p)."""
     z = np.empty((len(x), map_.n_position), dtype=np.float32)
 
@@ -221,12 +219,12 @@ def _positions(map_: MeaningMap, x: Block, n_jobs: int) -> Block:
     return z
 
 
-def _apart(kernel: GaussianMap | None, weights: Block, x: Block) -> Float:
+def _apart(kernel: GaussianMap | None, weights: Float32, x: Float32) -> Float64:
     """Return the discriminator (b,) of a block (b, p)."""
     return np.asarray(logits(x if kernel is None else kernel(x), weights), dtype=np.float64)
 
 
-def _metric(directions: Directions, x: Block, labels: Labels, ridge: float) -> tuple[Block, Block]:
+def _metric(directions: Directions, x: Float32, labels: Labels, ridge: float) -> tuple[Float32, Float32]:
     """Return the maps (p, k) from unit vectors to positions of mean squared length one, and to what gives their cosine."""
     z = directions(x)
     root, inverse = metric_of(within_scatter(z, labels), ridge)
@@ -235,7 +233,7 @@ def _metric(directions: Directions, x: Block, labels: Labels, ridge: float) -> t
     return (vectors @ root / length).astype(np.float32), (vectors @ inverse * length).astype(np.float32)
 
 
-def _opinion(roots: NDArray[Any], weight: float) -> tuple[Block, Block]:
+def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:
     """Return the mean (L,) of opinions (n, L), and their leading directions (L, r), scaled to a length (root of mean square)."""
     mean = roots.mean(axis=0)
     if weight == 0:

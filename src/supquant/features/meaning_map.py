@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from supquant.arrays import Float32
 from supquant.codec import label_probabilities, row_products
 from supquant.codec.spelling import Spelling, spelling_from
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
@@ -17,8 +18,6 @@ from supquant.features.gaussian_map import GaussianMap
 from supquant.labels import Labels
 from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
-
-Block = NDArray[np.float32]
 
 _KERNEL = "kernel."
 """Prefix of the kernel's arrays in a file."""
@@ -42,15 +41,15 @@ class MeaningMap:
     """
 
     kernel: GaussianMap | None  # None takes vectors as they are: d = p
-    weights: Block  # (d + 1, L + 1), the last row the intercept: logits of labels, and what tells new rows from labelled ones
-    mean: Block  # (p,) of unit vectors
-    metric: Block  # (p, k): from centred unit vectors to the first part of z
-    cosine: Block  # (p, k): from unit vectors to the first part of c
-    opinion_mean: Block  # (r,)
-    opinion: Block  # (r, g - k): from centred roots of smoothed s to the second part of z
-    novelty: Block  # (3,): the logit of u along the log of the sum of exponentiated logits and along the last column, and a shift
-    scatter: Block  # (k, k) of the first part of z around the means of trained labels
-    means: Block  # (L, g) in z, of trained labels, and then of those that were added
+    weights: Float32  # (d + 1, L + 1), the last row the intercept: logits of labels, and what tells new rows from labelled ones
+    mean: Float32  # (p,) of unit vectors
+    metric: Float32  # (p, k): from centred unit vectors to the first part of z
+    cosine: Float32  # (p, k): from unit vectors to the first part of c
+    opinion_mean: Float32  # (r,)
+    opinion: Float32  # (r, g - k): from centred roots of smoothed s to the second part of z
+    novelty: Float32  # (3,): weights of evidence and of the last output in the logit of u, and its shift
+    scatter: Float32  # (k, k) of the first part of z around the means of trained labels
+    means: Float32  # (L, g) in z, of trained labels, and then of those that were added
     multilabel: bool
     spelling: Spelling  # of trained labels
 
@@ -105,11 +104,11 @@ class MeaningMap:
         """How many rows are mapped at a time: fewer where there are many labels."""
         return max(1, min(BLOCK_ROWS, BLOCK_SCORES // (self.n_trained + 1)))
 
-    def __call__(self, x: Block) -> Block:
+    def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
         return self.from_logits(self._outputs(x), x)
 
-    def of_labelled(self, x: Block) -> Block:
+    def of_labelled(self, x: Float32) -> Float32:
         """Map a block (b, p) of items whose labels are known: s, u and c stay zero where no opinion is made of them."""
         if self.opinion.shape[1]:
             return self(x)
@@ -117,11 +116,11 @@ class MeaningMap:
         features[:, self.n_columns + 1 :][:, : self.metric.shape[1]] = self._placed(unit_rows(x))
         return features
 
-    def _placed(self, units: Block) -> Block:
+    def _placed(self, units: Float32) -> Float32:
         """Return the first part of z (b, k) of vectors of unit length (b, p)."""
         return row_products(units - self.mean, self._rows["metric"])
 
-    def _place(self, x: Block, features: Block) -> Block:
+    def _place(self, x: Float32, features: Float32) -> Float32:
         """Fill the first parts of z and c in features (b, r + 1 + 2 g) of a block (b, p); give that of z (b, k)."""
         first, k = self.n_columns + 1, self.metric.shape[1]
         units = unit_rows(x)
@@ -131,12 +130,12 @@ class MeaningMap:
         features[:, first : first + k] = row_products(units, self._rows["cosine"])
         return place
 
-    def _outputs(self, x: Block) -> Block:
+    def _outputs(self, x: Float32) -> Float32:
         """Return the logits of trained labels and the discriminator (b, L + 1) of a block (b, p)."""
         phi = x if self.kernel is None else self.kernel(x)
         return row_products(phi, self._rows["weights"]) + self.weights[-1]
 
-    def probabilities(self, x: Block) -> Block:
+    def probabilities(self, x: Float32) -> Float32:
         """Return the probability of every label (b, L) for a block (b, p)."""
         outputs = self._outputs(x)
         p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
@@ -145,7 +144,7 @@ class MeaningMap:
         place = self._placed(unit_rows(x))
         return divided(p, self._novelty(outputs, p), place, self._by_place, self.n_trained)[0]
 
-    def from_logits(self, outputs: Block, x: Block) -> Block:
+    def from_logits(self, outputs: Float32, x: Float32) -> Float32:
         """Return the features (b, r + 1 + 2 g) of a block, from logits of trained labels and the discriminator."""
         L, k, g = self.n_columns, self.metric.shape[1], self.n_position
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
@@ -159,20 +158,20 @@ class MeaningMap:
         )
         return features
 
-    def with_opinions(self, features: Block) -> Block:
+    def with_opinions(self, features: Float32) -> Float32:
         """Return features (b, r + 1 + 2 g), changed in place, whose opinions are those of their mean vectors s."""
         L, k, g = self.n_columns, self.metric.shape[1], self.n_position
         features[:, L + 1 + k : L + 1 + g] = self._opinions(features[:, :L])
         return features
 
-    def _opinions(self, s: Block) -> Block:
+    def _opinions(self, s: Float32) -> Float32:
         """Return the part of z (b, g - k) that the mean vectors (b, r) of trained labels make; nothing if there is none."""
         if not self.opinion.shape[1]:
             return np.zeros((len(s), 0), dtype=np.float32)
         return row_products(opinion_roots(s) - self.opinion_mean, self._rows["opinion"])
 
     @cached_property
-    def _rows(self) -> dict[str, Block]:
+    def _rows(self) -> dict[str, Float32]:
         """Matrices with a row for every output."""
         matrices = {
             "weights": self.weights[:-1],
@@ -183,12 +182,12 @@ class MeaningMap:
         return {name: np.ascontiguousarray(matrix.T) for name, matrix in matrices.items()}
 
     @cached_property
-    def _by_place(self) -> Block:
+    def _by_place(self) -> Float32:
         """The logits (L, k + 1) of all labels along the first part of z, the last column the shifts."""
         return class_logits(self.means[:, : len(self.scatter)], self.scatter)
 
     @cached_property
-    def added_directions(self) -> Block:
+    def added_directions(self) -> Float32:
         """Directions (c, g) in z of the added labels: the product is 1 at the mean of a label.
 
         Opinions are left out: those of a trained class agree, those of a new one need not.
@@ -197,12 +196,12 @@ class MeaningMap:
         directions = class_directions(self.means[self.n_trained :, :k], self.scatter)
         return np.pad(directions, ((0, 0), (0, self.n_position - k)))
 
-    def with_classes(self, x: Block, labels: Labels) -> MeaningMap:
+    def with_classes(self, x: Float32, labels: Labels) -> MeaningMap:
         """Return the map that knows more classes, those of rows x (n, p)."""
         z = self(x)[:, self.n_columns + 1 :][:, : self.n_position]
         return replace(self, means=np.concatenate([self.means, class_means(z, labels)]))
 
-    def _novelty(self, outputs: Block, p: Block) -> NDArray[np.floating]:
+    def _novelty(self, outputs: Float32, p: Float32) -> NDArray[np.floating]:
         """Return u (b,); for several labels a row, the probability that it carries none."""
         if self.multilabel:
             return np.asarray(np.exp(np.log1p(-np.minimum(p, 1 - 2.0**-20)).sum(axis=1)))
@@ -233,7 +232,7 @@ class MeaningMap:
         )
 
 
-def unit_rows(x: NDArray[Any]) -> Block:
+def unit_rows(x: NDArray[Any]) -> Float32:
     """Return the rows of x (b, p) at unit length; a row of zeros stays.
 
     Examples

@@ -16,11 +16,9 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from supquant.arrays import Float32, Float64
 from supquant.features.gaussian_map import GaussianMap
-from supquant.statistics import Float
 from supquant.validation import as_float32
-
-Block = NDArray[np.float32]
 
 FEWEST_ROWS = 200
 """So many rows without labels, and held-out rows with labels, are needed to tell them apart."""
@@ -58,7 +56,7 @@ class Novelty:
     weight: float
     shift: float
     share: float
-    of_new: Float
+    of_new: Float64
 
     def expecting(self, share: float) -> Novelty:
         """Return the same for another share of new rows."""
@@ -66,7 +64,7 @@ class Novelty:
         return Novelty(self.slope, self.weight, self.shift + moved, share, self.of_new + moved)
 
 
-def discriminator(kernel: GaussianMap | None, labelled: NDArray[Any], unlabelled: NDArray[Any]) -> Block:
+def discriminator(kernel: GaussianMap | None, labelled: NDArray[Any], unlabelled: NDArray[Any]) -> Float32:
     """Learn weights (d + 1,) on the classifier's features that tell unlabelled rows from labelled ones; the last is the shift."""
     rows = as_float32(np.concatenate([labelled, unlabelled]))
     width = rows.shape[1] if kernel is None else len(kernel.anchors)
@@ -87,7 +85,7 @@ def discriminator(kernel: GaussianMap | None, labelled: NDArray[Any], unlabelled
     return weights.astype(np.float32)
 
 
-def novelty_of_mixture(known: Float, mixture: Float) -> Novelty:
+def novelty_of_mixture(known: Float64, mixture: Float64) -> Novelty:
     """Learn what is new in a mixture of known and new rows.
 
     Both are ``(evidence, discriminator)`` of rows that taught neither: `known` (k, 2) of labelled rows, `mixture` (s, 2) of
@@ -120,7 +118,7 @@ def novelty_of_mixture(known: Float, mixture: Float) -> Novelty:
     return Novelty(float(slopes[0]), float(slopes[1]), shift, share, odds[at])
 
 
-def mixed_share(known: Float, mixture: Float) -> float:
+def mixed_share(known: Float64, mixture: Float64) -> float:
     """Estimate the share of new rows in a mixture, from scores that are low for known rows (Garg et al., 2021).
 
     Where scores are low there are none but known rows, so the part of the mixture that lies there, over the part of the known

@@ -10,12 +10,10 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32, Float64
 from supquant.features.meaning_map import unit_rows
 from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
-from supquant.statistics import Float
-
-Block = NDArray[np.float32]
 
 VARIANCE_KEPT = 0.99
 """Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MOST_DIRECTIONS`."""
@@ -27,10 +25,10 @@ MOST_DIRECTIONS = 256
 class Directions:
     """Principal directions of unit vectors."""
 
-    mean: Block  # (p,)
-    vectors: Block  # (p, k), orthonormal
+    mean: Float32  # (p,)
+    vectors: Float32  # (p, k), orthonormal
 
-    def __call__(self, x: NDArray[Any]) -> Block:
+    def __call__(self, x: NDArray[Any]) -> Float32:
         """Return the coordinates (b, k) of vectors (b, p)."""
         return np.asarray((unit_rows(x) - self.mean) @ self.vectors, dtype=np.float32)
 
@@ -46,7 +44,7 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     """
     n, p = X.shape
 
-    def sums(block: tuple[int, int]) -> tuple[Float, Block]:
+    def sums(block: tuple[int, int]) -> tuple[Float64, Float32]:
         units = unit_rows(X[slice(*block)])
         return units.sum(axis=0, dtype=np.float64), units.T @ units
 
@@ -64,7 +62,7 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     return Directions(mean.astype(np.float32), np.ascontiguousarray(leading, dtype=np.float32))
 
 
-def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float:
+def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:
     """Return the covariance (k, k) of coordinates (n, k) around the means of their classes.
 
     With several labels a row, around the least-squares prediction from the labels.
@@ -80,11 +78,11 @@ def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float:
     else:
         predicted = Y @ ((Y.T @ z) / (counts + small)[:, None])
     left = z - predicted
-    scatter: Float = left.T @ left / len(z)
+    scatter: Float64 = left.T @ left / len(z)
     return scatter
 
 
-def metric_of(scatter: Float, ridge: float) -> tuple[Float, Float]:
+def metric_of(scatter: Float64, ridge: float) -> tuple[Float64, Float64]:
     """Return the root (k, k) of the metric ``(S + ridge mean(S) I)^-1`` and its inverse; an infinite ridge is the identity.
 
     Directions in which a class spreads widely count less.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
+from supquant.arrays import Codes
 from supquant.codec import BinaryCodec, FeatureMap
 from supquant.codec.base import MOST_CODEBOOKS
 from supquant.errors import InputError
@@ -27,8 +28,6 @@ from supquant.validation import (
     random_generator,
     resolve_jobs,
 )
-
-Codes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Float32
 from supquant.codec import FeatureMap
 from supquant.codec.interface import load_feature_map
 from supquant.errors import InputError
-
-Block = NDArray[np.float32]
 
 N_BINS = 256
 _SMALLEST_ERROR = 1e-6
@@ -54,8 +53,8 @@ class BoostedTrees:
     """
 
     features: NDArray[np.int32]
-    thresholds: Block
-    leaves: Block
+    thresholds: Float32
+    leaves: Float32
     n_features: int
     inner: FeatureMap | None = None
 
@@ -72,11 +71,11 @@ class BoostedTrees:
         """Width of what comes in."""
         return self.n_features if self.inner is None else self.inner.n_inputs
 
-    def __call__(self, x: Block) -> Block:
+    def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to the sums of votes (b, bits)."""
         return self._sums(x if self.inner is None else self.inner(x))
 
-    def _sums(self, x: Block) -> Block:
+    def _sums(self, x: Float32) -> Float32:
         return kernels.active().tree_sums(x, self.features, self.thresholds, self.leaves)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -113,11 +112,11 @@ class BoostedTrees:
 class BinnedRows:
     """Rows with their features in bins: bin b of feature j holds what is above ``edges[b - 1, j]``, up to ``edges[b, j]``."""
 
-    edges: Block  # (255, d), ascending
+    edges: Float32  # (255, d), ascending
     bins: NDArray[np.uint8]  # (d, n)
 
     @classmethod
-    def of(cls, X: Block) -> Self:
+    def of(cls, X: Float32) -> Self:
         """Put rows X (n, d) into bins of about as many rows each."""
         levels = np.arange(1, N_BINS) / N_BINS
         edges = np.quantile(X, levels, axis=0, method="midpoint").astype(np.float32)
@@ -126,9 +125,9 @@ class BinnedRows:
             row[:] = np.searchsorted(edges[:, j], X[:, j])
         return cls(edges, bins)
 
-    def thresholds(self, features: NDArray[np.int32], last: NDArray[np.uint8]) -> Block:
+    def thresholds(self, features: NDArray[np.int32], last: NDArray[np.uint8]) -> Float32:
         """Give the thresholds that part rows where bins up to the last ones go left, all rows where that is 255."""
-        above: Block = np.append(self.edges, np.full((1, self.edges.shape[1]), np.inf, np.float32), axis=0)
+        above: Float32 = np.append(self.edges, np.full((1, self.edges.shape[1]), np.inf, np.float32), axis=0)
         return above[last, features]
 
 
@@ -147,8 +146,8 @@ class Ensemble:
     """The trees of one bit, as `BoostedTrees` holds them, and what became of the weights."""
 
     features: NDArray[np.int32]  # (T, 2**depth - 1)
-    thresholds: Block  # (T, 2**depth - 1)
-    leaves: Block  # (T, 2**depth)
+    thresholds: Float32  # (T, 2**depth - 1)
+    leaves: Float32  # (T, 2**depth)
     normalisers: NDArray[np.float64]
     """(T,) sums of the weights before they are made to add up to one again; their product bounds the training error."""
 

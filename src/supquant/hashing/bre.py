@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.errors import InputError
 from supquant.features import Features
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
@@ -30,7 +31,6 @@ from supquant.hashing.rows import HashRows
 from supquant.progress import Progress
 from supquant.validation import check_integer, check_nonnegative, check_positive
 
-Array = NDArray[np.float64]
 Signs = NDArray[np.float32]
 
 _FIRST_WEIGHTS = 1e-3
@@ -143,7 +143,7 @@ class BRE(HashEstimator):
         landmarks = np.stack([rng.permutation(n)[: self.n_landmarks] for _ in range(b)])  # (b, s)
         weights = _FIRST_WEIGHTS * rng.normal(size=landmarks.shape)  # W (b, s)
 
-        def projection() -> Array:
+        def projection() -> Float64:
             return np.stack([w @ x[own] for w, own in zip(weights, landmarks, strict=True)], axis=1)
 
         def functions() -> HashFunctions:
@@ -214,7 +214,7 @@ def choose_pairs(alike: NDArray[np.bool_], share: float, similar: float, rng: np
     return Pairs(others, labels)
 
 
-def best_step(values: Array, kernel: Array, pairs: Pairs, residue: Signs) -> float:
+def best_step(values: Float64, kernel: Float64, pairs: Pairs, residue: Signs) -> float:
     """Find the change of one weight that minimises the objective, exactly.
 
     With ``h(w) = sgn(values + w kernel)``, the objective is a constant less ``sum_ij r_ij h_i h_j`` over the pairs.
@@ -260,6 +260,6 @@ def best_step(values: Array, kernel: Array, pairs: Pairs, residue: Signs) -> flo
     return float(bounds[best] + bounds[best + 1]) / 2
 
 
-def signs(values: Array) -> Signs:
+def signs(values: Float64) -> Signs:
     """Give 1 for what is above zero, else -1."""
     return np.where(values > 0, np.float32(1), np.float32(-1))

@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular, svd
 
+from supquant.arrays import Float64
 from supquant.features import Features
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.itq import rotations
@@ -26,7 +27,7 @@ from supquant.hashing.rows import HashRows
 from supquant.labels import Labels
 from supquant.parallel import row_blocks
 from supquant.progress import Progress
-from supquant.statistics import Float, Moments
+from supquant.statistics import Moments
 from supquant.validation import check_integer, check_positive
 
 UNCORRELATED = 1e-6
@@ -144,9 +145,9 @@ class CCAITQ(HashEstimator):
 class CanonicalDirections:
     """Directions of the features, uncorrelated and of unit variance, and how each correlates with the labels."""
 
-    mean: Float  # (d,) of the features
-    directions: Float  # (d, q)
-    correlations: Float  # (q,) descending
+    mean: Float64  # (d,) of the features
+    directions: Float64  # (d, q)
+    correlations: Float64  # (q,) descending
 
 
 def canonical_directions(moments: Moments, labels: Labels, ridge: float) -> CanonicalDirections:
@@ -162,7 +163,7 @@ def canonical_directions(moments: Moments, labels: Labels, ridge: float) -> Cano
     return CanonicalDirections(x, directions, correlations[:kept])
 
 
-def label_moments(labels: Labels) -> tuple[Float, Float]:
+def label_moments(labels: Labels) -> tuple[Float64, Float64]:
     """Sum up the label matrix Y (n, L): the sums (L,) of its columns, and Y'Y (L, L)."""
     y, yy = np.zeros(labels.n_labels), np.zeros((labels.n_labels, labels.n_labels))
     for block in row_blocks(len(labels)):
@@ -172,9 +173,9 @@ def label_moments(labels: Labels) -> tuple[Float, Float]:
     return y, yy
 
 
-def _factor(squares: Float, mean: Float, ridge: float) -> Float:
+def _factor(squares: Float64, mean: Float64, ridge: float) -> Float64:
     """Factor a covariance, given mean squares (d, d) and means (d,), with a ridge relative to the mean square."""
     covariance = squares - np.outer(mean, mean)
     covariance[np.diag_indices_from(covariance)] += ridge * (np.diag(squares).mean() or 1.0)
-    lower: Float = cholesky(covariance, lower=True)
+    lower: Float64 = cholesky(covariance, lower=True)
     return lower

@@ -17,6 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
+from supquant.arrays import Codes, Float64
 from supquant.codec import LabelCodec, check_label_count
 from supquant.estimator import CodeEstimator
 from supquant.features import Features, check_features, fit_feature_map
@@ -25,10 +26,8 @@ from supquant.hashing.rows import HashRows
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress
-from supquant.statistics import Float, Moments
+from supquant.statistics import Moments
 from supquant.validation import check_positive, check_vectors, random_generator, resolve_jobs
-
-Codes = NDArray[np.uint8]
 
 
 class ClassifierLabels(CodeEstimator):
@@ -202,9 +201,9 @@ class ClassifierBits(HashEstimator):
         yield HashStep({"objective": float(error) / moments.n_rows}, lambda: functions)
 
 
-def least_squares(moments: Moments, ridge: float) -> Float:
+def least_squares(moments: Moments, ridge: float) -> Float64:
     """Solve (X'X + delta I) W = X'Y for W (d, L), delta relative to the mean diagonal of X'X."""
     d = len(moments.xx)
     delta = ridge * (float(np.trace(moments.xx)) / d or 1.0)
-    weights: Float = scipy.linalg.solve(moments.xx + delta * np.eye(d), moments.xy, assume_a="pos")
+    weights: Float64 = scipy.linalg.solve(moments.xx + delta * np.eye(d), moments.xy, assume_a="pos")
     return weights

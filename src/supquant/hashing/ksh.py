@@ -22,8 +22,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.features import Features
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.pairs import LabelGroups
@@ -31,8 +31,6 @@ from supquant.hashing.rows import HashRows
 from supquant.labels import Labels
 from supquant.progress import Progress
 from supquant.validation import check_integer, check_positive
-
-Array = NDArray[np.float64]
 
 _SMALL_CHANGE = 1e-2
 """Of the smoothed objective, for each row: where the authors' release ends the descent."""
@@ -143,7 +141,7 @@ class Residue:
 
     n_bits: int  # r, of the finished code
     groups: LabelGroups
-    bits: Array  # (k, n) of 1 and -1, the k bits so far: H'
+    bits: Float64  # (k, n) of 1 and -1, the k bits so far: H'
     squares: float
     """|R|^2."""
 
@@ -153,18 +151,18 @@ class Residue:
         n = len(labels)
         return cls(n_bits, LabelGroups.of(labels), np.empty((0, n)), float(n_bits * n) ** 2)
 
-    def times(self, v: Array) -> Array:
+    def times(self, v: Float64) -> Float64:
         """Give R v (n,) of a vector v (n,)."""
         groups = self.groups
         sums = np.bincount(groups.of_row, v, minlength=len(groups.alike))  # (g,)
         fitted = self.n_bits * (2 * (groups.alike @ sums)[groups.of_row] - v.sum())
         return np.asarray(fitted - (self.bits @ v) @ self.bits)
 
-    def gain(self, h: Array) -> float:
+    def gain(self, h: Float64) -> float:
         """Give h' R h, which the bits h (n,) are to make large."""
         return float(h @ self.times(h))
 
-    def without(self, h: Array) -> Residue:
+    def without(self, h: Float64) -> Residue:
         """Take bits h (n,) out: R - h h'."""
         squares = self.squares - 2 * self.gain(h) + float(len(h)) ** 2
         return Residue(self.n_bits, self.groups, np.vstack([self.bits, h]), squares)
@@ -178,11 +176,11 @@ class Residue:
 class Relaxation:
     """The eigenproblem ``K' R K a = lambda (K' K + ridge) a`` in the basis that whitens its right-hand side."""
 
-    factor: Array  # (d, d), lower: L with L L' = K' K + ridge
-    whitened: Array  # (d, d): inv(L) K' R K inv(L)'
+    factor: Float64  # (d, d), lower: L with L L' = K' K + ridge
+    whitened: Float64  # (d, d): inv(L) K' R K inv(L)'
 
     @classmethod
-    def of_features(cls, features: Array, residue: Residue, ridge: float) -> Self:
+    def of_features(cls, features: Float64, residue: Residue, ridge: float) -> Self:
         """Set it up for centred features (n, d)."""
         gram = features.T @ features
         mean = gram.trace() / len(gram)
@@ -193,7 +191,7 @@ class Relaxation:
         white = scipy.linalg.solve_triangular(factor, sums.T, lower=True)  # (d, g); centred, so 1'K is zero
         return cls(factor, 2 * residue.n_bits * (white @ groups.alike @ white.T))
 
-    def best_direction(self, features: Array) -> Array:
+    def best_direction(self, features: Float64) -> Float64:
         """Give the a (d,) of the largest eigenvalue, ``|K a|^2 = n``."""
         last = len(self.whitened) - 1
         top = scipy.linalg.eigh(self.whitened, subset_by_index=(last, last))[1][:, 0]
@@ -201,15 +199,18 @@ class Relaxation:
         length = np.linalg.norm(features @ direction)
         return np.asarray(direction * (np.sqrt(len(features)) / length if length else 1.0))
 
-    def without(self, products: Array) -> Relaxation:
+    def without(self, products: Float64) -> Relaxation:
         """Take bits out of the residue, given K'h (d,)."""
         white = scipy.linalg.solve_triangular(self.factor, products, lower=True)
         return Relaxation(self.factor, self.whitened - np.outer(white, white))
 
 
 def smooth_ascent(
-    features: Array, residue_times: Callable[[Array], Array], start: Array, max_iter: int
-) -> Array:
+    features: Float64,
+    residue_times: Callable[[Float64], Float64],
+    start: Float64,
+    max_iter: int,
+) -> Float64:
     """Make ``b' R b``, ``b = tanh(K a / 2)``, large by Nesterov's accelerated gradient.
 
     Parameters
@@ -255,13 +256,13 @@ def smooth_ascent(
     return a
 
 
-def smooth_cost(values: Array, residue_times: Callable[[Array], Array]) -> tuple[float, Array]:
+def smooth_cost(values: Float64, residue_times: Callable[[Float64], Float64]) -> tuple[float, Float64]:
     """Give ``-b' R b``, ``b = 2 / (1 + exp(-values)) - 1``, and its derivative (n,) by the values (n,)."""
     b = np.tanh(values / 2)
     products = residue_times(b)
     return -float(b @ products), -products * (1 - b * b)
 
 
-def signs(values: Array) -> Array:
+def signs(values: Float64) -> Float64:
     """Give 1 for what is above zero, else -1."""
     return np.where(values > 0, 1.0, -1.0)

@@ -28,13 +28,13 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.features import Features
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.rows import HashRows
 from supquant.progress import Progress
 from supquant.validation import check_integer, check_nonnegative, check_positive
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 BATCH_PAIRS = 100
@@ -164,7 +164,7 @@ class MLH(HashEstimator):
             yield HashStep({"objective": bound, "loss": loss}, partial(_functions, W, mean))
 
 
-def _functions(W: Array, mean: Array) -> HashFunctions:
+def _functions(W: Float64, mean: Float64) -> HashFunctions:
     return HashFunctions(W, mean @ W)
 
 
@@ -198,7 +198,7 @@ class PairSource:
         return i, j, self.similar[i, j]
 
 
-def loss_table(n_bits: int, radius: int, dissimilar_weight: float) -> Array:
+def loss_table(n_bits: int, radius: int, dissimilar_weight: float) -> Float64:
     """Give l(m) for m = 0 .. n_bits, (2, n_bits + 1): of dissimilar pairs, then of similar ones."""
     m = np.arange(n_bits + 1)
     apart = dissimilar_weight * np.maximum(radius - m + 1, 0) / (radius + 1)
@@ -206,7 +206,7 @@ def loss_table(n_bits: int, radius: int, dissimilar_weight: float) -> Array:
     return np.stack([apart, near])
 
 
-def adjusted_codes(U: Array, V: Array, losses: Array) -> tuple[Array, Array]:
+def adjusted_codes(U: Float64, V: Float64, losses: Float64) -> tuple[Float64, Float64]:
     """Loss-adjusted inference: the codes g, h that maximise ``l(|g - h|) + g'u + h'v``.
 
     Parameters
@@ -231,7 +231,9 @@ def adjusted_codes(U: Array, V: Array, losses: Array) -> tuple[Array, Array]:
     return G, np.where(differ, -G, G)
 
 
-def bound_gradient(W: Array, X: Array, i: Rows, j: Rows, similar: NDArray[np.bool_], losses: Array) -> Array:
+def bound_gradient(
+    W: Float64, X: Float64, i: Rows, j: Rows, similar: NDArray[np.bool_], losses: Float64
+) -> Float64:
     """Give the derivative (d, q) of the mean bound of pairs (b,) by W."""
     both = X[np.concatenate([i, j])]  # (2 b, d)
     projected = both @ W
@@ -241,7 +243,7 @@ def bound_gradient(W: Array, X: Array, i: Rows, j: Rows, similar: NDArray[np.boo
 
 
 def bound_and_loss(
-    W: Array, X: Array, i: Rows, j: Rows, similar: NDArray[np.bool_], losses: Array
+    W: Float64, X: Float64, i: Rows, j: Rows, similar: NDArray[np.bool_], losses: Float64
 ) -> tuple[float, float]:
     """Give the mean bound and the mean loss of pairs (b,)."""
     projected = X @ W
@@ -255,6 +257,6 @@ def bound_and_loss(
     return float(bound.mean()), float(loss.mean())
 
 
-def signs(values: Array) -> Array:
+def signs(values: Float64) -> Float64:
     """Give 1 where a value is positive, else -1: the bits as they are encoded."""
     return np.where(values > 0, 1.0, -1.0)

@@ -8,9 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.labels import Labels
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class LabelGroups:
     """
 
     of_row: NDArray[np.intp]  # (n,)
-    alike: Array  # (g, g) T: 1 where two groups share a label, else 0
+    alike: Float64  # (g, g) T: 1 where two groups share a label, else 0
 
     @classmethod
     def of(cls, labels: Labels) -> Self:
@@ -41,7 +40,7 @@ class LabelGroups:
         )
         return cls(inverse.ravel(), (Y[first] @ Y[first].T > 0).astype(np.float64))
 
-    def sums(self, X: Array) -> Array:
+    def sums(self, X: Float64) -> Float64:
         """Sum rows (n, d) by groups: Z'X (g, d)."""
         total = np.zeros((len(self.alike), X.shape[1]))
         np.add.at(total, self.of_row, X)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32
 from supquant.codec import FeatureMap
 from supquant.labels import Labels
 from supquant.metrics import relevance
@@ -15,7 +16,6 @@ from supquant.parallel import ordered_map, row_blocks
 from supquant.rows import LocalRows
 from supquant.statistics import Moments
 
-Block = NDArray[np.float32]
 Result = TypeVar("Result")
 
 
@@ -42,11 +42,11 @@ class HashRows:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def map_blocks(self, function: Callable[[Block, tuple[int, int]], Result]) -> Iterator[Result]:
+    def map_blocks(self, function: Callable[[Float32, tuple[int, int]], Result]) -> Iterator[Result]:
         """Apply a function to the features (b, d) and the (start, stop) of every block, in order, on all threads."""
         return ordered_map(lambda block: function(self._rows.block(*block), block), self._blocks, self.n_jobs)
 
-    def features(self) -> Block:
+    def features(self) -> Float32:
         """Give the features (n, d) of all rows at once."""
         return np.concatenate(list(self.map_blocks(lambda x, _: x)))
 

@@ -18,17 +18,15 @@ from functools import partial, reduce
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from supquant.arrays import Flags, Float32, Float64
 from supquant.features import Features
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
-from supquant.hashing.rows import Block, HashRows
+from supquant.hashing.rows import HashRows
 from supquant.progress import Progress
-from supquant.statistics import Float, Moments
+from supquant.statistics import Moments
 from supquant.validation import check_integer, check_positive
-
-Bits = NDArray[np.bool_]
 
 
 class SDH(HashEstimator):
@@ -157,27 +155,27 @@ class SDH(HashEstimator):
 class BitSums:
     """What the G and F steps need to know of the bits B (n, bits), as signs."""
 
-    b: Float  # (bits,)  sums of B
-    bb: Float  # (bits, bits)  B'B
-    xb: Float  # (d, bits)  X'B
-    by: Float  # (bits, L)  B'Y
+    b: Float64  # (bits,)  sums of B
+    bb: Float64  # (bits, bits)  B'B
+    xb: Float64  # (d, bits)  X'B
+    by: Float64  # (bits, L)  B'Y
 
     def merge(self, other: BitSums) -> BitSums:
         """Add the sums over the rows of both."""
         return BitSums(self.b + other.b, self.bb + other.bb, self.xb + other.xb, self.by + other.by)
 
 
-def sums_of(rows: HashRows, bits: Bits) -> BitSums:
+def sums_of(rows: HashRows, bits: Flags) -> BitSums:
     """Sum up bits (n, bits)."""
 
-    def of_block(x: Block, block: tuple[int, int]) -> BitSums:
+    def of_block(x: Float32, block: tuple[int, int]) -> BitSums:
         B = signs(bits[slice(*block)])
         return BitSums(B.sum(axis=0), B.T @ B, x.T.astype(np.float64) @ B, B.T @ rows.labels.dense(*block))
 
     return reduce(BitSums.merge, rows.map_blocks(of_block))
 
 
-def signs(bits: Bits) -> Float:
+def signs(bits: Flags) -> Float64:
     """Give bits as numbers: 1 where set, else -1."""
     return np.where(bits, 1.0, -1.0)
 
@@ -189,9 +187,9 @@ def signs(bits: Bits) -> Float:
 class Model:
     """The continuous unknowns, and psi with the bits that they were solved for."""
 
-    classifier: Float  # (bits, L)  W
-    projection: Float  # (d, bits)  P
-    offsets: Float  # (bits,)  c
+    classifier: Float64  # (bits, L)  W
+    projection: Float64  # (d, bits)  P
+    offsets: Float64  # (bits,)  c
     objective: float
 
 
@@ -200,8 +198,8 @@ class Problem:
     """Psi as a function of W, P and c, given sums over the rows; what belongs to the features is factored once."""
 
     moments: Moments
-    mean: Float  # (d,)
-    factor: tuple[Float, bool]  # of X'X + delta I, X centred: the best c does away with the mean
+    mean: Float64  # (d,)
+    factor: tuple[Float64, bool]  # of X'X + delta I, X centred: the best c does away with the mean
     classifier_ridge: float
     function_weight: float
 
@@ -232,12 +230,12 @@ class Problem:
 # the B step ---------------------------------------------------------------------------------------------------------
 
 
-def recode(rows: HashRows, bits: Bits, model: Model, function_weight: float, *, clear: bool) -> Bits:
+def recode(rows: HashRows, bits: Flags, model: Model, function_weight: float, *, clear: bool) -> Flags:
     """Give all rows new bits (n, bits), from the bits they have or from none."""
     W = model.classifier
     gram = W @ W.T
 
-    def of_block(x: Block, block: tuple[int, int]) -> Bits:
+    def of_block(x: Float32, block: tuple[int, int]) -> Flags:
         F = x.astype(np.float64) @ model.projection + model.offsets
         linear = rows.labels.dense(*block) @ W.T + function_weight * F
         start = greedy_signs(linear, gram) if clear else signs(bits[slice(*block)])
@@ -246,7 +244,7 @@ def recode(rows: HashRows, bits: Bits, model: Model, function_weight: float, *, 
     return np.concatenate(list(rows.map_blocks(of_block)))
 
 
-def greedy_signs(linear: Float, gram: Float) -> Float:
+def greedy_signs(linear: Float64, gram: Float64) -> Float64:
     """Set one bit after the other, given those before it: the first sweep of `settled_signs` from cleared bits."""
     B = np.empty(linear.T.shape)  # (bits, m): a bit of all rows lies in one piece
     for k, target in enumerate(linear.T):
@@ -254,7 +252,7 @@ def greedy_signs(linear: Float, gram: Float) -> Float:
     return B.T
 
 
-def settled_signs(B: Float, linear: Float, gram: Float) -> Float:
+def settled_signs(B: Float64, linear: Float64, gram: Float64) -> Float64:
     """Minimise ``b' gram b - 2 b' linear`` over the signs b of each row by discrete cyclic coordinate descent.
 
     That is psi as a function of one row's bits, with ``gram = W W'`` and ``linear = W y + nu F(x)``. Given the other

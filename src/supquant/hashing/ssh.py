@@ -33,6 +33,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.errors import InputError
 from supquant.features import Features
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
@@ -40,8 +41,6 @@ from supquant.hashing.pairs import LabelGroups
 from supquant.hashing.rows import HashRows
 from supquant.progress import Progress
 from supquant.validation import check_choice, check_integer, check_nonnegative
-
-Array = NDArray[np.float64]
 
 VARIANTS = ("sequential", "nonorthogonal", "orthogonal")
 
@@ -170,7 +169,7 @@ class PairLabels:
 
     groups: LabelGroups
 
-    def covariance(self, X: Array) -> Array:
+    def covariance(self, X: Float64) -> Float64:
         """Give X' S X (d, d) of rows X (n, d)."""
         sums, total = self.groups.sums(X), X.sum(axis=0)
         own = 2 * self._with_itself() - 1  # (n,): on the diagonal, where there is no pair
@@ -178,7 +177,7 @@ class PairLabels:
             2 * (sums.T @ self.groups.alike @ sums) - np.outer(total, total) - X.T @ (own[:, None] * X)
         )
 
-    def wrong_covariance(self, X: Array, projected: Array) -> Array:
+    def wrong_covariance(self, X: Float64, projected: Float64) -> Float64:
         """Give X' T X (d, d), T_ij the product of the projections (n,) of rows i and j where it contradicts S_ij, else 0."""
         above, below = (np.maximum(sign * projected, 0)[:, None] * X for sign in (1, -1))  # (n, d)
         a, b = self.groups.sums(above), self.groups.sums(below)  # (g, d)
@@ -195,19 +194,19 @@ class PairLabels:
         n = len(h)
         return float(self.covariance(h[:, None])[0, 0]) / (n * (n - 1)) if n > 1 else 0.0
 
-    def _with_itself(self) -> Array:
+    def _with_itself(self) -> Float64:
         """Tell whether a row shares a label with itself, (n,): 1, or 0 where it has none."""
         return np.asarray(self.groups.alike.diagonal()[self.groups.of_row])
 
 
-def orthogonal_directions(adjusted: Array, n_bits: int) -> Array:
+def orthogonal_directions(adjusted: Float64, n_bits: int) -> Float64:
     """Give the eigenvectors (d, n_bits) of M (d, d) with the largest eigenvalues, the largest first."""
     d = len(adjusted)
-    vectors: Array = scipy.linalg.eigh(adjusted, subset_by_index=(d - n_bits, d - 1))[1]
+    vectors: Float64 = scipy.linalg.eigh(adjusted, subset_by_index=(d - n_bits, d - 1))[1]
     return vectors[:, ::-1]
 
 
-def nonorthogonal_directions(adjusted: Array, n_bits: int) -> Array:
+def nonorthogonal_directions(adjusted: Float64, n_bits: int) -> Float64:
     """Give L U (d, n_bits), ``L L' = I + M / rho``, U the orthogonal directions of M (d, d).
 
     rho is kept just above the least that makes it positive definite, where directions differ most from orthogonal ones.
@@ -219,8 +218,12 @@ def nonorthogonal_directions(adjusted: Array, n_bits: int) -> Array:
 
 
 def sequential_directions(
-    X: Array, pairs: PairLabels, label_part: Array, variance_part: Array, correction: float
-) -> Iterator[Array]:
+    X: Float64,
+    pairs: PairLabels,
+    label_part: Float64,
+    variance_part: Float64,
+    correction: float,
+) -> Iterator[Float64]:
     """Give one direction (d,) after another, for ever.
 
     Parameters

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Flags, RowNumbers
 from supquant.index.stored import StoredArrays, mapped_array
 from supquant.storage import ArrayFile
 
-__all__ = ["LiveRows", "Mask", "RowNumbers", "Words", "bits_at", "bits_of"]
+__all__ = ["LiveRows", "Words", "bits_at", "bits_of"]
 
 Words = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
-RowNumbers = NDArray[np.int64]
 
 
 def bits_of(rows: RowNumbers, n_rows: int) -> Words:
@@ -31,7 +30,7 @@ def bits_of(rows: RowNumbers, n_rows: int) -> Words:
     return words
 
 
-def bits_at(words: Words, rows: RowNumbers) -> Mask:
+def bits_at(words: Words, rows: RowNumbers) -> Flags:
     """Tell which of some rows are in the set, like `rows`."""
     return (words[rows // 64] & _bit(rows)) != 0
 
@@ -77,12 +76,12 @@ class LiveRows(StoredArrays):
         self.touch()
         return self._words
 
-    def mask(self) -> Mask:
+    def mask(self) -> Flags:
         """Tell of all rows whether they are left, (n_rows,)."""
         self.touch()
         return self._mask()
 
-    def _mask(self) -> Mask:
+    def _mask(self) -> Flags:
         bits = np.unpackbits(self._words.view(np.uint8), bitorder="little", count=self.n_rows)
         return bits.view(np.bool_)
 

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.files import StoredCodec, load_index, save_index
 from supquant.index.filters import Filter, choose, views_of
 from supquant.index.ids import Ids, read_ids
 from supquant.index.searching import Search
-from supquant.index.segments import Codes, Segment
+from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums
 from supquant.validation import check_choice, check_integer, resolve_jobs
@@ -110,8 +111,8 @@ class CodeIndex:
 
         Examples
         --------
-        >>> from supquant import Codec
-        >>> index = CodeIndex(Codec(np.zeros((1, 2, 1), dtype=np.float32))).add_codes(np.zeros((100, 1), int))
+        >>> from supquant import AdditiveCodec
+        >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32))).add_codes(np.zeros((100, 1), int))
         >>> index.info()["segments"]
         [{'rows': 100, 'removed': 0, 'grouped': True, 'distinct_codes': 1}]
         """

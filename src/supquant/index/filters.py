@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Flags
 from supquant.errors import InputError
-from supquant.index.bitmaps import LiveRows, Mask, Words, bits_of
+from supquant.index.bitmaps import LiveRows, Words, bits_of
 from supquant.index.ids import read_ids
 from supquant.index.parts import Lineage, Part
 from supquant.index.segments import Segment
@@ -34,8 +35,8 @@ class Filter:
 
     Examples
     --------
-    >>> from supquant import Codec, CodeIndex
-    >>> codec = Codec(np.array([[[0], [1]]], dtype=np.float32))  # one codebook of two codewords
+    >>> from supquant import AdditiveCodec, CodeIndex
+    >>> codec = AdditiveCodec(np.array([[[0], [1]]], dtype=np.float32))  # one codebook of two codewords
     >>> index = CodeIndex(codec).add_codes([[0], [1], [0], [1]])
     >>> odd = index.filter([1, 3])
     >>> index.search([[0]], k=4, where=odd)
@@ -91,7 +92,7 @@ def choose(snapshot: Snapshot, ids_or_mask: object) -> Chosen:
     return _chosen_by_mask(snapshot, mask)
 
 
-def _as_mask(values: object) -> Mask | None:
+def _as_mask(values: object) -> Flags | None:
     """Give values as a mask, None if they are something else."""
     if isinstance(values, Sequence):
         are_bools = len(values) > 0 and set(map(type, values)) <= {bool, np.bool_}
@@ -100,7 +101,7 @@ def _as_mask(values: object) -> Mask | None:
     return np.ascontiguousarray(array) if array.dtype == bool else None
 
 
-def _chosen_by_mask(snapshot: Snapshot, mask: Mask) -> Chosen:
+def _chosen_by_mask(snapshot: Snapshot, mask: Flags) -> Chosen:
     chosen = {}
     start = 0
     for part in snapshot.parts:

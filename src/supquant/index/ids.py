@@ -17,8 +17,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from supquant.arrays import Flags, RowNumbers
 from supquant.errors import InputError
-from supquant.index.bitmaps import Mask
 from supquant.index.stored import StoredArrays, mapped_array
 from supquant.storage import ArrayFile
 
@@ -33,7 +33,6 @@ __all__ = [
     "read_ids",
 ]
 
-Rows = NDArray[np.int64]
 Integers = NDArray[np.int64]
 
 _NAMED = 3
@@ -52,11 +51,11 @@ class Ids(ABC):
         """Bytes in memory."""
 
     @abstractmethod
-    def take(self, rows: Rows) -> NDArray[Any]:
+    def take(self, rows: RowNumbers) -> NDArray[Any]:
         """Give the ids of some rows, in the shape of `rows`: int64, or objects that are str."""
 
     @abstractmethod
-    def find(self, wanted: Ids) -> Rows:
+    def find(self, wanted: Ids) -> RowNumbers:
         """Find the row of every wanted id (n,), -1 where there is none."""
 
     @abstractmethod
@@ -160,11 +159,11 @@ class NumberRange(IntegerIds):
         """All numbers (n,)."""
         return np.arange(self._n, dtype=np.int64) + self.first
 
-    def take(self, rows: Rows) -> Integers:
+    def take(self, rows: RowNumbers) -> Integers:
         """Give the numbers of some rows."""
         return rows + self.first
 
-    def find(self, wanted: Ids) -> Rows:
+    def find(self, wanted: Ids) -> RowNumbers:
         """Find the row of every wanted number."""
         assert isinstance(wanted, IntegerIds)
         values = wanted.values
@@ -210,11 +209,11 @@ class ListedIntegers(StoredArrays, IntegerIds):
         self.touch()
         return self._values
 
-    def take(self, rows: Rows) -> Integers:
+    def take(self, rows: RowNumbers) -> Integers:
         """Give the integers of some rows."""
         return self.values[rows]
 
-    def find(self, wanted: Ids) -> Rows:
+    def find(self, wanted: Ids) -> RowNumbers:
         """Find the row of every wanted integer by bisection."""
         assert isinstance(wanted, IntegerIds)
         values, sought = self.values, wanted.values
@@ -289,13 +288,13 @@ class StringIds(StoredArrays, Ids):
         return cls(blob, offsets, hashes[order], order)
 
     @classmethod
-    def joined(cls, pieces: Sequence[tuple[StringIds, Mask | None]]) -> Self:
+    def joined(cls, pieces: Sequence[tuple[StringIds, Flags | None]]) -> Self:
         """Put together the strings of several runs of rows, of each those that its mask keeps."""
         parts = [each._kept_rows(kept) for each, kept in pieces]
         return cls._of_rows(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _kept_rows(
-        self, kept: Mask | None
+        self, kept: Flags | None
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]:
         """Give blob, lengths and hashes of the rows that a mask keeps, in the order of the rows."""
         self.touch()
@@ -320,14 +319,14 @@ class StringIds(StoredArrays, Ids):
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def take(self, rows: Rows) -> NDArray[Any]:
+    def take(self, rows: RowNumbers) -> NDArray[Any]:
         """Give the strings of some rows."""
         flat = np.fromiter(
             (str(each, "utf-8") for each in self._encoded(rows.reshape(-1))), object, rows.size
         )
         return flat.reshape(rows.shape)
 
-    def find(self, wanted: Ids) -> Rows:
+    def find(self, wanted: Ids) -> RowNumbers:
         """Find the row of every wanted string: those of its hash, then the one that is equal."""
         assert isinstance(wanted, StringIds)
         self.touch()
@@ -384,7 +383,7 @@ def _flawed_order(order: NDArray[np.uint32]) -> str | None:
     return None
 
 
-def join_ids(pieces: Sequence[tuple[Ids, Mask | None]]) -> Ids:
+def join_ids(pieces: Sequence[tuple[Ids, Flags | None]]) -> Ids:
     """Put together the ids of several runs of rows, of each those that its mask keeps; all are of one kind."""
     strings = [(ids, kept) for ids, kept in pieces if isinstance(ids, StringIds)]
     if strings:
@@ -395,7 +394,7 @@ def join_ids(pieces: Sequence[tuple[Ids, Mask | None]]) -> Ids:
     )
 
 
-def _joined_range(pieces: Sequence[tuple[IntegerIds, Mask | None]]) -> NumberRange | None:
+def _joined_range(pieces: Sequence[tuple[IntegerIds, Flags | None]]) -> NumberRange | None:
     """Join ranges that continue each other without listing their numbers, None if that is not what they are."""
     ranges = [ids for ids, kept in pieces if isinstance(ids, NumberRange) and kept is None]
     if len(ranges) < len(pieces) or any(

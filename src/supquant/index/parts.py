@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from supquant import kernels
-from supquant.index.bitmaps import LiveRows, Mask, RowNumbers, bits_at
+from supquant.arrays import Codes, Flags, RowNumbers
+from supquant.index.bitmaps import LiveRows, bits_at
 from supquant.index.ids import Ids, join_ids
-from supquant.index.segments import Codes, Segment
+from supquant.index.segments import Segment
 from supquant.index.stored import StoredArrays
 
 __all__ = ["Lineage", "Moved", "Part", "merged", "settled"]
@@ -84,7 +85,7 @@ class Part:
         """Give the codes (n, M) of the rows that are left."""
         return self.segment.codes(None if self.live is None else self.live_rows())
 
-    def are_live(self, rows: RowNumbers) -> Mask:
+    def are_live(self, rows: RowNumbers) -> Flags:
         """Tell which of some rows are left."""
         return np.ones(rows.shape, dtype=bool) if self.live is None else bits_at(self.live.words(), rows)
 

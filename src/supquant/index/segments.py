@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes, RowNumbers
 from supquant.errors import FileFormatError
-from supquant.index.bitmaps import RowNumbers, Words
+from supquant.index.bitmaps import Words
 from supquant.index.stored import StoredArrays, mapped_array
 from supquant.kernels import BLOCK_ROWS, Scanned
 from supquant.storage import ArrayFile
 
 __all__ = ["Segment"]
 
-Codes = NDArray[np.uint8]
 Numbers = NDArray[np.uint32]
 
 _ROWS_PER_CODE = 8

@@ -10,10 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Codes
 from supquant.errors import InputError
 from supquant.index.ids import Ids, NumberRange, StringIds, name_some
 from supquant.index.parts import Part, merged, settled
-from supquant.index.segments import Codes, Segment
+from supquant.index.segments import Segment
 from supquant.index.topk import Positions, View
 
 __all__ = ["MOST_ROWS", "IdKind", "Snapshot"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from supquant.codec import BinaryCodec, Codec, SemanticCodec
+from supquant.codec import AdditiveCodec, BinaryCodec, SemanticCodec
 from supquant.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def to_faiss(index: CodeIndex) -> Any:
         return binary_index(faiss, codes, given)
     if isinstance(codec, SemanticCodec):
         return product_index(faiss, codec.codebooks, codes, given)
-    if isinstance(codec, Codec):
+    if isinstance(codec, AdditiveCodec):
         return euclidean_index(faiss, codec.codebooks, codes, given)
     raise InputError(f"FAISS has no index for a {type(codec).__name__}")
 

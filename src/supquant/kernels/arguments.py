@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Doubles, Floats, Numbers, Scanned
+from supquant.arrays import Float32, Float64
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Numbers, Scanned
 
 __all__ = [
     "LARGEST_SUM",
@@ -109,7 +110,7 @@ def check_tables(unary: NDArray[Any], cross: NDArray[Any], K: int) -> tuple[int,
     return n, width // K
 
 
-def check_weights(counts: NDArray[np.float64 | np.int64] | None, n: int) -> Doubles:
+def check_weights(counts: NDArray[np.float64 | np.int64] | None, n: int) -> Float64:
     """Return one float64 weight per row, ones if none are given."""
     if counts is None:
         return np.ones(n)
@@ -117,7 +118,7 @@ def check_weights(counts: NDArray[np.float64 | np.int64] | None, n: int) -> Doub
     return counts.astype(np.float64, copy=False)
 
 
-def check_scan(scanned: Scanned, tables: Floats, query_bits: Bytes | None) -> tuple[int, int]:
+def check_scan(scanned: Scanned, tables: Float32, query_bits: Bytes | None) -> tuple[int, int]:
     """Refuse arrays that do not belong together; return the numbers of queries and of rows.
 
     Codes are not read here: whoever makes blocks keeps them below K.
@@ -160,7 +161,7 @@ def check_limit(limit: int) -> None:
         raise ValueError(f"limit must not be negative, got {limit}")
 
 
-def check_limits(limits: Floats, n_queries: int) -> None:
+def check_limits(limits: Float32, n_queries: int) -> None:
     """Refuse limits that are not one number for each query."""
     check_array(limits, "limits", (n_queries,), np.float32)
     if np.isnan(limits).any():
@@ -177,7 +178,7 @@ def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
 
 
 def check_ensemble(
-    x: Floats, features: Numbers, thresholds: Floats, leaves: Floats
+    x: Float32, features: Numbers, thresholds: Float32, leaves: Float32
 ) -> tuple[int, int, int, int]:
     """Refuse trees that do not fit together or rows; return the numbers of rows, groups, trees of a group, and levels."""
     n, d = check_array(x, "x", (None, None), np.float32)
@@ -192,7 +193,11 @@ def check_ensemble(
 
 
 def check_level(
-    bins: Bytes, rows: NDArray[np.uint32], weights: Doubles, starts: NDArray[np.uint64], features: Numbers
+    bins: Bytes,
+    rows: NDArray[np.uint32],
+    weights: Float64,
+    starts: NDArray[np.uint64],
+    features: Numbers,
 ) -> tuple[int, int]:
     """Refuse nodes whose rows or features do not exist; return the numbers of nodes and of features to each."""
     d, n = check_array(bins, "bins", (None, None), np.uint8)

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32, Float64
 from supquant.kernels.arguments import check_codes, check_ensemble, check_level, check_threads
-from supquant.kernels.protocol import Bytes, Doubles, Floats, Numbers
+from supquant.kernels.protocol import Bytes, Numbers
 
 __all__ = ["best_splits", "hamming", "tree_sums"]
 
@@ -22,7 +23,9 @@ def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint
     return distances
 
 
-def tree_sums(x: Floats, features: Numbers, thresholds: Floats, leaves: Floats, n_threads: int = 1) -> Floats:
+def tree_sums(
+    x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int = 1
+) -> Float32:
     """Add up the leaves that rows come to."""
     n, groups, size, depth = check_ensemble(x, features, thresholds, leaves)
     check_threads(n_threads)
@@ -40,7 +43,7 @@ def tree_sums(x: Floats, features: Numbers, thresholds: Floats, leaves: Floats, 
 def best_splits(
     bins: Bytes,
     rows: NDArray[np.uint32],
-    weights: Doubles,
+    weights: Float64,
     starts: NDArray[np.uint64],
     features: Numbers,
     n_threads: int = 1,
@@ -74,5 +77,5 @@ def best_splits(
     return chosen, last
 
 
-def _in_order(values: Doubles) -> float:
+def _in_order(values: Float64) -> float:
     return float(np.add.accumulate(values)[-1]) if len(values) else 0.0

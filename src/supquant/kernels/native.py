@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-# Type checkers and import checkers, which see no compiled module, understand this form alone.
 import supquant.kernels._native as _native  # noqa: PLR0402
+
+# Type checkers and import checkers, which see no compiled module, understand this form alone.
+from supquant.arrays import Float32, Float64
 from supquant.kernels.arguments import (
     check_array,
     check_codes,
@@ -21,7 +23,7 @@ from supquant.kernels.arguments import (
     codewords_of,
 )
 from supquant.kernels.hash_native import best_splits, hamming, tree_sums
-from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
+from supquant.kernels.protocol import Bytes, Real
 from supquant.kernels.reference import distinct, group
 from supquant.kernels.scan_native import (
     count_bits,
@@ -82,7 +84,7 @@ def force_level(name: str | None) -> None:
         )
 
 
-def code_sums(codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_threads: int = 1) -> Doubles:
+def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1) -> Float64:
     """Sum the rows of X by codeword."""
     n, M = check_codes(codes, K)
     _, d = check_array(X, "X", (n, None), np.float32)
@@ -96,7 +98,7 @@ def code_sums(codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_thr
 
 def pair_counts(
     codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
-) -> Doubles:
+) -> Float64:
     """Count how often two codewords meet in a row."""
     n, M = check_codes(codes, K)
     weights = check_weights(counts, n)
@@ -108,12 +110,12 @@ def pair_counts(
 
 def interaction(
     codes: Bytes,
-    counts: Doubles,
-    gram: Doubles,
+    counts: Float64,
+    gram: Float64,
     eps: float,
     sizes: Sequence[int] | None = None,
     n_threads: int = 1,
-) -> tuple[float, float, Doubles]:
+) -> tuple[float, float, Float64]:
     """Sum the inter-dictionary products of all rows."""
     first = check_sizes(codes, sizes, len(gram))
     check_array(gram, "gram", (len(gram), len(gram)), np.float64)
@@ -125,9 +127,9 @@ def interaction(
 
 
 def assign(
-    unary: Floats,
-    cross: Floats,
-    product: Floats,
+    unary: Float32,
+    cross: Float32,
+    product: Float32,
     mu: float,
     eps: float,
     codes: Bytes,
@@ -148,7 +150,7 @@ def assign(
     return found
 
 
-def greedy(unary: Floats, cross: Floats, K: int, n_threads: int = 1) -> Bytes:
+def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
     """Choose codes to start a search from."""
     n, M = check_tables(unary, cross, K)
     check_threads(n_threads)
@@ -157,7 +159,7 @@ def greedy(unary: Floats, cross: Floats, K: int, n_threads: int = 1) -> Bytes:
     return codes
 
 
-def table_sums(codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
+def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
     """Add up the tables at the codes."""
     q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
     n, _ = check_codes(codes, K, n_codebooks=M)
@@ -167,7 +169,7 @@ def table_sums(codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
     return sums
 
 
-def products(x: Floats, y: Floats, n_threads: int = 1) -> Floats:
+def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
     """Multiply rows."""
     q, d = check_array(x, "x", (None, None), np.float32)
     n, _ = check_array(y, "y", (None, d), np.float32)

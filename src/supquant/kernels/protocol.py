@@ -15,15 +15,14 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK_ROWS", "Bytes", "Doubles", "Floats", "Kernels", "Numbers", "Real", "Rows", "Scanned"]
+from supquant.arrays import Float32, Float64, RowNumbers
+
+__all__ = ["BLOCK_ROWS", "Bytes", "Kernels", "Numbers", "Real", "Scanned"]
 
 BLOCK_ROWS = 64
 """Rows of a block that scans read."""
 
 Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Rows = NDArray[np.int64]
 Numbers = NDArray[np.int32]
 Real = TypeVar("Real", np.float32, np.float64)
 
@@ -56,26 +55,26 @@ class Kernels(Protocol):
     """Sums, searches and scans over codes."""
 
     def code_sums(
-        self, codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_threads: int = 1
-    ) -> Doubles:
+        self, codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1
+    ) -> Float64:
         """Sum the rows of X (n, d) by codeword: B'X (M*K, d), added to `out` if that is given."""
         ...
 
     def pair_counts(
         self, codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
-    ) -> Doubles:
+    ) -> Float64:
         """Count how often two codewords meet in a row: B'B (M*K, M*K), row i counting `counts[i]` times."""
         ...
 
     def interaction(
         self,
         codes: Bytes,
-        counts: Doubles,
-        gram: Doubles,
+        counts: Float64,
+        gram: Float64,
         eps: float,
         sizes: Sequence[int] | None = None,
         n_threads: int = 1,
-    ) -> tuple[float, float, Doubles]:
+    ) -> tuple[float, float, Float64]:
         """Sum the inter-dictionary products ``e_i = sum_{a != b} gram[a c_ia, b c_ib]`` of all rows.
 
         Parameters
@@ -102,9 +101,9 @@ class Kernels(Protocol):
 
     def assign(
         self,
-        unary: Floats,
-        cross: Floats,
-        product: Floats,
+        unary: Float32,
+        cross: Float32,
+        product: Float32,
         mu: float,
         eps: float,
         codes: Bytes,
@@ -140,7 +139,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def greedy(self, unary: Floats, cross: Floats, K: int, n_threads: int = 1) -> Bytes:
+    def greedy(self, unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
         """Choose codes (n, M) to start a search from, one codebook after the other.
 
         Each codeword has the lowest ``unary[m, k] + 2 sum_{b < m} cross[b c_b, m k]`` given those already
@@ -148,7 +147,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def table_sums(self, codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
+    def table_sums(self, codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
         """Add up the tables (q, M, K) at the codes, in float32 and in codebook order: (q, n)."""
         ...
 
@@ -167,12 +166,12 @@ class Kernels(Protocol):
     def scan(
         self,
         scanned: Scanned,
-        tables: Floats,
+        tables: Float32,
         k: int,
         query_bits: Bytes | None = None,
         prune: bool = True,
         n_threads: int = 1,
-    ) -> tuple[Floats, Rows]:
+    ) -> tuple[Float32, RowNumbers]:
         """Find the k rows with the lowest sums of every table, exactly.
 
         A row's sum is that of `table_sums`. Rows come by sum, equal sums by row number.
@@ -198,11 +197,11 @@ class Kernels(Protocol):
     def scan_within(
         self,
         scanned: Scanned,
-        tables: Floats,
-        limits: Floats,
+        tables: Float32,
+        limits: Float32,
         query_bits: Bytes | None = None,
         n_threads: int = 1,
-    ) -> tuple[Rows, Floats, Rows]:
+    ) -> tuple[RowNumbers, Float32, RowNumbers]:
         """Find all rows whose sum is at most ``limits[i]`` for table i, ordered as by `scan`.
 
         Returns
@@ -238,7 +237,7 @@ class Kernels(Protocol):
         """Count the bits in which codes (n, M) differ from queries (q, M): (q, n)."""
         ...
 
-    def products(self, x: Floats, y: Floats, n_threads: int = 1) -> Floats:
+    def products(self, x: Float32, y: Float32, n_threads: int = 1) -> Float32:
         """Multiply rows x (q, d) and y (n, d): ``x y'`` (q, n), every sum in one order whatever rows stand beside it.
 
         Sixteen partial sums each take every sixteenth column by fused multiply-adds; then the upper half of them is added to
@@ -247,8 +246,13 @@ class Kernels(Protocol):
         ...
 
     def tree_sums(
-        self, x: Floats, features: Numbers, thresholds: Floats, leaves: Floats, n_threads: int = 1
-    ) -> Floats:
+        self,
+        x: Float32,
+        features: Numbers,
+        thresholds: Float32,
+        leaves: Float32,
+        n_threads: int = 1,
+    ) -> Float32:
         """Add up the leaves that rows come to in groups of decision trees, in float32 and in the order of the trees.
 
         A row goes from node k of a tree to node ``2 k + 1``, or to ``2 k + 2`` where its feature is above the threshold;
@@ -273,7 +277,7 @@ class Kernels(Protocol):
         self,
         bins: Bytes,
         rows: NDArray[np.uint32],
-        weights: Doubles,
+        weights: Float64,
         starts: NDArray[np.uint64],
         features: Numbers,
         n_threads: int = 1,

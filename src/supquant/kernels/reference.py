@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32, Float64
 from supquant.kernels.arguments import (
     check_array,
     check_codes,
@@ -22,7 +23,7 @@ from supquant.kernels.arguments import (
     codewords_of,
 )
 from supquant.kernels.hash_reference import best_splits, hamming, tree_sums
-from supquant.kernels.protocol import Bytes, Doubles, Floats, Real
+from supquant.kernels.protocol import Bytes, Real
 from supquant.kernels.scan_reference import (
     count_bits,
     count_distinct,
@@ -62,7 +63,7 @@ __all__ = [
 ]
 
 
-def code_sums(codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_threads: int = 1) -> Doubles:
+def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1) -> Float64:
     """Sum the rows of X by codeword."""
     n, M = check_codes(codes, K)
     _, d = check_array(X, "X", (n, None), np.float32)
@@ -77,7 +78,7 @@ def code_sums(codes: Bytes, X: Floats, K: int, out: Doubles | None = None, n_thr
 
 def pair_counts(
     codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
-) -> Doubles:
+) -> Float64:
     """Count how often two codewords meet in a row."""
     n, M = check_codes(codes, K)
     weights = check_weights(counts, n)
@@ -92,12 +93,12 @@ def pair_counts(
 
 def interaction(
     codes: Bytes,
-    counts: Doubles,
-    gram: Doubles,
+    counts: Float64,
+    gram: Float64,
     eps: float,
     sizes: Sequence[int] | None = None,
     n_threads: int = 1,
-) -> tuple[float, float, Doubles]:
+) -> tuple[float, float, Float64]:
     """Sum the inter-dictionary products of all rows."""
     first = check_sizes(codes, sizes, len(gram)).astype(np.intp)
     check_array(gram, "gram", (len(gram), len(gram)), np.float64)
@@ -117,15 +118,15 @@ def interaction(
     return _sum_in_order(weights * e), _sum_in_order(weights * (off * off)), derivative
 
 
-def _sum_in_order(values: Doubles) -> float:
+def _sum_in_order(values: Float64) -> float:
     # np.sum adds in pairs; a running sum adds one after the other, as the compiled loop does.
     return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
 
 
 def assign(
-    unary: Floats,
-    cross: Floats,
-    product: Floats,
+    unary: Float32,
+    cross: Float32,
+    product: Float32,
     mu: float,
     eps: float,
     codes: Bytes,
@@ -161,7 +162,9 @@ def assign(
 class _Search:
     """The searches of `assign` over its tables, float32 throughout but for the tracked e."""
 
-    def __init__(self, unary: Floats, cross: Floats, product: Floats, mu: float, eps: float, K: int) -> None:
+    def __init__(
+        self, unary: Float32, cross: Float32, product: Float32, mu: float, eps: float, K: int
+    ) -> None:
         self.unary = unary  # (n, M*K)
         self.cross = cross  # (M*K, M*K)
         self.product = product  # (M*K, M*K)
@@ -177,7 +180,7 @@ class _Search:
     def columns(self, m: int) -> slice:
         return slice(m * self.K, (m + 1) * self.K)
 
-    def cost(self, codes: Bytes) -> Doubles:
+    def cost(self, codes: Bytes) -> Float64:
         """f(b) in float64, (n,)."""
         flat = _flat(codes, self.K)
         unary = np.zeros(len(codes))
@@ -210,7 +213,7 @@ class _Search:
             changed = self.improve(step % self.M, codes, rows, e)
             quiet[rows] = np.where(changed, 1, quiet[rows] + 1)
 
-    def improve(self, m: int, codes: Bytes, rows: NDArray[np.intp], e: Doubles) -> NDArray[np.bool_]:
+    def improve(self, m: int, codes: Bytes, rows: NDArray[np.intp], e: Float64) -> NDArray[np.bool_]:
         """Take the best codeword of codebook m given the others; returns which rows changed."""
         self.refresh(m, codes, rows)
         s, p = self.sums[0, m, rows], self.sums[1, m, rows]  # (rows, K)
@@ -238,7 +241,7 @@ class _Search:
                 sums[m, rows[some]] += new - old
         self.seen[m, rows] = after
 
-    def _rows_sum(self, table: Floats, codes: Bytes, others: list[int], m: int) -> Floats:
+    def _rows_sum(self, table: Float32, codes: Bytes, others: list[int], m: int) -> Float32:
         """Sum the rows of the other codebooks' codewords, cut to the columns of m: (n, K)."""
         flat = _flat(codes, self.K)
         return _added(table[flat[:, b], self.columns(m)] for b in others)
@@ -253,7 +256,7 @@ class _Search:
                     changed[position] |= self.improve_pair(a, b, codes, i, e)
         return changed
 
-    def improve_pair(self, a: int, b: int, codes: Bytes, i: np.intp, e: Doubles) -> bool:
+    def improve_pair(self, a: int, b: int, codes: Bytes, i: np.intp, e: Float64) -> bool:
         """Take the best of all K*K codewords of codebooks a and b given the others of row i."""
         others = [m for m in range(self.M) if m not in (a, b)]
         unary, product = [], []  # of a and of b, (K,) each
@@ -280,7 +283,7 @@ class _Search:
         return True
 
 
-def _lowest(costs: Floats, current: NDArray[Index]) -> NDArray[Index]:
+def _lowest(costs: Float32, current: NDArray[Index]) -> NDArray[Index]:
     """Place of the lowest cost of each row (n, k): the current one if it is that low, else the first."""
     each = np.arange(len(costs))
     first = costs.argmin(axis=1)
@@ -293,7 +296,7 @@ def _flat(codes: Bytes, K: int) -> NDArray[np.intp]:
     return codes.astype(np.intp) + K * np.arange(codes.shape[1])
 
 
-def _sum_of_pairs(table: NDArray[Real], codes: Bytes, K: int) -> Doubles:
+def _sum_of_pairs(table: NDArray[Real], codes: Bytes, K: int) -> Float64:
     """Sum of table[a c_a, b c_b] over a < b in float64, (n,)."""
     flat = _flat(codes, K)
     total = np.zeros(len(codes))
@@ -312,7 +315,7 @@ def _added(arrays: Iterable[NDArray[Real]]) -> NDArray[Real]:
     return total
 
 
-def greedy(unary: Floats, cross: Floats, K: int, n_threads: int = 1) -> Bytes:
+def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
     """Choose codes to start a search from."""
     n, M = check_tables(unary, cross, K)
     check_threads(n_threads)
@@ -326,7 +329,7 @@ def greedy(unary: Floats, cross: Floats, K: int, n_threads: int = 1) -> Bytes:
     return codes
 
 
-def table_sums(codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
+def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
     """Add up the tables at the codes."""
     _, M, K = check_array(tables, "tables", (None, None, None), np.float32)
     check_codes(codes, K, n_codebooks=M)
@@ -334,7 +337,7 @@ def table_sums(codes: Bytes, tables: Floats, n_threads: int = 1) -> Floats:
     return _added(tables[:, m, codes[:, m]] for m in range(M))
 
 
-def products(x: Floats, y: Floats, n_threads: int = 1) -> Floats:
+def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
     """Multiply rows."""
     q, d = check_array(x, "x", (None, None), np.float32)
     n, _ = check_array(y, "y", (None, d), np.float32)
@@ -348,7 +351,7 @@ def products(x: Floats, y: Floats, n_threads: int = 1) -> Floats:
     return np.ascontiguousarray(partial[:, :, 0])
 
 
-def _fused(a: Floats, b: Floats, c: Floats) -> Floats:
+def _fused(a: Float32, b: Float32, c: Float32) -> Float32:
     """Return ``a b + c`` rounded once.
 
     In float64 the product is exact. The sum is rounded to odd there: to float32 it then rounds as the exact sum would.

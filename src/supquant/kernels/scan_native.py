@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import supquant.kernels._native as _native  # noqa: PLR0402
+from supquant.arrays import Float32, RowNumbers
 from supquant.kernels.arguments import (
     LARGEST_SUM,
     check_array,
@@ -21,19 +22,19 @@ from supquant.kernels.arguments import (
     check_threads,
     refuse_unbounded,
 )
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Floats, Rows, Scanned
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Scanned
 
 __all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
 
 
 def scan(
     scanned: Scanned,
-    tables: Floats,
+    tables: Float32,
     k: int,
     query_bits: Bytes | None = None,
     prune: bool = True,
     n_threads: int = 1,
-) -> tuple[Floats, Rows]:
+) -> tuple[Float32, RowNumbers]:
     """Find the k rows with the lowest sums of every table."""
     q, n_rows = check_scan(scanned, tables, query_bits)
     _check_bounded(tables)
@@ -50,8 +51,12 @@ def scan(
 
 
 def scan_within(
-    scanned: Scanned, tables: Floats, limits: Floats, query_bits: Bytes | None = None, n_threads: int = 1
-) -> tuple[Rows, Floats, Rows]:
+    scanned: Scanned,
+    tables: Float32,
+    limits: Float32,
+    query_bits: Bytes | None = None,
+    n_threads: int = 1,
+) -> tuple[RowNumbers, Float32, RowNumbers]:
     """Find all rows whose sum is at most the limit of its table."""
     q, _ = check_scan(scanned, tables, query_bits)
     _check_bounded(tables)
@@ -65,7 +70,7 @@ def scan_within(
     return starts, sums, rows
 
 
-def _check_bounded(tables: Floats) -> None:
+def _check_bounded(tables: Float32) -> None:
     query = _native.first_unbounded(tables, LARGEST_SUM)
     if query < len(tables):
         refuse_unbounded(query)

@@ -6,6 +6,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32, RowNumbers
 from supquant.kernels.arguments import (
     LARGEST_SUM,
     check_array,
@@ -18,19 +19,19 @@ from supquant.kernels.arguments import (
     check_threads,
     refuse_unbounded,
 )
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Floats, Rows, Scanned
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Scanned
 
 __all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
 
 
 def scan(
     scanned: Scanned,
-    tables: Floats,
+    tables: Float32,
     k: int,
     query_bits: Bytes | None = None,
     prune: bool = True,
     n_threads: int = 1,
-) -> tuple[Floats, Rows]:
+) -> tuple[Float32, RowNumbers]:
     """Find the k rows with the lowest sums of every table."""
     check_scan(scanned, tables, query_bits)
     _check_bounded(tables)
@@ -45,8 +46,12 @@ def scan(
 
 
 def scan_within(
-    scanned: Scanned, tables: Floats, limits: Floats, query_bits: Bytes | None = None, n_threads: int = 1
-) -> tuple[Rows, Floats, Rows]:
+    scanned: Scanned,
+    tables: Float32,
+    limits: Float32,
+    query_bits: Bytes | None = None,
+    n_threads: int = 1,
+) -> tuple[RowNumbers, Float32, RowNumbers]:
     """Find all rows whose sum is at most the limit of its table."""
     q, n_rows = check_scan(scanned, tables, query_bits)
     check_limits(limits, q)
@@ -90,14 +95,14 @@ def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     return np.flatnonzero(_bits(words, len(words) * BLOCK_ROWS)).astype(np.uint32)
 
 
-def _check_bounded(tables: Floats) -> None:
+def _check_bounded(tables: Float32) -> None:
     largest = np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64)  # (q,)
     bounded = largest < LARGEST_SUM  # NaN is not below either
     if not bounded.all():
         refuse_unbounded(int(np.argmin(bounded)))
 
 
-def _eligible_sums(scanned: Scanned, tables: Floats) -> tuple[Floats, Rows]:
+def _eligible_sums(scanned: Scanned, tables: Float32) -> tuple[Float32, RowNumbers]:
     """Sum the tables at the codes of all eligible rows: sums (q, N), rows (N,) ascending."""
     codes = scanned.blocks.transpose(0, 2, 1).reshape(-1, tables.shape[1])[: scanned.n]  # (n, M)
     sums = np.zeros((len(tables), scanned.n), dtype=np.float32)

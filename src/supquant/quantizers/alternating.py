@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from supquant.arrays import Float64
 from supquant.quantizers.lbfgs import minimise_codebooks
 from supquant.quantizers.objective import FixedProjection, SmallProblem
 from supquant.quantizers.steps import (
@@ -23,7 +24,7 @@ from supquant.quantizers.steps import (
     with_codewords,
     working_basis,
 )
-from supquant.statistics import Float, ModelState
+from supquant.statistics import ModelState
 
 CODEBOOK_ITERATIONS = 100
 """Of L-BFGS in one C step, as published."""
@@ -63,9 +64,9 @@ def alternating_steps(start: Start, *, max_iter: int, tol: float, max_turns: int
 class _Point:
     """The continuous unknowns, in as many columns as the used codewords span."""
 
-    codebooks: Float  # (u, r')
-    classifier: Float  # (r', L)
-    projected: Float  # (u, r')  the codewords that the projection was fitted to
+    codebooks: Float64  # (u, r')
+    classifier: Float64  # (r', L)
+    projected: Float64  # (u, r')  the codewords that the projection was fitted to
     constant: float
 
 
@@ -116,7 +117,7 @@ def _step(problem: SmallProblem, point: _Point, name: str) -> _Point:
             return replace(point, codebooks=best)
 
 
-def _assembled(problem: SmallProblem, state: ModelState, point: _Point, basis: Float) -> ModelState:
+def _assembled(problem: SmallProblem, state: ModelState, point: _Point, basis: Float64) -> ModelState:
     return replace(
         state,
         codebooks=with_codewords(problem, state.codebooks, point.codebooks @ basis.T),

@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec import Codec
+from supquant.codec import AdditiveCodec
 from supquant.estimator import CodeEstimator
 
 
 class FittedQuantizer(CodeEstimator):
-    """The shared part of the quantizers: their codec is a `Codec`."""
+    """The shared part of the quantizers: their codec is an `AdditiveCodec`."""
 
-    codec_: Codec
-    _codec_type: ClassVar[tuple[type[Any], ...]] = (Codec,)
+    codec_: AdditiveCodec
+    _codec_type: ClassVar[tuple[type[Any], ...]] = (AdditiveCodec,)
 
     def transform(self, X: object) -> NDArray[np.float32]:
         """Project vectors X (n, p) into the space of the codebooks.
@@ -24,5 +24,5 @@ class FittedQuantizer(CodeEstimator):
         -------
         (n, r) float32
         """
-        codec: Codec = self._codec()
+        codec: AdditiveCodec = self._codec()
         return codec.transform(X, n_jobs=self.n_jobs)

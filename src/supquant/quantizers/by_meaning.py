@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Codes, Float32
 from supquant.codec import SemanticCodec
 from supquant.codec.semantic import KNOWN_WORD, LABEL_WORD, NOVELTY_BINS, POSITION_WORD, as_curves, item_kinds
 from supquant.codec.spelling import MOST_COLUMNS, Spelling, spell_labels
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from supquant.features.meaning_map import MeaningMap
     from supquant.labels import Labels
 
-Block = NDArray[np.float32]
-Codes = NDArray[np.uint8]
 
 SAMPLE_ROWS = 1 << 16
 """Rows that codebooks are learned from, at the most."""
@@ -95,7 +94,7 @@ class MeaningFit:
 
     X: NDArray[Any]
     labels: Labels
-    kept: Block | None  # (n, F), the features of all rows where they are kept
+    kept: Float32 | None  # (n, F), the features of all rows where they are kept
     fitted: FittedMeaning
     missing_label: Any
     n_codebooks: int
@@ -130,7 +129,7 @@ class MeaningFit:
         kept = map_rows(fitted.map, X, width, n_jobs) if len(X) * width * 4 <= KEPT_BYTES else None
         return cls(X, labels, kept, fitted, missing_label, n_codebooks, n_jobs)
 
-    def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Block:
+    def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Float32:
         """Return the features (r, F) of some rows (r,), or of `labelled` rows all that their items are made of."""
         if self.kept is not None:
             return self.kept[rows]
@@ -165,7 +164,7 @@ class MeaningFit:
             words[: shorter.n_codebooks] = shorter.words
         return words
 
-    def codec(self, codebooks: Block | None, shorter: SemanticCodec | None = None) -> SemanticCodec:
+    def codec(self, codebooks: Float32 | None, shorter: SemanticCodec | None = None) -> SemanticCodec:
         """Return the codec with codebooks (M, K, D); without any, one that can make the vectors of items."""
         map_ = self.fitted.map
         weights = self.weights() if shorter is None else shorter.weights
@@ -183,7 +182,7 @@ class MeaningFit:
             missing_label=self.missing_label,
         )
 
-    def weights(self) -> Block:
+    def weights(self) -> Float32:
         """Return what errors in meaning and position count (3, 2), for items with labels, familiar ones, and new ones."""
         room = min(1.0, max(0.25, self.n_codebooks - 1) / (ROOM_FOR_POSITION - 1)) ** 2
         balance = self.balance
@@ -214,14 +213,14 @@ class MeaningFit:
         order = np.argsort(kinds, kind="stable")
         return ItemRows(vectors[order], kinds[order], codec.weights, L + 1)
 
-    def _made_up(self, n: int, rng: np.random.Generator) -> Block:
+    def _made_up(self, n: int, rng: np.random.Generator) -> Float32:
         """Return features (n, F) as rows of new classes may have them."""
         features = self.features(rng.integers(len(self.X), size=2 * n))
         return between_classes(
             features[:n], features[n:], self.fitted.novelty_of_new, self.fitted.map.n_columns, rng
         )
 
-    def _as_held_out(self, rows: NDArray[np.intp]) -> Block:
+    def _as_held_out(self, rows: NDArray[np.intp]) -> Float32:
         """Return the features (r, F) of labelled rows (r,) as if the model had not seen them."""
         held = np.flatnonzero(self.labels.known)[self.fitted.held_rows]
         spelled = self.fitted.map.spelling.of_labels
@@ -270,7 +269,7 @@ class MeaningFit:
             codes[rows] = self._encoded(codec, items, self.labels.known[rows])
         return codes
 
-    def _encoded(self, codec: SemanticCodec, items: Block, known: NDArray[np.bool_]) -> Codes:
+    def _encoded(self, codec: SemanticCodec, items: Float32, known: NDArray[np.bool_]) -> Codes:
         """Return the codes (n, M) of item vectors (n, D), on all threads."""
         codes = np.empty((len(items), codec.n_codebooks), dtype=np.uint8)
 
@@ -300,7 +299,7 @@ class MeaningFit:
 
     def _curves_of_unlabelled(
         self, codec: SemanticCodec, labels: Labels, asking: Labels, rng: np.random.Generator
-    ) -> list[Block]:
+    ) -> list[Float32]:
         """Return the curves for items without labels, from rows that play them; some classes play new ones."""
         known = np.flatnonzero(self.labels.known)
         chosen = np.sort(rng.permutation(len(known))[:CALIBRATION_ROWS])
@@ -335,12 +334,12 @@ class MeaningFit:
 
     def _playing_new(
         self,
-        features: Block,
+        features: Float32,
         numbers: NDArray[np.intp],
         new: NDArray[np.intp],
-        placed: Callable[[Block], Block] | None,
+        placed: Callable[[Float32], Float32] | None,
         rng: np.random.Generator,
-    ) -> Block:
+    ) -> Float32:
         """Return features (n, F) of rows with these numbers (n,), in which those of some classes look as if these were new.
 
         `placed` gives their positions, if these are others then.

@@ -18,14 +18,13 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.linear_model import LogisticRegression
 
 from supquant import kernels
+from supquant.arrays import Float32, Float64
 from supquant.parallel import ordered_map, row_blocks
 
 if TYPE_CHECKING:
-    from supquant.codec import Codec
+    from supquant.codec import AdditiveCodec
     from supquant.labels import Labels
 
-Block = NDArray[np.float32]
-Float = NDArray[np.float64]
 
 CALIBRATION_QUERIES = 2048
 CALIBRATION_ITEMS = 1 << 17
@@ -44,12 +43,12 @@ _UNSCALED = 4.0
 """Slope of the logits where nothing is known."""
 
 
-def unscaled(n_labels: int) -> Block:
+def unscaled(n_labels: int) -> Float32:
     """Give slopes and shifts (2, L) where nothing was measured."""
     return np.repeat(np.array([[_UNSCALED], [0]], dtype=np.float32), n_labels, axis=1)
 
 
-def fit_scaling(scores: Block, labels: Labels) -> Block:
+def fit_scaling(scores: Float32, labels: Labels) -> Float32:
     """Fit slopes and shifts (2, L) that turn scores (n, L) of rows into logits of their labels.
 
     One label a row: the same slope for all, no shift (a temperature). Several: a logistic regression for each label.
@@ -74,7 +73,7 @@ def fit_scaling(scores: Block, labels: Labels) -> Block:
     return scaling
 
 
-def fit_curve(products: Float, relevant: NDArray[np.bool_]) -> Block:
+def fit_curve(products: Float64, relevant: NDArray[np.bool_]) -> Float32:
     """Fit the points (2, k) of a curve from products to the probability of relevance, never falling (isotonic regression).
 
     Parameters
@@ -102,13 +101,13 @@ def fit_curve(products: Float, relevant: NDArray[np.bool_]) -> Block:
 
 
 def calibrate(
-    codec: Codec, vectors: Block, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels
-) -> Codec:
+    codec: AdditiveCodec, vectors: Float32, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels
+) -> AdditiveCodec:
     """Give a codec the curve that held-out queries and training items ask for.
 
     Parameters
     ----------
-    codec : Codec
+    codec : AdditiveCodec
         With a meaning.
     vectors : (q, L) or (q, E) float32
         Scores of the queries' labels or their features, from a model that did not see them.
@@ -127,8 +126,8 @@ def calibrate(
 
 
 def first_answers(
-    tables: Block, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels, n_jobs: int = 1
-) -> tuple[Float, NDArray[np.bool_]]:
+    tables: Float32, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels, n_jobs: int = 1
+) -> tuple[Float64, NDArray[np.bool_]]:
     """Return scores (q, k) of answers to queries, the first ones and some from everywhere, and whether they share a label.
 
     The queries are `spread_rows` of those given, at the most `CALIBRATION_QUERIES`.
@@ -148,7 +147,7 @@ def first_answers(
     tables = tables[asking]
     anywhere = spread_rows(len(items), ANSWERS)
 
-    def of_queries(block: tuple[int, int]) -> tuple[Float, NDArray[np.bool_]]:
+    def of_queries(block: tuple[int, int]) -> tuple[Float64, NDArray[np.bool_]]:
         sums = kernels.active().table_sums(items, tables[slice(*block)])  # (b, n), smaller is nearer
         first = np.argpartition(sums, min(ANSWERS, len(items)) - 1, axis=1)[:, :ANSWERS]
         rows = np.hstack([first, np.broadcast_to(anywhere, (len(sums), len(anywhere)))])  # (b, k)

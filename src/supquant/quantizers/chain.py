@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
+from supquant.arrays import Codes
 from supquant.codec import FeatureMap
 from supquant.errors import InputError
 from supquant.features import Features, fit_feature_map
 from supquant.quantizers.base import FittedQuantizer
 from supquant.quantizers.training import SHORTEST, Training
 from supquant.validation import check_integer
-
-Codes = NDArray[np.uint8]
 
 
 class ChainedQuantizer(FittedQuantizer):

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from supquant.codec import Codec
+from supquant.arrays import Codes, Float64
+from supquant.codec import AdditiveCodec
 from supquant.fitting import FitStage, Record, learn
 from supquant.labels import Labels
 from supquant.parallel import row_blocks, single_blas
@@ -33,7 +34,7 @@ from supquant.quantizers.product import check_enough_rows, column_groups, produc
 from supquant.quantizers.steps import Start, Step, used_codewords, with_codewords
 from supquant.quantizers.training import seeded
 from supquant.rows import LocalRows
-from supquant.statistics import Float, Moments, Penalties
+from supquant.statistics import Moments, Penalties
 from supquant.validation import (
     as_float32,
     check_integer,
@@ -42,8 +43,6 @@ from supquant.validation import (
     random_generator,
     resolve_jobs,
 )
-
-Codes = NDArray[np.uint8]
 
 KMEANS_ITERATIONS = 25
 """Of the start; as many as product quantization takes."""
@@ -80,7 +79,7 @@ class CompositeQuantizer(FittedQuantizer):
 
     Attributes
     ----------
-    codec_ : Codec
+    codec_ : AdditiveCodec
     training_codes_ : (n, M) uint8
     objective_ : list of dict
         After every step: its name, the terms ``quantization`` and ``constraint``, their ``total``, and the rows recoded.
@@ -170,7 +169,7 @@ class CompositeQuantizer(FittedQuantizer):
 
     def _store(self, step: Step, codes: Codes, X: NDArray[Any], P: NDArray[np.float32] | None) -> None:
         state = step.state
-        codec = Codec(
+        codec = AdditiveCodec(
             state.codebooks.astype(np.float32),
             P,
             constant=state.constant,
@@ -203,7 +202,7 @@ def composite_start(
         max_iter=KMEANS_ITERATIONS,
         n_jobs=n_jobs,
     )
-    codes = Codec(codebooks, independent=True).encode(X, n_jobs=n_jobs)
+    codes = AdditiveCodec(codebooks, independent=True).encode(X, n_jobs=n_jobs)
     rows = LocalRows(X, _no_labels(len(X)), codes, n_codewords, n_jobs=n_jobs)
     moments = rows.moments()
     penalties = Penalties(
@@ -221,7 +220,7 @@ def variance(moments: Moments) -> float:
     return max(float(np.trace(moments.xx)) / moments.n_rows - float(mean @ mean), 0.0)
 
 
-def solve_codebooks(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
+def solve_codebooks(problem: SmallProblem, codebooks: Float64, max_iter: int) -> Float64:
     """Give better codebooks (M, K, d) for the codes as they are, eps the best for them."""
     C = minimise_preconditioned(
         problem.reduced_without_labels,

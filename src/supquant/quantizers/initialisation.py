@@ -10,29 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from supquant.arrays import Codes, Float64
 from supquant.quantizers.product import product_codebooks
-from supquant.statistics import Float, ModelState, Moments, Penalties
-
-Codes = NDArray[np.uint8]
+from supquant.statistics import ModelState, Moments, Penalties
 
 SAMPLE_ROWS_PER_CODEWORD = 32
 KMEANS_ITERATIONS = 10
 """A few k-means iterations on a sample are enough: the solver soon moves every codeword."""
 
 
-def principal_components(moments: Moments, n_components: int) -> Float:
+def principal_components(moments: Moments, n_components: int) -> Float64:
     """Give the leading directions (d, r) of centred X, from its moments."""
     mean = moments.sum_x / moments.n_rows
     covariance = moments.xx / moments.n_rows - np.outer(mean, mean)
     d = len(covariance)
     _, directions = eigh(covariance, subset_by_index=(d - n_components, d - 1))
-    leading: Float = directions[:, ::-1]
+    leading: Float64 = directions[:, ::-1]
     return np.ascontiguousarray(leading)
 
 
 def product_start(
     sample: NDArray[np.float32],
-    projection: Float,
+    projection: Float64,
     n_labels: int,
     *,
     n_codebooks: int,
@@ -59,7 +58,7 @@ def product_start(
 
 def lengthen(
     codebooks: NDArray[np.floating], codes: Codes, n_codebooks: int, rng: np.random.Generator
-) -> tuple[Float, Codes]:
+) -> tuple[Float64, Codes]:
     """Add zero codebooks (to M, K, r) and random codes (to n, M)."""
     M, K, r = codebooks.shape
     longer = np.zeros((n_codebooks, K, r))

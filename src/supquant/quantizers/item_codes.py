@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from supquant import kernels
+from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
 from supquant.codec.semantic import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
 from supquant.fitting import Record
 from supquant.parallel import ordered_map, row_blocks
-from supquant.statistics import Float
-
-Block = NDArray[np.float32]
-Codes = NDArray[np.uint8]
 
 START_ROWS = 64
 """Rows a codeword that k-means sees."""
@@ -50,13 +47,13 @@ MOST_WORDS = 4096
 class ItemRows:
     """What the codes are learned from: rows of several kinds, one kind after the other."""
 
-    vectors: Block  # (n, D)
+    vectors: Float32  # (n, D)
     kinds: NDArray[np.intp]  # (n,) ascending
-    weights: Block  # (kinds, 2): what a squared error in meaning and one in position counts
+    weights: Float32  # (kinds, 2): what a squared error in meaning and one in position counts
     n_meaning: int  # columns of meaning
 
     @property
-    def parts(self) -> Iterator[tuple[slice, Block]]:
+    def parts(self) -> Iterator[tuple[slice, Float32]]:
         """Yield the rows of every kind that there is, and their two weights."""
         edges = np.searchsorted(self.kinds, np.arange(len(self.weights) + 1))
         for start, stop, weights in zip(edges[:-1], edges[1:], self.weights, strict=True):
@@ -74,7 +71,7 @@ class CodebookStep:
 
     name: str
     iteration: int
-    codebooks: Block  # (M, K, D)
+    codebooks: Float32  # (M, K, D)
     error: float
     changed: int  # rows recoded by this step
 
@@ -101,7 +98,7 @@ class CodebookStep:
 
 def codebook_steps(
     rows: ItemRows,
-    shorter: Block | None,
+    shorter: Float32 | None,
     words: NDArray[np.uint8],
     *,
     max_iter: int,
@@ -135,8 +132,8 @@ def codebook_steps(
 
 
 def residual_start(
-    rows: ItemRows, shorter: Block | None, words: NDArray[np.uint8], rng: np.random.Generator
-) -> Block:
+    rows: ItemRows, shorter: Float32 | None, words: NDArray[np.uint8], rng: np.random.Generator
+) -> Float32:
     """Run k-means on a sample of the rows, then on what its centres leave, and so on: (M, K, D)."""
     sample = rows.take(np.sort(rng.permutation(len(rows.vectors))[: START_ROWS * words.shape[1]]))
     left = sample.vectors.astype(np.float32)
@@ -154,8 +151,8 @@ def residual_start(
 
 
 def _first_words(
-    left: Block, sample: ItemRows, words: NDArray[np.uint8], column: int, rng: np.random.Generator
-) -> tuple[Block, NDArray[np.intp]]:
+    left: Float32, sample: ItemRows, words: NDArray[np.uint8], column: int, rng: np.random.Generator
+) -> tuple[Float32, NDArray[np.intp]]:
     """Return a codebook (K, D) for what is left (s, D) of a sample, and each row's nearest word (s,) in it.
 
     Label words stand for the columns from `column` on.
@@ -195,8 +192,8 @@ def _first_words(
 
 
 def weighted_means(
-    x: Block, weights: Block, n_first: int, n_centres: int, rng: np.random.Generator
-) -> tuple[Block, NDArray[np.intp]]:
+    x: Float32, weights: Float32, n_first: int, n_centres: int, rng: np.random.Generator
+) -> tuple[Float32, NDArray[np.intp]]:
     """Run k-means on rows x (n, D), whose first columns and whose others count by the two weights (n, 2) of the row.
 
     Centres are drawn towards zero by one row of mean weight, so that one that stands for few rows does not follow their noise.
@@ -224,7 +221,7 @@ def weighted_means(
     return centres, _nearest(scaled, weights, centres, n_first)
 
 
-def _nearest(scaled: Block, weights: Block, centres: Block, n_first: int) -> NDArray[np.intp]:
+def _nearest(scaled: Float32, weights: Float32, centres: Float32, n_first: int) -> NDArray[np.intp]:
     """Return each row's nearest centre (n,); `scaled` rows have their weights in them already."""
     squares = np.square(centres)
     sizes = np.stack([squares[:, :n_first].sum(axis=1), squares[:, n_first:].sum(axis=1)])  # (2, K)
@@ -237,7 +234,7 @@ def _nearest(scaled: Block, weights: Block, centres: Block, n_first: int) -> NDA
 
 
 def _assign(
-    rows: ItemRows, codebooks: Block, words: NDArray[np.uint8], codes: Codes | None, n_jobs: int
+    rows: ItemRows, codebooks: Float32, words: NDArray[np.uint8], codes: Codes | None, n_jobs: int
 ) -> Codes:
     """Give every row a code (n, M), from its old one on where it has one."""
     found = np.empty((len(rows.vectors), len(codebooks)), dtype=np.uint8)
@@ -261,7 +258,9 @@ def _assign(
     return found
 
 
-def _solve(rows: ItemRows, codes: Codes, codebooks: Block, words: NDArray[np.uint8], n_jobs: int) -> Block:
+def _solve(
+    rows: ItemRows, codes: Codes, codebooks: Float32, words: NDArray[np.uint8], n_jobs: int
+) -> Float32:
     """Return the codebooks (M, K, D) of least squared error for codes (n, M); what label words mean stays as it is."""
     (M, K, D), a = codebooks.shape, rows.n_meaning
     grams = np.zeros((2, M * K, M * K))
@@ -289,12 +288,12 @@ def _solve(rows: ItemRows, codes: Codes, codebooks: Block, words: NDArray[np.uin
     return solved.reshape(M, K, D).astype(np.float32)
 
 
-def _error(rows: ItemRows, codebooks: Block, codes: Codes, n_jobs: int) -> float:
+def _error(rows: ItemRows, codebooks: Float32, codes: Codes, n_jobs: int) -> float:
     """Return the mean weighted squared error of the rows."""
 
-    def of_block(block: tuple[slice, Block]) -> float:
+    def of_block(block: tuple[slice, Float32]) -> float:
         chosen, weights = block
-        left: Float = np.square(
+        left: Float64 = np.square(
             rows.vectors[chosen] - kernels.active().decode(codes[chosen], codebooks), dtype=np.float64
         ).sum(axis=0)
         meaning, position = left[: rows.n_meaning].sum(), left[rows.n_meaning :].sum()

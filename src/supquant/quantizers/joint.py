@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from supquant.arrays import Float64
 from supquant.quantizers.lbfgs import minimise_codebooks, minimise_preconditioned
 from supquant.quantizers.objective import FixedProjection, SmallProblem
 from supquant.quantizers.steps import (
@@ -23,7 +24,6 @@ from supquant.quantizers.steps import (
     used_codewords,
     with_codewords,
 )
-from supquant.statistics import Float
 
 FIRST_ITERATIONS = 15
 """L-BFGS iterations of the first round. Codes change completely after it, so precision would be wasted; doubled every round."""
@@ -41,7 +41,7 @@ def joint_steps(
     max_iter: int,
     tol: float,
     least: float = 0.0,
-    solve: Callable[[SmallProblem, Float, int], Float] | None = None,
+    solve: Callable[[SmallProblem, Float64, int], Float64] | None = None,
 ) -> Iterator[Step]:
     """Run the solver, handing out every finished step.
 
@@ -68,7 +68,7 @@ def joint_steps(
             return
 
 
-def _solve(problem: SmallProblem, codebooks: Float, max_iter: int) -> Float:
+def _solve(problem: SmallProblem, codebooks: Float64, max_iter: int) -> Float64:
     C = used_codewords(problem, codebooks)  # (u, r)
     if isinstance(problem.solver, FixedProjection):
         energy = problem.projected_best(C).energy

@@ -21,16 +21,14 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, svd
 
 from supquant import kernels
-from supquant.codec import Codec
+from supquant.arrays import Float32, Float64
+from supquant.codec import AdditiveCodec
 from supquant.fitting import FitStage, Record, learn
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.quantizers.base import FittedQuantizer
 from supquant.quantizers.product import check_enough_rows, column_groups, product_codebooks, sample_rows
 from supquant.validation import check_integer, check_vectors, random_generator, resolve_jobs
-
-Block = NDArray[np.float32]
-Float = NDArray[np.float64]
 
 KMEANS_ITERATIONS = 25
 """Of the starts; as many as product quantization takes."""
@@ -57,7 +55,7 @@ class OptimizedProductQuantizer(FittedQuantizer):
 
     Attributes
     ----------
-    codec_ : Codec
+    codec_ : AdditiveCodec
         Its projection is the rotation.
     training_codes_ : (n, M) uint8
     objective_ : list of dict
@@ -132,14 +130,16 @@ class OptimizedProductQuantizer(FittedQuantizer):
 class Rotated:
     """A finished round: a rotation, codebooks in the rotated space, and the error |X R - S|^2 they leave."""
 
-    rotation: Float  # (d, d)
-    codebooks: Float  # (M, K, d)  zero outside their group of columns
+    rotation: Float64  # (d, d)
+    codebooks: Float64  # (M, K, d)  zero outside their group of columns
     error: float
     number: int = 0  # of the round, counted from 1; 0 is the start
 
-    def codec(self) -> Codec:
+    def codec(self) -> AdditiveCodec:
         """Give the codec of both."""
-        return Codec(self.codebooks.astype(np.float32), self.rotation.astype(np.float32), independent=True)
+        return AdditiveCodec(
+            self.codebooks.astype(np.float32), self.rotation.astype(np.float32), independent=True
+        )
 
     @property
     def counts_as_iteration(self) -> bool:
@@ -156,7 +156,7 @@ class Rotated:
 
 
 def rounds(
-    X: Block, n_codebooks: int, n_codewords: int, max_iter: int, rng: np.random.Generator, n_jobs: int
+    X: Float32, n_codebooks: int, n_codewords: int, max_iter: int, rng: np.random.Generator, n_jobs: int
 ) -> Iterator[Rotated]:
     """Give the start and what every round makes of it."""
     starts = [np.eye(X.shape[1]), eigenvalue_allocation(X, n_codebooks)]
@@ -170,7 +170,7 @@ def rounds(
         yield model
 
 
-def eigenvalue_allocation(X: Block, n_codebooks: int) -> Float:
+def eigenvalue_allocation(X: Float32, n_codebooks: int) -> Float64:
     """Give the parametric rotation (d, d): principal directions dealt out so that every group has the same volume.
 
     The largest eigenvalue left goes to the group whose product of eigenvalues is the least, of those that have room.
@@ -192,7 +192,12 @@ def eigenvalue_allocation(X: Block, n_codebooks: int) -> Float:
 
 
 def _product_start(
-    X: Block, rotation: Float, n_codebooks: int, n_codewords: int, rng: np.random.Generator, n_jobs: int
+    X: Float32,
+    rotation: Float64,
+    n_codebooks: int,
+    n_codewords: int,
+    rng: np.random.Generator,
+    n_jobs: int,
 ) -> Rotated:
     codebooks, _ = product_codebooks(
         X @ rotation.astype(np.float32),
@@ -208,7 +213,7 @@ def _product_start(
     return replace(start, error=_error(X, counts, flat, float(np.vdot(sums @ rotation, flat))))
 
 
-def _round(X: Block, model: Rotated, n_jobs: int) -> Rotated:
+def _round(X: Float32, model: Rotated, n_jobs: int) -> Rotated:
     """Take one step of k-means, then the best rotation."""
     M, K, d = model.codebooks.shape
     sums, counts = _code_sums(X, model, n_jobs)  # (M K, d), (M K,)
@@ -224,7 +229,7 @@ def _round(X: Block, model: Rotated, n_jobs: int) -> Rotated:
     return Rotated(left @ right, codebooks, error, model.number + 1)
 
 
-def _code_sums(X: Block, model: Rotated, n_jobs: int) -> tuple[Float, Float]:
+def _code_sums(X: Float32, model: Rotated, n_jobs: int) -> tuple[Float64, Float64]:
     """Give every row its nearest centres; the sums B'X (M K, d) and how many rows each centre has (M K,)."""
     M, K, _ = model.codebooks.shape
     codes = model.codec().encode(X, n_jobs=n_jobs)
@@ -232,7 +237,7 @@ def _code_sums(X: Block, model: Rotated, n_jobs: int) -> tuple[Float, Float]:
     return kernels.active().code_sums(codes, X, K, n_threads=n_jobs), counts
 
 
-def _error(X: Block, counts: Float, flat: Float, agreement: float) -> float:
+def _error(X: Float32, counts: Float64, flat: Float64, agreement: float) -> float:
     """|X R - S|^2 from tr(R'X'S) and the centres (M K, d): rotations keep |X|, and groups are orthogonal."""
     energy = float(np.einsum("ij,ij->", X, X, dtype=np.float64))
     return energy - 2 * agreement + float(counts @ np.einsum("ij,ij->i", flat, flat))

@@ -16,13 +16,12 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from supquant.codec import Codec
+from supquant.arrays import Float32
+from supquant.codec import AdditiveCodec
 from supquant.errors import InputError
 from supquant.parallel import ordered_map, single_blas
 from supquant.quantizers.base import FittedQuantizer
 from supquant.validation import as_float32, check_integer, check_vectors, random_generator, resolve_jobs
-
-Block = NDArray[np.float32]
 
 ROWS_PER_CODEWORD = 256
 """Rows that k-means looks at for each codeword; more change the centres little."""
@@ -45,7 +44,7 @@ class ProductQuantizer(FittedQuantizer):
 
     Attributes
     ----------
-    codec_ : Codec
+    codec_ : AdditiveCodec
     training_codes_ : (n, M) uint8
     n_iter_ : int
         Iterations of k-means, the most of any group.
@@ -92,7 +91,7 @@ class ProductQuantizer(FittedQuantizer):
         codebooks, self.n_iter_ = product_codebooks(
             sample_rows(X, K, rng), column_groups(X.shape[1], M), K, rng=rng, max_iter=max_iter, n_jobs=n_jobs
         )
-        self.codec_ = Codec(codebooks, independent=True)
+        self.codec_ = AdditiveCodec(codebooks, independent=True)
         self.n_features_in_ = int(X.shape[1])
         self.training_codes_ = self.codec_.encode(X, n_jobs=self.n_jobs)
         return self
@@ -102,7 +101,7 @@ class ProductQuantizer(FittedQuantizer):
         return self._codec().encode(X, n_jobs=self.n_jobs)
 
 
-def sample_rows(X: NDArray[Any], n_codewords: int, rng: np.random.Generator) -> Block:
+def sample_rows(X: NDArray[Any], n_codewords: int, rng: np.random.Generator) -> Float32:
     """Choose the rows (s, d) that k-means looks at, in their order."""
     return as_float32(X[np.sort(rng.permutation(len(X))[: ROWS_PER_CODEWORD * n_codewords])])
 
@@ -113,14 +112,14 @@ def column_groups(n_columns: int, n_codebooks: int) -> list[NDArray[np.intp]]:
 
 
 def product_codebooks(
-    Z: Block,
+    Z: Float32,
     groups: Sequence[NDArray[np.intp]],
     n_codewords: int,
     *,
     rng: np.random.Generator,
     max_iter: int,
     n_jobs: int,
-) -> tuple[Block, int]:
+) -> tuple[Float32, int]:
     """Run k-means on each group of columns of Z (n, r).
 
     Returns the codebooks (M, K, r), zero outside their group, and the most iterations that a group took.
@@ -128,7 +127,7 @@ def product_codebooks(
     seeds = rng.integers(2**31, size=len(groups))
     codebooks = np.zeros((len(groups), n_codewords, Z.shape[1]), dtype=np.float32)
 
-    def centres(item: tuple[NDArray[np.intp], int]) -> tuple[Block, int]:
+    def centres(item: tuple[NDArray[np.intp], int]) -> tuple[Float32, int]:
         columns, seed = item
         if len(columns) == 0:  # more codebooks than dimensions
             return np.zeros((n_codewords, 0), dtype=np.float32), 0

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from supquant.codec import Codec, Meaning
+from supquant.arrays import Codes, Float32
+from supquant.codec import AdditiveCodec, Meaning
 from supquant.fitting import FitStage
 from supquant.quantizers.alternating import alternating_steps
 from supquant.quantizers.calibration import calibrate, fit_scaling, unscaled
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from supquant.codec import FeatureMap
     from supquant.labels import Labels
 
-Block = NDArray[np.float32]
-Codes = NDArray[np.uint8]
 
 CALIBRATION_ROWS = 4096
 """Rows whose leave-one-out scores are taken, at the most."""
@@ -65,11 +64,11 @@ class PublishedFit:
             yield CodedStep(step, self.training.codes)
         self.training.take(step.state)
 
-    def result(self, last: CodedStep, n_codebooks: int, projection: str) -> tuple[Codec, Codes]:
+    def result(self, last: CodedStep, n_codebooks: int, projection: str) -> tuple[AdditiveCodec, Codes]:
         """Return the codec of a step, and the codes (n, M) of the rows."""
         state = last.step.state
         codebooks, codes = lengthen(state.codebooks, last.codes, n_codebooks, self.training.rng)
-        codec = Codec(
+        codec = AdditiveCodec(
             codebooks=codebooks.astype(np.float32),
             projection=None if projection == "identity" else state.projection.astype(np.float32),
             classifier=state.classifier.astype(np.float32),
@@ -83,7 +82,7 @@ class PublishedFit:
         )
         return seeded(codec, codes, self.X), codes
 
-    def calibrated(self, codec: Codec) -> Codec:
+    def calibrated(self, codec: AdditiveCodec) -> AdditiveCodec:
         """Fit scaling and curve to leave-one-out scores of a sample of rows."""
         sample = np.arange(0, len(self.X), -(-len(self.X) // CALIBRATION_ROWS))
         scores, kept = left_out_scores(codec, self.training, self.X, sample)
@@ -93,8 +92,8 @@ class PublishedFit:
 
 
 def left_out_scores(
-    codec: Codec, training: Training, X: NDArray[Any], rows: NDArray[np.intp]
-) -> tuple[Block, NDArray[np.bool_]]:
+    codec: AdditiveCodec, training: Training, X: NDArray[Any], rows: NDArray[np.intp]
+) -> tuple[Float32, NDArray[np.bool_]]:
     """Score the labels of rows of X (n, p) as a projection would that was learned without the row.
 
     The projection is least squares, so leaving out row i has a closed form: with the row's leverage

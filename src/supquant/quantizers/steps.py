@@ -9,10 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.fitting import Record
 from supquant.quantizers.objective import FixedProjection, ObjectiveTerms, ProjectionSolver, SmallProblem
 from supquant.rows import TrainingRows
-from supquant.statistics import CodeStatistics, Float, ModelState, Moments, Penalties
+from supquant.statistics import CodeStatistics, ModelState, Moments, Penalties
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class Start:
 
     rows: TrainingRows
     moments: Moments
-    codebooks: Float  # (M, K, r)
-    projection: Float  # (d, r)
+    codebooks: Float64  # (M, K, r)
+    projection: Float64  # (d, r)
     penalties: Penalties
     fixed_projection: bool = False  # whether P stays as it is
 
@@ -99,7 +100,7 @@ class Start:
         return SmallProblem.of(solver, statistics, self.penalties, self.rows, self.codebooks.shape[1])
 
 
-def best_state(problem: SmallProblem, start: Start, codebooks: Float) -> ModelState:
+def best_state(problem: SmallProblem, start: Start, codebooks: Float64) -> ModelState:
     """Complete codebooks (M, K, r) by the best W, P and eps."""
     C = used_codewords(problem, codebooks)
     return ModelState(
@@ -117,25 +118,25 @@ def terms_of(problem: SmallProblem, state: ModelState) -> ObjectiveTerms:
     return problem.terms(C, state.classifier, problem.projected(state.projection), state.constant)
 
 
-def used_codewords(problem: SmallProblem, codebooks: Float) -> Float:
+def used_codewords(problem: SmallProblem, codebooks: Float64) -> Float64:
     """Give the used codewords (u, r) of codebooks (M, K, r)."""
     return codebooks.reshape(-1, codebooks.shape[2])[problem.used]
 
 
-def with_codewords(problem: SmallProblem, codebooks: Float, C: Float) -> Float:
+def with_codewords(problem: SmallProblem, codebooks: Float64, C: Float64) -> Float64:
     """Give codebooks (M, K, r) with new values (u, r) for the used codewords."""
     changed = np.array(codebooks)
     changed.reshape(-1, codebooks.shape[2])[problem.used] = C
     return changed
 
 
-def row_basis(C: Float) -> Float:
+def row_basis(C: Float64) -> Float64:
     """Give an orthonormal basis (r, min(u, r)) of a space that holds the rows of C (u, r)."""
-    basis: Float = np.linalg.qr(C.T)[0] if len(C) < C.shape[1] else np.eye(C.shape[1])
+    basis: Float64 = np.linalg.qr(C.T)[0] if len(C) < C.shape[1] else np.eye(C.shape[1])
     return basis
 
 
-def working_basis(problem: SmallProblem, C: Float) -> Float:
+def working_basis(problem: SmallProblem, C: Float64) -> Float64:
     """Give the coordinates (r, r') that a solver may work in from C (u, r) on.
 
     Where P is learned, psi given the codes depends on C through C C' alone, and the rows of C are enough. A fixed P draws the

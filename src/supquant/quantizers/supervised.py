@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from supquant.codec import Codec, MissingLabels, SemanticCodec
+from supquant.arrays import Codes
+from supquant.codec import AdditiveCodec, MissingLabels, SemanticCodec
 from supquant.errors import InputError
 from supquant.features import WIDE, AnchorKernel, LabelKernel, check_features
 from supquant.fitting import Learned, learn
@@ -40,7 +41,6 @@ from supquant.validation import (
 
 _logger = logging.getLogger("supquant")
 
-Codes = NDArray[np.uint8]
 
 PREDICTED_SCORES = 1 << 24
 """Scores of labels that `predict` holds at a time."""
@@ -100,7 +100,7 @@ class SupervisedQuantizer(ChainedQuantizer):
 
     Attributes
     ----------
-    codec_ : SemanticCodec, or as published a Codec
+    codec_ : SemanticCodec, or as published an AdditiveCodec
         The frozen result: encodes, decodes, makes tables.
     classes_ : (L,) array
     training_codes_ : (n, M) uint8
@@ -125,8 +125,8 @@ class SupervisedQuantizer(ChainedQuantizer):
     """
 
     _file_kind: ClassVar[str] = "supervised-quantizer"
-    codec_: Codec | SemanticCodec  # type: ignore[assignment]
-    _codec_type: ClassVar[tuple[type[Any], ...]] = (SemanticCodec, Codec)
+    codec_: AdditiveCodec | SemanticCodec  # type: ignore[assignment]
+    _codec_type: ClassVar[tuple[type[Any], ...]] = (SemanticCodec, AdditiveCodec)
     _former_parameters: ClassVar[tuple[str, ...]] = ("blend",)
 
     def __init__(
@@ -377,7 +377,7 @@ class SupervisedQuantizer(ChainedQuantizer):
         self.codec_ = fit.calibrated(codec)
 
     def _with_unlabelled(
-        self, codec: Codec, codes: Codes, X: NDArray[Any], known: NDArray[np.bool_]
+        self, codec: AdditiveCodec, codes: Codes, X: NDArray[Any], known: NDArray[np.bool_]
     ) -> Codes:
         """Return the codes of all rows X (n, p), from those of the rows with known labels."""
         if known.all():
@@ -398,7 +398,7 @@ class SupervisedQuantizer(ChainedQuantizer):
             kernel.set_params(random_state=int(rng.integers(2**31)))
         return kernel
 
-    def _store(self, codec: Codec | SemanticCodec, codes: Codes, learned: Learned[Any]) -> None:
+    def _store(self, codec: AdditiveCodec | SemanticCodec, codes: Codes, learned: Learned[Any]) -> None:
         self.codec_ = codec
         self.n_features_in_ = codec.n_inputs
         self.training_codes_ = codes

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from supquant.arrays import Float64
 from supquant.codec import spread_codes
 from supquant.quantizers.initialisation import (
     SAMPLE_ROWS_PER_CODEWORD,
@@ -16,13 +17,13 @@ from supquant.quantizers.initialisation import (
 )
 from supquant.quantizers.steps import Start
 from supquant.rows import LocalRows
-from supquant.statistics import Float, ModelState, Moments, Penalties
+from supquant.statistics import ModelState, Moments, Penalties
 from supquant.validation import as_float32
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from supquant.codec import Codec, FeatureMap
+    from supquant.codec import AdditiveCodec, FeatureMap
     from supquant.rows import Targets
 
 N_SEEDS = 1024
@@ -81,7 +82,7 @@ class Training:
         self._set(start.codebooks, np.zeros((len(self._X), n_codebooks), dtype=np.uint8))
         self.rows.assign(start)
 
-    def begin_from(self, shorter: Codec, codes: NDArray[np.uint8]) -> None:
+    def begin_from(self, shorter: AdditiveCodec, codes: NDArray[np.uint8]) -> None:
         """Start from a fitted codec and the codes (n, M) of the rows under it."""
         projection = np.eye(shorter.n_components) if shorter.projection is None else shorter.projection
         self.projection = projection.astype(np.float64)
@@ -114,12 +115,12 @@ class Training:
             self.rows, self.moments, self.codebooks, self.projection, penalties, self.projection_is_fixed
         )
 
-    def _set(self, codebooks: Float, codes: NDArray[np.uint8]) -> None:
+    def _set(self, codebooks: Float64, codes: NDArray[np.uint8]) -> None:
         self.codebooks, self.codes = codebooks, codes
         self.rows.recode(codes)
 
 
-def seeded(codec: Codec, codes: NDArray[np.uint8], X: NDArray[Any]) -> Codec:
+def seeded(codec: AdditiveCodec, codes: NDArray[np.uint8], X: NDArray[Any]) -> AdditiveCodec:
     """Let encodings start from codes (n, M) of rows like X, if that finds codes of lower cost than a start of their own."""
     if codec.n_codebooks <= SHORTEST:  # searched exactly
         return codec

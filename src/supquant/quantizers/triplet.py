@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.codec import Codec, FeatureMap
+from supquant.arrays import Codes
+from supquant.codec import AdditiveCodec, FeatureMap
 from supquant.features import Features, check_features
 from supquant.fitting import FitStage, learn
 from supquant.labels import Labels, read_labels
@@ -32,8 +33,6 @@ from supquant.validation import (
     random_generator,
     resolve_jobs,
 )
-
-Codes = NDArray[np.uint8]
 
 
 class TripletQuantizer(ChainedQuantizer):
@@ -78,7 +77,7 @@ class TripletQuantizer(ChainedQuantizer):
 
     Attributes
     ----------
-    codec_ : Codec
+    codec_ : AdditiveCodec
     training_codes_ : (n, M) uint8
         Codes of the training rows, learned with their labels.
     objective_ : list of dict
@@ -208,7 +207,7 @@ class TripletQuantizer(ChainedQuantizer):
         self, model: TripletModel, X: NDArray[Any], feature_map: FeatureMap | None, rng: np.random.Generator
     ) -> None:
         codebooks, codes = lengthen(model.codebooks, model.codes, self.n_codebooks, rng)
-        codec = Codec(
+        codec = AdditiveCodec(
             codebooks=codebooks.astype(np.float32),
             projection=model.projection.astype(np.float32),
             constant=model.constant,

@@ -20,13 +20,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes, Float32, Float64
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.triplet_objective import TripletLoss
 from supquant.quantizers.triplets import Rows
-from supquant.statistics import Float
-
-Codes = NDArray[np.uint8]
-Block = NDArray[np.float32]
 
 BLOCK_PLACES = 16384
 """Places in triplets that the rows of one block hold together."""
@@ -48,7 +45,7 @@ class OwnCost:
 class CodeDescent:
     """Codes (n, M) on their way down; codebooks (M, K, r), costs and triplets stay as they are."""
 
-    def __init__(self, codes: Codes, codebooks: Float, own: OwnCost, loss: TripletLoss) -> None:
+    def __init__(self, codes: Codes, codebooks: Float64, own: OwnCost, loss: TripletLoss) -> None:
         self.codes = codes.copy()
         self._codebooks, self._own = codebooks, own
         self._triplets, self._n_jobs = loss.triplets, loss.n_jobs
@@ -116,17 +113,17 @@ class CodeDescent:
         best = changes.argmin(axis=1)
         return np.where(changes[np.arange(len(rows)), best] < 0, best, old)
 
-    def _summed(self, moved: Block, triplets: Rows, owner: Rows, old: Rows) -> Block:
+    def _summed(self, moved: Float32, triplets: Rows, owner: Rows, old: Rows) -> Float32:
         """Sum hinges by the row (b,) that owns them, (b, K), from how every codeword moves them, (p, K), up to a constant."""
         places = np.arange(len(owner))
         moved += (self._violations[triplets] - moved[places, old[owner]]).astype(np.float32)[:, None]
         np.maximum(moved, 0.0, out=moved)
         ends = np.searchsorted(owner, np.arange(len(old) + 1))
         ones = np.ones(len(owner), dtype=np.float32)
-        summed: Block = scipy.sparse.csr_array((ones, places, ends), shape=(len(old), len(owner))) @ moved
+        summed: Float32 = scipy.sparse.csr_array((ones, places, ends), shape=(len(old), len(owner))) @ moved
         return summed
 
-    def _own_changes(self, rows: Rows, squares: Float, book: _Codebook) -> Float:
+    def _own_changes(self, rows: Rows, squares: Float64, book: _Codebook) -> Float64:
         """Give by how much rows (b,) change psi apart from the triplets with every codeword, (b, K), from that of |s|^2."""
         own, old = self._own, book.words[rows, None]
         pull = own.projected[rows] @ book.C.T
@@ -156,8 +153,8 @@ class CodeDescent:
             self._improve(rows[half:], book)
 
     def _violation_changes(
-        self, triplets: Rows, rows: Rows, words: Rows, squares: Float, book: _Codebook
-    ) -> Float:
+        self, triplets: Rows, rows: Rows, words: Rows, squares: Float64, book: _Codebook
+    ) -> Float64:
         """Give by how much the violations of triplets (t,) change if all of these rows (b,) move, |s|^2 by `squares`."""
         old, U, G = book.words, book.products, book.gram
         new = old.copy()
@@ -165,16 +162,16 @@ class CodeDescent:
         longer = np.zeros(len(old))
         longer[rows] = squares
 
-        def product_changes(a: Rows, b: Rows) -> Float:  # of s_a . s_b
+        def product_changes(a: Rows, b: Rows) -> Float64:  # of s_a . s_b
             a0, a1, b0, b1 = old[a], new[a], old[b], new[b]
             alone = U[b, a1] - U[b, a0] + U[a, b1] - U[a, b0]
-            both: Float = alone + G[a1, b1] - G[a1, b0] - G[a0, b1] + G[a0, b0]
+            both: Float64 = alone + G[a1, b1] - G[a1, b0] - G[a0, b1] + G[a0, b0]
             return both
 
         i, j, o = (
             part[triplets] for part in (self._triplets.anchor, self._triplets.similar, self._triplets.other)
         )
-        changes: Float = longer[j] - longer[o] - 2.0 * (product_changes(i, j) - product_changes(i, o))
+        changes: Float64 = longer[j] - longer[o] - 2.0 * (product_changes(i, j) - product_changes(i, o))
         return changes
 
     def _cut(self, rows: Rows, limit: int) -> list[Rows]:
@@ -187,23 +184,23 @@ class CodeDescent:
 class _Codebook:
     """One codebook, its products with all decoded vectors, and the codewords that the rows have of it."""
 
-    C: Float  # (K, r)
-    gram: Float  # (K, K)
-    norms: Float  # (K,)
-    products: Float  # (n, K)  U = S C'
-    doubled: Block  # (n, K)  2 U, to search with
+    C: Float64  # (K, r)
+    gram: Float64  # (K, K)
+    norms: Float64  # (K,)
+    products: Float64  # (n, K)  U = S C'
+    doubled: Float32  # (n, K)  2 U, to search with
     words: Rows  # (n,)
 
     @classmethod
-    def of(cls, C: Float, products: Float, words: Rows) -> _Codebook:
+    def of(cls, C: Float64, products: Float64, words: Rows) -> _Codebook:
         """Begin with the products (n, K) and codewords (n,) of all rows, which change as rows move."""
         gram = C @ C.T
         return cls(C, gram, gram.diagonal(), products, (2.0 * products).astype(np.float32), words)
 
-    def square_changes(self, rows: Rows) -> Float:
+    def square_changes(self, rows: Rows) -> Float64:
         """Give by how much |s|^2 of rows (b,) changes with every codeword, (b, K)."""
         old = self.words[rows]
-        squares: Float = self.norms + 2.0 * (self.products[rows] - self.gram[old])
+        squares: Float64 = self.norms + 2.0 * (self.products[rows] - self.gram[old])
         return squares - np.take_along_axis(squares, old[:, None], axis=1)
 
     def take(self, rows: Rows, words: Rows) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.objective import Projected, SmallProblem
 from supquant.quantizers.triplets import Triplets
-from supquant.statistics import Float
 
 BLOCK_TRIPLETS = 4096
 """Triplets whose vectors are gathered at a time."""
@@ -51,7 +51,7 @@ class TripletLoss:
     margin: float
     n_jobs: int = 1
 
-    def violations(self, S: Float) -> Float:
+    def violations(self, S: Float64) -> Float64:
         """Give ``|s_i - s_j|^2 - |s_i - s_l|^2 + rho`` of every triplet, (t,)."""
         squares = np.einsum("ij,ij->i", S, S)
         i, j, o = self.triplets.anchor, self.triplets.similar, self.triplets.other
@@ -65,11 +65,11 @@ class TripletLoss:
             pass
         return values
 
-    def value(self, S: Float) -> float:
+    def value(self, S: Float64) -> float:
         """Sum the hinges."""
         return float(np.maximum(self.violations(S), 0.0).sum())
 
-    def gradient(self, S: Float) -> tuple[float, Float]:
+    def gradient(self, S: Float64) -> tuple[float, Float64]:
         """Give the sum of the hinges and its derivative (n, r) by S."""
         violations = self.violations(S)
         violated = violations > 0
@@ -110,7 +110,7 @@ class TripletProblem:
         )
         return cls(small, loss, indicator)
 
-    def terms(self, C: Float, projected: Projected, eps: float) -> TripletTerms:
+    def terms(self, C: Float64, projected: Projected, eps: float) -> TripletTerms:
         """Give psi's terms at any point."""
         small = self.small
         weights = small.penalties
@@ -122,7 +122,7 @@ class TripletProblem:
             float(weights.constraint * spread),
         )
 
-    def reduced_gradient(self, C: Float) -> tuple[float, Float]:
+    def reduced_gradient(self, C: Float64) -> tuple[float, Float64]:
         """Psi with the best P and eps for C, and its gradient, which is the partial one at that point."""
         value, gradient = self.small.reduced_without_labels(C)
         triplet, by_rows = self.loss.gradient(self.indicator @ C)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from supquant import kernels
+from supquant.arrays import Codes, Float64
 from supquant.fitting import Record
 from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
@@ -23,9 +23,6 @@ from supquant.quantizers.training import Training
 from supquant.quantizers.triplet_codes import CodeDescent, OwnCost
 from supquant.quantizers.triplet_objective import TripletLoss, TripletProblem, TripletTerms
 from supquant.quantizers.triplets import active_triplets
-from supquant.statistics import Float
-
-Codes = NDArray[np.uint8]
 
 CODEBOOK_ITERATIONS = 5
 """Of L-BFGS for one active set. More fit the codebooks to its triplets at the cost of all others."""
@@ -40,8 +37,8 @@ PATIENCE = 3
 class TripletModel:
     """The unknowns."""
 
-    codebooks: Float  # (M, K, r)
-    projection: Float  # (d, r)
+    codebooks: Float64  # (M, K, r)
+    projection: Float64  # (d, r)
     constant: float  # eps
     codes: Codes  # (n, M)
 
@@ -139,7 +136,7 @@ def _refitted(small: SmallProblem, model: TripletModel) -> TripletModel:
     return replace(model, projection=small.projection(C), constant=small.constant(C @ C.T))
 
 
-def _projected(training: Training, P: Float, n_jobs: int) -> Float:
+def _projected(training: Training, P: Float64, n_jobs: int) -> Float64:
     """Give X P (n, r)."""
     blocks = row_blocks(training.moments.n_rows)
     return np.concatenate(list(ordered_map(lambda block: training.rows.block(*block) @ P, blocks, n_jobs)))

@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.labels import Labels
 from supquant.metrics import relevance
 from supquant.parallel import ordered_map, row_blocks
-from supquant.statistics import Float
 
 Rows = NDArray[np.intp]
 
@@ -41,7 +41,7 @@ class Triplets:
 
 
 def active_triplets(
-    S: Float, labels: Labels, per_row: int, rng: np.random.Generator, n_jobs: int = 1
+    S: Float64, labels: Labels, per_row: int, rng: np.random.Generator, n_jobs: int = 1
 ) -> Triplets:
     """Choose `per_row` triplets for every row, each the most violated one of a random part of the rows.
 
@@ -86,7 +86,7 @@ def part_size(labels: Labels) -> int:
     return min(n, int(np.ceil(SIMILAR_PER_PART / share)))
 
 
-def most_violated(S: Float, labels: Labels, block: tuple[int, int], parts: list[Rows]) -> Triplets:
+def most_violated(S: Float64, labels: Labels, block: tuple[int, int], parts: list[Rows]) -> Triplets:
     """Find for the rows i of a block (start, stop) and every part (m,) of the rows the triplet that is violated most.
 
     That is the one of greatest ``|s_i - s_j|^2 - |s_i - s_l|^2``: the farthest similar and the nearest other row. A row is

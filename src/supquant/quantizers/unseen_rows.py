@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float32
 from supquant.codec.spelling import Spelling
 from supquant.parallel import ordered_map, row_blocks
-
-Block = NDArray[np.float32]
 
 HIGHEST_TEMPERATURE = 8.0
 TEMPERATURE_STEPS = 12
@@ -26,14 +25,14 @@ BLOCK_VALUES = 1 << 20
 
 
 def as_held_out(
-    features: Block,
+    features: Float32,
     labels: NDArray[np.bool_],
-    held: Block,
+    held: Float32,
     held_labels: NDArray[np.bool_],
     *,
     multilabel: bool,
     n_jobs: int = 1,
-) -> Block:
+) -> Float32:
     """Return features (n, F) of training rows as a model has them that has not seen the rows.
 
     The probabilities of words (n, r) that their labels have are spread as those of held-out rows (h, F) are, and so are those of
@@ -53,7 +52,7 @@ def as_held_out(
     return changed
 
 
-def _spread_as(values: Block, others: Block, n_jobs: int = 1) -> Block:
+def _spread_as(values: Float32, others: Float32, n_jobs: int = 1) -> Float32:
     """Return values (n,) replaced, in their order, by the quantiles of others (m,); as they are if there are no others.
 
     The map from one to the other is exact at `QUANTILES` ranks and linear between them: ranks of all values would take a sort
@@ -81,7 +80,7 @@ def _spread_as(values: Block, others: Block, n_jobs: int = 1) -> Block:
     return changed
 
 
-def tempered(p: Block, temperature: float) -> Block:
+def tempered(p: Float32, temperature: float) -> Float32:
     """Return the probabilities p (n, L) of one label a row made less sure by a temperature.
 
     Examples
@@ -93,7 +92,7 @@ def tempered(p: Block, temperature: float) -> Block:
     return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-30))
 
 
-def as_sure_as(p: Block, wanted: float) -> Block:
+def as_sure_as(p: Float32, wanted: float) -> Float32:
     """Return the probabilities p (n, L) of labels, tempered so that their mean sum of squares is the wanted one, or nearly."""
     sample = p[:SAMPLE_ROWS]
     low, high = -np.log(HIGHEST_TEMPERATURE), np.log(HIGHEST_TEMPERATURE)
@@ -105,8 +104,8 @@ def as_sure_as(p: Block, wanted: float) -> Block:
 
 
 def between_classes(
-    first: Block, second: Block, novelty: Block, n_labels: int, rng: np.random.Generator
-) -> Block:
+    first: Float32, second: Float32, novelty: Float32, n_labels: int, rng: np.random.Generator
+) -> Float32:
     """Make up features (n, F) of new classes: each between two rows (n, F), and as new as some row of a left-out class."""
     n = len(first)
     if not n:
@@ -119,13 +118,13 @@ def between_classes(
 
 
 def as_left_out(
-    features: Block,
+    features: Float32,
     own: NDArray[np.intp],
-    novelty: Block,
+    novelty: Float32,
     wanted: float,
     spelling: Spelling,
     rng: np.random.Generator,
-) -> Block:
+) -> Float32:
     """Return features (n, F) of rows as if their own classes (n,) were unknown.
 
     They are as new as rows of left-out classes, and on average as sure as wanted of the classes that are left.
@@ -144,7 +143,7 @@ def as_left_out(
     return changed
 
 
-def sureness(p: Block) -> float:
+def sureness(p: Float32) -> float:
     """Return the mean sum of squares of probabilities (n, L).
 
     Examples

@@ -5,14 +5,11 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from supquant.arrays import Array
 from supquant.errors import InputError
-
-Array = NDArray[Any]
 
 
 def read_arrays(path: Path, names: tuple[str, ...]) -> tuple[Array, ...]:

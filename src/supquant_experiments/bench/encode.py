@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from supquant.codec import Codec
+from supquant.arrays import Array
+from supquant.codec import AdditiveCodec
 from supquant.features import AnchorKernel
 from supquant.quantizers import SupervisedQuantizer
 from supquant_experiments.bench.data import benchmark_data
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from supquant.progress import Progress
 
-Array = npt.NDArray[Any]
 
 ANCHORS = 1000
 CODEBOOKS = 8
@@ -68,7 +67,7 @@ def bench_encode(
     quantizer.fit(data.X[:learned_rows], data.y[:learned_rows])
     learned, vectors = np.split(quantizer.transform(data.X), [learned_rows])  # (n, r) float32
     codec = quantizer.codec_
-    assert isinstance(codec, Codec)  # as published
+    assert isinstance(codec, AdditiveCodec)  # as published
 
     theirs = faiss.LocalSearchQuantizer(vectors.shape[1], CODEBOOKS, 8)
     theirs.train_iters = 1 if quick else TRAIN_ITERATIONS

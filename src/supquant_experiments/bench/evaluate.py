@@ -13,9 +13,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from supquant import kernels
+from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.evaluation import RetrievalQuality, euclidean_scores, evaluate_scores
 from supquant.evaluation.retrieval import PRECISION_CUTS, RECALL_LEVELS
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from supquant.evaluation.retrieval import Score
 
-Array = npt.NDArray[Any]
 
 KINDS = ("tables", "hamming", "vectors")
 """What makes the scores: look-up tables over codes, the Hamming distance of codes, or that of float vectors."""

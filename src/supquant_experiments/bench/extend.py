@@ -13,16 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from supquant import kernels
+from supquant.arrays import Array
 from supquant.evaluation import evaluate_scores
 from supquant.quantizers import SupervisedQuantizer
 from supquant_experiments.datasets import Dataset
 from supquant_experiments.machine import describe_machine
 from supquant_experiments.problem import Problem, pose
-
-Array = npt.NDArray[Any]
 
 
 def bench_extend(

@@ -16,10 +16,9 @@ import scipy.sparse
 from scipy.optimize import brentq
 from scipy.stats import chi2, ncx2
 
+from supquant.arrays import Float32
 from supquant.labels import Labels
 from supquant.parallel import row_blocks
-
-Block = npt.NDArray[np.float32]
 
 BAYES_RIGHT = 0.99
 """Share of rows for which the Bayes rule is right, at the spread that `spread_for` returns."""
@@ -67,7 +66,7 @@ class GaussianClasses:
     seed: int = 0
 
     @cached_property
-    def means(self) -> Block:
+    def means(self) -> Float32:
         """Means (L, d) of the classes."""
         rng = np.random.default_rng([self.seed, 0])
         means = rng.standard_normal((self.labels, self.dimensions), dtype=np.float32)
@@ -76,7 +75,7 @@ class GaussianClasses:
 
     def draw(
         self, n: int, *, stream: int, among: npt.NDArray[Any] | None = None, every: bool = False
-    ) -> tuple[Block, Labels]:
+    ) -> tuple[Float32, Labels]:
         """Draw rows X (n, d) and their labels; rows are placed block by block, so that the peak of memory is that of X.
 
         Parameters
@@ -98,7 +97,7 @@ class GaussianClasses:
             X[start:stop] += (carried @ self.means) / np.sqrt(carried.sum(axis=1))[:, None]
         return X, labels
 
-    def bayes(self, X: Block) -> npt.NDArray[np.intp]:
+    def bayes(self, X: Float32) -> npt.NDArray[np.intp]:
         """Return the class (n,) of the mean that is nearest to each of rows X (n, d)."""
         halves = 0.5 * np.square(self.means).sum(axis=1)
         found = [

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from supquant.arrays import Array
 from supquant.features.gist import gist_descriptors
 from supquant.storage.npz import read_arrays
 from supquant.validation import check_integer, resolve_jobs
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from supquant.progress import Progress
 
-Array = npt.NDArray[Any]
 
 SECONDS_LIMIT = 360.0  # for 60,000 pictures on two cores
 CORRELATION_LIMIT = 0.999

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from supquant.arrays import Array, Float32
 from supquant.errors import InputError
 from supquant.evaluation.ordering import ranked
 from supquant.index import CodeIndex
@@ -31,9 +32,6 @@ from supquant.quantizers import SupervisedQuantizer
 from supquant.validation import check_integer, check_nonnegative, check_positive, resolve_jobs
 from supquant_experiments.bench.gaussian_classes import SEVERAL_SPREAD, GaussianClasses, spread_for
 from supquant_experiments.machine import describe_machine, peak_memory_mb, resident_memory_mb
-
-Array = npt.NDArray[Any]
-Block = npt.NDArray[np.float32]
 
 SIZES = {
     100: (20_000, 64),
@@ -280,7 +278,7 @@ def _rows_of(labels: Labels, among: Array, n_items: int, rng: np.random.Generato
     return np.sort(rng.permutation(rows)[:n_items])
 
 
-def _judged(index: CodeIndex, Q: Block, best: Array, relevant: npt.NDArray[np.bool_]) -> Judged:
+def _judged(index: CodeIndex, Q: Float32, best: Array, relevant: npt.NDArray[np.bool_]) -> Judged:
     """Judge the order that an index gives its n items, beside that by the best scores (n, q), most first."""
     asked = relevant.any(axis=1)
     order = index.search(Q, len(index))[1]
@@ -297,7 +295,7 @@ def _judged(index: CodeIndex, Q: Block, best: Array, relevant: npt.NDArray[np.bo
     )
 
 
-def _query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Block) -> tuple[float, float]:
+def _query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Float32) -> tuple[float, float]:
     """Return the milliseconds from a vector alone to its tables, and to the first ten items: medians, on one thread."""
     steps = (
         partial(model.codec_.query_tables, n_jobs=1),

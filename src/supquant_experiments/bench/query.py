@@ -7,9 +7,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from supquant.arrays import Float32
 from supquant.features import AnchorKernel
 from supquant.parallel import single_blas
 from supquant.quantizers import SupervisedQuantizer
@@ -19,10 +17,9 @@ from supquant_experiments.machine import describe_machine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from supquant.codec import Codec, SemanticCodec
+    from supquant.codec import AdditiveCodec, SemanticCodec
     from supquant.progress import Progress
 
-Block = npt.NDArray[np.float32]
 
 ANCHORS = 1000
 BITS = 64
@@ -74,7 +71,7 @@ def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | N
     }
 
 
-def measure_queries(codec: Codec | SemanticCodec, queries: Block) -> dict[str, Any]:
+def measure_queries(codec: AdditiveCodec | SemanticCodec, queries: Float32) -> dict[str, Any]:
     """Time a batch of queries (q, p) on one thread, repeated, rankings in turn so that all see the same machine."""
     batch = queries[:BATCH]
     with single_blas():
@@ -91,7 +88,7 @@ def measure_queries(codec: Codec | SemanticCodec, queries: Block) -> dict[str, A
     }
 
 
-def _tables(codec: Codec | SemanticCodec, features: Block, ranking: str) -> Block:
+def _tables(codec: AdditiveCodec | SemanticCodec, features: Float32, ranking: str) -> Float32:
     return codec.tables_of(codec.prepare(features, ranking), ranking)
 
 

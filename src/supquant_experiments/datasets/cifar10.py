@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.features.gist import RECIPE, gist_descriptors
 from supquant.storage import write_file_atomically
 from supquant.storage.npz import read_arrays
 from supquant_experiments.datasets import downloads
-from supquant_experiments.datasets.dataset import Array, Dataset, centred_unit_length
+from supquant_experiments.datasets.dataset import Dataset, centred_unit_length
 from supquant_experiments.datasets.files import (
     cache_folder,
     check_published,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from supquant.arrays import Array
 from supquant.errors import InputError
 
-Array = npt.NDArray[Any]
 Preparation = Callable[[Array], Array]
 """Raw rows (n, d) of any dtype -> (n, d) float32 rows."""
 

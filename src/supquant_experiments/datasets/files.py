@@ -6,16 +6,13 @@ import gzip
 import os
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import platformdirs
 import xxhash
 
+from supquant.arrays import Array
 from supquant.errors import InputError
-
-if TYPE_CHECKING:
-    from supquant_experiments.datasets.dataset import Array
 
 
 def cache_folder() -> Path:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant_experiments.datasets.files import read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from supquant_experiments.datasets.dataset import Array
 
 UNSIGNED_BYTES = 0x08
 """The third byte of the magic number; the fourth is the number of dimensions."""

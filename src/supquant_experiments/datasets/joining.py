@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
+from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS, row_blocks
 from supquant.progress import Reporter
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from supquant.progress import Progress
-    from supquant_experiments.datasets.dataset import Array
     from supquant_experiments.datasets.shards import Shard
 
 SUMS = "SHA256SUMS"

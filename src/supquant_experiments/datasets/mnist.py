@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.storage.npz import read_arrays
 from supquant_experiments.datasets import downloads
-from supquant_experiments.datasets.dataset import Array, Dataset, divided_by
+from supquant_experiments.datasets.dataset import Dataset, divided_by
 from supquant_experiments.datasets.files import check_published, data_folder, not_found, read_bytes
 from supquant_experiments.datasets.idx import read_idx
 from supquant_experiments.datasets.pickles import read_pickle

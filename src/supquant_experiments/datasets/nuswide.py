@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.errors import InputError
-from supquant_experiments.datasets.dataset import Array, Dataset, root_of_frequencies
+from supquant_experiments.datasets.dataset import Dataset, root_of_frequencies
 from supquant_experiments.datasets.files import data_folder, not_found
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from supquant_experiments.datasets.dataset import Array
 
 
 @dataclass(frozen=True)

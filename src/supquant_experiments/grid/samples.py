@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.demo.pictures import data_uri
 from supquant.errors import InputError
 from supquant.storage.json_file import write_json
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from supquant_experiments.datasets import Dataset
-    from supquant_experiments.methods.interface import Array
 
 SHOWN = 10
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.hashing import ClassifierLabels
 from supquant_experiments.methods.codes import SHORTEST_BITS, EstimatorMethod, FittedCodes
-from supquant_experiments.methods.interface import Array, Fitted, Method, Steps
+from supquant_experiments.methods.interface import Fitted, Method, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from supquant import kernels
-from supquant.codec import BinaryCodec, Codec, SemanticCodec
+from supquant.arrays import Array
+from supquant.codec import AdditiveCodec, BinaryCodec, SemanticCodec
 from supquant.features import GaussianMap, LabelMap, MeaningMap
 from supquant.models import make_estimator
 from supquant.parallel import row_blocks
 from supquant.progress import TimeIsUpError
-from supquant_experiments.methods.interface import Array, Callback, Fitted, Method, Settings, Steps, Training
+from supquant_experiments.methods.interface import Callback, Fitted, Method, Settings, Steps, Training
 from supquant_experiments.methods.kept import KeptFits, fingerprint
 from supquant_experiments.methods.watch import Watch
 
@@ -113,7 +114,7 @@ class FittedCodes(Fitted):
     def quantization_error(self, X: Array, items: Array) -> float | None:
         """Compare decoded with projected vectors, block by block; bits and labels quantize nothing."""
         codec = self.estimator.codec_
-        if not isinstance(codec, Codec):  # a code of meaning and position has no one space
+        if not isinstance(codec, AdditiveCodec):  # a code of meaning and position has no one space
             return None
         error, squares, total = 0.0, 0.0, np.zeros(1)
         for start, stop in row_blocks(len(X)):

@@ -14,15 +14,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from supquant.arrays import Array
 from supquant.features import AnchorKernel, GaussianMap
 from supquant.progress import Progress
 
 if TYPE_CHECKING:
     from supquant_experiments.methods.kept import KeptFits
 
-Array = npt.NDArray[Any]
 Callback = Callable[[Progress], None]
 Steps = Mapping[str, Callable[[Array], Array]]
 """Some of `STEP_NAMES`, in their order: from queries (q, d) to the scores (q, n) of all items, smaller is

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
+from supquant.arrays import Array
 from supquant.errors import FileFormatError, InputError
 from supquant.models import load_model
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from supquant.estimator import CodeEstimator
-    from supquant_experiments.methods.interface import Array, Training
+    from supquant_experiments.methods.interface import Training
 
 RECIPE = 1
 """Grows when a change of the code changes fits, so that those kept before are made again."""

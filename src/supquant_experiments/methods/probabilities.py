@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.codec.meaning import label_weights
 from supquant.labels import read_labels
 from supquant_experiments.methods.codes import SHORTEST_BITS, FittedCodes
-from supquant_experiments.methods.interface import Array, Fitted, Method, Steps
+from supquant_experiments.methods.interface import Fitted, Method, Steps
 from supquant_experiments.methods.quantization import SupervisedQuantization
 
 if TYPE_CHECKING:

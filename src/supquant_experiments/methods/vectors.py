@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
+from supquant.arrays import Array
 from supquant.evaluation import cosine_scores, euclidean_scores
 from supquant.features import GaussianMap
-from supquant_experiments.methods.interface import Array, Fitted, Method, Steps
+from supquant_experiments.methods.interface import Fitted, Method, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from supquant.arrays import Codes, Float32, RowNumbers
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-Floats = npt.NDArray[np.float32]
-Codes = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.int64]
 
 
 class WrongAnswersError(Exception):
     """A search did not find what a brute force finds."""
 
 
-def check_sums(case: object, tables: Floats, codes: Codes, sums: Floats, rows: Rows) -> None:
+def check_sums(case: object, tables: Float32, codes: Codes, sums: Float32, rows: RowNumbers) -> None:
     """Compare answers (q, k) with all sums of tables (q, M, K) at codes (n, M), twice.
 
     Rows and sums must be those of float32 sums in codebook order, equal sums by row. And the float64 sum of the answer at
@@ -47,7 +45,7 @@ def check_sums(case: object, tables: Floats, codes: Codes, sums: Floats, rows: R
             raise WrongAnswersError(f"{case}: query {query} has other answers than float64 sums")
 
 
-def smallest(values: npt.NDArray[np.floating], k: int) -> Rows:
+def smallest(values: npt.NDArray[np.floating], k: int) -> RowNumbers:
     """Give the places of the k smallest values, equal ones in order.
 
     Examples
@@ -60,13 +58,13 @@ def smallest(values: npt.NDArray[np.floating], k: int) -> Rows:
     return candidates[values[candidates].argsort(kind="stable")[:k]]
 
 
-def check_same(case: object, what: str, found: Rows, expected: Rows) -> None:
+def check_same(case: object, what: str, found: RowNumbers, expected: RowNumbers) -> None:
     """Compare answers of two ways to ask the same."""
     if not np.array_equal(found, expected):
         raise WrongAnswersError(f"{case}: {what} gives other answers")
 
 
-def _all_sums(tables: Floats, codes: Codes) -> Iterator[tuple[Floats, npt.NDArray[np.float64]]]:
+def _all_sums(tables: Float32, codes: Codes) -> Iterator[tuple[Float32, npt.NDArray[np.float64]]]:
     """Give the sums of all codes for one table after the other: (n,) float32 in codebook order, and float64."""
     columns = [np.ascontiguousarray(column) for column in codes.T]
     for table in tables:

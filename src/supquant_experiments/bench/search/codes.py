@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from supquant import kernels
-from supquant.codec import Codec, SemanticCodec
+from supquant.codec import AdditiveCodec, SemanticCodec
 from supquant.features import AnchorKernel
 from supquant.quantizers import SupervisedQuantizer
 from supquant_experiments.bench.data import BenchmarkData, benchmark_data
@@ -34,7 +34,7 @@ MAX_ITER = 5
 class SearchData:
     """Codes, and what asks for them."""
 
-    codec: Codec | SemanticCodec
+    codec: AdditiveCodec | SemanticCodec
     codes: npt.NDArray[np.uint8]  # (n, M)
     queries: npt.NDArray[np.float32]  # (64, p), as a user has them
     about: dict[str, Any]
@@ -106,4 +106,4 @@ def uniform(stock: Stock) -> SearchData:
     codes = rng.integers(256, size=(stock.rows, M), dtype=np.uint8)
     codebooks = rng.standard_normal((M, 256, DIMENSIONS), dtype=np.float32)
     queries = rng.standard_normal((max(QUERIES), DIMENSIONS), dtype=np.float32)
-    return SearchData(Codec(codebooks=codebooks), codes, queries, {})
+    return SearchData(AdditiveCodec(codebooks=codebooks), codes, queries, {})

@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from supquant.codec import Codec
+from supquant.codec import AdditiveCodec
 from supquant.errors import InputError
 from supquant.index import CodeIndex
 from supquant_experiments.bench.search.figures import Figure
@@ -56,7 +56,7 @@ def _in_a_process(*arguments: str) -> str:
 
 def _make(folder: Path, rows: int) -> None:
     rng = np.random.default_rng(0)
-    codec = Codec(codebooks=rng.standard_normal((M, 256, 8), dtype=np.float32))
+    codec = AdditiveCodec(codebooks=rng.standard_normal((M, 256, 8), dtype=np.float32))
     for name, n in (("small", 1000), ("large", rows)):
         codes = rng.integers(256, size=(n, M), dtype=np.uint8)
         CodeIndex(codec).add_codes(codes).save(folder / name)
