@@ -4,7 +4,7 @@ mkdir -p benchmarks/results/labels
 for labels in 100 400 1000 10000; do
     supquant bench labels --labels $labels --json benchmarks/results/labels/$labels.json
 done
-supquant bench labels --labels 100000 --bits 32,64 --json benchmarks/results/labels/100000.json
+supquant bench labels --labels 100000 --bits 16,32,64 --json benchmarks/results/labels/100000.json
 supquant bench labels --several --bits 64 --json benchmarks/results/labels/several.json
 python benchmarks/labels_figure.py benchmarks/results/labels docs/labels.png
 """
