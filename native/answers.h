@@ -1,4 +1,4 @@
-// Rows that were found, as keys that sort by sum and then by row.
+// The rows that a scan finds. A row is a key of 64 bits; keys sort by sum, then by row number.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,9 @@ namespace supquant {
 
 using Key = uint64_t;
 
-// Floats in order are unsigned integers in order once negative ones are turned over and positive ones moved above them.
+// Returns the key of a row. The upper 32 bits are those of the sum, changed so that unsigned integers sort as the
+// floats do: all bits of a negative float are flipped, and the sign bit of a positive one is set. The lower 32 bits are
+// the row.
 inline Key make_key(float sum, uint32_t row) {
     uint32_t bits;
     sum += 0.0f;  // -0 and 0 are equal sums
@@ -29,23 +31,24 @@ inline float sum_of(Key key) {
     return sum;
 }
 
-// The k lowest keys of all it was given. More are kept than k, and the worst of them thrown away once in a while, which takes
-// a constant time for each key whatever their order.
+// Keeps the k lowest of all keys given to it. It stores up to 2 k + 1024 keys and then drops all but the k lowest, so a
+// key costs constant time in whatever order keys come.
 class TopK {
   public:
-    // `ascending`: rows come in ascending order, so that a row with the sum of the worst one kept is no better.
+    // `ascending` says that rows come in ascending order. Then a later row with the sum of the k-th key is never
+    // needed.
     TopK(size_t k, bool ascending) : k_(k), ascending_(ascending) {}
 
-    // Only rows with a sum below this can be among the k lowest; infinity as long as there are not k.
+    // A row can be among the k lowest only if its sum is below the cut. The cut is infinity until k keys are known.
     float cut() const { return cut_; }
 
-    // No more rows of equal sum are of use.
+    // Largest number of rows with the same sum that can be needed.
     size_t most() const { return k_; }
 
-    // After fewer rows so many are still below the cut that ruling rows out does not pay.
+    // Number of rows to add up in float32 first. Before that the cut is so high that bytes would rule out few rows.
     size_t warm_up() const { return 8 * k_; }
 
-    // False if the key, and so any higher one, is not among the k lowest.
+    // Stores a key. Returns false if the key, and so every higher key, is not among the k lowest.
     bool take(Key key) {
         if (key >= worst_) return false;
         keys_.push_back(key);
@@ -53,7 +56,7 @@ class TopK {
         return true;
     }
 
-    // Lowers the cut if that is worth the work.
+    // Lowers the cut if enough keys came since the last time.
     void tighten() {
         if (keys_.size() >= k_ + (kept_ ? k_ / 4 + 8 : 0)) select();
     }
@@ -61,7 +64,7 @@ class TopK {
     std::vector<Key>& keys() { return keys_; }
 
   private:
-    // Drops all but the k lowest.
+    // Drops all keys but the k lowest and lowers the cut.
     void select() {
         std::nth_element(keys_.begin(), keys_.begin() + (k_ - 1), keys_.end());
         keys_.resize(k_);
@@ -74,12 +77,12 @@ class TopK {
     const size_t k_;
     const bool ascending_;
     std::vector<Key> keys_;
-    size_t kept_ = 0;
+    size_t kept_ = 0;  // keys left by the last select(); 0 before the first
     Key worst_ = std::numeric_limits<Key>::max();
     float cut_ = std::numeric_limits<float>::infinity();
 };
 
-// All keys with a sum up to a limit.
+// Keeps all keys. Its cut lets through the sums that are at most the limit. It has the methods of TopK.
 class Within {
   public:
     explicit Within(float limit) : cut_(std::nextafter(limit, std::numeric_limits<float>::infinity())) {}

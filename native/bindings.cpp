@@ -1,7 +1,8 @@
-// The extension module supquant.kernels._native, and the only file that knows Python.
+// The extension module supquant.kernels._native. No other file knows Python.
 //
-// Shapes, dtypes and the range of codes are checked by supquant/kernels; here arrays are only typed. Every operation
-// releases the GIL and writes into an array its caller made.
+// supquant/kernels/arguments.py checks shapes, dtypes and the range of codes; here arrays only have types. Long
+// operations release the GIL and write into arrays that the caller made. src/supquant/kernels/_native.pyi lists the
+// same functions for type checkers.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -19,10 +20,13 @@ using namespace nb::literals;
 
 namespace {
 
+// Arrays that an operation reads (In), writes (Out), or reads if they are not None (Maybe).
 template <class Scalar, size_t kDimensions>
 using In = nb::ndarray<const Scalar, nb::ndim<kDimensions>, nb::c_contig, nb::device::cpu>;
 template <class Scalar, size_t kDimensions>
 using Out = nb::ndarray<Scalar, nb::ndim<kDimensions>, nb::c_contig, nb::device::cpu>;
+template <class Scalar, size_t kDimensions>
+using Maybe = std::optional<In<Scalar, kDimensions>>;
 
 supquant::Codes view(const In<uint8_t, 2>& codes, int K) {
     return {codes.data(), codes.shape(0), int(codes.shape(1)), K};
@@ -50,7 +54,7 @@ nb::tuple interaction(In<uint8_t, 2> codes, In<uint64_t, 1> first, In<double, 1>
 }
 
 void assign(In<float, 2> unary, In<float, 2> cross, In<float, 2> product, float mu, float eps, In<uint8_t, 2> start,
-            int K, int max_sweeps, bool pairwise, Out<uint8_t, 2> codes, int n_threads) {
+            int K, int max_sweeps, Out<uint8_t, 2> codes, int n_threads) {
     nb::gil_scoped_release release;
     supquant::AssignProblem problem{};
     problem.unary = unary.data();
@@ -63,7 +67,6 @@ void assign(In<float, 2> unary, In<float, 2> cross, In<float, 2> product, float 
     problem.mu = mu;
     problem.eps = eps;
     problem.max_sweeps = max_sweeps;
-    problem.pairwise = pairwise;
     supquant::assign(problem, start.shape(0), n_threads);
 }
 
@@ -79,7 +82,8 @@ void table_sums(In<uint8_t, 2> codes, In<float, 3> tables, Out<float, 2> sums, i
 
 void hamming(In<uint8_t, 2> codes, In<uint8_t, 2> queries, Out<uint16_t, 2> distances, int n_threads) {
     nb::gil_scoped_release release;
-    supquant::hamming(view(codes, supquant::kMaxCodewords), queries.data(), queries.shape(0), distances.data(), n_threads);
+    supquant::hamming(view(codes, supquant::kMaxCodewords), queries.data(), queries.shape(0), distances.data(),
+                      n_threads);
 }
 
 void products(In<float, 2> x, In<float, 2> y, Out<float, 2> sums, int n_threads) {
@@ -90,8 +94,8 @@ void products(In<float, 2> x, In<float, 2> y, Out<float, 2> sums, int n_threads)
 void tree_sums(In<float, 2> x, In<int32_t, 3> features, In<float, 3> thresholds, In<float, 3> leaves, int depth,
                Out<float, 2> sums, int n_threads) {
     nb::gil_scoped_release release;
-    const supquant::TreeEnsemble trees{features.data(),   thresholds.data(), leaves.data(), leaves.shape(0),
-                                       leaves.shape(1), depth,             x.shape(1)};
+    const supquant::TreeEnsemble trees{
+        features.data(), thresholds.data(), leaves.data(), leaves.shape(0), leaves.shape(1), depth, x.shape(1)};
     supquant::tree_sums(trees, x.data(), x.shape(0), sums.data(), n_threads);
 }
 
@@ -106,12 +110,9 @@ void best_splits(In<uint8_t, 2> bins, In<uint32_t, 1> rows, In<double, 1> weight
 template <class Real>
 void decode(In<uint8_t, 2> codes, In<Real, 3> codebooks, Out<Real, 2> out, int n_threads) {
     nb::gil_scoped_release release;
-    supquant::decode(view(codes, int(codebooks.shape(1))), codebooks.data(), codebooks.shape(2), out.data(),
-                     n_threads);
+    supquant::decode(view(codes, int(codebooks.shape(1))), codebooks.data(), codebooks.shape(2), out.data(), n_threads);
 }
 
-template <class Scalar, size_t kDimensions>
-using Maybe = std::optional<In<Scalar, kDimensions>>;
 template <class Array>
 auto data_of(const std::optional<Array>& array) {
     return array ? array->data() : nullptr;
@@ -133,11 +134,11 @@ size_t scan(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<ui
             Maybe<uint64_t, 1> eligible, In<float, 3> tables, Maybe<uint8_t, 2> bits, bool prune, Out<float, 2> sums,
             Out<int64_t, 2> rows, int n_threads) {
     nb::gil_scoped_release release;
-    return supquant::scan(space_of(blocks, n, starts, members, eligible), queries_of(tables, bits), sums.shape(1), prune,
-                          sums.data(), rows.data(), n_threads);
+    return supquant::scan(space_of(blocks, n, starts, members, eligible), queries_of(tables, bits), sums.shape(1),
+                          prune, sums.data(), rows.data(), n_threads);
 }
 
-// Answers of `scan_within` until Python has made arrays for them.
+// Holds the answers of scan_within until Python, which learns their number from counts(), has made arrays for them.
 struct FoundWithin {
     std::vector<std::vector<uint64_t>> answers;
 
@@ -191,20 +192,19 @@ size_t count_distinct(In<uint8_t, 2> codes, size_t limit) {
 }  // namespace
 
 NB_MODULE(_native, module) {
-    module.attr("MAX_CODEBOOKS") = supquant::kMaxCodebooks;
     module.def("compiled_levels", &supquant::compiled_levels);
     module.def("available_levels", &supquant::available_levels);
     module.def("active_level", [] { return supquant::active_kernels().name; });
     module.def("select", &supquant::select, "name"_a);
 
+    // noconvert: an array of another dtype is an error, not a copy.
     const auto exact = [](const char* name) { return nb::arg(name).noconvert(); };
     module.def("code_sums", &code_sums, exact("codes"), exact("X"), "K"_a, exact("sums"), "n_threads"_a);
-    module.def("pair_counts", &pair_counts, exact("codes"), "K"_a, exact("weights"), exact("counts"),
-               "n_threads"_a);
+    module.def("pair_counts", &pair_counts, exact("codes"), "K"_a, exact("weights"), exact("counts"), "n_threads"_a);
     module.def("interaction", &interaction, exact("codes"), exact("first"), exact("weights"), exact("gram"), "eps"_a,
                exact("derivative"), "n_threads"_a);
     module.def("assign", &assign, exact("unary"), exact("cross"), exact("product"), "mu"_a, "eps"_a, exact("start"),
-               "K"_a, "max_sweeps"_a, "pairwise"_a, exact("codes"), "n_threads"_a);
+               "K"_a, "max_sweeps"_a, exact("codes"), "n_threads"_a);
     module.def("greedy", &greedy, exact("unary"), exact("cross"), "K"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);

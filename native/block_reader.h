@@ -1,4 +1,4 @@
-// The blocks and rows of a space that count.
+// Reads a scan's blocks and passes over rows that are not eligible.
 #pragma once
 
 #include <bit>
@@ -8,8 +8,8 @@
 
 namespace supquant {
 
-// Blocks begin .. end of a space, handed out a few at a time. Those without an eligible row are passed over; where a block has only
-// a few, these rows are handed out by themselves.
+// Hands out the blocks `begin` up to `end` of a space, a few at a time. A block without eligible rows is skipped. Of a
+// block with at most kFew eligible rows, only these rows are handed out, one by one.
 class BlockReader {
   public:
     BlockReader(const ScanSpace& space, int M, size_t begin, size_t end)
@@ -25,6 +25,7 @@ class BlockReader {
     const uint32_t* rows_begin() const { return rows_; }
     const uint32_t* rows_end() const { return rows_ + n_listed_; }
 
+    // Fills list() with the next blocks, and rows_begin() .. rows_end() with the next single rows.
     const BlockList& read() {
         list_.count = 0;
         n_listed_ = 0;
@@ -37,7 +38,7 @@ class BlockReader {
         return list_;
     }
 
-    // Keeps of a block's rows those that exist and are eligible.
+    // Bit i of the result is set if row i of the block exists and is eligible.
     uint64_t allowed(uint32_t block) const {
         uint64_t rows = words_ ? words_[block] : ~uint64_t(0);
         const size_t first = size_t(block) * kBlockRows;
@@ -46,6 +47,7 @@ class BlockReader {
     }
 
   private:
+    // Lists the next block, or its eligible rows (the bits of `word`) if they are few.
     void list_rows(uint64_t word) {
         if (std::popcount(word) > kFew) {
             numbers_[list_.count++] = uint32_t(next_);
@@ -54,12 +56,12 @@ class BlockReader {
         for (; word; word &= word - 1) rows_[n_listed_++] = uint32_t(next_ * kBlockRows + std::countr_zero(word));
     }
 
-    static constexpr int kFew = 4;
-    static constexpr int kMostRows = 256;
+    static constexpr int kFew = 4;         // a block with so many eligible rows or fewer is read row by row
+    static constexpr int kMostRows = 256;  // single rows in one list
 
-    const uint64_t* words_;
-    const size_t n_;
-    size_t next_;
+    const uint64_t* words_;  // one bit a row, or null: every row is eligible
+    const size_t n_;         // codes in all blocks
+    size_t next_;            // the first block that was not handed out yet
     const size_t end_;
     uint32_t numbers_[kScanBlocks];
     BlockList list_;

@@ -10,14 +10,15 @@
 namespace supquant {
 namespace {
 
-// Eight bytes that are 0 or 1, as bits: every product of a byte with the factor lands one of them in the top byte.
+// Packs eight bytes 0 or 1 into eight bits. The plain loop: for (i = 0; i < 8; ++i) bits |= mask[i] << i.
+// The factor has one bit for each byte; multiplying by it moves byte i to bit i of the top byte.
 inline uint64_t eight_bits(const uint8_t* mask) {
     uint64_t bytes;
     std::memcpy(&bytes, mask, sizeof bytes);
     return bytes * 0x0102040810204080u >> 56;
 }
 
-// Whether any of 64 bytes is set.
+// Returns whether any of 64 bytes is not zero.
 inline bool any_set(const uint8_t* bytes) {
     typedef uint64_t Pair __attribute__((vector_size(16)));
     Pair parts[4];
@@ -26,7 +27,7 @@ inline bool any_set(const uint8_t* bytes) {
     return (all[0] | all[1]) != 0;
 }
 
-// Mixes the bytes of a code to a well spread word.
+// Returns a hash of a code of M bytes. Its upper bits are well mixed.
 inline uint64_t mix(const uint8_t* code, int M) {
     uint64_t hash = 0;
     for (int m = 0; m < M; m += 8) {
@@ -41,13 +42,14 @@ inline uint64_t mix(const uint8_t* code, int M) {
 }  // namespace
 
 void take(const uint8_t* blocks, int M, const uint32_t* rows, size_t n, uint8_t* taken) {
-    constexpr size_t kAhead = 8;
+    constexpr size_t kAhead = 8;  // rows between a prefetch and the copy
     const size_t stride = size_t(M) * kBlockRows;
     for (size_t i = 0; i < n; ++i) {
         if (i + kAhead < n) {
             const uint8_t* ahead = blocks + rows[i + kAhead] / kBlockRows * stride;
             for (int m = 0; m < M; ++m) __builtin_prefetch(ahead + m * kBlockRows);
         }
+        // taken[i / 64, m, i % 64] = blocks[rows[i] / 64, m, rows[i] % 64]
         const uint8_t* from = blocks + rows[i] / kBlockRows * stride + rows[i] % kBlockRows;
         uint8_t* to = taken + i / kBlockRows * stride + i % kBlockRows;
         for (int m = 0; m < M; ++m) to[m * kBlockRows] = from[m * kBlockRows];
@@ -80,7 +82,8 @@ void set_bits(const uint64_t* words, size_t n_words, uint32_t* rows) {
 }
 
 size_t count_distinct(const uint8_t* codes, size_t n, int M, size_t limit) {
-    // Places hold the number of a row plus one; a third of them at the most are taken.
+    // A hash table with open addressing. A place holds the number of a row plus one, or 0 if it is free. At most a
+    // third of the places are taken.
     const size_t places = std::bit_ceil(3 * (std::min(n, limit) + 2));
     const int shift = 64 - std::countr_zero(places);
     std::vector<uint32_t> first(places, 0);

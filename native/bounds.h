@@ -1,4 +1,4 @@
-// Tables of bytes that bound sums of float32 tables from below.
+// Tables of bytes whose sums are lower bounds of float32 sums.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,17 @@
 
 namespace supquant {
 
-// A byte of the table is floor((t - lowest of its codebook) * 254 / reach), at most 255. The reach is the distance from the
-// lowest possible sum to a cut, so that all 254 steps lie where the decision falls. If a sum in float32 is below the cut then
-// its exact value is below cut + slack, and its bytes add up to at most `limit(cut, reach)`. Neither rounding here (double:
-// M * 2^-44 of a step at the most) nor saturation can make that false: the sum of bytes is a whole number, and 254 is one.
+// Makes the table of bytes of one query. Entry t of a codebook becomes floor((t - lowest entry of the codebook) * 254 /
+// reach), at most 255. The reach is the distance from the lowest possible sum to the cut, so the 254 steps cover just
+// the sums that may be below the cut.
+//
+// The promise: if the float32 sum of a row is below the cut, its bytes add up to at most `limit(cut, reach)`. The exact
+// sum of such a row is below cut + slack. Its bytes are rounded down, so they add up to at most (cut + slack - lowest
+// sum) * 254 / reach, which `limit` computes. Doubles are off by at most M * 2^-44 of a step, and `limit` adds 1e-3 of
+// a step. Sums saturate at 255, which is above every limit.
 class Bounds {
   public:
-    static constexpr int kSteps = 254;
+    static constexpr int kSteps = 254;  // steps between the lowest possible sum and the cut
 
     Bounds(const float* table, int M, int K) : table_(table), M_(M), K_(K), lowest_(M) {
         double largest = 0;
@@ -30,16 +34,17 @@ class Bounds {
             base_ += low;
             largest += std::max(std::fabs(double(low)), std::fabs(double(high)));
         }
-        // Adding M floats one after the other is off by at most (M - 1) 2^-24 of the sum of their magnitudes, or a little more.
+        // A float32 sum of M numbers is off by about (M - 1) 2^-24 of the sum of their magnitudes. 6.1e-8 is a little
+        // above 2^-24.
         slack_ = M * 6.1e-8 * largest;
     }
 
     const float* table() const { return table_; }
 
-    // How far the sums that may be below a cut reach above the lowest; none are where this is not positive.
+    // Returns the distance from the lowest possible sum to the cut. If it is not positive, no sum is below the cut.
     double reach(float cut) const { return cut + slack_ - base_; }
 
-    // Entry k of codebook m goes to out[(m * 256 + k) * stride].
+    // Writes the byte of entry k of codebook m to out[(m * 256 + k) * stride].
     void fill(double reach, uint8_t* out, size_t stride) const {
         const double scale = kSteps / reach;
         for (int m = 0; m < M_; ++m) {
@@ -50,7 +55,8 @@ class Bounds {
         }
     }
 
-    // The limit for a cut at or below the one that the tables of this reach were made for.
+    // Returns the largest sum of bytes that a row below the cut can have, in tables that were filled for the reach
+    // `made_for`. The cut is not above the one of that reach.
     int limit(float cut, double made_for) const {
         return int(std::min(reach(cut) / made_for * kSteps + 1e-3, double(kSteps)));
     }
@@ -58,8 +64,9 @@ class Bounds {
   private:
     const float* table_;
     int M_, K_;
-    std::vector<float> lowest_;   // (M,)
-    double base_ = 0, slack_ = 0;
+    std::vector<float> lowest_;  // (M,) the lowest entry of each codebook
+    double base_ = 0;            // the lowest possible sum
+    double slack_ = 0;           // how far a float32 sum may be from the exact one
 };
 
 }  // namespace supquant

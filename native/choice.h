@@ -1,4 +1,4 @@
-// When ruling rows out by bytes pays, and in which way.
+// The choice of how a scan rules rows out: by coarse bytes, by fine bytes, or not at all.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,12 @@
 
 namespace supquant {
 
-// Whether so many of some rows passed that adding up all of them is quicker than one by one.
+// Returns whether more than one row in eight passed. Then adding up whole blocks is faster than adding up row by row.
 inline bool many(size_t passed, size_t rows) { return 8 * passed > rows; }
 
-// Which way of ruling out rows pays now. The first ways are faster and let more rows through. Where one lets too many through the
-// next one takes over; the faster one is tried again after a while, longer each time, since the cut falls.
+// Chooses between the ways. An earlier way is faster and lets more rows through. When a way lets too many rows through,
+// the next one takes over. The faster way is tried again later, because the cut falls during a scan; each wait is
+// longer than the last.
 class Choice {
   public:
     enum Way { kCoarse, kFine, kFloat };
@@ -18,6 +19,8 @@ class Choice {
     explicit Choice(Way best) : best_(best), way_(best == kCoarse ? kFine : best) {}
 
     Way way() const { return way_; }
+
+    // Tells how many of some rows passed, after each list of blocks.
     void saw(size_t rows, size_t passed) {
         if (way_ != kFloat && many(passed, rows)) {
             way_ = Way(way_ + 1);
@@ -31,7 +34,8 @@ class Choice {
   private:
     const Way best_;
     Way way_;
-    int left_ = 4, wait_ = 4;   // lists of blocks
+    int left_ = 4;  // lists of blocks until the faster way is tried again
+    int wait_ = 4;  // the next such number
 };
 
 }  // namespace supquant

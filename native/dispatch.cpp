@@ -19,14 +19,13 @@ struct Level {
 bool always() { return true; }
 
 #if defined(__x86_64__)
-// The compiler's run-time reads CPUID and asks XGETBV whether the operating system saves the wide registers.
+// __builtin_cpu_supports reads CPUID, and XGETBV to learn whether the operating system saves the wide registers.
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 bool has_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi");
 }
-const Level kLevels[] = {
-    {&kernels_portable, always}, {&kernels_avx2, has_avx2}, {&kernels_avx512, has_avx512}};
+const Level kLevels[] = {{&kernels_portable, always}, {&kernels_avx2, has_avx2}, {&kernels_avx512, has_avx512}};
 #elif defined(__aarch64__)
 const Level kLevels[] = {{&kernels_portable, always}, {&kernels_neon, always}};
 #else
@@ -40,7 +39,7 @@ const KernelTable* fastest() {
     return found;
 }
 
-std::atomic<const KernelTable*> chosen{nullptr};
+std::atomic<const KernelTable*> chosen{nullptr};  // null until the first use
 
 }  // namespace
 

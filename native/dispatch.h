@@ -1,4 +1,4 @@
-// Which instruction sets were compiled in, which of them this CPU and operating system can run, and which is in use.
+// The choice of an instruction set. A level is the set of kernels compiled for one instruction set.
 #pragma once
 
 #include <string>
@@ -8,9 +8,16 @@
 
 namespace supquant {
 
-std::vector<std::string> compiled_levels();    // slowest first
-std::vector<std::string> available_levels();   // those of them that run here
-const KernelTable& active_kernels();           // the last available one unless select() chose another
-bool select(const std::string& name);          // false: not available, nothing changed
+// Returns the names of the levels in this library, slowest first.
+std::vector<std::string> compiled_levels();
+
+// Returns the names of the levels that this processor and operating system can run, slowest first.
+std::vector<std::string> available_levels();
+
+// Returns the kernels in use: those of the last available level, or of the level that select() chose.
+const KernelTable& active_kernels();
+
+// Chooses a level by name. Returns false, and changes nothing, if it is not available.
+bool select(const std::string& name);
 
 }  // namespace supquant

@@ -1,8 +1,8 @@
-// The table of kernels every instruction set fills in, and the arguments they share.
+// The table of kernels that every instruction set fills in, and the structs that kernels take.
 //
-// The kernels are plain loops over rows, columns or pairs of codebooks; cutting the work into tasks is done by
-// operations.cpp. They allocate nothing and throw nothing. Letters as in the mathematics: n rows, M codebooks of
-// K <= 256 codewords, codes (n, M), all arrays C-contiguous.
+// A kernel is a plain loop over rows, columns or pairs of codebooks. It allocates nothing and throws nothing.
+// operations.cpp cuts work into tasks and calls kernels. Letters: n rows, M codebooks of K codewords, codes (n, M). All
+// arrays are C-contiguous. A range `begin` .. `end` holds `begin` and does not hold `end`.
 #pragma once
 
 #include <cstddef>
@@ -10,137 +10,150 @@
 
 namespace supquant {
 
-constexpr int kMaxCodebooks = 64;
-constexpr int kMaxCodewords = 256;
+constexpr int kMaxCodebooks = 64;   // largest M
+constexpr int kMaxCodewords = 256;  // largest K: a codeword is a byte
 
-// Rows of a folded pair table are padded to a multiple of the widest vector, so its kernel needs no tail.
+// Floats in the widest vector. Rows of a pair table are padded to a multiple of it, so loops over them need no tail.
 constexpr int kPadding = 16;
 static constexpr int padded(int codewords) { return (codewords + kPadding - 1) / kPadding * kPadding; }
 
-constexpr int kSumColumns = 64;
-constexpr size_t kProductRows = 64;  // that are multiplied by others at a time
+constexpr int kSumColumns = 64;      // columns that one call of code_sums adds up
+constexpr size_t kProductRows = 64;  // rows of x in one call of products, at most
 
-// min over b of  sum_m unary[m, b_m] + sum_{a != b} cross + mu (sum_{a != b} product - eps)^2, row by row.
+// The search for the code c (M,) of least cost, for each row:
+//   sum_m unary[m c_m] + sum_{a != b} cross[a c_a, b c_b] + mu (sum_{a != b} product[a c_a, b c_b] - eps)^2
+// where `m k` is the flat index m * K + k of codeword k of codebook m.
 struct AssignProblem {
-    const float* unary;        // (n, M*K)
-    const float* cross;        // (M*K, M*K), symmetric
-    const float* product;      // (M*K, M*K), symmetric
-    const float* pair_table;   // (K, padded(K)) for M == 2, made by fold_pair_table; then the least (K,) of each row
-    const uint8_t* start;      // (n, M)
-    uint8_t* codes;            // (n, M), the answer
+    const float* unary;       // (n, M*K)
+    const float* cross;       // (M*K, M*K), symmetric
+    const float* product;     // (M*K, M*K), symmetric
+    const float* pair_table;  // for M == 2, what fold_pair_table made; else null
+    const uint8_t* start;     // (n, M) codes from which the search starts
+    uint8_t* codes;           // (n, M) the answer
     int n_codebooks;
     int n_codewords;
     float mu;
     float eps;
-    int max_sweeps;
-    bool pairwise;
+    int max_sweeps;  // visits to each codebook, at most, for M > 2
 };
 
-// Codes as scans read them: block b, codebook m and row i of the block at codes[(b * M + m) * 64 + i].
-constexpr int kBlockRows = 64;
-constexpr int kScanBlocks = 16;   // a kernel gets at most so many at a time
-constexpr int kMaxLanes = 64;     // queries that one vector of bytes serves at the most
+// Scans read codes in blocks of 64 rows: codeword m of row i of block b is codes[(b * M + m) * 64 + i].
+constexpr int kBlockRows = 64;   // rows in a block
+constexpr int kScanBlocks = 16;  // blocks in one call of a kernel, at most
+constexpr int kMaxLanes = 64;    // queries that one vector of bytes serves, at most
 
+// The blocks that a kernel reads.
 struct BlockList {
-    const uint8_t* codes;
-    const uint32_t* numbers;   // of the blocks to read
-    int count;                 // at most kScanBlocks
+    const uint8_t* codes;     // all blocks
+    const uint32_t* numbers;  // (count,) the numbers of the blocks to read
+    int count;                // at most kScanBlocks
     int n_codebooks;
 };
 
-// Trees of 2^depth - 1 nodes and 2^depth leaves, level by level: from node k a row goes on to 2 k + 1, or to 2 k + 2 where its
-// feature is above the threshold.
+// Groups of decision trees. A tree has 2^depth - 1 nodes and 2^depth leaves, stored level by level. A row goes from
+// node k to node 2 k + 2 if its feature is above the threshold of the node, else to node 2 k + 1.
 struct TreeEnsemble {
-    const int32_t* features;   // (n_groups, group_size, 2^depth - 1)
-    const float* thresholds;   // the same
-    const float* leaves;       // (n_groups, group_size, 2^depth)
+    const int32_t* features;  // (n_groups, group_size, 2^depth - 1)
+    const float* thresholds;  // (n_groups, group_size, 2^depth - 1)
+    const float* leaves;      // (n_groups, group_size, 2^depth)
     size_t n_groups;
     size_t group_size;
     int depth;
-    size_t d;                  // features of a row
+    size_t d;  // number of features of a row
 };
 
-// The rows of one node, whose features are numbers of bins.
+// The rows of one node of a tree. The value of a feature is the number of its bin.
 struct SplitProblem {
-    const uint8_t* bins;       // (d, n)
+    const uint8_t* bins;  // (d, n)
     size_t n;
-    const uint32_t* rows;      // (count,)
-    const double* weights;     // (count,), negative for rows of the negative class
+    const uint32_t* rows;   // (count,) the rows of the node
+    const double* weights;  // (count,) negative for rows of the negative class
     size_t count;
 };
+
+// The split of a node: rows up to a bin of a feature go left.
 struct Split {
-    double score;   // -1: no split has rows on both sides
-    size_t place;   // of the feature in its list
-    uint8_t bin;    // the last one on the left
+    double score;  // -1 if no split has rows on both sides
+    size_t place;  // place of the feature in the list of features
+    uint8_t bin;   // the last bin that goes left
 };
 
 struct KernelTable {
-    const char* name;
+    const char* name;  // of the instruction set
 
-    // table[j, k] = 2 cross[0 j, 1 k] + mu (2 product[0 j, 1 k] - eps)^2, +inf in the padding.
+    // Two tables for M == 2, one after the other. The first is (K, padded(K)):
+    //   table[j, k] = 2 cross[0 j, 1 k] + mu (2 product[0 j, 1 k] - eps)^2, and infinity in the padding.
+    // The second, (K,), holds the lowest entry of each row of the first.
     void (*fold_pair_table)(const AssignProblem& problem, float* table);
 
+    // Writes the codes of rows begin .. end.
     void (*assign)(const AssignProblem& problem, size_t begin, size_t end);
 
-    // codes[i, m] = argmin_k unary[i, m k] + 2 sum_{b < m} cross[b codes[i, b], m k], one codebook after the other.
+    // codes[i, m] = argmin_k unary[i, m k] + 2 sum_{b < m} cross[b codes[i, b], m k], for m = 0, 1, .. M - 1 in turn.
     void (*greedy)(const float* unary, const float* cross, int M, int K, size_t begin, size_t end, uint8_t* codes);
 
-    // Of one codebook: sums[k, j] += slice[i, j] for j < columns and the rows i of codeword k, which are
-    // rows[starts[k]] up to rows[starts[k + 1]]; slice (n, kSumColumns), the rows of sums stride apart.
+    // Sums the rows of `slice` (n, kSumColumns) by codeword of one codebook. Codeword k has the rows rows[starts[k]] up
+    // to rows[starts[k + 1]]; for each such row i: sums[k * stride + j] += slice[i, j], j < columns.
     void (*code_sums)(const uint32_t* rows, const uint32_t* starts, const float* slice, int K, size_t stride,
                       int columns, double* sums);
 
-    // block (height, width) = sum over rows of weights[i] at (codes[i, a], codes[i, b]), in row order.
+    // Sets `block` (height, width) to zero; then, for i = 0 .. n: block[codes[i, a], codes[i, b]] += weights[i].
     void (*pair_block)(const uint8_t* codes, const double* weights, size_t n, int M, int a, int b, size_t height,
                        size_t width, double* block);
 
-    // e[i] = sum_{a != b} gram[first_a + codes[i, a], first_b + codes[i, b]] for rows begin .. end; gram is symmetric
-    // and first[M] wide, first[m] the place of codebook m in it.
+    // e[i] = sum_{a != b} gram[first[a] + codes[i, a], first[b] + codes[i, b]] for rows begin .. end. gram is symmetric
+    // and first[M] wide; the codewords of codebook m begin at first[m].
     void (*interaction)(const uint8_t* codes, const double* gram, int M, const uint64_t* first, size_t begin,
                         size_t end, double* e);
 
-    // sums[i] = table[0, codes[i, 0]] + table[1, codes[i, 1]] + ... in that order, rows begin .. end.
-    void (*table_sums)(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end,
-                       float* sums);
+    // sums[i] = table[0, codes[i, 0]] + table[1, codes[i, 1]] + ..., added in that order, for rows begin .. end.
+    void (*table_sums)(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums);
 
-    void (*decode_float)(const uint8_t* codes, const float* codebooks, int M, int K, size_t r, size_t begin,
-                         size_t end, float* out);
+    // out[i] (r,) = codebooks[0, codes[i, 0]] + codebooks[1, codes[i, 1]] + ..., added in that order.
+    // Rows begin .. end.
+    void (*decode_float)(const uint8_t* codes, const float* codebooks, int M, int K, size_t r, size_t begin, size_t end,
+                         float* out);
     void (*decode_double)(const uint8_t* codes, const double* codebooks, int M, int K, size_t r, size_t begin,
                           size_t end, double* out);
 
-    // What suits this level: queries to a vector of bytes; from how many queries on that pays; whether tables of bytes for
-    // a single query pay at all, and those of half the entries first.
-    int query_lanes;
-    int group_from;
-    bool fast_lookup;
-    bool start_coarse;
+    // What is fast at this level:
+    int query_lanes;    // queries that one vector of bytes serves in mark_many
+    int group_from;     // number of queries from which mark_many is faster than one query after the other
+    bool fast_lookup;   // whether mark_by_tables is faster than block_sums
+    bool start_coarse;  // whether mark_by_tables is faster with coarse tables
 
-    // rows[b] = the rows of the b-th listed block whose sum of table[m, code] is at most the limit; the sum saturates at
-    // 255. table (M, 256); with `coarse`, entry k / 2 is that of codewords k and k + 1. The limit is below 255.
+    // Marks rows by sums of bytes: bit i of rows[b] is set if row i of the b-th listed block has a sum of
+    // table[m, code[m]], over m, of at most `limit`. The table is (M, 256). With `coarse`, codeword k has the entry
+    // k / 2. Sums saturate at 255; the limit is below 255.
     void (*mark_by_tables)(const BlockList& blocks, const uint8_t* table, bool coarse, uint8_t limit, uint64_t* rows);
 
-    // The same for the number of bits in which a code differs from the query (M,).
+    // Marks rows by Hamming distance: bit i of rows[b] is set if the code differs from the query (M,) in at most
+    // `limit` bits.
     void (*mark_by_bits)(const BlockList& blocks, const uint8_t* query, uint8_t limit, uint64_t* rows);
 
-    // table (M, 256, query_lanes), limits (query_lanes,): rows[i], ascending, with the lanes[i] whose sum is at most their
-    // limit, for the rows that have any. Returns how many. Room for all rows of the blocks is needed.
+    // Marks rows for several queries: table (M, 256, query_lanes) and limits (query_lanes,) have one lane for each
+    // query. Lists the rows, ascending, whose sum is at most the limit of at least one query; bit j of lanes[i] is set
+    // if query j lets rows[i] pass. Returns the length of the list. `rows` and `lanes` have a place for every row of
+    // the blocks.
     size_t (*mark_many)(const BlockList& blocks, const uint8_t* table, const uint8_t* limits, uint32_t* rows,
                         uint64_t* lanes);
 
-    // sums[b, i] = table[0, code] + table[1, code] + ... in that order, (count, 64); rows[b] = those below the limit.
+    // sums[b, i] = table[0, code[0]] + table[1, code[1]] + ..., added in that order, for row i of the b-th listed
+    // block. sums is (count, 64). Bit i of rows[b] is set if that sum is below the limit.
     void (*block_sums)(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows);
 
-    // distances[i] = the bits in which code i differs from the query (M,), for n codes (n, M).
+    // distances[i] = number of bits in which code i of codes (n, M) differs from the query (M,).
     void (*hamming)(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances);
 
-    // sums[i, g] = the leaves that row i of x (n, d) comes to in the trees of group g, added in their order; rows begin .. end.
+    // sums[i, g] = sum of the leaves that row i of x (n, d) reaches in the trees of group g, added tree by tree, for
+    // rows begin .. end.
     void (*tree_sums)(const TreeEnsemble& trees, const float* x, size_t begin, size_t end, float* sums);
 
-    // The split with the greatest sum over its two sides of (sum of weights)^2 / (sum of their magnitudes), among the
-    // features listed at begin .. end; of equal ones the first.
+    // Finds the split with the greatest score among features[begin] up to features[end], the first of equal ones. The
+    // score is the sum, over both sides, of (sum of weights)^2 / (sum of |weights|).
     void (*best_split)(const SplitProblem& problem, const int32_t* features, size_t begin, size_t end, Split* best);
 
-    // sums[i * stride + j] = x[i] . y[j], for rows x (q, d), q <= kProductRows, and y (n, d).
+    // sums[i * stride + j] = x[i] . y[j], for rows x (q, d) and y (n, d); q is at most kProductRows.
     void (*products)(const float* x, size_t q, const float* y, size_t n, size_t d, float* sums, size_t stride);
 };
 

@@ -11,18 +11,19 @@
 namespace supquant {
 namespace {
 
-// Calls part(begin, end) for consecutive pieces of 0 .. count.
+// Cuts 0 .. count into pieces of `piece` and calls part(begin, end) for each.
 template <class Part>
 void parallel_parts(size_t count, size_t piece, int n_threads, Part part) {
-    parallel_for((count + piece - 1) / piece, n_threads, [&](size_t task, int) {
-        part(task * piece, std::min(count, (task + 1) * piece));
-    });
+    parallel_for((count + piece - 1) / piece, n_threads,
+                 [&](size_t task, int) { part(task * piece, std::min(count, (task + 1) * piece)); });
 }
 
-// Rows summed by code at a time: a copy of kSumColumns of their columns is read once per codebook and stays cached.
+// Rows that code_sums adds up at a time. A copy of kSumColumns of their columns stays in the cache while every codebook
+// reads it.
 constexpr size_t kSumRows = 2048;
 
-// Lists the rows of each codeword of codebook m, in row order: those of k are rows[starts[k]] up to starts[k + 1].
+// Sorts the rows by their codeword of codebook m. Codeword k has the rows rows[starts[k]] up to rows[starts[k + 1]],
+// ascending.
 void sort_by_code(const Codes& codes, int m, uint32_t* rows, uint32_t* starts) {
     std::fill_n(starts, codes.K + 1, 0u);
     for (size_t i = 0; i < codes.n; ++i) ++starts[codes.data[i * codes.M + m] + 1];
@@ -32,9 +33,10 @@ void sort_by_code(const Codes& codes, int m, uint32_t* rows, uint32_t* starts) {
     for (size_t i = 0; i < codes.n; ++i) rows[next[codes.data[i * codes.M + m]]++] = uint32_t(i);
 }
 
-// Fills the symmetric sum of weights at all pairs of a row's codes, one pair of codebooks a task; codebook m has the
-// places first[m] .. first[m + 1]. A block is summed in a compact scratch: rows of the full matrix may lie a power of two
-// apart and would evict each other.
+// Fills a symmetric matrix with sums of weights over pairs of codewords, one pair of codebooks a task. The plain loop,
+// over rows i and codebooks a and b, is: sums[first[a] + codes[i, a], first[b] + codes[i, b]] += weights[i]. Blocks of
+// one codebook with itself stay zero unless `diagonal`. A task sums into a compact scratch block and copies that: rows
+// of the full matrix may lie a power of two apart, where they evict each other from the cache.
 void pair_sums(const Codes& codes, const uint64_t* first, const double* weights, bool diagonal, double* sums,
                int n_threads) {
     const KernelTable& kernels = active_kernels();
@@ -83,7 +85,7 @@ void code_sums(const Codes& codes, const float* X, size_t d, double* sums, int n
             float* slice = &slices[kSumRows * kSumColumns * slot];
             for (size_t i = 0; i < block.n; ++i) {
                 const float* from = X + (first + i) * d + begin;
-                // Short pieces far apart: the hardware does not foresee them.
+                // These reads are short and far apart, so the hardware does not prefetch them.
                 for (size_t j = 0; j < columns; j += 16) __builtin_prefetch(from + 16 * d + j);
                 for (size_t j = 0; j < columns; ++j) slice[i * kSumColumns + j] = from[j];
             }
@@ -155,8 +157,9 @@ void products(const float* x, size_t q, const float* y, size_t n, size_t d, floa
     constexpr size_t kRows = kProductRows, kColumns = 512;
     const size_t across = (n + kColumns - 1) / kColumns;
     parallel_for((q + kRows - 1) / kRows * across, n_threads, [&](size_t task, int) {
-        const size_t i = task / across * kRows, j = task % across * kColumns;
-        kernels.products(x + i * d, std::min(kRows, q - i), y + j * d, std::min(kColumns, n - j), d, sums + i * n + j, n);
+        const size_t i = task / across * kRows, j = task % across * kColumns;  // first row of x, first row of y
+        kernels.products(x + i * d, std::min(kRows, q - i), y + j * d, std::min(kColumns, n - j), d, sums + i * n + j,
+                         n);
     });
 }
 
@@ -167,7 +170,7 @@ void tree_sums(const TreeEnsemble& trees, const float* x, size_t n, float* sums,
 
 void best_splits(const TreeLevel& level, int32_t* features, uint8_t* bins, int n_threads) {
     const KernelTable& kernels = active_kernels();
-    constexpr size_t kPiece = 32;
+    constexpr size_t kPiece = 32;  // features of one task
     const size_t pieces = (level.n_features + kPiece - 1) / kPiece;
     std::vector<Split> found(level.n_nodes * pieces);
     parallel_for(found.size(), n_threads, [&](size_t task, int) {

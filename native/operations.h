@@ -1,15 +1,17 @@
-// The operations Python sees: kernels of the active instruction set, cut into tasks for the thread pool.
+// The operations that Python calls. Each cuts its work into tasks for the thread pool and calls kernels of the active
+// level.
 //
-// Every task writes its own part of the result in an order of its own rows, so the number of threads never changes a bit.
+// Every task writes its own part of the result and adds in row order, so the number of threads never changes a bit.
+// src/supquant/kernels/protocol.py says what each operation computes.
 #pragma once
 
 #include "kernels.h"
 
 namespace supquant {
 
-// Codes as all operations take them.
+// Codes (n, M), all below K.
 struct Codes {
-    const uint8_t* data;   // (n, M)
+    const uint8_t* data;  // (n, M)
     size_t n;
     int M;
     int K;
@@ -22,6 +24,8 @@ struct InteractionSums {
     double sum_e;
     double sum_sq;
 };
+
+// first (M + 1,) says where the codewords of each codebook begin in gram, as in KernelTable::interaction.
 InteractionSums interaction(const Codes& codes, const uint64_t* first, const double* weights, const double* gram,
                             double eps, double* derivative, int n_threads);
 
@@ -32,14 +36,14 @@ void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint1
 void products(const float* x, size_t q, const float* y, size_t n, size_t d, float* sums, int n_threads);
 void tree_sums(const TreeEnsemble& trees, const float* x, size_t n, float* sums, int n_threads);
 
-// Nodes of one level of a tree, each with rows of its own and a list of features to choose from.
+// The nodes of one level of a tree. Each node has its own rows and a list of features to choose from.
 struct TreeLevel {
-    const uint8_t* bins;        // (d, n)
+    const uint8_t* bins;  // (d, n)
     size_t n;
-    const uint32_t* rows;       // those of node k at starts[k] up to starts[k + 1]
-    const double* weights;      // of the rows as they stand there
-    const uint64_t* starts;     // (n_nodes + 1,)
-    const int32_t* features;    // (n_nodes, n_features)
+    const uint32_t* rows;     // (starts[n_nodes],) node k has the rows at starts[k] up to starts[k + 1]
+    const double* weights;    // (starts[n_nodes],) weights of these rows
+    const uint64_t* starts;   // (n_nodes + 1,)
+    const int32_t* features;  // (n_nodes, n_features)
     size_t n_nodes;
     size_t n_features;
 };

@@ -14,12 +14,13 @@
 namespace supquant {
 namespace {
 
-constexpr size_t kTaskBlocks = 1024;   // a query's rows are cut for threads into pieces of at least so many blocks
+// Threads share the rows of a query in pieces. A piece has at least so many blocks.
+constexpr size_t kTaskBlocks = 1024;
 
-// Steps left between the lowest sum and the cut: below, tables are made anew.
+// A table of bytes is made anew when the cut has fallen so far that the limit is below so many of its 254 steps.
 constexpr int kRefit = 160;
 
-// One query's search; Answers is TopK or Within.
+// The search of one query. Answers is TopK or Within.
 template <class Answers>
 class Search {
   public:
@@ -35,11 +36,15 @@ class Search {
     Answers& answers() { return answers_; }
     const Answers& answers() const { return answers_; }
     const Bounds& bounds() const { return bounds_; }
+
+    // Whether there is a cut, and enough rows were added up for bytes to rule out most of the others.
     bool warm() const { return has_cut() && summed_ >= answers_.warm_up(); }
     bool has_cut() const { return answers_.cut() < std::numeric_limits<float>::infinity(); }
-    bool hopeless() const { return has_cut() && !(bounds_.reach(answers_.cut()) > 0); }
 
-    // Takes a code whose sum is below the cut, for all its rows.
+    // Whether no row can be below the cut.
+    bool finished() const { return has_cut() && !(bounds_.reach(answers_.cut()) > 0); }
+
+    // Takes all rows of a code whose sum is below the cut.
     void take(uint32_t code, float sum) {
         if (!space_.starts) {
             answers_.take(make_key(sum, code));
@@ -52,10 +57,10 @@ class Search {
             if (!answers_.take(make_key(sum, row))) return;
             --left;
         }
-        answers_.tighten();  // one code may have brought all the rows there is room for
+        answers_.tighten();  // one code may have brought k rows
     }
 
-    // Adds up one code in float32 and takes it if it is below the cut.
+    // Adds up the table at one code in float32. Takes the code if the sum is below the cut.
     void consider(uint32_t code) {
         const uint8_t* codes = at(code);
         const float* table = bounds_.table();
@@ -64,9 +69,10 @@ class Search {
         if (sum < answers_.cut()) take(code, sum);
     }
 
-    // Considers the rows that were listed by themselves. Each byte of a code lies in a line of its own, so they are fetched ahead.
+    // Considers the rows that the reader listed one by one. Every byte of a code lies in a cache line of its own, so
+    // codes are prefetched.
     void consider_rows(const BlockReader& reader) {
-        constexpr int kAhead = 4;
+        constexpr int kAhead = 4;  // rows between a prefetch and the sum
         for (const uint32_t* row = reader.rows_begin(); row != reader.rows_end(); ++row) {
             if (row + kAhead < reader.rows_end())
                 for (int m = 0; m < M_; ++m) __builtin_prefetch(at(row[kAhead]) + m * kBlockRows);
@@ -74,7 +80,7 @@ class Search {
         }
     }
 
-    // Adds up whole blocks.
+    // Adds up all rows of the listed blocks in float32 and takes those below the cut.
     void sum_blocks(const BlockReader& reader) {
         const BlockList& blocks = reader.list();
         active_kernels().block_sums(blocks, bounds_.table(), K_, answers_.cut(), sums_, marks_);
@@ -82,9 +88,10 @@ class Search {
         for_marked(reader, [&](uint32_t code, size_t place) { take(code, sums_[place]); });
     }
 
+    // Searches the blocks begin .. end.
     void run(size_t begin, size_t end) {
         BlockReader reader(space_, M_, begin, end);
-        while (!reader.done() && !hopeless()) {
+        while (!reader.done() && !finished()) {
             const BlockList& blocks = reader.read();
             consider_rows(reader);
             if (!warm() || choice_.way() == Choice::kFloat) {
@@ -110,10 +117,12 @@ class Search {
         return !bits_ && kernels.start_coarse ? Choice::kCoarse : Choice::kFine;
     }
 
+    // The first byte of a code; the byte of codebook m is m * kBlockRows further.
     const uint8_t* at(uint32_t code) const {
         return space_.blocks + size_t(code / kBlockRows) * M_ * kBlockRows + code % kBlockRows;
     }
 
+    // Marks in marks_ the codes of the listed blocks that may be below the cut.
     void mark(const BlockList& blocks) {
         const float cut = answers_.cut();
         if (bits_) return mark_bits(blocks, std::ceil(cut) - 1);
@@ -124,7 +133,7 @@ class Search {
             coarse_.clear();
         }
         const bool coarse = choice_.way() == Choice::kCoarse;
-        if (coarse && coarse_.empty()) {
+        if (coarse && coarse_.empty()) {  // entry k / 2 is the lower one of codewords k and k + 1, k even
             coarse_.assign(size_t(M_) * kMaxCodewords, 255);
             for (int m = 0; m < M_; ++m)
                 for (int k = 0; k < kMaxCodewords / 2; ++k) {
@@ -136,7 +145,8 @@ class Search {
                                         uint8_t(bounds_.limit(cut, reach_)), marks_);
     }
 
-    // Marks the codes that differ from the query in at most so many bits. Sums of bytes saturate at 255 and say nothing there.
+    // Marks the codes that differ from the query in at most `most` bits. Sums of bytes saturate at 255, so from there
+    // on all codes are marked.
     void mark_bits(const BlockList& blocks, float most) {
         if (most >= 255)
             std::fill_n(marks_, blocks.count, ~uint64_t(0));
@@ -146,13 +156,14 @@ class Search {
             active_kernels().mark_by_bits(blocks, bits_, uint8_t(most), marks_);
     }
 
+    // Returns the number of marked codes.
     size_t marked(const BlockList& blocks) const {
         size_t count = 0;
         for (int b = 0; b < blocks.count; ++b) count += std::popcount(marks_[b]);
         return count;
     }
 
-    // Calls use(code, place among the listed codes) for the marked codes that count.
+    // Calls use(code, place in sums_) for the marked codes that exist and are eligible.
     template <class Use>
     void for_marked(const BlockReader& reader, Use use) {
         const BlockList& blocks = reader.list();
@@ -172,14 +183,15 @@ class Search {
     Bounds bounds_;
     Choice choice_;
     Answers answers_;
-    std::vector<uint8_t> fine_, coarse_;   // (M, 256), made for this reach:
-    double reach_ = 0;
-    size_t summed_ = 0;   // rows, in whole blocks
-    uint64_t marks_[kScanBlocks];
-    float sums_[kScanBlocks * kBlockRows];
+    std::vector<uint8_t> fine_, coarse_;    // (M, 256) tables of bytes, empty until they are needed
+    double reach_ = 0;                      // the reach for which they were made
+    size_t summed_ = 0;                     // rows that were added up in whole blocks
+    uint64_t marks_[kScanBlocks];           // bit i of marks_[b]: row i of the b-th listed block
+    float sums_[kScanBlocks * kBlockRows];  // of the rows of the listed blocks
 };
 
-// Searches of several queries over the same rows, their tables interleaved.
+// The searches of several queries over the same rows. Their tables of bytes are interleaved: a vector holds one entry
+// of each query.
 template <class Answers>
 class Group {
   public:
@@ -187,6 +199,7 @@ class Group {
 
     Group(const ScanSpace& space, int M, Searches& searches) : space_(space), M_(M), searches_(searches) {}
 
+    // Searches the blocks begin .. end for all queries.
     void run(size_t begin, size_t end) {
         const KernelTable& kernels = active_kernels();
         BlockReader reader(space_, M_, begin, end);
@@ -199,7 +212,7 @@ class Group {
             }
         }
         int crowded = 0;
-        size_t alone = kAlone;
+        size_t separate = kSeparateBlocks;
         while (!reader.done()) {
             const BlockList& blocks = reader.read();
             for (auto& search : searches_) search->consider_rows(reader);
@@ -215,18 +228,18 @@ class Group {
                 crowded = 0;
             }
             for (auto& search : searches_) search->answers().tighten();
-            if (crowded == kPatience) {  // bytes rule out too little: for a while each query goes on in its own way
-                const size_t from = reader.next(), to = std::min(end, from + alone);
+            if (crowded == kCrowdedLists) {  // bytes rule out too few rows
+                const size_t from = reader.next(), to = std::min(end, from + separate);
                 for (auto& search : searches_) search->run(from, to);
                 reader.skip_to(to);
                 --crowded;
-                alone *= 4;
+                separate *= 4;
             }
         }
     }
 
   private:
-    // Lets every query consider the rows that passed for it.
+    // Lets each query consider the rows that passed its limit.
     void consider_found(const BlockReader& reader, size_t found) {
         for (size_t i = 0; i < found; ++i) {
             if (!(reader.allowed(rows_[i] / kBlockRows) >> (rows_[i] % kBlockRows) & 1)) continue;
@@ -239,7 +252,7 @@ class Group {
         return std::all_of(searches_.begin(), searches_.end(), [](auto& search) { return search->warm(); });
     }
 
-    // Brings limits up to date, and tables where a cut has fallen far.
+    // Brings the limits up to date, and the tables of queries whose cut has fallen far.
     void fit() {
         const size_t width = active_kernels().query_lanes;
         if (table_.empty()) {
@@ -250,7 +263,7 @@ class Group {
         for (size_t lane = 0; lane < searches_.size(); ++lane) {
             const Search<Answers>& search = *searches_[lane];
             const float cut = search.answers().cut();
-            if (search.hopeless()) {  // no row can be near: entries of 255 let none through
+            if (search.finished()) {  // entries of 255 let no row pass
                 if (reach_[lane] == kNone) continue;
                 for (size_t entry = 0; entry < size_t(M_) * kMaxCodewords; ++entry) table_[entry * width + lane] = 255;
                 limits_[lane] = 0;
@@ -265,22 +278,25 @@ class Group {
         }
     }
 
-    static constexpr double kNone = -1;
-    static constexpr int kPatience = 4;              // crowded lists of blocks, one after the other
-    static constexpr size_t kAlone = 8 * kScanBlocks;   // blocks of the first while
+    static constexpr double kNone = -1;  // the reach of a lane whose search is finished
+
+    // If too many rows pass in kCrowdedLists lists of blocks, one after the other, each query is searched on its own
+    // for the next kSeparateBlocks blocks. The next time it is four times as many.
+    static constexpr int kCrowdedLists = 4;
+    static constexpr size_t kSeparateBlocks = 8 * kScanBlocks;
 
     const ScanSpace& space_;
     const int M_;
     Searches& searches_;
-    std::vector<uint8_t> table_;   // (M, 256, lanes)
-    uint8_t limits_[kMaxLanes];
-    uint32_t rows_[kScanBlocks * kBlockRows];    // that passed,
-    uint64_t lanes_[kScanBlocks * kBlockRows];   // and for which queries
-    std::vector<double> reach_;   // that each lane's table was made for; 0: not yet
+    std::vector<uint8_t> table_;                // (M, 256, query_lanes)
+    uint8_t limits_[kMaxLanes];                 // (query_lanes,)
+    uint32_t rows_[kScanBlocks * kBlockRows];   // rows that passed at least one limit
+    uint64_t lanes_[kScanBlocks * kBlockRows];  // bit j: the row passed the limit of query j
+    std::vector<double> reach_;                 // the reach for which the table of each lane was made; 0 before
 };
 
-// Runs every query over all rows; make(query) gives a query's empty answers, which come back in parts[query], one for each piece
-// of rows.
+// Searches all rows for every query. make(query) returns empty answers for a query. Returns parts[query][piece]: the
+// keys that were found for the query in each piece of the rows.
 template <class Answers, class Make>
 std::vector<std::vector<std::vector<Key>>> search_all(const ScanSpace& space, const ScanQueries& queries, bool prune,
                                                       int n_threads, Make make) {
@@ -311,9 +327,11 @@ std::vector<std::vector<std::vector<Key>>> search_all(const ScanSpace& space, co
     return parts;
 }
 
+// Returns the keys of all pieces.
 std::vector<Key> merged(std::vector<std::vector<Key>>& parts) {
     std::vector<Key> all = std::move(parts[0]);
-    for (size_t piece = 1; piece < parts.size(); ++piece) all.insert(all.end(), parts[piece].begin(), parts[piece].end());
+    for (size_t piece = 1; piece < parts.size(); ++piece)
+        all.insert(all.end(), parts[piece].begin(), parts[piece].end());
     return all;
 }
 

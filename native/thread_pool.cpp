@@ -20,10 +20,11 @@ struct Job {
     const Work& work;
     const size_t n_tasks;
     std::atomic<size_t> next{0};
-    int slots = 1;      // handed out so far, 0 is the caller's; guarded by the pool's mutex
-    int helpers = 0;    // threads inside drain() beside the caller; guarded by the pool's mutex
-    std::condition_variable left;
+    int slots = 1;                 // slots handed out, the caller's slot 0 among them; guarded by the pool's mutex
+    int helpers = 0;               // threads in drain() besides the caller; guarded by the pool's mutex
+    std::condition_variable left;  // signalled when the last helper has left
 
+    // Takes tasks until none is left.
     void drain(int slot) {
         for (size_t task; (task = next.fetch_add(1)) < n_tasks;) work(task, slot);
     }
@@ -33,8 +34,8 @@ class Pool {
   public:
     Pool() : pid_(getpid()) {}
 
-    // The pool is never destroyed: at exit its threads simply end with the process. After a fork the child has the
-    // parent's pool without its threads, perhaps with its mutex held, so it leaves that one alone and makes another.
+    // The pool is never destroyed: its threads end with the process. A forked child has the parent's pool without its
+    // threads, and its mutex may be held. So the child does not touch that pool and makes a new one.
     static Pool& instance() {
         static std::atomic<Pool*> current{nullptr};
         Pool* pool = current.load();
@@ -61,14 +62,16 @@ class Pool {
     }
 
   private:
+    // Starts threads until the pool has `wanted`.
     void grow(int wanted) {
         try {
             for (; n_threads_ < wanted; ++n_threads_) std::thread([this] { serve(); }).detach();
         } catch (const std::system_error&) {
-            // The system gives no more threads: the caller does the rest of the work itself.
+            // The system has no more threads to give. The threads that run do the work.
         }
     }
 
+    // The loop of a thread of the pool.
     void serve() {
         std::unique_lock lock(mutex_);
         for (;;) {
@@ -87,7 +90,7 @@ class Pool {
     const pid_t pid_;
     std::mutex mutex_;
     std::condition_variable wake_;
-    std::deque<Job*> waiting_;   // a job stands here once for every helper it still wants
+    std::deque<Job*> waiting_;  // holds a job once for every helper that it still wants
     int n_threads_ = 0;
 };
 

@@ -65,15 +65,6 @@ def test_native_gives_the_codes_of_its_twin(draw_problem, n, M, K, seed, whole, 
         np.testing.assert_array_equal(native.assign(*problem, sweeps, n_threads=n_threads), want)
 
 
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize(("M", "K"), [(3, 2), (3, 17), (4, 16), (6, 5)])
-def test_pairwise_moves_are_those_of_the_twin(level, draw_problem, M, K, whole):
-    problem = draw_problem(17, M, K, whole_numbers=whole)
-    want = reference.assign(*problem, 20, pairwise=True)
-    for n_threads in (1, 2, 3):
-        np.testing.assert_array_equal(native.assign(*problem, 20, pairwise=True, n_threads=n_threads), want)
-
-
 @pytest.mark.parametrize("K", [2, 16, 255, 256])
 @pytest.mark.parametrize("M", [1, 2, 3, 8])
 def test_every_level_gives_the_codes_of_the_twin(level, draw_problem, M, K):
@@ -119,15 +110,6 @@ def test_cost_never_rises_and_no_single_move_is_left(draw_problem, M, K, seed):
         # The two are compared in float64 from the same float32 tables, mu and eps rounded to float32.
         assert (after[moved] <= before[moved] * (1 + 1e-6 * np.sign(before[moved])) + 1e-6).all()
     assert_no_move_improves(problem, found, K, 1)
-
-
-def test_pairwise_search_ends_where_no_pair_of_moves_improves(level, draw_problem):
-    problem = draw_problem(10, 4, 6)
-    single = native.assign(*problem, 500)
-    pairwise = native.assign(*problem, 500, pairwise=True)
-    assert_no_move_improves(problem, pairwise, 6, 2)
-    assert cost(problem, pairwise)[0].sum() <= cost(problem, single)[0].sum() + 1e-4
-    assert (single != pairwise).any()
 
 
 def test_search_from_its_own_answer_stays_there(level, draw_problem):

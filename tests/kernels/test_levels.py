@@ -103,26 +103,44 @@ def test_a_level_that_is_not_there_is_a_clear_error_at_import(name):
     assert f"available here: {', '.join(native.available_levels())}" in done.stderr
 
 
-HIDE_EXTENSION = """
+# The import of the extension fails, as it does where a library that it needs is missing.
+BREAK_EXTENSION = """
 import sys
-sys.modules["supquant.kernels._native"] = None
+
+class Broken:
+    def find_spec(self, name, path=None, target=None):
+        if name == "supquant.kernels._native":
+            raise ImportError("libstdc++.so.6: version `GLIBCXX_9' not found")
+
+sys.meta_path.insert(0, Broken())
 """
+CAUSE = "(libstdc++.so.6: version `GLIBCXX_9' not found)"
 
 
-def test_a_missing_extension_is_an_import_error_where_it_is_required():
-    for environment in ({"SUPQUANT_REQUIRE_NATIVE": "1"}, {"SUPQUANT_ISA": "portable"}):
-        done = run_python(HIDE_EXTENSION + "import supquant.kernels", **environment)
-        assert done.returncode == 1
-        assert "ImportError: the compiled kernels of supquant" in done.stderr
+@pytest.mark.parametrize("environment", [{"SUPQUANT_REQUIRE_NATIVE": "1"}, {"SUPQUANT_ISA": "portable"}])
+def test_a_broken_extension_is_an_import_error_with_its_cause_where_it_is_required(environment):
+    done = run_python(BREAK_EXTENSION + "import supquant.kernels", **environment)
+    assert done.returncode == 1
+    (last,) = done.stderr.splitlines()[-1:]
+    assert last.startswith("ImportError: the compiled kernels of supquant cannot be imported")
+    assert last.endswith(CAUSE)
 
 
-def test_without_the_extension_the_twins_answer_with_a_warning():
-    done = run_python("import warnings; warnings.simplefilter('always')" + HIDE_EXTENSION + ANSWERS)
+def test_without_the_extension_the_twins_answer_with_a_warning_that_names_the_cause():
+    done = run_python("import warnings; warnings.simplefilter('always')" + BREAK_EXTENSION + ANSWERS)
     assert done.returncode == 0, done.stderr
     used, digest = done.stdout.split()
     assert used == "numpy"
-    assert "RuntimeWarning: the compiled kernels of supquant are not installed" in done.stderr
+    assert "RuntimeWarning: the compiled kernels of supquant cannot be imported, and slow ones" in done.stderr
+    assert CAUSE in done.stderr
     assert digest == run_python(ANSWERS).stdout.split()[1]
+
+
+def test_a_missing_extension_is_named():
+    hide = "import sys; sys.modules['supquant.kernels._native'] = None; import supquant.kernels"
+    done = run_python(hide, SUPQUANT_REQUIRE_NATIVE="1")
+    assert done.returncode == 1
+    assert "import of supquant.kernels._native halted" in done.stderr.splitlines()[-1]
 
 
 def busy_answer(n_threads=3):

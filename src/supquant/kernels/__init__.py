@@ -1,15 +1,14 @@
 """The one door to compiled code: sums, searches and scans over codes.
 
     callers -> kernels.active() -> native.py -> _native (C++, one object per instruction set)
-                                or reference.py (NumPy, where the extension is missing)
+                                or reference.py (NumPy, if the extension cannot be imported)
 
-Both sides answer to the protocol `Kernels`. ``SUPQUANT_ISA`` forces an instruction set,
-``SUPQUANT_REQUIRE_NATIVE=1`` makes a missing extension an `ImportError`.
+`Kernels` says what the functions of both modules compute. The environment variable ``SUPQUANT_ISA`` chooses an
+instruction set. ``SUPQUANT_REQUIRE_NATIVE=1`` makes an extension that cannot be imported an `ImportError`.
 """
 
 import os
 import warnings
-from typing import cast
 
 from supquant.kernels import reference
 from supquant.kernels.protocol import BLOCK_ROWS, Kernels, Scanned
@@ -17,6 +16,7 @@ from supquant.kernels.protocol import BLOCK_ROWS, Kernels, Scanned
 __all__ = ["BLOCK_ROWS", "Kernels", "Scanned", "active", "isa", "reference"]
 
 _compiled: Kernels | None
+_failure = ""  # why there are no compiled kernels
 try:
     from supquant.kernels import native
 except ImportError as error:
@@ -25,14 +25,14 @@ except ImportError as error:
             "the compiled kernels of supquant cannot be imported, and SUPQUANT_REQUIRE_NATIVE or "
             f"SUPQUANT_ISA asks for them: install the package with a C++ compiler at hand ({error})"
         ) from error
-    _compiled = None
+    _compiled, _failure = None, str(error)
 else:
     native.force_level(os.environ.get("SUPQUANT_ISA"))
-    _compiled = cast("Kernels", native)
+    _compiled = native
 
 
 def active() -> Kernels:
-    """Return the kernels in use: the compiled ones, or their NumPy twins with a warning.
+    """Return the kernels in use: the compiled ones or, with a warning, those in NumPy.
 
     Examples
     --------
@@ -48,15 +48,16 @@ def active() -> Kernels:
     if _compiled is not None:
         return _compiled
     warnings.warn(
-        "the compiled kernels of supquant are not installed; slow NumPy twins are used",
+        "the compiled kernels of supquant cannot be imported, and slow ones in NumPy are used instead: "
+        f"install the package with a C++ compiler at hand ({_failure})",
         RuntimeWarning,
         stacklevel=2,
     )
-    return cast("Kernels", reference)
+    return reference
 
 
 def isa() -> str:
-    """Return the instruction set in use, or ``"numpy"`` without compiled kernels.
+    """Return the name of the instruction set in use, or ``"numpy"`` without compiled kernels.
 
     Examples
     --------

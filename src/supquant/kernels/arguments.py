@@ -1,7 +1,6 @@
-"""Checks that every implementation of the kernels makes before it touches memory.
+"""Checks of arguments, made by both implementations of the kernels before they read any array.
 
-They guard the door to compiled code against our own mistakes; what users hand in has passed
-`supquant.validation` long before.
+They protect compiled code from mistakes inside the library. Input of users has passed `supquant.validation` before.
 """
 
 from collections.abc import Sequence
@@ -34,18 +33,22 @@ __all__ = [
 ]
 
 MAX_CODEBOOKS = 64
+"""Largest number of codebooks M, which is the number of bytes of a code."""
+
 MAX_CODEWORDS = 256
-DEEPEST = 16
-"""Levels of a decision tree."""
+"""Largest number of codewords K in a codebook."""
+
+MAX_DEPTH = 16
+"""Largest number of levels in a decision tree."""
 
 LARGEST_SUM = 0.99 * float(np.finfo(np.float32).max)
-"""Of the largest magnitudes in a table's codebooks: what float32 adds up without overflow, in any order."""
+"""Sums of one entry of each codebook do not overflow in float32 if the largest magnitudes of all codebooks add up to less."""
 
 
 def check_array(
     array: Any, name: str, shape: tuple[int | None, ...], *dtypes: type[np.generic]
 ) -> tuple[int, ...]:
-    """Refuse anything but a C-contiguous array of one of `dtypes` and of `shape`, None for any length."""
+    """Refuse anything but a C-contiguous array of one of `dtypes` and of `shape`, where None is any length; return the shape."""
     if not isinstance(array, np.ndarray) or array.dtype.type not in dtypes or not array.dtype.isnative:
         wanted = " or ".join(np.dtype(dtype).name for dtype in dtypes)
         raise ValueError(f"{name} must be an array of {wanted}, got {_describe(array)}")
@@ -78,7 +81,7 @@ def check_codes(codes: Bytes, K: int, n_codebooks: int | None = None, name: str 
 
 
 def check_sizes(codes: Bytes, sizes: Sequence[int] | None, width: int) -> NDArray[np.uint64]:
-    """Return where each codebook begins in a matrix of `width` (M + 1,), refusing codes beyond their codebook's size."""
+    """Refuse codes that are not below the sizes of their codebooks; return where each codebook begins, (M + 1,) up to `width`."""
     if sizes is None:
         sizes = [codewords_of(codes, width, "gram")] * codes.shape[1]
     n, M = check_codes(codes, MAX_CODEWORDS)
@@ -92,7 +95,7 @@ def check_sizes(codes: Bytes, sizes: Sequence[int] | None, width: int) -> NDArra
 
 
 def codewords_of(codes: Bytes, width: int, name: str) -> int:
-    """Return K given the width M*K of an array that belongs to the codes."""
+    """Return K, given the width M*K of an array for the codes (n, M)."""
     M = check_array(codes, "codes", (None, None), np.uint8)[1]
     if M == 0 or width % M:
         raise ValueError(f"{name} must have a multiple of {M} columns, one part per codebook, got {width}")
@@ -100,7 +103,7 @@ def codewords_of(codes: Bytes, width: int, name: str) -> int:
 
 
 def check_tables(unary: NDArray[Any], cross: NDArray[Any], K: int) -> tuple[int, int]:
-    """Refuse unary (n, M*K) and cross (M*K, M*K) that do not belong together; return n and M."""
+    """Refuse arrays that are not unary (n, M*K) and cross (M*K, M*K); return n and M."""
     if not 1 <= K <= MAX_CODEWORDS:
         raise ValueError(f"K must be between 1 and {MAX_CODEWORDS}, got {K}")
     n, width = check_array(unary, "unary", (None, None), np.float32)
@@ -111,7 +114,7 @@ def check_tables(unary: NDArray[Any], cross: NDArray[Any], K: int) -> tuple[int,
 
 
 def check_weights(counts: NDArray[np.float64 | np.int64] | None, n: int) -> Float64:
-    """Return one float64 weight per row, ones if none are given."""
+    """Return the counts as float64 weights (n,), or ones if there are none."""
     if counts is None:
         return np.ones(n)
     check_array(counts, "counts", (n,), np.float64, np.int64)
@@ -119,9 +122,9 @@ def check_weights(counts: NDArray[np.float64 | np.int64] | None, n: int) -> Floa
 
 
 def check_scan(scanned: Scanned, tables: Float32, query_bits: Bytes | None) -> tuple[int, int]:
-    """Refuse arrays that do not belong together; return the numbers of queries and of rows.
+    """Refuse arrays whose shapes do not fit together; return the numbers of queries and of rows.
 
-    Codes are not read here: whoever makes blocks keeps them below K.
+    The codes are not checked. The maker of the blocks keeps them below K.
     """
     q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
     if not 1 <= M <= MAX_CODEBOOKS or not 1 <= K <= MAX_CODEWORDS:
@@ -143,7 +146,7 @@ def check_scan(scanned: Scanned, tables: Float32, query_bits: Bytes | None) -> t
 
 
 def refuse_unbounded(query: int) -> NoReturn:
-    """Say which table's sums are not finite in float32, or might not be."""
+    """Raise the error for a table whose sums may not be finite in float32."""
     raise ValueError(
         f"the sums of table {query} must be finite in float32, got entries that are no numbers or add up to too much"
     )
@@ -156,20 +159,20 @@ def check_k(k: int) -> None:
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a negative number."""
+    """Refuse a negative limit."""
     if limit < 0:
         raise ValueError(f"limit must not be negative, got {limit}")
 
 
 def check_limits(limits: Float32, n_queries: int) -> None:
-    """Refuse limits that are not one number for each query."""
+    """Refuse limits that are not one float32 for each query, and NaN."""
     check_array(limits, "limits", (n_queries,), np.float32)
     if np.isnan(limits).any():
         raise ValueError(f"limits must be numbers, got NaN for query {int(np.isnan(limits).argmax())}")
 
 
 def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
-    """Refuse rows that the blocks do not have; return how many they are, and M."""
+    """Refuse rows that are not in the blocks; return the number of rows and M."""
     b, M, _ = check_array(blocks, "blocks", (None, None, BLOCK_ROWS), np.uint8)
     (n,) = check_array(rows, "rows", (None,), np.uint32)
     if n and (last := int(rows.max())) >= b * BLOCK_ROWS:
@@ -180,12 +183,12 @@ def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
 def check_ensemble(
     x: Float32, features: Numbers, thresholds: Float32, leaves: Float32
 ) -> tuple[int, int, int, int]:
-    """Refuse trees that do not fit together or rows; return the numbers of rows, groups, trees of a group, and levels."""
+    """Refuse trees whose arrays do not fit; return the numbers of rows, groups, trees in a group, and levels in a tree."""
     n, d = check_array(x, "x", (None, None), np.float32)
     groups, size, n_leaves = check_array(leaves, "leaves", (None, None, None), np.float32)
     depth = n_leaves.bit_length() - 1
-    if n_leaves < 2 or n_leaves != 1 << depth or depth > DEEPEST:
-        raise ValueError(f"leaves must be 2**1 to 2**{DEEPEST} to a tree, got {n_leaves}")
+    if n_leaves < 2 or n_leaves != 1 << depth or depth > MAX_DEPTH:
+        raise ValueError(f"leaves must be 2**1 to 2**{MAX_DEPTH} to a tree, got {n_leaves}")
     check_array(features, "features", (groups, size, n_leaves - 1), np.int32)
     check_array(thresholds, "thresholds", (groups, size, n_leaves - 1), np.float32)
     _check_features(features, d)
@@ -199,7 +202,7 @@ def check_level(
     starts: NDArray[np.uint64],
     features: Numbers,
 ) -> tuple[int, int]:
-    """Refuse nodes whose rows or features do not exist; return the numbers of nodes and of features to each."""
+    """Refuse nodes whose rows or features do not exist; return the number of nodes and the features in the list of each."""
     d, n = check_array(bins, "bins", (None, None), np.uint8)
     (m,) = check_array(rows, "rows", (None,), np.uint32)
     check_array(weights, "weights", (m,), np.float64)

@@ -1,4 +1,6 @@
-"""Hamming distances and decision trees, compiled: checks, arrays for the results, `_native`."""
+"""Compiled Hamming distances and decision trees, a part of `native`: checks, arrays for the results, calls of `_native`."""
+
+# ruff: noqa: D103  (`Kernels` documents these functions)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,6 @@ __all__ = ["best_splits", "hamming", "tree_sums"]
 
 
 def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
-    """Count the bits in which codes differ from queries."""
     n, M = check_codes(codes, 256)
     q, _ = check_codes(queries, 256, n_codebooks=M, name="queries")
     check_threads(n_threads)
@@ -24,7 +25,6 @@ def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint
 def tree_sums(
     x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int = 1
 ) -> Float32:
-    """Add up the leaves that rows come to."""
     n, groups, _, depth = check_ensemble(x, features, thresholds, leaves)
     check_threads(n_threads)
     sums = np.empty((n, groups), dtype=np.float32)
@@ -40,7 +40,6 @@ def best_splits(
     features: Numbers,
     n_threads: int = 1,
 ) -> tuple[Numbers, Bytes]:
-    """Find the best split of every node of a level."""
     n_nodes, _ = check_level(bins, rows, weights, starts, features)
     check_threads(n_threads)
     chosen, last = np.empty(n_nodes, dtype=np.int32), np.empty(n_nodes, dtype=np.uint8)

@@ -1,4 +1,6 @@
-"""Hamming distances and decision trees in NumPy; `supquant.kernels.reference` takes them in, `Kernels` says what they mean."""
+"""Hamming distances and decision trees in NumPy, a part of `reference`."""
+
+# ruff: noqa: D103  (`Kernels` documents these functions)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +11,11 @@ from supquant.kernels.protocol import Bytes, Numbers
 
 __all__ = ["best_splits", "hamming", "tree_sums"]
 
+# (256,) number of set bits of every byte
 _POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint16)
 
 
 def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
-    """Count the bits in which codes differ from queries."""
     n, M = check_codes(codes, 256)
     q, _ = check_codes(queries, 256, n_codebooks=M, name="queries")
     check_threads(n_threads)
@@ -26,7 +28,6 @@ def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint
 def tree_sums(
     x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int = 1
 ) -> Float32:
-    """Add up the leaves that rows come to."""
     n, groups, size, depth = check_ensemble(x, features, thresholds, leaves)
     check_threads(n_threads)
     rows, sums = np.arange(n), np.zeros((n, groups), dtype=np.float32)
@@ -48,7 +49,6 @@ def best_splits(
     features: Numbers,
     n_threads: int = 1,
 ) -> tuple[Numbers, Bytes]:
-    """Find the best split of every node of a level."""
     n_nodes, _ = check_level(bins, rows, weights, starts, features)
     check_threads(n_threads)
     chosen = features[:, 0].copy()
@@ -57,7 +57,7 @@ def best_splits(
         part = slice(int(starts[node]), int(starts[node + 1]))
         signed = np.zeros(256)
         mass = np.zeros(256)
-        total, whole = (_in_order(values) for values in (weights[part], np.abs(weights[part])))
+        total, whole = (sum_in_order(values) for values in (weights[part], np.abs(weights[part])))
         best = -1.0
         for feature in features[node]:
             column = bins[feature, rows[part]]
@@ -77,5 +77,6 @@ def best_splits(
     return chosen, last
 
 
-def _in_order(values: Float64) -> float:
+def sum_in_order(values: Float64) -> float:
+    # np.sum adds in pairs. A running sum adds one after the other, as the compiled loop does.
     return float(np.add.accumulate(values)[-1]) if len(values) else 0.0

@@ -1,16 +1,17 @@
-"""The compiled kernels: checks arguments, makes the results' arrays, calls `_native`.
+"""The compiled kernels. Every function checks its arguments, makes arrays for the results and calls `_native`.
 
-The module itself answers to `Kernels`; what the functions mean stands there.
+This module implements `Kernels`, which says what each function returns.
 """
+
+# ruff: noqa: D103  (`Kernels` documents these functions)
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+# If the extension is missing, the error of this form of import names it. That of `from supquant.kernels import _native` does not.
 import supquant.kernels._native as _native  # noqa: PLR0402
-
-# Type checkers and import checkers, which see no compiled module, understand this form alone.
 from supquant.arrays import Float32, Float64
 from supquant.kernels.arguments import (
     check_array,
@@ -64,16 +65,16 @@ __all__ = [
 
 def level() -> str:
     """Return the name of the instruction set in use."""
-    return str(_native.active_level())
+    return _native.active_level()
 
 
 def available_levels() -> list[str]:
-    """Return the instruction sets that were compiled in and run on this machine, slowest first."""
-    return list(_native.available_levels())
+    """Return the names of the compiled instruction sets that this machine can run, slowest first."""
+    return _native.available_levels()
 
 
 def force_level(name: str | None) -> None:
-    """Use the instruction set `name`, the fastest one for None; one that does not run here is an error."""
+    """Use the instruction set `name`, or the fastest one if it is None. One that cannot run here is a `RuntimeError`."""
     name = name or available_levels()[-1]
     if not _native.select(name):
         known = name in _native.compiled_levels()
@@ -85,7 +86,6 @@ def force_level(name: str | None) -> None:
 
 
 def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1) -> Float64:
-    """Sum the rows of X by codeword."""
     n, M = check_codes(codes, K)
     _, d = check_array(X, "X", (n, None), np.float32)
     check_threads(n_threads)
@@ -99,7 +99,6 @@ def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_th
 def pair_counts(
     codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
 ) -> Float64:
-    """Count how often two codewords meet in a row."""
     n, M = check_codes(codes, K)
     weights = check_weights(counts, n)
     check_threads(n_threads)
@@ -116,7 +115,6 @@ def interaction(
     sizes: Sequence[int] | None = None,
     n_threads: int = 1,
 ) -> tuple[float, float, Float64]:
-    """Sum the inter-dictionary products of all rows."""
     first = check_sizes(codes, sizes, len(gram))
     check_array(gram, "gram", (len(gram), len(gram)), np.float64)
     check_threads(n_threads)
@@ -134,10 +132,8 @@ def assign(
     eps: float,
     codes: Bytes,
     max_sweeps: int,
-    pairwise: bool = False,
     n_threads: int = 1,
 ) -> Bytes:
-    """Find codes of low cost for every row."""
     K = codewords_of(codes, len(cross), "cross")
     n, M = check_codes(codes, K)
     check_array(unary, "unary", (n, M * K), np.float32)
@@ -146,12 +142,11 @@ def assign(
     check_sweeps(max_sweeps)
     check_threads(n_threads)
     found = np.empty_like(codes)
-    _native.assign(unary, cross, product, mu, eps, codes, K, max_sweeps, pairwise, found, n_threads)
+    _native.assign(unary, cross, product, mu, eps, codes, K, max_sweeps, found, n_threads)
     return found
 
 
 def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
-    """Choose codes to start a search from."""
     n, M = check_tables(unary, cross, K)
     check_threads(n_threads)
     codes = np.empty((n, M), dtype=np.uint8)
@@ -160,7 +155,6 @@ def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
 
 
 def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
-    """Add up the tables at the codes."""
     q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
     n, _ = check_codes(codes, K, n_codebooks=M)
     check_threads(n_threads)
@@ -170,7 +164,6 @@ def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
 
 
 def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
-    """Multiply rows."""
     q, d = check_array(x, "x", (None, None), np.float32)
     n, _ = check_array(y, "y", (None, d), np.float32)
     check_threads(n_threads)
@@ -180,7 +173,6 @@ def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
 
 
 def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
-    """Add up the codewords."""
     M, K, r = check_array(codebooks, "codebooks", (None, None, None), np.float32, np.float64)
     n, _ = check_codes(codes, K, n_codebooks=M)
     check_threads(n_threads)

@@ -1,11 +1,11 @@
-"""What kernels promise, whichever implementation runs them.
+"""What every kernel computes, whichever implementation runs it.
 
-Arrays are C-contiguous. Codes are (n, M) uint8, M <= 64 codebooks of K <= 256 codewords; codeword k of
-codebook m has the flat index ``m * K + k``. Results are the same bits for every ``n_threads``. A wrong dtype,
-shape or range is a `ValueError`.
+Arrays are C-contiguous. Codes are (n, M) uint8: n rows, one codeword of each of M <= 64 codebooks of K <= 256
+codewords. Codeword k of codebook m has the flat index ``m * K + k``; formulas write it ``m k``. The number of threads
+never changes a bit of a result. A wrong dtype, shape or range is a `ValueError`.
 
-Scans read codes in blocks (b, M, 64) uint8, b = ceil(n / 64): ``blocks[i // 64, m, i % 64]`` is codeword m of row i, and
-what lies past the last row is zero.
+Scans read codes in blocks of 64 rows, (b, M, 64) uint8 with b = ceil(n / 64): ``blocks[i // 64, m, i % 64]`` is
+codeword m of row i. Places after the last row are zero.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from supquant.arrays import Float32, Float64, RowNumbers
 __all__ = ["BLOCK_ROWS", "Bytes", "Kernels", "Numbers", "Real", "Scanned"]
 
 BLOCK_ROWS = 64
-"""Rows of a block that scans read."""
+"""Number of rows in a block of codes."""
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int32]
@@ -29,19 +29,20 @@ Real = TypeVar("Real", np.float32, np.float64)
 
 @dataclass(frozen=True)
 class Scanned:
-    """What a scan reads, and which of its rows count.
+    """The codes that a scan reads, and the rows that it may return.
 
     Parameters
     ----------
     blocks : ndarray (b, M, 64) uint8
     n : int
-        Codes in the blocks.
+        Number of codes in the blocks.
     starts : ndarray (n + 1,) uint32, optional
     members : ndarray (N,) uint32, optional
-        Where equal codes are kept once: code i is that of the rows ``members[starts[i]:starts[i + 1]]``, which ascend.
-        Without them the rows are the codes themselves, N = n.
+        A code may stand for several rows: code i stands for the rows ``members[starts[i]:starts[i + 1]]``, which
+        ascend. Without `starts` and `members`, code i is row i, and N = n.
     eligible : ndarray (ceil(N / 64),) uint64, optional
-        Row i counts if bit ``i % 64`` of word ``i // 64`` is set; all rows by default. Bits past the last row are zero.
+        Row i may be returned if bit ``i % 64`` of word ``i // 64`` is set. By default every row may. Bits after the
+        last row are zero.
     """
 
     blocks: Bytes
@@ -57,13 +58,16 @@ class Kernels(Protocol):
     def code_sums(
         self, codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1
     ) -> Float64:
-        """Sum the rows of X (n, d) by codeword: B'X (M*K, d), added to `out` if that is given."""
+        """Return the sums (M*K, d) of the rows of X (n, d) that have each codeword; they are added to `out` if given.
+
+        With the indicator matrix B (n, M*K) of the codes this is B'X.
+        """
         ...
 
     def pair_counts(
         self, codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
     ) -> Float64:
-        """Count how often two codewords meet in a row: B'B (M*K, M*K), row i counting `counts[i]` times."""
+        """Return how many rows have both of two codewords: B'B (M*K, M*K). Row i counts `counts[i]` times."""
         ...
 
     def interaction(
@@ -75,18 +79,19 @@ class Kernels(Protocol):
         sizes: Sequence[int] | None = None,
         n_threads: int = 1,
     ) -> tuple[float, float, Float64]:
-        """Sum the inter-dictionary products ``e_i = sum_{a != b} gram[a c_ia, b c_ib]`` of all rows.
+        """Return sums over rows of the inter-dictionary products ``e_i = sum_{a != b} gram[a c_ia, b c_ib]``.
 
         Parameters
         ----------
         codes : ndarray (u, M) uint8
         counts : ndarray (u,) float64
-            How often each row stands in the data.
+            Number of times that each row counts.
         gram : ndarray (M*K, M*K) float64
-            Symmetric inner products of codewords; the blocks of one codebook with itself are ignored.
+            Inner products of codewords, symmetric. Products within one codebook are ignored.
         eps : float
-        sizes : sequence of M int
-            Codewords of each codebook, where they differ; `gram` is then as wide as their sum.
+        sizes : sequence of M int, optional
+            Number of codewords of each codebook. `gram` is as wide as their sum. By default all codebooks are of one
+            size.
 
         Returns
         -------
@@ -95,7 +100,7 @@ class Kernels(Protocol):
         sum_sq : float
             ``sum_i counts_i (e_i - eps)^2``
         derivative : ndarray like `gram`
-            Of `sum_sq` by `gram`: symmetric, zero in the ignored blocks.
+            Derivative of `sum_sq` with respect to `gram`. It is symmetric, and zero within one codebook.
         """
         ...
 
@@ -108,30 +113,27 @@ class Kernels(Protocol):
         eps: float,
         codes: Bytes,
         max_sweeps: int,
-        pairwise: bool = False,
         n_threads: int = 1,
     ) -> Bytes:
-        """Find for every row codes b of low ``f(b)``, starting from `codes`.
+        """Return a code c of low cost for every row. The search starts from `codes`.
 
-        ``f(b) = sum_m unary[m, b_m] + sum_{a != b} cross[a b_a, b b_b] + mu (e(b) - eps)^2`` with
-        ``e(b) = sum_{a != b} product[a b_a, b b_b]``.
+        The cost is ``sum_m unary[m c_m] + sum_{a != b} cross[a c_a, b c_b] + mu (e - eps)^2`` with
+        ``e = sum_{a != b} product[a c_a, b c_b]``.
 
-        One codebook: the lowest unary cost. Two: exact over all K*K pairs. More: every codeword of one
-        codebook at a time, sweep after sweep, until no codebook changes or `max_sweeps` are done. Of equal
-        costs the current codeword wins, then the smallest index. No row comes back with a higher cost.
+        With one or two codebooks the code has the lowest cost of all. With more, the search takes the best codeword of
+        one codebook at a time, given the others, and visits the codebooks in turn until none changes. Of equal costs
+        the current codeword wins, then the smallest index. No row gets a code of higher cost than its start.
 
         Parameters
         ----------
         unary : ndarray (n, M*K) float32
         cross, product : ndarray (M*K, M*K) float32
-            Symmetric; the blocks of one codebook with itself are ignored.
+            Symmetric. Entries within one codebook are ignored.
         mu, eps : float
         codes : ndarray (n, M) uint8
-            Where the search starts; not changed.
+            Codes from which the search starts. They are not changed.
         max_sweeps : int
-        pairwise : bool
-            With three codebooks or more, go on with exact moves over pairs of codebooks, in turn with sweeps,
-            for at most `max_sweeps` rounds.
+            Largest number of visits to each codebook.
 
         Returns
         -------
@@ -140,27 +142,30 @@ class Kernels(Protocol):
         ...
 
     def greedy(self, unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
-        """Choose codes (n, M) to start a search from, one codebook after the other.
+        """Return codes (n, M) to start a search from, chosen one codebook after the other.
 
-        Each codeword has the lowest ``unary[m, k] + 2 sum_{b < m} cross[b c_b, m k]`` given those already
-        chosen, the smallest index of equals.
+        The codeword of codebook m has the lowest ``unary[m k] + 2 sum_{b < m} cross[b c_b, m k]``, and the smallest
+        index of equal ones.
         """
         ...
 
     def table_sums(self, codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
-        """Add up the tables (q, M, K) at the codes, in float32 and in codebook order: (q, n)."""
+        """Return the sums (q, n) of the tables (q, M, K) at the codes, added in float32 and in the order of the codebooks.
+
+        ``sums[j, i] = tables[j, 0, codes[i, 0]] + tables[j, 1, codes[i, 1]] + ...``
+        """
         ...
 
     def decode(self, codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
-        """Add up the codewords of codebooks (M, K, r) in codebook order: (n, r) of the same dtype."""
+        """Return the sums (n, r) of the codewords in codebooks (M, K, r), added in the order of the codebooks."""
         ...
 
     def distinct(self, codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
-        """Return the distinct rows (u, M) in lexicographic order and how often each occurs (u,)."""
+        """Return the distinct codes (u, M) in lexicographic order, and how many rows have each (u,)."""
         ...
 
     def group(self, codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
-        """Find the distinct rows (u, M) in lexicographic order, and `starts` and `members` as in `Scanned`."""
+        """Return the distinct codes (u, M) in lexicographic order, and their rows as `starts` and `members` of `Scanned`."""
         ...
 
     def scan(
@@ -172,18 +177,18 @@ class Kernels(Protocol):
         prune: bool = True,
         n_threads: int = 1,
     ) -> tuple[Float32, RowNumbers]:
-        """Find the k rows with the lowest sums of every table, exactly.
+        """Return the k rows with the lowest sums of each table, exactly.
 
-        A row's sum is that of `table_sums`. Rows come by sum, equal sums by row number.
+        The sum of a row is that of `table_sums`. Rows are sorted by sum, rows of equal sums by number.
 
         Parameters
         ----------
         scanned : Scanned
         tables : ndarray (q, M, K) float32
-            A table whose entries are not finite, or whose sums could overflow, is a `ValueError`.
+            A table with NaN or infinite entries, or whose sums could overflow, is a `ValueError`.
         k : int
         query_bits : ndarray (q, M) uint8, optional
-            Given where the tables hold Hamming distances to these codes; a faster way to the same answer.
+            Codes of the queries, if the tables hold Hamming distances to them. The answer is the same and comes faster.
         prune : bool
             False adds up every row in float32. The answer is the same.
 
@@ -202,46 +207,47 @@ class Kernels(Protocol):
         query_bits: Bytes | None = None,
         n_threads: int = 1,
     ) -> tuple[RowNumbers, Float32, RowNumbers]:
-        """Find all rows whose sum is at most ``limits[i]`` for table i, ordered as by `scan`.
+        """Return all rows with a sum of at most ``limits[i]`` in table i, sorted as by `scan`.
 
         Returns
         -------
         starts : ndarray (q + 1,) int64
-            Table i has the answers ``starts[i]`` up to ``starts[i + 1]``.
+            The rows of table i are at ``starts[i]`` up to ``starts[i + 1]``.
         sums : ndarray (starts[-1],) float32
         rows : ndarray (starts[-1],) int64
         """
         ...
 
     def count_distinct(self, codes: Bytes, limit: int) -> int:
-        """Count the distinct rows, but no further than ``limit + 1``."""
+        """Return the number of distinct codes, or ``limit + 1`` if there are more than `limit`."""
         ...
 
     def take(self, blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
-        """Copy the codes of some rows (r,) into blocks (ceil(r / 64), M, 64) of their own."""
+        """Return new blocks (ceil(r / 64), M, 64) with the codes of the given rows (r,)."""
         ...
 
     def pack_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
-        """Pack a mask (n,) into words (ceil(n / 64),): bit i is bit ``i % 64`` of word ``i // 64``."""
+        """Return a mask (n,) as bits of words (ceil(n / 64),): bit ``i % 64`` of word ``i // 64`` is ``mask[i]``."""
         ...
 
     def count_bits(self, words: NDArray[np.uint64]) -> int:
-        """Count the bits of words (w,) that are set."""
+        """Return the number of set bits in words (w,)."""
         ...
 
     def set_bits(self, words: NDArray[np.uint64]) -> NDArray[np.uint32]:
-        """List the bits of words (w,) that are set, ascending; bit i is bit ``i % 64`` of word ``i // 64``."""
+        """Return the numbers of the set bits in words (w,), ascending; bit i is bit ``i % 64`` of word ``i // 64``."""
         ...
 
     def hamming(self, codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
-        """Count the bits in which codes (n, M) differ from queries (q, M): (q, n)."""
+        """Return the number of bits (q, n) in which codes (n, M) differ from queries (q, M)."""
         ...
 
     def products(self, x: Float32, y: Float32, n_threads: int = 1) -> Float32:
-        """Multiply rows x (q, d) and y (n, d): ``x y'`` (q, n), every sum in one order whatever rows stand beside it.
+        """Return the inner products ``x y'`` (q, n) of rows x (q, d) and y (n, d).
 
-        Sixteen partial sums each take every sixteenth column by fused multiply-adds; then the upper half of them is added to
-        the lower, until one is left.
+        A product does not depend on the other rows of x and y, because all additions have a fixed order. There are
+        sixteen partial sums; column k goes to partial sum ``k % 16`` by a fused multiply-add. Then the upper half of the
+        partial sums is added to the lower half, until one is left.
         """
         ...
 
@@ -253,16 +259,16 @@ class Kernels(Protocol):
         leaves: Float32,
         n_threads: int = 1,
     ) -> Float32:
-        """Add up the leaves that rows come to in groups of decision trees, in float32 and in the order of the trees.
+        """Return the sums of the leaves that rows reach in groups of decision trees, added in float32, tree by tree.
 
-        A row goes from node k of a tree to node ``2 k + 1``, or to ``2 k + 2`` where its feature is above the threshold;
-        past the last node the leaves begin.
+        A row goes from node k of a tree to node ``2 k + 2`` if its feature is above the threshold of the node, else to
+        node ``2 k + 1``. The numbers after the last node are the leaves.
 
         Parameters
         ----------
         x : ndarray (n, d) float32
         features : ndarray (groups, trees, 2**depth - 1) int32
-            Which feature a node compares, below d.
+            Number of the feature that a node compares, below d.
         thresholds : ndarray like `features`, float32
         leaves : ndarray (groups, trees, 2**depth) float32
             The depth is at most 16.
@@ -282,24 +288,25 @@ class Kernels(Protocol):
         features: Numbers,
         n_threads: int = 1,
     ) -> tuple[Numbers, Bytes]:
-        """Find the best split of every node of one level of a decision tree.
+        """Return the best split of every node in one level of a decision tree.
 
-        It leaves the lowest weighted Gini impurity of two classes: with s the sum of a side's weights and m that of their
-        magnitudes, the sum of ``s**2 / m`` over both sides is greatest. Of equal splits that of the first feature in the
-        node's list wins, then that of the lowest bin. A node without any split gets its first feature and bin 255.
+        The best split has the lowest weighted Gini impurity of two classes. With s the sum of the weights on one side and
+        m the sum of their magnitudes, that is the greatest sum of ``s**2 / m`` over both sides. Of equal splits the first
+        feature in the list of the node wins, then the lowest bin. A node that cannot be split gets its first feature and
+        bin 255.
 
         Parameters
         ----------
         bins : ndarray (d, n) uint8
-            Feature by feature, the bin of every row.
+            Bin of every row, for each feature.
         rows : ndarray (m,) uint32
-            The rows of the first node, then those of the second, and so on.
+            Rows of the first node, then rows of the second node, and so on.
         weights : ndarray (m,) float64
-            Of those rows, negative for the negative class, and not zero.
+            Weights of these rows. They are negative for the negative class, and none is zero.
         starts : ndarray (nodes + 1,) uint64
-            Node k has the rows ``starts[k]`` up to ``starts[k + 1]``.
+            Node k has the rows at ``starts[k]`` up to ``starts[k + 1]``.
         features : ndarray (nodes, f) int32
-            From which each node may choose, below d.
+            Features, below d, from which each node may choose.
 
         Returns
         -------

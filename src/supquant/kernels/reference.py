@@ -1,8 +1,10 @@
-"""The kernels in NumPy, to be read and to test the compiled ones against.
+"""The kernels in NumPy, to read and to test the compiled ones against.
 
-The module itself answers to `Kernels`; what the functions mean stands there. Sums are made in the order the
-compiled kernels make them, so the two agree bit for bit. `n_threads` is accepted and ignored.
+This module implements `Kernels`, which says what each function returns. It adds in the same order as the compiled
+kernels, so both return the same bits. `n_threads` is checked and not used.
 """
+
+# ruff: noqa: D103  (`Kernels` documents these functions)
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
@@ -22,7 +24,7 @@ from supquant.kernels.arguments import (
     check_weights,
     codewords_of,
 )
-from supquant.kernels.hash_reference import best_splits, hamming, tree_sums
+from supquant.kernels.hash_reference import best_splits, hamming, sum_in_order, tree_sums
 from supquant.kernels.protocol import Bytes, Real
 from supquant.kernels.scan_reference import (
     count_bits,
@@ -35,7 +37,7 @@ from supquant.kernels.scan_reference import (
 )
 
 PARTIAL_SUMS = 16
-"""Of a product of two rows."""
+"""Number of partial sums of an inner product."""
 
 Index = TypeVar("Index", bound=np.integer[Any])
 
@@ -64,7 +66,6 @@ __all__ = [
 
 
 def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1) -> Float64:
-    """Sum the rows of X by codeword."""
     n, M = check_codes(codes, K)
     _, d = check_array(X, "X", (n, None), np.float32)
     check_threads(n_threads)
@@ -79,7 +80,6 @@ def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_th
 def pair_counts(
     codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
 ) -> Float64:
-    """Count how often two codewords meet in a row."""
     n, M = check_codes(codes, K)
     weights = check_weights(counts, n)
     check_threads(n_threads)
@@ -99,7 +99,6 @@ def interaction(
     sizes: Sequence[int] | None = None,
     n_threads: int = 1,
 ) -> tuple[float, float, Float64]:
-    """Sum the inter-dictionary products of all rows."""
     first = check_sizes(codes, sizes, len(gram)).astype(np.intp)
     check_array(gram, "gram", (len(gram), len(gram)), np.float64)
     weights = check_weights(counts, len(codes))
@@ -115,12 +114,7 @@ def interaction(
     for a, b in pairs:
         np.add.at(derivative, (flat[:, a], flat[:, b]), 2.0 * weights * off)
         np.add.at(derivative, (flat[:, b], flat[:, a]), 2.0 * weights * off)
-    return _sum_in_order(weights * e), _sum_in_order(weights * (off * off)), derivative
-
-
-def _sum_in_order(values: Float64) -> float:
-    # np.sum adds in pairs; a running sum adds one after the other, as the compiled loop does.
-    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
+    return sum_in_order(weights * e), sum_in_order(weights * (off * off)), derivative
 
 
 def assign(
@@ -131,10 +125,8 @@ def assign(
     eps: float,
     codes: Bytes,
     max_sweeps: int,
-    pairwise: bool = False,
     n_threads: int = 1,
 ) -> Bytes:
-    """Find codes of low cost for every row."""
     K = codewords_of(codes, len(cross), "cross")
     n, M = check_codes(codes, K)
     check_array(unary, "unary", (n, M * K), np.float32)
@@ -148,19 +140,14 @@ def assign(
     if M == 2:
         return search.best_pair(codes)
     found = codes.copy()
-    rows = np.arange(n)
-    for _ in range(max_sweeps if pairwise else 1):
-        search.descend(found, rows, max_sweeps)
-        if not pairwise:
-            break
-        rows = rows[search.sweep_pairs(found, rows)]
-    # Rounding may have let a move through that gains nothing: compare the ends in float64.
+    search.descend(found, max_sweeps)
+    # Float32 sums are rounded, so a move may have gained nothing. The costs are compared in float64.
     lower = search.cost(found) < search.cost(codes)  # (n,)
     return np.where(lower[:, None], found, codes)
 
 
 class _Search:
-    """The searches of `assign` over its tables, float32 throughout but for the tracked e."""
+    """The searches of `assign`. They compute in float32, except for e, which is kept in float64."""
 
     def __init__(
         self, unary: Float32, cross: Float32, product: Float32, mu: float, eps: float, K: int
@@ -172,8 +159,8 @@ class _Search:
         self.eps = np.float32(eps)
         self.K = K
         self.M = len(cross) // K
-        # Descent keeps, for each codeword of a codebook, the sums of cross and of product over the others'
-        # codewords, and the codes they belong to, -1 before the first visit.
+        # For every codebook m, row i and codeword k: the sums of cross and of product at m k over the codewords of the
+        # other codebooks, and the codes for which they were summed, -1 before the first visit.
         self.sums = np.zeros((2, self.M, len(unary), K), dtype=np.float32)
         self.seen = np.full((self.M, len(unary), self.M), -1, dtype=np.intp)
 
@@ -181,7 +168,7 @@ class _Search:
         return slice(m * self.K, (m + 1) * self.K)
 
     def cost(self, codes: Bytes) -> Float64:
-        """f(b) in float64, (n,)."""
+        """Return the costs (n,) of codes in float64."""
         flat = _flat(codes, self.K)
         unary = np.zeros(len(codes))
         for m in range(self.M):
@@ -204,17 +191,18 @@ class _Search:
             found[i] = divmod(int(_lowest(costs.reshape(1, -1), np.array([current]))[0]), K)
         return found
 
-    def descend(self, codes: Bytes, rows: NDArray[np.intp], max_sweeps: int) -> None:
-        """Visit the codebooks in turn until, row by row, every one has been seen since the last change."""
+    def descend(self, codes: Bytes, max_sweeps: int) -> None:
+        """Visit the codebooks in turn until, in every row, each codeword is the best one given the others."""
         e = 2.0 * _sum_of_pairs(self.product, codes, self.K)  # (n,)
         quiet = np.zeros(len(codes), dtype=int)
+        rows = np.arange(len(codes))
         for step in range(max_sweeps * self.M):
             rows = rows[quiet[rows] < self.M]
             changed = self.improve(step % self.M, codes, rows, e)
             quiet[rows] = np.where(changed, 1, quiet[rows] + 1)
 
     def improve(self, m: int, codes: Bytes, rows: NDArray[np.intp], e: Float64) -> NDArray[np.bool_]:
-        """Take the best codeword of codebook m given the others; returns which rows changed."""
+        """Take the best codeword of codebook m given the others, and return which rows changed."""
         self.refresh(m, codes, rows)
         s, p = self.sums[0, m, rows], self.sums[1, m, rows]  # (rows, K)
         each, current = np.arange(len(rows)), codes[rows, m]
@@ -228,7 +216,7 @@ class _Search:
         return changed
 
     def refresh(self, m: int, codes: Bytes, rows: NDArray[np.intp]) -> None:
-        """Bring the sums of codebook m up to date, by exchange of changed codewords if they are few."""
+        """Bring the sums of codebook m up to date. If less than half of the other codewords changed, exchange only these."""
         others = [b for b in range(self.M) if b != m]
         before, after = self.seen[m, rows], codes[rows].astype(np.intp)  # (rows, M)
         changed = before != after
@@ -242,49 +230,13 @@ class _Search:
         self.seen[m, rows] = after
 
     def _rows_sum(self, table: Float32, codes: Bytes, others: list[int], m: int) -> Float32:
-        """Sum the rows of the other codebooks' codewords, cut to the columns of m: (n, K)."""
+        """Return the sums (n, K) of ``table[b c_b, m k]`` over the other codebooks b."""
         flat = _flat(codes, self.K)
         return _added(table[flat[:, b], self.columns(m)] for b in others)
 
-    def sweep_pairs(self, codes: Bytes, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Make one exact move over every pair of codebooks; returns which rows changed."""
-        e = 2.0 * _sum_of_pairs(self.product, codes, self.K)
-        changed = np.zeros(len(rows), dtype=bool)
-        for a in range(self.M):
-            for b in range(a + 1, self.M):
-                for position, i in enumerate(rows):
-                    changed[position] |= self.improve_pair(a, b, codes, i, e)
-        return changed
-
-    def improve_pair(self, a: int, b: int, codes: Bytes, i: np.intp, e: Float64) -> bool:
-        """Take the best of all K*K codewords of codebooks a and b given the others of row i."""
-        others = [m for m in range(self.M) if m not in (a, b)]
-        unary, product = [], []  # of a and of b, (K,) each
-        for m in (a, b):
-            s = self._rows_sum(self.cross, codes[i : i + 1], others, m)[0]
-            p = self._rows_sum(self.product, codes[i : i + 1], others, m)[0]
-            unary.append(self.unary[i, self.columns(m)] + (s + s))
-            product.append(p + p)
-        c = self.cross[self.columns(a), self.columns(b)]  # (K, K)
-        p = self.product[self.columns(a), self.columns(b)]
-        e_pair = (
-            product[0].astype(float)[:, None] + product[1].astype(float) + 2.0 * p.astype(float)
-        )  # (K, K)
-        e_rest = e[i] - e_pair[codes[i, a], codes[i, b]]
-        shift = np.float32(e_rest - float(self.eps))
-        q = (product[1] + (p + p)) + (shift + product[0])[:, None]
-        costs = ((unary[1] + (c + c)) + (self.mu * q) * q) + unary[0][:, None]
-        current = int(codes[i, a]) * self.K + int(codes[i, b])
-        best = int(_lowest(costs.reshape(1, -1), np.array([current]))[0])
-        if best == current:
-            return False
-        codes[i, a], codes[i, b] = divmod(best, self.K)
-        e[i] = e_rest + e_pair[codes[i, a], codes[i, b]]
-        return True
-
 
 def _lowest(costs: Float32, current: NDArray[Index]) -> NDArray[Index]:
-    """Place of the lowest cost of each row (n, k): the current one if it is that low, else the first."""
+    """Return the place (n,) of the lowest cost in each row of (n, k): the current one if it has that cost, else the first."""
     each = np.arange(len(costs))
     first = costs.argmin(axis=1)
     keep = costs[each, current] == costs[each, first]
@@ -292,12 +244,12 @@ def _lowest(costs: Float32, current: NDArray[Index]) -> NDArray[Index]:
 
 
 def _flat(codes: Bytes, K: int) -> NDArray[np.intp]:
-    """Flat codeword indices m*K + k, (n, M)."""
+    """Return the flat indices ``m * K + codes[i, m]``, (n, M)."""
     return codes.astype(np.intp) + K * np.arange(codes.shape[1])
 
 
 def _sum_of_pairs(table: NDArray[Real], codes: Bytes, K: int) -> Float64:
-    """Sum of table[a c_a, b c_b] over a < b in float64, (n,)."""
+    """Return the sums (n,) of ``table[a c_a, b c_b]`` over a < b in float64."""
     flat = _flat(codes, K)
     total = np.zeros(len(codes))
     for a in range(codes.shape[1]):
@@ -307,7 +259,7 @@ def _sum_of_pairs(table: NDArray[Real], codes: Bytes, K: int) -> Float64:
 
 
 def _added(arrays: Iterable[NDArray[Real]]) -> NDArray[Real]:
-    """Sum in the order given, without a zero to start from."""
+    """Return the sum of arrays, added in the given order. It does not start from zero, so a sum of -0 stays -0."""
     rest: Iterator[NDArray[Real]] = iter(arrays)
     total = next(rest).copy()
     for array in rest:
@@ -316,7 +268,6 @@ def _added(arrays: Iterable[NDArray[Real]]) -> NDArray[Real]:
 
 
 def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
-    """Choose codes to start a search from."""
     n, M = check_tables(unary, cross, K)
     check_threads(n_threads)
     codes = np.empty((n, M), dtype=np.uint8)
@@ -330,7 +281,6 @@ def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
 
 
 def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
-    """Add up the tables at the codes."""
     _, M, K = check_array(tables, "tables", (None, None, None), np.float32)
     check_codes(codes, K, n_codebooks=M)
     check_threads(n_threads)
@@ -338,7 +288,6 @@ def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
 
 
 def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
-    """Multiply rows."""
     q, d = check_array(x, "x", (None, None), np.float32)
     n, _ = check_array(y, "y", (None, d), np.float32)
     check_threads(n_threads)
@@ -352,9 +301,10 @@ def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
 
 
 def _fused(a: Float32, b: Float32, c: Float32) -> Float32:
-    """Return ``a b + c`` rounded once.
+    """Return ``a b + c``, rounded once.
 
-    In float64 the product is exact. The sum is rounded to odd there: to float32 it then rounds as the exact sum would.
+    The product is exact in float64. The sum is rounded to odd in float64: if it is not exact, its last bit is made 1. Then
+    rounding to float32 has the same result as rounding the exact sum.
     """
     product, added = a.astype(np.float64) * b, c.astype(np.float64)
     total = product + added
@@ -366,7 +316,6 @@ def _fused(a: Float32, b: Float32, c: Float32) -> Float32:
 
 
 def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
-    """Add up the codewords."""
     M, K, _ = check_array(codebooks, "codebooks", (None, None, None), np.float32, np.float64)
     check_codes(codes, K, n_codebooks=M)
     check_threads(n_threads)
@@ -374,19 +323,17 @@ def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArra
 
 
 def distinct(codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
-    """Return the distinct rows in lexicographic order and how often each occurs."""
     found, starts, _ = group(codes)
     return found, (starts[1:] - starts[:-1]).astype(np.int64)
 
 
 def group(codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
-    """Find the distinct rows in lexicographic order, and the rows that each stands for."""
     n, M = check_codes(codes, 256)
-    # Eight bytes to a big-endian word compare like the bytes themselves, and sort far faster.
+    # A big-endian word of eight bytes compares as the bytes do, and sorts much faster.
     padded = np.zeros((n, -(-M // 8) * 8), dtype=np.uint8)
     padded[:, :M] = codes
     words = padded.view(">u8").astype(np.uint64)  # (n, ceil(M / 8))
-    members = np.lexsort(words.T[::-1])  # stable: rows of equal codes ascend
+    members = np.lexsort(words.T[::-1])  # stable, so rows of equal codes ascend
     words = words[members]
     new = np.ones(n, dtype=bool)
     new[1:] = (words[1:] != words[:-1]).any(axis=1)

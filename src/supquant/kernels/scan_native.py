@@ -1,9 +1,6 @@
-"""The compiled scans: checks arguments, makes the results' arrays, calls `_native`.
+"""The compiled scans, a part of `native`: checks, arrays for the results, calls of `_native`."""
 
-`native` hands these on; what they mean stands in `Kernels`.
-"""
-
-from typing import Any
+# ruff: noqa: D103  (`Kernels` documents these functions)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +32,6 @@ def scan(
     prune: bool = True,
     n_threads: int = 1,
 ) -> tuple[Float32, RowNumbers]:
-    """Find the k rows with the lowest sums of every table."""
     q, n_rows = check_scan(scanned, tables, query_bits)
     _check_bounded(tables)
     check_threads(n_threads)
@@ -57,7 +53,6 @@ def scan_within(
     query_bits: Bytes | None = None,
     n_threads: int = 1,
 ) -> tuple[RowNumbers, Float32, RowNumbers]:
-    """Find all rows whose sum is at most the limit of its table."""
     q, _ = check_scan(scanned, tables, query_bits)
     _check_bounded(tables)
     check_limits(limits, q)
@@ -76,19 +71,19 @@ def _check_bounded(tables: Float32) -> None:
         refuse_unbounded(query)
 
 
-def _space(scanned: Scanned) -> tuple[Any, ...]:
+def _space(
+    scanned: Scanned,
+) -> tuple[Bytes, int, NDArray[np.uint32] | None, NDArray[np.uint32] | None, NDArray[np.uint64] | None]:
     return scanned.blocks, scanned.n, scanned.starts, scanned.members, scanned.eligible
 
 
 def count_distinct(codes: Bytes, limit: int) -> int:
-    """Count the distinct rows, but no further than limit + 1."""
     check_codes(codes, 256)
     check_limit(limit)
-    return int(_native.count_distinct(codes, limit))
+    return _native.count_distinct(codes, limit)
 
 
 def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
-    """Copy the codes of some rows into blocks of their own."""
     n, M = check_taken(blocks, rows)
     taken = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
     _native.take(blocks, rows, taken)
@@ -96,7 +91,6 @@ def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
 
 
 def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Pack a mask into the bits of words."""
     (n,) = check_array(mask, "mask", (None,), np.bool_)
     words = np.empty(-(-n // BLOCK_ROWS), dtype=np.uint64)
     _native.pack_mask(mask, words)
@@ -104,13 +98,11 @@ def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def count_bits(words: NDArray[np.uint64]) -> int:
-    """Count the bits that are set."""
     check_array(words, "words", (None,), np.uint64)
-    return int(_native.count_bits(words))
+    return _native.count_bits(words)
 
 
 def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """List the bits that are set, ascending."""
     rows = np.empty(count_bits(words), dtype=np.uint32)
     _native.set_bits(words, rows)
     return rows

@@ -1,7 +1,6 @@
-"""The scans in NumPy: sums of all rows, sorted.
+"""Scans in NumPy, a part of `reference`: the sums of all rows, sorted."""
 
-`reference` hands these on; what they mean stands in `Kernels`.
-"""
+# ruff: noqa: D103  (`Kernels` documents these functions)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +31,13 @@ def scan(
     prune: bool = True,
     n_threads: int = 1,
 ) -> tuple[Float32, RowNumbers]:
-    """Find the k rows with the lowest sums of every table."""
     check_scan(scanned, tables, query_bits)
     _check_bounded(tables)
     check_threads(n_threads)
     check_k(k)
     del prune
     sums, rows = _eligible_sums(scanned, tables)
-    order = sums.argsort(axis=1, kind="stable")[
-        :, :k
-    ]  # (q, k), rows ascend, so equal sums stay in their order
+    order = sums.argsort(axis=1, kind="stable")[:, :k]  # (q, k); stable, so rows of equal sums ascend
     return np.take_along_axis(sums, order, axis=1), rows[order]
 
 
@@ -52,23 +48,20 @@ def scan_within(
     query_bits: Bytes | None = None,
     n_threads: int = 1,
 ) -> tuple[RowNumbers, Float32, RowNumbers]:
-    """Find all rows whose sum is at most the limit of its table."""
     q, n_rows = check_scan(scanned, tables, query_bits)
     check_limits(limits, q)
     all_sums, all_rows = scan(scanned, tables, max(1, n_rows), query_bits, n_threads=n_threads)
-    within = all_sums <= limits[:, None]  # (q, N), true up to some place in each row
+    within = all_sums <= limits[:, None]  # (q, N), true up to a place in each line, since sums ascend
     return np.concatenate([[0], within.sum(axis=1).cumsum()]), all_sums[within], all_rows[within]
 
 
 def count_distinct(codes: Bytes, limit: int) -> int:
-    """Count the distinct rows, but no further than limit + 1."""
     check_codes(codes, 256)
     check_limit(limit)
     return min(len(np.unique(codes, axis=0)), limit + 1)
 
 
 def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
-    """Copy the codes of some rows into blocks of their own."""
     n, M = check_taken(blocks, rows)
     taken = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
     place = np.arange(n)
@@ -77,7 +70,6 @@ def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
 
 
 def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Pack a mask into the bits of words."""
     (n,) = check_array(mask, "mask", (None,), np.bool_)
     words = np.zeros(-(-n // BLOCK_ROWS), dtype=np.uint64)
     words.view(np.uint8)[: -(-n // 8)] = np.packbits(mask, bitorder="little")
@@ -85,25 +77,23 @@ def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def count_bits(words: NDArray[np.uint64]) -> int:
-    """Count the bits that are set."""
     return len(set_bits(words))
 
 
 def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """List the bits that are set, ascending."""
     check_array(words, "words", (None,), np.uint64)
     return np.flatnonzero(_bits(words, len(words) * BLOCK_ROWS)).astype(np.uint32)
 
 
 def _check_bounded(tables: Float32) -> None:
     largest = np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64)  # (q,)
-    bounded = largest < LARGEST_SUM  # NaN is not below either
+    bounded = largest < LARGEST_SUM  # False for NaN
     if not bounded.all():
         refuse_unbounded(int(np.argmin(bounded)))
 
 
 def _eligible_sums(scanned: Scanned, tables: Float32) -> tuple[Float32, RowNumbers]:
-    """Sum the tables at the codes of all eligible rows: sums (q, N), rows (N,) ascending."""
+    """Return the sums (q, N) of all eligible rows and the numbers (N,) of these rows, ascending."""
     codes = scanned.blocks.transpose(0, 2, 1).reshape(-1, tables.shape[1])[: scanned.n]  # (n, M)
     sums = np.zeros((len(tables), scanned.n), dtype=np.float32)
     for m in range(tables.shape[1]):
@@ -118,10 +108,10 @@ def _eligible_sums(scanned: Scanned, tables: Float32) -> tuple[Float32, RowNumbe
     rows = np.arange(sums.shape[1], dtype=np.int64)
     if scanned.eligible is not None:
         rows = rows[_bits(scanned.eligible, len(rows))]
-    return sums[:, rows] + np.float32(0), rows  # -0 and 0 are the same sum
+    return sums[:, rows] + np.float32(0), rows  # adding 0 turns -0 into 0
 
 
 def _bits(words: NDArray[np.uint64], n: int) -> NDArray[np.bool_]:
-    """Unpack n bits of words, the lowest bit of each first."""
+    """Return the first n bits of words (w,), the lowest bit of each word first."""
     assert len(words) * BLOCK_ROWS >= n
     return np.unpackbits(words.view(np.uint8), bitorder="little", count=n).astype(bool)

@@ -1,6 +1,7 @@
-// Scans over blocks of 64 codes: which rows may be near, by tables of bytes, and sums in float32. Included only by level.cpp.
+// Scans over blocks of 64 codes: sums of bytes that mark rows, and sums in float32. kernels.h says what each kernel
+// computes.
 //
-// Tables of bytes hold lower bounds; their sums saturate at 255, which no limit reaches.
+// Sums of bytes saturate at 255. Every limit is below 255.
 #pragma once
 
 #include "codebooks.h"
@@ -22,7 +23,7 @@ using supquant::BlockList;
 using supquant::kBlockRows;
 using supquant::kScanBlocks;
 
-constexpr int kQueryLanes = sizeof(QueryBytes);
+constexpr int kQueryLanes = sizeof(QueryBytes);  // queries that one vector serves
 
 template <class Vector>
 inline Vector load(const uint8_t* from) {
@@ -38,13 +39,15 @@ inline Bytes all_bytes(uint8_t value) {
     return load_bytes(lanes);
 }
 
+// Bit i of the result is set if sums[i], i < 64, is at most the limit.
 inline uint64_t rows_at_most(const uint8_t* sums, Bytes limit) {
     uint64_t rows = 0;
     for (int i = 0; i < kBlockRows; i += kByteLanes) rows |= at_most(load_bytes(sums + i), limit) << i;
     return rows;
 }
 
-// Adds value(m)(codes) of `kTogether` codebooks from m on to the sums of the listed blocks' rows.
+// Adds value(m)(codes) of the kTogether codebooks m, m + 1, .. to the sums of the rows of the listed blocks. kTogether
+// is 1 or 2. The first codebook sets the sums.
 template <int kTogether, class Value>
 inline void add_codebooks(const BlockList& blocks, int m, uint8_t* sums, Value value) {
     const auto first = value(m), second = value(m + kTogether - 1);
@@ -60,8 +63,8 @@ inline void add_codebooks(const BlockList& blocks, int m, uint8_t* sums, Value v
     }
 }
 
-// Marks the rows whose sum of value(m)(code) is at most the limit. A few blocks at a time, so that what value(m) keeps in
-// registers serves all of them while codes and sums stay in the first cache.
+// Marks the rows whose sum of value(m)(code), over m, is at most the limit. All listed blocks are read for one
+// value(m), which stays in registers. The blocks are few, so their codes and sums stay in the first cache.
 template <int kTogether, class Value>
 inline void mark_rows(const BlockList& blocks, uint8_t limit, uint64_t* rows, Value value) {
     alignas(64) uint8_t sums[kScanBlocks * kBlockRows];
@@ -88,8 +91,11 @@ void mark_by_bits(const BlockList& blocks, const uint8_t* query, uint8_t limit, 
     });
 }
 
-// Adds entry(code) to the sums of eight rows, whose codes of one codebook are read as one word.
+// Rows whose codes of one codebook are read as one word of 64 bits.
 constexpr int kWordRows = 8;
+
+// Adds the entries of eight rows: sums[j] = add(sums[j], entry(codes[j])) for j < 8, or sums[j] = entry(codes[j]) if
+// kFirst.
 template <bool kFirst, class Sum, class Entry, class Add>
 inline void add_word(const uint8_t* codes, Sum* sums, Entry entry, Add add) {
     uint64_t word;
@@ -101,7 +107,8 @@ inline void add_word(const uint8_t* codes, Sum* sums, Entry entry, Add add) {
     }
 }
 
-// Many queries: entry k of codebook m is a vector, a lane a query, and one load serves all of them.
+// mark_many for M codebooks. An entry of the table is a vector with one lane for each query, so one load serves all
+// queries.
 template <int kCodebooks>
 size_t mark_many_of(const BlockList& blocks, const uint8_t* table, const uint8_t* limits, uint32_t* rows,
                     uint64_t* lanes) {
@@ -119,8 +126,7 @@ size_t mark_many_of(const BlockList& blocks, const uint8_t* table, const uint8_t
             QueryBytes sum[kWordRows];
             add_word<true>(codes + i, sum, entries(0), add);
 #pragma GCC unroll 16
-            for (int m = 1; m < M; ++m)
-                add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add);
+            for (int m = 1; m < M; ++m) add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add);
             QueryBytes lowest = sum[0];
             for (int j = 1; j < kWordRows; ++j) lowest = lower(lowest, sum[j]);
             if (!any_at_most(lowest, limit)) continue;
@@ -136,12 +142,11 @@ size_t mark_many_of(const BlockList& blocks, const uint8_t* table, const uint8_t
 
 size_t mark_many(const BlockList& blocks, const uint8_t* table, const uint8_t* limits, uint32_t* rows,
                  uint64_t* lanes) {
-    return with_codebooks(blocks.n_codebooks, [&](auto M) {
-        return mark_many_of<decltype(M)::value>(blocks, table, limits, rows, lanes);
-    });
+    return with_codebooks(blocks.n_codebooks,
+                          [&](auto M) { return mark_many_of<decltype(M)::value>(blocks, table, limits, rows, lanes); });
 }
 
-// Sums in float32 and in codebook order, of whole blocks; marks the rows whose sum is below the limit.
+// block_sums for M codebooks.
 template <int kCodebooks>
 void block_sums_of(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) {
     const int M = kCodebooks ? kCodebooks : blocks.n_codebooks;
@@ -168,9 +173,8 @@ void block_sums_of(const BlockList& blocks, const float* table, int K, float lim
 }
 
 void block_sums(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) {
-    with_codebooks(blocks.n_codebooks, [&](auto M) {
-        block_sums_of<decltype(M)::value>(blocks, table, K, limit, sums, rows);
-    });
+    with_codebooks(blocks.n_codebooks,
+                   [&](auto M) { block_sums_of<decltype(M)::value>(blocks, table, K, limit, sums, rows); });
 }
 
 }  // namespace

@@ -1,4 +1,14 @@
-// Vectors of bytes by the compiler's own extension, for any processor. Included only by level.cpp.
+// Vectors of 16 bytes for any processor, by a language extension of the compiler. The files bytes_*.h define the same
+// names:
+//   Bytes, kByteLanes          a vector of bytes, one row a lane, and the number of its lanes
+//   add_saturated, lower       a + b, at most 255; the lower of a and b; lane by lane
+//   at_most, any_at_most       bit i is set if lane i is at most that of the limit; whether any bit is set
+//   popcount                   number of set bits in each lane
+//   FineLookup, CoarseLookup   table[code] of 256 entries, table[code / 2] of 128 entries, for each lane
+//   kFineTogether,             codebooks whose tables stay in registers together, 1 or 2
+//   kCoarseTogether
+//   kFastLookup, kStartCoarse, kGroupFrom    fast_lookup, start_coarse and group_from of KernelTable
+//   QueryBytes                 a vector of bytes, one query a lane
 #pragma once
 
 #include "kernels.h"
@@ -14,7 +24,6 @@ inline Bytes add_saturated(Bytes a, Bytes b) {
 }
 inline Bytes lower(Bytes a, Bytes b) { return a < b ? a : b; }
 
-// Bit i is set where lane i is at most the limit's.
 inline uint64_t at_most(Bytes values, Bytes limit) {
     const Bytes fits = Bytes(values <= limit);
     uint64_t lanes = 0;
@@ -27,13 +36,14 @@ inline bool any_at_most(Bytes values, Bytes limit) {
     return (fits[0] | fits[1]) != 0;
 }
 
+// Counts the bits of each pair, then of each four, then of each byte.
 inline Bytes popcount(Bytes x) {
     x = x - ((x >> 1) & 0x55);
     x = (x & 0x33) + ((x >> 2) & 0x33);
     return (x + (x >> 4)) & 0x0f;
 }
 
-// One entry at a time, which is no faster than adding up in float32 at once.
+// Looks up one lane at a time. That is not faster than adding up in float32.
 constexpr bool kFastLookup = false;
 struct FineLookup {
     const uint8_t* table;
@@ -50,7 +60,6 @@ struct CoarseLookup : FineLookup {
     inline Bytes operator()(Bytes codes) const { return FineLookup::operator()(codes >> 1); }
 };
 
-// Codebooks whose tables stay in registers together.
 constexpr int kFineTogether = 1, kCoarseTogether = 1;
 
 typedef Bytes QueryBytes;

@@ -1,4 +1,4 @@
-// Sums over codes: statistics of training, decoding, and the scan with tables. Included only by level.cpp.
+// Sums over codes: statistics for training, decoded vectors, sums of tables. kernels.h says what each kernel computes.
 #pragma once
 
 #include "codebooks.h"
@@ -41,7 +41,7 @@ void interaction(const uint8_t* codes, const double* gram, int M, const uint64_t
     }
 }
 
-// With the number of codebooks known to the compiler the loop over them unrolls.
+// kCodebooks is M, or 0 if only M at run time is known.
 template <int kCodebooks>
 void table_sums_of(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums) {
     const int count = kCodebooks ? kCodebooks : M;
@@ -54,14 +54,11 @@ void table_sums_of(const uint8_t* codes, const float* table, int M, int K, size_
 }
 
 void table_sums(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums) {
-    with_codebooks(M, [&](auto count) {
-        table_sums_of<decltype(count)::value>(codes, table, M, K, begin, end, sums);
-    });
+    with_codebooks(M, [&](auto count) { table_sums_of<decltype(count)::value>(codes, table, M, K, begin, end, sums); });
 }
 
 template <class Real>
-void decode(const uint8_t* codes, const Real* codebooks, int M, int K, size_t r, size_t begin, size_t end,
-            Real* out) {
+void decode(const uint8_t* codes, const Real* codebooks, int M, int K, size_t r, size_t begin, size_t end, Real* out) {
     for (size_t i = begin; i < end; ++i) {
         Real* __restrict sum = out + i * r;
         for (int m = 0; m < M; ++m) {

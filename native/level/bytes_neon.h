@@ -1,4 +1,4 @@
-// Vectors of 16 bytes on NEON. Included only by level.cpp.
+// Vectors of 16 bytes on NEON. bytes_portable.h says what the names mean.
 #pragma once
 
 #include <arm_neon.h>
@@ -13,6 +13,7 @@ typedef uint8x16_t Bytes;
 inline Bytes add_saturated(Bytes a, Bytes b) { return vqaddq_u8(a, b); }
 inline Bytes lower(Bytes a, Bytes b) { return vminq_u8(a, b); }
 
+// Gives each lane that fits the bit of its place, then adds up neighbours until each half is one byte of eight bits.
 inline uint64_t at_most(Bytes values, Bytes limit) {
     const uint8x16_t place = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
     uint8x16_t bits = vandq_u8(vcleq_u8(values, limit), place);
@@ -25,7 +26,9 @@ inline bool any_at_most(Bytes values, Bytes limit) { return vmaxvq_u8(vcleq_u8(v
 
 inline Bytes popcount(Bytes x) { return vcntq_u8(x); }
 
-// A table of 256 bytes in 16 registers. TBL of four registers takes 64 entries and gives 0 beyond them.
+// A table of 256 bytes in 16 registers. TBL looks up 64 entries in four registers and returns 0 for any other index. Of
+// the four look-ups of a code exactly one has the index of an entry: a code that is too small wraps around to a large
+// index.
 constexpr bool kFastLookup = true;
 struct FineLookup {
     const uint8x16x4_t part0, part1, part2, part3;
@@ -42,7 +45,7 @@ struct FineLookup {
     }
 };
 
-// Half the entries, each the lower of two neighbours: half the look-ups, a looser bound.
+// Half the entries, each the lower one of two neighbours: half as many look-ups, but more rows pass.
 constexpr bool kStartCoarse = true;
 struct CoarseLookup {
     const uint8x16x4_t part0, part1;
@@ -53,7 +56,6 @@ struct CoarseLookup {
     }
 };
 
-// Codebooks whose tables stay in registers together.
 constexpr int kFineTogether = 1, kCoarseTogether = 2;
 
 typedef Bytes QueryBytes;

@@ -1,7 +1,11 @@
-// Products of rows, every sum in one fixed order, whatever rows stand beside it. Included only by level.cpp.
+// Inner products of rows. A product has the same bits at every level and whatever other rows are multiplied with it.
 //
-// A sum is kept as kPartial partial sums, each a chain of fused multiply-adds over every kPartial-th column; at the end the
-// upper half of them is added to the lower, until one is left. Every instruction set does just that.
+// The order of all additions is fixed. The plain loop for one product is:
+//   float partial[kPartial] = {};
+//   for (k = 0; k < d; ++k) partial[k % kPartial] = fma(x[k], y[k], partial[k % kPartial]);
+//   for (half = kPartial / 2; half > 0; half /= 2)
+//       for (p = 0; p < half; ++p) partial[p] += partial[p + half];
+//   return partial[0];
 #pragma once
 
 #include "kernels.h"
@@ -13,10 +17,10 @@
 
 namespace {
 
-constexpr size_t kPartial = 16;
-constexpr size_t kVectors = kPartial / kLanes;  // of one sum
+constexpr size_t kPartial = 16;                 // partial sums of a product
+constexpr size_t kVectors = kPartial / kLanes;  // vectors that hold them
 
-// How many rows of x and of y are multiplied at a time: their sums fill the registers.
+// A tile multiplies kTileRows rows of x with kTileColumns rows of y. Its partial sums fill the registers.
 #if SUPQUANT_LANES == 16
 constexpr size_t kTileRows = 4, kTileColumns = 4;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
@@ -31,7 +35,8 @@ constexpr size_t kTileRows = 1, kTileColumns = 1;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return __builtin_fmaf(a, b, c); }
 #endif
 
-// Compilers would rather read a row from memory again for each product, and then reading is what takes the time.
+// Keeps a vector in a register. Without this, compilers load a row again for each product, and the loads take most of
+// the time.
 inline Vec in_register(Vec v) {
 #if SUPQUANT_LANES > 1 && defined(__x86_64__)
     asm("" : "+v"(v));
@@ -44,7 +49,7 @@ inline void store_sums(float* to, const Vec* vectors) { *to = *vectors; }
 #else
 typedef int32_t Places __attribute__((vector_size(4 * kLanes)));
 
-// Lane i is lane places[i] of a and b side by side.
+// Lane i of the result is lane places[i] of a, or lane places[i] - kLanes of b if places[i] is not below kLanes.
 inline Vec picked(Vec a, Vec b, Places places) {
 #if defined(__clang__)
     Vec found;
@@ -55,8 +60,13 @@ inline Vec picked(Vec a, Vec b, Places places) {
 #endif
 }
 
-// Two vectors that hold groups of 2 kHalf lanes become one that holds groups of kHalf. Groups of four and fewer stay in their
-// quarter of the registers, where moves are cheap.
+// Adds up lanes of kLanes / kHalf vectors, of which each becomes a group of kHalf lanes in the result: lane p of a
+// group is the sum of the vector's lanes p, p + kHalf, p + 2 kHalf, ..., added by halves as above. One step takes two
+// vectors a and b with groups of 2 kHalf lanes. The plain loop, over the groups g of a and then those of b, is:
+//   for (p = 0; p < kHalf; ++p) result[group g][p] = group g[p] + group g[p + kHalf]
+// Groups of four lanes or fewer stay within their 128 bits of the register, where moves are cheap: each 128 bits of the
+// result then hold groups of a and after them groups of b. store_sums orders the vectors so that the sums come out in
+// order.
 template <int kHalf>
 inline Vec halved(const Vec* vectors) {
     if constexpr (kHalf == kLanes) {
@@ -73,7 +83,7 @@ inline Vec halved(const Vec* vectors) {
     }
 }
 
-// to[i] = the sum of the lanes of vectors[i], i < kLanes.
+// to[i] = sum of the lanes of vectors[i], for i < kLanes.
 inline void store_sums(float* to, const Vec* vectors) {
     constexpr int kQuarters = kLanes / 4;
     Vec ordered[kLanes];
@@ -83,15 +93,17 @@ inline void store_sums(float* to, const Vec* vectors) {
 }
 #endif
 
-// Rows (n, d), and what is left of them past the last whole kPartial columns, filled up with zeros: (n, kPartial).
+// Rows, and a copy of their last d % kPartial columns, filled up with zeros to kPartial columns.
 struct Rows {
-    const float* data;
-    const float* rest;
+    const float* data;  // (n, d)
+    const float* rest;  // (n, kPartial)
     size_t d;
 
+    // The rows from `row` on.
     inline Rows from(size_t row) const { return {data + row * d, rest + row * kPartial, d}; }
 };
 
+// Fills `rest` and returns the rows with it.
 inline Rows with_rest(const float* data, size_t n, size_t d, float* rest) {
     const size_t whole = d / kPartial * kPartial;
     for (size_t i = 0; i < n; ++i)
@@ -103,13 +115,13 @@ inline Rows with_rest(const float* data, size_t n, size_t d, float* rest) {
 template <size_t kRows, size_t kColumns>
 inline void tile_products(Rows x, Rows y, float* sums, size_t stride) {
     Vec partial[kVectors][kRows * kColumns] = {};
+    // Takes kPartial columns of every row; rows are `apart` floats apart.
     const auto take = [&](const float* left, const float* right, size_t apart) __attribute__((always_inline)) {
 #pragma GCC unroll 16
         for (size_t v = 0; v < kVectors; ++v) {
             Vec columns[kColumns];
 #pragma GCC unroll 16
-            for (size_t j = 0; j < kColumns; ++j)
-                columns[j] = in_register(load<Vec>(right + j * apart + v * kLanes));
+            for (size_t j = 0; j < kColumns; ++j) columns[j] = in_register(load<Vec>(right + j * apart + v * kLanes));
 #pragma GCC unroll 16
             for (size_t i = 0; i < kRows; ++i) {
                 const Vec row = in_register(load<Vec>(left + i * apart + v * kLanes));
@@ -141,15 +153,15 @@ inline void tile_products(Rows x, Rows y, float* sums, size_t stride) {
         for (size_t j = 0; j < kColumns; ++j) sums[i * stride + j] = added[i * kColumns + j];
 }
 
+// sums[i * stride + j] = x[i] . y[j] for i < kRows and j < n.
 template <size_t kRows>
 inline void strip_products(Rows x, Rows y, size_t n, float* sums, size_t stride) {
     size_t j = 0;
-    for (; j + kTileColumns <= n; j += kTileColumns)
-        tile_products<kRows, kTileColumns>(x, y.from(j), sums + j, stride);
+    for (; j + kTileColumns <= n; j += kTileColumns) tile_products<kRows, kTileColumns>(x, y.from(j), sums + j, stride);
     for (; j < n; ++j) tile_products<kRows, 1>(x, y.from(j), sums + j, stride);
 }
 
-// A few rows of y stay in the nearest cache while all rows of x come by.
+// Rows of y that are multiplied with all rows of x before the next ones. They stay in the first cache.
 constexpr size_t kStripColumns = 4 * kTileColumns;
 
 void products(const float* x_data, size_t q, const float* y_data, size_t n, size_t d, float* sums, size_t stride) {

@@ -1,8 +1,4 @@
-// A vector of SUPQUANT_LANES floats, and the few operations the kernels ask of it.
-//
-// Included only by level.cpp, which is compiled once per instruction set. Everything is in an anonymous namespace and
-// nothing comes from the standard library: an inline function shared between levels would be emitted by each of them
-// and merged by the linker, and the copy that survives might use instructions this CPU does not have.
+// A vector of SUPQUANT_LANES floats and its operations.
 #pragma once
 
 #if SUPQUANT_LANES > 1 && defined(__ARM_NEON)
@@ -11,7 +7,7 @@
 
 namespace {
 
-constexpr int kLanes = SUPQUANT_LANES;
+constexpr int kLanes = SUPQUANT_LANES;  // floats in a vector
 
 #if SUPQUANT_LANES == 1
 typedef float Vec;
@@ -20,11 +16,12 @@ inline float lowest_lane(Vec v) { return v; }
 #else
 typedef float Vec __attribute__((vector_size(4 * SUPQUANT_LANES)));
 #if defined(__ARM_NEON)
-// a < b ? a : b is a compare and a select on NEON, and the minimum is the hottest operation of all.
+// On NEON a < b ? a : b would compile to two instructions. The minimum is the operation that searches use most.
 inline Vec lower(Vec a, Vec b) { return vminq_f32(a, b); }
 #else
 inline Vec lower(Vec a, Vec b) { return a < b ? a : b; }
 #endif
+// Returns the lowest of all lanes.
 inline float lowest_lane(Vec v) {
     float lowest = v[0];
     for (int lane = 1; lane < kLanes; ++lane) lowest = v[lane] < lowest ? v[lane] : lowest;
@@ -44,7 +41,9 @@ inline void store(float* to, V v) {
     __builtin_memcpy(to, &v, sizeof v);
 }
 
-// Runs body(V(), k) for k = 0 .. count, V a vector as long as one fits and a float for what is left.
+// Covers the places 0 .. count: calls body(Vec(), k) for the kLanes places from k on, and body(float(), k) for each
+// place that is left. The type of the first argument tells `body` what to load. The plain loop: for (k = 0; k < count;
+// ++k) body(float(), k).
 template <class Body>
 inline void for_lanes(int count, Body body) {
     int k = 0;
@@ -54,10 +53,10 @@ inline void for_lanes(int count, Body body) {
         for (; k < count; ++k) body(float(), k);
 }
 
-// The smallest of everything it was given, vectors and floats alike.
+// Keeps the lowest of all values given to it, as vectors or as floats.
 struct Lowest {
-    Vec lanes = Vec() + __builtin_inff();
-    float rest = __builtin_inff();
+    Vec lanes = Vec() + __builtin_inff();  // lowest value of each lane
+    float rest = __builtin_inff();         // lowest of the single floats
 
     inline void take(Vec v) { lanes = lower(v, lanes); }
 #if SUPQUANT_LANES > 1
@@ -69,6 +68,7 @@ struct Lowest {
     }
 };
 
+// Returns the first place with the value `wanted`, or `otherwise` if there is none.
 inline int first_equal(const float* values, int count, float wanted, int otherwise) {
     for (int k = 0; k < count; ++k)
         if (values[k] == wanted) return k;

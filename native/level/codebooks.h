@@ -1,4 +1,4 @@
-// Kernels for a number of codebooks that the compiler knows. Included only by level.cpp.
+// Kernels compiled for a fixed number of codebooks, so that loops over codebooks unroll.
 #pragma once
 
 namespace {
@@ -8,7 +8,8 @@ struct Codebooks {
     static constexpr int value = kCount;
 };
 
-// Calls kernel(Codebooks<M>()), with M = 0 where it is none of the usual numbers: then the kernel looks it up.
+// Calls kernel(Codebooks<M>()) for M = 2, 4, 8 and 16, and kernel(Codebooks<0>()) for any other M. With 0 the kernel
+// uses the M that it was given at run time.
 template <class Kernel>
 inline auto with_codebooks(int M, Kernel kernel) {
     switch (M) {

@@ -1,4 +1,4 @@
-// Vectors of 32 bytes on AVX2. Included only by level.cpp.
+// Vectors of 32 bytes on AVX2. bytes_portable.h says what the names mean.
 #pragma once
 
 #include <immintrin.h>
@@ -18,27 +18,30 @@ inline uint64_t at_most(Bytes values, Bytes limit) {
 }
 inline bool any_at_most(Bytes values, Bytes limit) { return at_most(values, limit) != 0; }
 
+// Looks up the number of set bits of both halves of a byte.
 inline Bytes popcount(Bytes x) {
     const __m256i counts = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
                                             0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
     const __m256i nibble = _mm256_set1_epi8(15);
     const __m256i high = _mm256_and_si256(_mm256_srli_epi16(x, 4), nibble);
-    return _mm256_add_epi8(_mm256_shuffle_epi8(counts, _mm256_and_si256(x, nibble)),
-                           _mm256_shuffle_epi8(counts, high));
+    return _mm256_add_epi8(_mm256_shuffle_epi8(counts, _mm256_and_si256(x, nibble)), _mm256_shuffle_epi8(counts, high));
 }
 
+// Loads 16 entries of a table into both halves of a register.
 inline __m256i sixteen(const uint8_t* table) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
 }
 
-// Entries of 16 registers, chosen by the high bits of a code: look-ups by the low four bits, then a tree of selections. The
-// bit that selects is moved to the top of its byte, where VPBLENDVB looks for it.
+// A table of 256 bytes, as 16 registers of 16 entries. VPSHUFB looks up the low four bits of a code in each register.
+// Then bit 4 chooses between pairs of results, bit 5 between pairs of these, and so on. VPBLENDVB reads the top bit of
+// a byte, so the bit that chooses is shifted there.
 constexpr bool kFastLookup = true;
 struct FineLookup {
     const uint8_t* table;
     explicit FineLookup(const uint8_t* table) : table(table) {}
 
     static inline __m256i pick(__m256i low, __m256i high, __m256i bit) { return _mm256_blendv_epi8(low, high, bit); }
+    // Looks up a code among the 64 entries from kFrom on.
     template <int kFrom>
     inline __m256i quarter(__m256i low, __m256i bit4, __m256i bit5) const {
         const __m256i first = pick(_mm256_shuffle_epi8(sixteen(table + kFrom), low),
@@ -56,7 +59,7 @@ struct FineLookup {
     }
 };
 
-// Half the entries, each the lower of two neighbours: half the look-ups, a looser bound.
+// Half the entries, each the lower one of two neighbours: half as many look-ups, but more rows pass.
 constexpr bool kStartCoarse = true;
 struct CoarseLookup {
     FineLookup half;
@@ -68,7 +71,6 @@ struct CoarseLookup {
     }
 };
 
-// Codebooks whose tables stay in registers together.
 constexpr int kFineTogether = 1, kCoarseTogether = 1;
 
 typedef Bytes QueryBytes;

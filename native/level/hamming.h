@@ -1,14 +1,15 @@
-// Hamming distances between codes of bits. Included only by level.cpp.
+// Hamming distances between codes.
 //
-// Where an instruction set has no instruction that counts bits the compiler would call a library: there, and in short words,
-// which it turns into vectors, they are counted by shifts and masks.
+// Bits are counted by shifts and masks, except in words of 32 and 64 bits at levels with an instruction for it. Without
+// that instruction the builtin would call a library. Shifts and masks on short words compile to vector code.
 #pragma once
 
 #include "kernels.h"
 
 namespace {
 
-// The number of bits set in a word: those of pairs, of fours, of bytes, and then of twice as many bytes in turn.
+// Returns the number of set bits. The plain loop: for (; x; x >>= 1) count += x & 1. The first line counts in each pair
+// of bits, the second in each four, the third in each byte; the loop then adds up the bytes.
 template <class Word>
 inline Word count_bits(Word x) {
     constexpr Word kAll = Word(~Word(0));
@@ -31,7 +32,7 @@ inline Word load_word(const uint8_t* from) {
     return word;
 }
 
-// Codes of kWords words each.
+// Distances of codes that are kWords words long.
 template <class Word, int kWords>
 void hamming_of(const uint8_t* codes, const uint8_t* query, size_t n, uint16_t* distances) {
     Word asked[kWords];
@@ -45,7 +46,7 @@ void hamming_of(const uint8_t* codes, const uint8_t* query, size_t n, uint16_t* 
     }
 }
 
-// Codes of any length: eight bytes at a time, then what is left of them.
+// Distances of codes of any length: eight bytes at a time, then single bytes.
 void hamming_of_any(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances) {
     for (size_t i = 0; i < n; ++i) {
         const uint8_t* code = codes + i * M;

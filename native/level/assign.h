@@ -1,7 +1,8 @@
-// Assignment of codes: the codewords of one codebook at a time, or exactly over pairs of codebooks.
+// The search for codes of low cost: exact for one or two codebooks, one codebook at a time for more. AssignProblem has
+// the cost.
 //
-// The order of every float32 operation is fixed and the same as in kernels/reference.py, so every instruction set
-// gives the same codes. Included only by level.cpp.
+// The order of all float32 operations is fixed and the same as in kernels/reference.py, so every level finds the same
+// codes.
 #pragma once
 
 #include "kernels.h"
@@ -11,7 +12,7 @@ namespace {
 
 using supquant::AssignProblem;
 
-// One row of the problem while its codes are searched.
+// The search for one row, for three codebooks or more.
 class RowSearch {
   public:
     RowSearch(const AssignProblem& problem, size_t row)
@@ -29,21 +30,15 @@ class RowSearch {
     }
 
     void search() {
-        if (p_.pairwise) {
-            for (int round = 0; round < p_.max_sweeps; ++round) {
-                descend();
-                if (!sweep_pairs()) break;
-            }
-        } else {
-            descend();
-        }
+        descend();
         keep_start_unless_lower();
     }
 
   private:
-    // e = sum_{a != b} product[a c_a, b c_b]
+    // Returns e = sum_{a != b} product[a c_a, b c_b] of a code.
     double interaction(const uint8_t* codes) const { return 2.0 * sum_of_pairs(p_.product, codes); }
 
+    // Returns the sum of table[a c_a, b c_b] over a < b.
     double sum_of_pairs(const float* table, const uint8_t* codes) const {
         double sum = 0;
         for (int a = 0; a < M_; ++a) {
@@ -53,6 +48,7 @@ class RowSearch {
         return sum;
     }
 
+    // Returns the cost of a code in float64.
     double cost(const uint8_t* codes) const {
         double unary = 0;
         for (int m = 0; m < M_; ++m) unary += unary_[size_t(m) * K_ + codes[m]];
@@ -60,7 +56,8 @@ class RowSearch {
         return unary + 2.0 * sum_of_pairs(p_.cross, codes) + double(p_.mu) * off * off;
     }
 
-    // Rounding of float32 sums may have let a move through that gains nothing: compare the ends in float64.
+    // Goes back to the start unless the float64 cost is lower now. Float32 sums are rounded, so a move may have gained
+    // nothing.
     void keep_start_unless_lower() {
         bool changed = false;
         for (int m = 0; m < M_; ++m) changed |= codes_[m] != start_[m];
@@ -68,7 +65,8 @@ class RowSearch {
         for (int m = 0; m < M_; ++m) codes_[m] = start_[m];
     }
 
-    // Visits the codebooks in turn until every one has been seen since the last change.
+    // Visits the codebooks in turn until the codeword of every codebook is the best one given the others. `quiet`
+    // counts the codebooks of which this is known: the last one that changed, and those visited after it.
     void descend() {
         double e = interaction(codes_);
         int quiet = 0;
@@ -79,7 +77,10 @@ class RowSearch {
             }
     }
 
-    // The best codeword of codebook m given the others; e is kept up to date.
+    // Takes the best codeword of codebook m, given those of the other codebooks. Returns whether the codeword changed,
+    // and keeps e up to date. The cost of codeword k, up to a constant, is
+    //   unary[k] + 2 cross[k] + mu (2 product[k] + shift)^2
+    // where cross[k] and product[k] are summed over the other codebooks, and shift is e - eps without codebook m.
     bool improve(int m, double& e) {
         refresh(m);
         const float* unary = unary_ + size_t(m) * K_;
@@ -107,8 +108,8 @@ class RowSearch {
         return true;
     }
 
-    // Brings the sums of codebook m up to date: what the other codebooks' codewords add to each of its own. Memory
-    // traffic is what the search costs, so where few codewords changed since the last visit only those are exchanged.
+    // Brings the sums of codebook m up to date. Reading the tables takes most of the time. So if less than half of the
+    // other codewords changed since the last visit, only these are exchanged.
     void refresh(int m) {
         Sums& sums = sums_[m];
         int changed[supquant::kMaxCodebooks];
@@ -116,7 +117,8 @@ class RowSearch {
         for (int b = 0; b < M_; ++b)
             if (b != m && sums.codes[b] != codes_[b]) changed[n_changed++] = b;
         if (!sums.known || 2 * n_changed >= M_ - 1) {
-            add_others(m, m, sums.cross, sums.product);
+            add_others(p_.cross, m, sums.cross);
+            add_others(p_.product, m, sums.product);
         } else {
             for (int i = 0; i < n_changed; ++i) {
                 const int b = changed[i];
@@ -128,11 +130,12 @@ class RowSearch {
         sums.known = true;
     }
 
-    // Row k of codebook b, cut to the columns of codebook m.
+    // Returns the row of codeword k of codebook b, cut to the columns of codebook m: (K,).
     const float* column(const float* table, int b, int k, int m) const {
         return table + (size_t(b) * K_ + k) * width_ + size_t(m) * K_;
     }
 
+    // sums[k] += after[k] - before[k]
     void exchange(const float* before, const float* after, float* sums) const {
         for_lanes(K_, [&](auto lane, int k) {
             using V = decltype(lane);
@@ -140,20 +143,15 @@ class RowSearch {
         });
     }
 
-    // Sums the columns of m over the current codewords of all codebooks but m and skip.
-    void add_others(int m, int skip, float* cross, float* product) const {
-        add_rows_of(p_.cross, m, skip, cross);
-        add_rows_of(p_.product, m, skip, product);
-    }
-
-    // The rows lie a power of two apart and compete for the same few cache sets, so each is read a run of whole cache
-    // lines at a time while the sums stay in registers.
-    void add_rows_of(const float* table, int m, int skip, float* sums) const {
+    // Sums the rows of the current codewords of all codebooks but m: sums[k] = sum_{b != m} table[b c_b, m k]. The rows
+    // often lie a power of two apart and then compete for the same few cache sets. So each row is read in runs of whole
+    // cache lines, and the sums of a run stay in registers.
+    void add_others(const float* table, int m, float* sums) const {
         const float* rows[supquant::kMaxCodebooks];
         int count = 0;
         for (int b = 0; b < M_; ++b)
-            if (b != m && b != skip) rows[count++] = column(table, b, codes_[b], m);
-        constexpr int kRun = kLanes == 1 ? 8 : 64 / kLanes;
+            if (b != m) rows[count++] = column(table, b, codes_[b], m);
+        constexpr int kRun = kLanes == 1 ? 8 : 64 / kLanes;  // vectors in a run
         int k = 0;
         for (; k + kRun * kLanes <= K_; k += kRun * kLanes) {
             Vec run[kRun];
@@ -169,101 +167,29 @@ class RowSearch {
         }
     }
 
-    // One exact move over every pair of codebooks.
-    bool sweep_pairs() {
-        double e = interaction(codes_);
-        bool changed = false;
-        for (int a = 0; a < M_; ++a)
-            for (int b = a + 1; b < M_; ++b) changed |= improve_pair(a, b, e);
-        return changed;
-    }
-
-    // All K*K codewords of codebooks a and b given the others; e is kept up to date.
-    bool improve_pair(int a, int b, double& e) {
-        alignas(64) float unary_a[supquant::kMaxCodewords], product_a[supquant::kMaxCodewords];
-        alignas(64) float unary_b[supquant::kMaxCodewords], product_b[supquant::kMaxCodewords];
-        one_of_pair(a, b, unary_a, product_a);
-        one_of_pair(b, a, unary_b, product_b);
-        const float* cross = p_.cross + size_t(a) * K_ * width_ + size_t(b) * K_;      // (K, K), rows width_ apart
-        const float* product = p_.product + size_t(a) * K_ * width_ + size_t(b) * K_;
-        const int current_a = codes_[a], current_b = codes_[b];
-
-        const auto e_of_pair = [&](int j, int k) {
-            return double(product_a[j]) + double(product_b[k]) + 2.0 * product[j * width_ + k];
-        };
-        const double e_rest = e - e_of_pair(current_a, current_b);
-        const float shift = float(e_rest - p_.eps);
-        const float mu = p_.mu;
-
-        alignas(64) float costs[supquant::kMaxCodewords] = {};
-        const auto costs_of = [&](int j) {   // of all k; returns the lowest
-            const float base = shift + product_a[j];
-            const float* c_row = cross + j * width_;
-            const float* p_row = product + j * width_;
-            Lowest lowest;
-            for_lanes(K_, [&](auto lane, int k) {
-                using V = decltype(lane);
-                const V c = load<V>(c_row + k), p = load<V>(p_row + k);
-                const V q = (load<V>(product_b + k) + (p + p)) + base;
-                const V cost = ((load<V>(unary_b + k) + (c + c)) + (mu * q) * q) + unary_a[j];
-                store(costs + k, cost);
-                lowest.take(cost);
-            });
-            return lowest.value();
-        };
-
-        costs_of(current_a);
-        const float cost_now = costs[current_b];
-        float best = __builtin_inff();
-        int winner_a = current_a;
-        for (int j = 0; j < K_; ++j) {
-            const float lowest = costs_of(j);
-            if (lowest < best) best = lowest, winner_a = j;
-        }
-        if (!(best < cost_now)) return false;
-        costs_of(winner_a);
-        const int winner_b = first_equal(costs, K_, best, current_b);
-        e = e_rest + e_of_pair(winner_a, winner_b);
-        codes_[a] = uint8_t(winner_a);
-        codes_[b] = uint8_t(winner_b);
-        return true;
-    }
-
-    // Costs and products of codebook m with all but itself and its partner.
-    void one_of_pair(int m, int partner, float* unary, float* product) const {
-        add_others(m, partner, unary, product);
-        const float* given = unary_ + size_t(m) * K_;
-        for_lanes(K_, [&](auto lane, int k) {
-            using V = decltype(lane);
-            const V c = load<V>(unary + k), p = load<V>(product + k);
-            store(unary + k, V(load<V>(given + k) + (c + c)));
-            store(product + k, V(p + p));
-        });
-    }
-
-    // For each codeword of one codebook, the sums over the others' codewords when it was last visited.
+    // For each codeword of one codebook, the sums over the codewords of the other codebooks at the last visit.
     struct Sums {
         alignas(64) float cross[supquant::kMaxCodewords];
         alignas(64) float product[supquant::kMaxCodewords];
-        uint8_t codes[supquant::kMaxCodebooks];
-        bool known;
+        uint8_t codes[supquant::kMaxCodebooks];  // the codes at the last visit
+        bool known;                              // false before the first visit
     };
 
     const AssignProblem& p_;
     const int M_, K_;
     const size_t width_;
-    const float* unary_;     // (M, K) of this row
-    const uint8_t* start_;   // (M,)
-    uint8_t* codes_;         // (M,)
-    Sums sums_[supquant::kMaxCodebooks];
+    const float* unary_;                  // (M, K) of this row
+    const uint8_t* start_;                // (M,)
+    uint8_t* codes_;                      // (M,)
+    Sums sums_[supquant::kMaxCodebooks];  // (M,)
 };
 
-// The codebooks in turn, each codeword the best given those already chosen, without the mu term.
+// Chooses codewords in the order of the codebooks, each the best one given those before it. The mu term is left out.
 void greedy(const float* unary, const float* cross, int M, int K, size_t begin, size_t end, uint8_t* codes) {
     const size_t width = size_t(M) * K;
     alignas(64) float costs[supquant::kMaxCodewords];
     for (size_t i = begin; i < end; ++i) {
-        const float* chosen[supquant::kMaxCodebooks];   // rows of cross
+        const float* chosen[supquant::kMaxCodebooks];  // the rows of cross of the codewords chosen so far
         for (int m = 0; m < M; ++m) {
             const float* own = unary + i * width + size_t(m) * K;
             Lowest lowest;
@@ -282,6 +208,7 @@ void greedy(const float* unary, const float* cross, int M, int K, size_t begin, 
     }
 }
 
+// The table has K rows of padded(K) entries. The lowest entries of the rows follow it.
 void fold_pair_table(const AssignProblem& p, float* table) {
     const int K = p.n_codewords, stride = supquant::padded(K);
     const size_t width = 2 * size_t(K);
@@ -300,18 +227,25 @@ void fold_pair_table(const AssignProblem& p, float* table) {
     }
 }
 
-// Exact search over all pairs (j, k) of unary[0, j] + unary[1, k] + table[j, k], a few rows together so that each
-// piece of the table is loaded once for all of them. Only minima are kept; the winner's place is found afterwards.
-// A j is passed over where no k can be as low as the pair found first: rounding keeps the order of sums, so the bound
-// (least unary[1] + least of table[j]) + unary[0, j] is never above the sum of any k.
+// Exact search over all pairs for kRows rows of a problem with two codebooks. The plain loop for one row is:
+//   for (j = 0; j < K; ++j)
+//       for (k = 0; k < K; ++k) cost(j, k) = (unary[1 k] + table[j, k]) + unary[0 j]
+// and the pair of least cost wins: the start if its cost is the least, else the first.
+//
+// Several rows are searched together, so that a piece of the table is loaded once for all of them. The loop keeps only
+// the lowest cost of each j; the place of the winner is found afterwards. A j is skipped if none of its pairs can be as
+// low as a pair that is known. That pair is the best one of the j with the lowest bound, where the bound of j is
+// (lowest unary[1 k] + lowest table[j, k]) + unary[0 j]. Rounding keeps the order of sums, so no cost of j is below its
+// bound.
 template <int kRows>
 void assign_two(const AssignProblem& p, size_t row) {
     const int K = p.n_codewords, stride = supquant::padded(K);
-    alignas(64) float second[kRows][supquant::kMaxCodewords];   // unary of codebook 1, padded
-    Vec totals[kRows][supquant::kMaxCodewords];                 // lane-wise minima over k, for each j
-    Vec best[kRows];
-    const float* least_of_table = p.pair_table + size_t(K) * stride;   // (K,)
-    float bounds[kRows][supquant::kMaxCodewords], found[kRows];
+    alignas(64) float second[kRows][supquant::kMaxCodewords];         // unary[1 k], padded with zeros
+    Vec totals[kRows][supquant::kMaxCodewords];                       // for each j, the lowest cost in each lane of k
+    Vec best[kRows];                                                  // the lowest cost in each lane, over all j
+    const float* least_of_table = p.pair_table + size_t(K) * stride;  // (K,) the lowest table[j, k] of each j
+    float bounds[kRows][supquant::kMaxCodewords];                     // the bound of each j
+    float found[kRows];                                               // the lowest cost of the j with the lowest bound
     for (int r = 0; r < kRows; ++r) {
         const float* first = p.unary + (row + r) * 2 * K;
         const float* unary = first + K;
@@ -373,6 +307,7 @@ void assign_two(const AssignProblem& p, size_t row) {
     }
 }
 
+// One codebook: the codeword of the lowest unary cost, the start among equal ones, else the first.
 void assign_one(const AssignProblem& p, size_t row) {
     const int K = p.n_codewords;
     const float* unary = p.unary + row * K;

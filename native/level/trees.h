@@ -1,4 +1,4 @@
-// Decision trees: the sums of an ensemble's votes, and the search for a node's split. Included only by level.cpp.
+// Decision trees: sums of leaves, and the best split of a node.
 #pragma once
 
 #include "kernels.h"
@@ -9,7 +9,7 @@ using supquant::Split;
 using supquant::SplitProblem;
 using supquant::TreeEnsemble;
 
-// A few rows go down a tree together: one alone would wait for memory at every node.
+// Rows that go down a tree together. A single row would wait for memory at every node.
 constexpr size_t kTreeRows = 16;
 
 void tree_sums(const TreeEnsemble& trees, const float* x, size_t begin, size_t end, float* sums) {
@@ -47,7 +47,7 @@ void best_split(const SplitProblem& problem, const int32_t* features, size_t beg
     *best = {-1, begin, 255};
     for (size_t f = begin; f < end; ++f) {
         const uint8_t* column = problem.bins + size_t(features[f]) * problem.n;
-        double sums[256][2] = {};
+        double sums[256][2] = {};  // of each bin: sum of weights, sum of their magnitudes
         for (size_t i = 0; i < problem.count; ++i) {
             const double weight = problem.weights[i];
             double* sum = sums[column[problem.rows[i]]];
@@ -56,7 +56,7 @@ void best_split(const SplitProblem& problem, const int32_t* features, size_t beg
         }
         double left = 0, left_mass = 0;
         for (int bin = 0; bin < 255; ++bin) {
-            if (sums[bin][1] == 0) continue;  // the split before it is the same
+            if (sums[bin][1] == 0) continue;  // an empty bin: the split is the one before
             left += sums[bin][0];
             left_mass += sums[bin][1];
             const double right = total - left, right_mass = mass - left_mass;

@@ -1,0 +1,100 @@
+# Types of the compiled module, whose source is native/bindings.cpp. Its functions write into arrays that the caller made.
+# They do not check shapes or codes; the modules that call them do.
+
+from typing import final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.kernels.protocol import Bytes, Numbers
+
+def compiled_levels() -> list[str]: ...
+def available_levels() -> list[str]: ...
+def active_level() -> str: ...
+def select(name: str) -> bool: ...
+def code_sums(codes: Bytes, X: Float32, K: int, sums: Float64, n_threads: int) -> None: ...
+def pair_counts(codes: Bytes, K: int, weights: Float64, counts: Float64, n_threads: int) -> None: ...
+def interaction(
+    codes: Bytes,
+    first: NDArray[np.uint64],
+    weights: Float64,
+    gram: Float64,
+    eps: float,
+    derivative: Float64,
+    n_threads: int,
+) -> tuple[float, float]: ...
+def assign(
+    unary: Float32,
+    cross: Float32,
+    product: Float32,
+    mu: float,
+    eps: float,
+    start: Bytes,
+    K: int,
+    max_sweeps: int,
+    codes: Bytes,
+    n_threads: int,
+) -> None: ...
+def greedy(unary: Float32, cross: Float32, K: int, codes: Bytes, n_threads: int) -> None: ...
+def table_sums(codes: Bytes, tables: Float32, sums: Float32, n_threads: int) -> None: ...
+def hamming(codes: Bytes, queries: Bytes, distances: NDArray[np.uint16], n_threads: int) -> None: ...
+def products(x: Float32, y: Float32, sums: Float32, n_threads: int) -> None: ...
+def tree_sums(
+    x: Float32,
+    features: Numbers,
+    thresholds: Float32,
+    leaves: Float32,
+    depth: int,
+    sums: Float32,
+    n_threads: int,
+) -> None: ...
+def best_splits(
+    bins: Bytes,
+    rows: NDArray[np.uint32],
+    weights: Float64,
+    starts: NDArray[np.uint64],
+    features: Numbers,
+    chosen: Numbers,
+    last: Bytes,
+    n_threads: int,
+) -> None: ...
+@overload
+def decode(codes: Bytes, codebooks: Float32, out: Float32, n_threads: int) -> None: ...
+@overload
+def decode(codes: Bytes, codebooks: Float64, out: Float64, n_threads: int) -> None: ...
+def first_unbounded(tables: Float32, limit: float) -> int: ...
+def scan(
+    blocks: Bytes,
+    n: int,
+    starts: NDArray[np.uint32] | None,
+    members: NDArray[np.uint32] | None,
+    eligible: NDArray[np.uint64] | None,
+    tables: Float32,
+    bits: Bytes | None,
+    prune: bool,
+    sums: Float32,
+    rows: RowNumbers,
+    n_threads: int,
+) -> int: ...
+def scan_within(
+    blocks: Bytes,
+    n: int,
+    starts: NDArray[np.uint32] | None,
+    members: NDArray[np.uint32] | None,
+    eligible: NDArray[np.uint64] | None,
+    tables: Float32,
+    bits: Bytes | None,
+    limits: Float32,
+    n_threads: int,
+) -> FoundWithin: ...
+@final
+class FoundWithin:
+    def counts(self) -> list[int]: ...
+    def write(self, sums: Float32, rows: RowNumbers) -> None: ...
+
+def take(blocks: Bytes, rows: NDArray[np.uint32], taken: Bytes) -> None: ...
+def pack_mask(mask: NDArray[np.bool_], words: NDArray[np.uint64]) -> None: ...
+def count_bits(words: NDArray[np.uint64]) -> int: ...
+def set_bits(words: NDArray[np.uint64], rows: NDArray[np.uint32]) -> None: ...
+def count_distinct(codes: Bytes, limit: int) -> int: ...
