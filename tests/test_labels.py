@@ -18,7 +18,7 @@ def objects(*values):
 
 
 class NotAvailable:
-    """Like pandas.NA, it is neither equal to itself nor different."""
+    """Like pandas.NA: comparisons with it have no truth value."""
 
     def __ne__(self, other):
         return self

@@ -22,7 +22,7 @@ CUTS = st.one_of(st.none(), st.integers(1, 12))
 
 
 def average_precision_by_definition(relevant, cut):
-    """1/L sum over r <= R of P(r) delta(r), in plain loops and exact fractions."""
+    """Return 1/L sum over r <= R of P(r) delta(r), in plain loops and exact fractions."""
     reach = len(relevant) if cut is None else min(cut, len(relevant))
     found, total = 0, Fraction(0)
     for rank in range(1, reach + 1):
@@ -33,7 +33,7 @@ def average_precision_by_definition(relevant, cut):
 
 
 def expected_average_precision_by_enumeration(relevant, scores, cut):
-    """Mean over all orders that keep the scores in order."""
+    """Return the mean over all orders that keep the scores in order."""
     groups = [
         [flag for flag, _ in items]
         for _, items in itertools.groupby(zip(relevant, scores, strict=True), key=lambda pair: pair[1])
@@ -76,7 +76,7 @@ def test_without_ties_tie_aware_is_plain_average_precision(relevant, cut):
 def test_tie_aware_agrees_with_shuffled_ties_when_a_cut_divides_a_large_group():
     rng = np.random.default_rng(0)
     relevant = rng.random(300) < 0.2
-    scores = np.repeat([0, 1, 2], [50, 200, 50])  # the cut at 120 falls among the second
+    scores = np.repeat([0, 1, 2], [50, 200, 50])  # the cut at 120 divides the second group
     shuffled = np.stack([rng.permutation(300) for _ in range(4000)])
     orders = np.take_along_axis(shuffled, np.argsort(scores[shuffled], axis=1, kind="stable"), axis=1)
     sample = average_precision(relevant[orders], 120)

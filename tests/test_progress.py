@@ -7,7 +7,7 @@ from supquant.progress import Progress, Reporter
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Advance time by hand."""
+    """A clock that tests set by hand."""
     now = [100.0]
     monkeypatch.setattr("supquant.progress.time.monotonic", lambda: now[0])
 

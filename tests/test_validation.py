@@ -22,7 +22,7 @@ from supquant.validation import (
 
 
 class TensorLike:
-    """What a torch tensor or a DataFrame is to NumPy."""
+    """An object that NumPy can convert, such as a torch tensor or a DataFrame."""
 
     def __init__(self, array):
         self.array = array
@@ -166,6 +166,15 @@ def test_a_nonnegative_parameter_must_be_a_finite_number(value):
     assert check_nonnegative(0, "tol") == 0.0
     with pytest.raises(InputError, match="tol must be a finite number, 0 or above, got "):
         check_nonnegative(value, "tol")
+
+
+@pytest.mark.parametrize("value", [1.0 + 1e-9, 2, np.inf, None])
+def test_a_number_parameter_may_have_a_largest_value(value):
+    assert check_positive(1, "share", 1) == check_nonnegative(1, "share", 1) == 1.0
+    with pytest.raises(InputError, match="share must be a finite number above 0 and at most 1, got "):
+        check_positive(value, "share", 1)
+    with pytest.raises(InputError, match="share must be a finite number, 0 or above and at most 1, got "):
+        check_nonnegative(value, "share", 1)
 
 
 @pytest.mark.parametrize("value", [1, 257, 2.0, "2", None, True])

@@ -1,4 +1,4 @@
-"""The gate for labels: class labels of any hashable kind, or an indicator matrix, in one checked form."""
+"""The gate for labels: class labels of any hashable kind, or an indicator matrix, are read into one checked form."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from supquant.unlabelled import is_indicator, is_missing, labelled_rows
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from supquant.arrays import Array, Flags, Float64
+
 __all__ = ["Labels", "read_labels"]
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels of n rows, one or several a row, in one of two forms; made by `read_labels`.
+    """Labels of n rows, one or several for each row, in one of two forms; made by `read_labels`.
 
     Parameters
     ----------
@@ -31,9 +33,9 @@ class Labels:
     indices : ndarray of shape (n,), int32, or None
         Single-label: the position of each row's label in `classes`, -1 where the label is unknown.
     indicator : csr_array of shape (n, L), bool, or None
-        Multi-label: true where the row carries the label; holds no explicit zeros. A row whose labels are unknown is empty.
+        Multi-label: true where the row carries the label, without explicit zeros. A row whose labels are unknown is empty.
     unknown : ndarray of shape (n,), bool, or None, default=None
-        Multi-label: true where the labels of the row are unknown, as opposed to none. None if all are known.
+        Multi-label: true where the labels of the row are unknown, false where the row has no labels. None if all are known.
 
     Examples
     --------
@@ -55,11 +57,11 @@ class Labels:
            [ 0.,  1.]])
     """
 
-    classes: NDArray[Any]
+    classes: Array
     multilabel: bool
     indices: NDArray[np.int32] | None
     indicator: scipy.sparse.csr_array | None
-    unknown: NDArray[np.bool_] | None = None
+    unknown: Flags | None = None
 
     def __len__(self) -> int:
         if self.indices is None:
@@ -73,8 +75,8 @@ class Labels:
         return len(self.classes)
 
     @property
-    def known(self) -> NDArray[np.bool_]:
-        """Mask (n,), bool: true where the labels of the row are known, also where it is known to carry none."""
+    def known(self) -> Flags:
+        """Mask (n,), bool: true where the labels of the row are known, also if it is known to carry none."""
         if self.indices is not None:
             return self.indices >= 0
         return np.ones(len(self), dtype=np.bool_) if self.unknown is None else ~self.unknown
@@ -84,8 +86,8 @@ class Labels:
         """Number of rows whose labels are unknown."""
         return len(self) - int(np.count_nonzero(self.known))
 
-    def dense(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Write out rows ``start`` to ``stop`` of the 0/1 matrix Y; rows whose labels are unknown are NaN.
+    def dense(self, start: int, stop: int) -> Float64:
+        """Return rows ``start`` to ``stop`` of the 0/1 matrix Y; rows whose labels are unknown are NaN.
 
         Parameters
         ----------
@@ -104,14 +106,12 @@ class Labels:
             return Y
         indices = self.indices[start:stop]
         Y = np.zeros((len(indices), self.n_labels))
-        Y[np.arange(len(indices)), indices] = (
-            1.0  # -1 writes into the last column of a row that the next line fills
-        )
-        Y[indices < 0] = np.nan
+        Y[np.arange(len(indices)), indices] = 1.0
+        Y[indices < 0] = np.nan  # an index of -1 has set the last column of these rows
         return Y
 
     def sparse(self) -> scipy.sparse.csr_array:
-        """Write out the 0/1 matrix Y (n, L) float64 of all rows, sparse; rows whose labels are unknown are empty."""
+        """Return the 0/1 matrix Y (n, L) float64 of all rows as a sparse matrix; rows whose labels are unknown are empty."""
         if self.indices is None:
             assert self.indicator is not None
             return self.indicator.astype(np.float64)
@@ -122,13 +122,14 @@ class Labels:
             (np.ones(len(columns)), columns, starts), shape=(len(self), self.n_labels)
         )
 
-    def shared_with(self, answers: Labels) -> NDArray[np.bool_]:
-        """Tell which of k answers to each of these n rows share a label with it.
+    def shared_with(self, answers: Labels) -> Flags:
+        """Return which of the k answers to each of these n rows share a label with it.
 
         Parameters
         ----------
         answers : Labels
-            Of n times k rows over the same classes, those of the first row first. Unknown labels are shared with none.
+            Labels of n times k rows over the same classes, the k answers to the first row first. An unknown label is shared
+            with no row.
 
         Returns
         -------
@@ -148,12 +149,12 @@ class Labels:
             return np.asarray((answers.indices.reshape(len(self), k) == own) & (own >= 0))
         assert self.indicator is not None
         assert answers.indicator is not None
-        asked = self.indicator[np.repeat(np.arange(len(self)), k)]
-        shared = np.asarray(asked.multiply(answers.indicator).sum(axis=1)) > 0
+        repeated = self.indicator[np.repeat(np.arange(len(self)), k)]  # (n k, L)
+        shared = np.asarray(repeated.multiply(answers.indicator).sum(axis=1)) > 0
         return shared.reshape(len(self), k)
 
     def take(self, rows: ArrayLike) -> Labels:
-        """Select rows, in the order given.
+        """Return the labels of some rows, in the order given.
 
         Parameters
         ----------
@@ -163,7 +164,7 @@ class Labels:
         Returns
         -------
         Labels
-            With the same `classes`, even if some of them are carried by none of the rows.
+            Its `classes` are the same, even if no row carries some of them.
         """
         rows = np.asarray(rows)
         if self.indices is None:
@@ -177,48 +178,48 @@ def read_labels(
     y: Any,
     *,
     n_rows: int | None = None,
-    classes: NDArray[Any] | None = None,
+    classes: Array | None = None,
     multilabel: bool | None = None,
     name: str = "y",
     missing: bool = False,
     missing_label: object = None,
     fewest: int = 2,
 ) -> Labels:
-    """Check labels and bring them into the form the library works with.
+    """Check labels and read them into the form that the library works with.
 
-    If `missing` is true, labels may be unknown. None, NaN, NaT, pandas.NA, a masked entry and `missing_label` say so. In an
-    indicator matrix they fill the whole row. The other rows are read as if they came alone.
+    If `missing` is true, labels may be unknown. An unknown label is None, NaN, NaT, pandas.NA, a masked entry or
+    `missing_label`. In an indicator matrix it fills the whole row. The other rows are read as if they were alone.
 
     Parameters
     ----------
     y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
-        Class labels of any hashable kind, or a 0/1 indicator matrix with a column per label. Tuples serve as
-        class labels in a one-dimensional object array.
-    n_rows : int or None
-        The number of rows that must be labelled, if it is known.
-    classes : ndarray of shape (L,) or None
-        The labels there are. None takes those found in `y`. With `classes` given, all rows may be unknown.
-    multilabel : bool or None
-        Which of the two forms is expected. None takes both.
-    name : str
-        What the errors call it.
+        Class labels of any hashable kind, or a 0/1 indicator matrix with a column for each label. Class labels can be tuples
+        if `y` is a one-dimensional object array.
+    n_rows : int or None, default=None
+        The expected number of rows, if it is known.
+    classes : ndarray of shape (L,) or None, default=None
+        All labels. None takes the labels found in `y`. If `classes` is given, all rows may be unknown.
+    multilabel : bool or None, default=None
+        True expects an indicator matrix, false class labels, None either.
+    name : str, default="y"
+        Name of the labels in errors.
     missing : bool, default=False
         Whether labels may be unknown. If false, a missing label is refused.
     missing_label : object, default=None
         One more label that means unknown if `missing` is true, such as -1 or "". It is found by equality. None and NaN
         add nothing. With an indicator matrix it must not be 0 or 1.
     fewest : int, default=2
-        How many class labels must be found at least, if `classes` is None.
+        The smallest number of class labels accepted if `classes` is None.
 
     Returns
     -------
     Labels
-        With `known` false where the label is unknown.
+        Its `known` is false where the label is unknown.
 
     Raises
     ------
     InputError
-        If `y` cannot be used, which includes an indicator matrix with a row that is partly missing.
+        If `y` cannot be used, for example if a row of an indicator matrix is partly missing.
 
     Examples
     --------
@@ -255,7 +256,7 @@ def read_labels(
     if is_matrix:
         return _with_unknown_rows(_read_indicator(given, classes, name, n - n_known), known)
     if given.ndim == 2:
-        from sklearn.exceptions import DataConversionWarning  # noqa: PLC0415  # takes seconds
+        from sklearn.exceptions import DataConversionWarning  # noqa: PLC0415  # the import takes seconds
 
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. "
@@ -268,8 +269,9 @@ def read_labels(
 
 
 def _read_class_labels(
-    values: NDArray[Any], classes: NDArray[Any] | None, name: str, n_unlabelled: int, fewest: int
+    values: Array, classes: Array | None, name: str, n_unlabelled: int, fewest: int
 ) -> Labels:
+    """Return the labels of rows that all carry one class label (n,)."""
     distinct, positions = _distinct(values, name)
     if classes is None:
         if len(distinct) < fewest:
@@ -289,8 +291,8 @@ def _read_class_labels(
     return Labels(classes, False, lookup[positions], None)
 
 
-def _distinct(values: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Sorted distinct values and each row's position among them, after refusing what is no class label."""
+def _distinct(values: Array, name: str) -> tuple[Array, Array]:
+    """Return the sorted distinct class labels and the position of each row's label among them."""
     kind = values.dtype.kind
     if kind == "O":
         return _distinct_objects(values, name)
@@ -309,7 +311,8 @@ def _distinct(values: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[An
     return distinct, positions
 
 
-def _distinct_objects(values: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def _distinct_objects(values: Array, name: str) -> tuple[Array, Array]:
+    """Do what `_distinct` does for an array of Python objects."""
     try:
         found = dict.fromkeys(values)
     except TypeError as error:
@@ -320,7 +323,7 @@ def _distinct_objects(values: NDArray[Any], name: str) -> tuple[NDArray[Any], ND
         raise InputError(f"Unknown label type: continuous. {name} must hold classes, got fractions")
     try:
         ordered = sorted(found)
-    except TypeError:  # labels of several kinds have no order of their own
+    except TypeError:  # labels of different types cannot be compared
         ordered = sorted(found, key=lambda label: (type(label).__name__, repr(label)))
     distinct = np.empty(len(ordered), dtype=object)
     distinct[:] = ordered
@@ -328,7 +331,8 @@ def _distinct_objects(values: NDArray[Any], name: str) -> tuple[NDArray[Any], ND
     return distinct, np.fromiter((index[label] for label in values), dtype=np.int32, count=len(values))
 
 
-def _read_indicator(given: Any, classes: NDArray[Any] | None, name: str, n_unlabelled: int) -> Labels:
+def _read_indicator(given: Any, classes: Array | None, name: str, n_unlabelled: int) -> Labels:
+    """Return the labels of an indicator matrix (n, L) without missing rows."""
     expected = None if classes is None else len(classes)
     if expected is not None and given.shape[1] != expected:
         raise InputError(f"{name} must have {expected} columns, one per label, got {given.shape[1]}")
@@ -359,8 +363,8 @@ def _read_indicator(given: Any, classes: NDArray[Any] | None, name: str, n_unlab
     return Labels(np.arange(matrix.shape[1]), True, None, matrix.astype(bool))
 
 
-def _with_unknown_rows(labels: Labels, known: NDArray[np.bool_] | None) -> Labels:
-    """Labels of all rows, from those of the rows in the mask `known` (n,), which is None if these are all."""
+def _with_unknown_rows(labels: Labels, known: Flags | None) -> Labels:
+    """Return the labels of all rows, given those of the rows in the mask `known` (n,), or None if all rows are known."""
     if known is None:
         return labels
     if labels.indices is not None:
@@ -368,9 +372,9 @@ def _with_unknown_rows(labels: Labels, known: NDArray[np.bool_] | None) -> Label
         indices[known] = labels.indices
         return replace(labels, indices=indices)
     assert labels.indicator is not None
-    carried = np.zeros(len(known), dtype=np.intp)  # number of labels of each row
-    carried[known] = np.diff(labels.indicator.indptr)
-    indptr = np.concatenate([[0], np.cumsum(carried)])
+    counts = np.zeros(len(known), dtype=np.intp)  # number of labels of each row
+    counts[known] = np.diff(labels.indicator.indptr)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
     indicator = scipy.sparse.csr_array(
         (labels.indicator.data, labels.indicator.indices, indptr), shape=(len(known), labels.n_labels)
     )

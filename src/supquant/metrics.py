@@ -1,9 +1,9 @@
-"""How good a ranking is: average precision and its kin, from rankings.
+"""Score: average precision and other measures of a ranking.
 
-A ranking arrives as a matrix with a row per query: entry r tells whether the item at rank r is a true
-neighbour, that is, shares a label with the query. Average precision is that of "Supervised Quantization for
-Similarity Search" (CVPR 2016); ties follow McSherry and Najork, "Computing information retrieval performance
-measures efficiently in the presence of tied scores" (ECIR 2008).
+A ranking is a matrix with one row for each query. Entry r is true if the item at rank r is a true neighbour, that is, if it
+shares a label with the query. Average precision is that of "Supervised Quantization for Similarity Search" (CVPR 2016). Ties
+follow McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied scores"
+(ECIR 2008).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from supquant.arrays import Array, Flags, Float64
     from supquant.labels import Labels
 
 __all__ = [
@@ -32,17 +33,17 @@ __all__ = [
 ]
 
 
-def relevance(query: Labels, database: Labels, start: int, stop: int) -> NDArray[np.bool_]:
-    """Tell which items share at least one label with each of some queries.
+def relevance(query: Labels, database: Labels, start: int, stop: int) -> Flags:
+    """Return which items share at least one label with each query.
 
     Parameters
     ----------
     query : Labels
-        Of the queries.
+        Labels of the queries.
     database : Labels
-        Of the n items, with the same classes.
+        Labels of the n items, over the same classes.
     start, stop : int
-        Which queries, as in a slice.
+        The queries to compare, as in a slice.
 
     Returns
     -------
@@ -61,23 +62,22 @@ def relevance(query: Labels, database: Labels, start: int, stop: int) -> NDArray
         return np.asarray(query.indices[start:stop, None] == database.indices)
     assert query.indicator is not None
     assert database.indicator is not None
-    # Sums of a product of boolean matrices saturate: true where at least one label is shared.
+    # a product of boolean matrices is boolean: true where at least one label is shared
     return np.asarray((query.indicator[start:stop] @ database.indicator.T).toarray(), dtype=np.bool_)
 
 
-def average_precision(relevant: ArrayLike, cut: int | None = None) -> NDArray[np.float64]:
-    """Average, over the true neighbours a query meets, the precision at their ranks.
+def average_precision(relevant: ArrayLike, cut: int | None = None) -> Float64:
+    """Return the mean of the precision at the ranks of true neighbours, for each query.
 
-    ``AP = 1/L sum_{r <= R} P(r) delta(r)``, where delta(r) tells whether rank r holds a true neighbour, P(r)
-    is the share of true neighbours among the first r, and L counts those among the first R; without any,
-    AP = 0.
+    ``AP = 1/L sum_{r <= R} P(r) delta(r)``, where delta(r) is 1 if rank r holds a true neighbour, else 0; P(r) is the share of
+    true neighbours among the first r items; L is the number of true neighbours among the first R items. If L = 0, AP = 0.
 
     Parameters
     ----------
     relevant : array-like of shape (q, n), bool
-        In rank order.
-    cut : int or None
-        R; None takes the whole ranking.
+        True neighbours, in rank order.
+    cut : int or None, default=None
+        R; None for the whole ranking.
 
     Returns
     -------
@@ -97,19 +97,17 @@ def average_precision(relevant: ArrayLike, cut: int | None = None) -> NDArray[np
     return result
 
 
-def tie_aware_average_precision(
-    relevant: ArrayLike, scores: ArrayLike, cut: int | None = None
-) -> NDArray[np.float64]:
-    """Give the average precision to expect if items of equal score came in random order.
+def tie_aware_average_precision(relevant: ArrayLike, scores: ArrayLike, cut: int | None = None) -> Float64:
+    """Return the expected average precision if items of equal score were in random order, for each query.
 
     Parameters
     ----------
     relevant : array-like of shape (q, n), bool
-        In rank order.
+        True neighbours, in rank order.
     scores : array-like of shape (q, n)
-        In rank order, whether rising or falling; equal scores, which stand side by side, are ties.
-    cut : int or None
-        R; None takes the whole ranking. It may fall among ties.
+        Scores in rank order, ascending or descending. Neighbouring items with equal scores are ties.
+    cut : int or None, default=None
+        R; None for the whole ranking. It may divide a group of ties.
 
     Returns
     -------
@@ -117,7 +115,7 @@ def tie_aware_average_precision(
 
     Examples
     --------
-    The true neighbour comes first or second, with precision 1 or 1/2.
+    The true neighbour is first or second with equal probability. The average precision is 1 or 1/2.
 
     >>> tie_aware_average_precision([[True, False]], [[7, 7]])
     array([0.75])
@@ -128,43 +126,48 @@ def tie_aware_average_precision(
         raise InputError(f"scores have shape {values.shape}, the ranking {ranking.shape}")
     n = ranking.shape[1]
     reach = n if cut is None else min(check_integer(cut, "cut", 1), n)
-    inverse_ranks = np.append(1.0 / np.arange(1, reach + 1), 0.0)  # (reach + 1,): sums may end past the last
+    inverse_ranks = np.append(
+        1.0 / np.arange(1, reach + 1), 0.0
+    )  # (reach + 1,): a sum may end after the last rank
     expected = [_expected_ap(row, ties, inverse_ranks) for row, ties in zip(ranking, values, strict=True)]
     return np.array(expected, dtype=np.float64)
 
 
-def _expected_ap(row: NDArray[np.bool_], scores: NDArray[Any], inverse_ranks: NDArray[np.float64]) -> float:
-    """Of one query; the cut is one less than the length of `inverse_ranks`."""
+def _expected_ap(row: Flags, scores: Array, inverse_ranks: Float64) -> float:
+    """Return the expected average precision of one query, given ranks (n,) and 1 / rank up to the cut, then a 0."""
     reach = len(inverse_ranks) - 1
     starts, sizes, hits = _groups_with_hits(row, scores)
-    within = int(np.searchsorted(starts, reach))  # groups that begin before the cut
+    within = int(np.searchsorted(starts, reach))  # number of groups that start before the cut
     if within == 0:
         return 0.0
     starts, sizes, hits = starts[:within], sizes[:within], hits[:within]
-    before = np.cumsum(hits) - hits
-    slots = np.minimum(sizes, reach - starts)  # sizes, but for a last group that the cut divides
-    sums = (before + 1) / (starts + 1)  # of true neighbours that are tied with nothing
+    before = np.cumsum(hits) - hits  # true neighbours in earlier groups
+    slots = np.minimum(
+        sizes, reach - starts
+    )  # ranks before the cut; only the last group can have fewer than its size
+    sums = (before + 1) / (starts + 1)  # the precision at a true neighbour that is tied with no other item
     ties = np.flatnonzero(sizes > 1)
+    # for group in ties: harmonic = sum(inverse_ranks[start : start + slots]); reduceat also sums what lies between groups
     bounds = np.column_stack((starts, starts + slots))[ties].ravel()
-    harmonic = np.add.reduceat(inverse_ranks, bounds)[::2]  # every other sum goes from a group to the next
+    harmonic = np.add.reduceat(inverse_ranks, bounds)[::2]
     sums[ties] = _expected_sum(hits[ties], slots[ties], starts[ties], before[ties], harmonic)
     if slots[-1] == sizes[-1]:
         return float(sums.sum() / (before[-1] + hits[-1]))
-    # The number of true neighbours that come before the cut is itself random, and so is L.
+    # the cut divides the last group: the number of its true neighbours before the cut is random, and so is L
     last = np.arange(max(0, hits[-1] - (sizes[-1] - slots[-1])), min(hits[-1], slots[-1]) + 1)
     probability = _hypergeometric(last, int(sizes[-1]), int(hits[-1]), int(slots[-1]))
     total = sums[:-1].sum() + _expected_sum(last, slots[-1], starts[-1], before[-1], harmonic[-1])
     return float(np.sum(probability * total / np.maximum(before[-1] + last, 1)))
 
 
-def _groups_with_hits(row: NDArray[np.bool_], scores: NDArray[Any]) -> tuple[NDArray[np.int64], ...]:
-    """Find the groups of ties that hold true neighbours: where they start, their sizes, and how many they hold.
+def _groups_with_hits(row: Flags, scores: Array) -> tuple[NDArray[np.int64], ...]:
+    """Return the groups of ties that hold true neighbours: their starts, their sizes, and their numbers of true neighbours.
 
-    Where codes are long most groups are one item, so only true neighbours that are tied are looked up.
+    With long codes most groups are a single item. So only the true neighbours that are tied are searched for.
     """
-    is_bound = np.ones(len(row) + 1, dtype=np.bool_)  # between groups, and at both ends
+    is_bound = np.ones(len(row) + 1, dtype=np.bool_)  # is_bound[r]: a group starts at r, or ends before it
     np.not_equal(scores[1:], scores[:-1], out=is_bound[1:-1])
-    starts = np.flatnonzero(row)  # (L,): a group each, to begin with
+    starts = np.flatnonzero(row)  # (L,): at first, each true neighbour is a group of one item
     stops = starts + 1
     tied = np.flatnonzero(~(is_bound[starts] & is_bound[stops]))
     bounds = np.flatnonzero(is_bound)
@@ -174,20 +177,20 @@ def _groups_with_hits(row: NDArray[np.bool_], scores: NDArray[Any]) -> tuple[NDA
     return starts[first], stops[first] - starts[first], np.diff(first, append=len(starts))
 
 
-def _expected_sum(hits: Any, slots: Any, start: Any, before: Any, harmonic: Any) -> NDArray[np.float64]:
-    """Expect a sum of P(r) delta(r) over ties: `hits` true neighbours in the `slots` ranks after `start`.
+def _expected_sum(hits: Any, slots: Any, start: Any, before: Any, harmonic: Any) -> Float64:
+    """Return the expected sum of P(r) delta(r) over a group: `hits` true neighbours in the `slots` ranks after `start`.
 
-    Its j-th rank, start + j, holds one with probability hits / slots. If it does, then up to there
-    before + 1 + (j - 1) (hits - 1) / (slots - 1) are expected. `harmonic` is the sum of 1 / (start + j) over
-    the group; that of (j - 1) / (start + j) is slots - (start + 1) harmonic.
+    Rank start + j holds a true neighbour with probability hits / slots. If it does, the expected number of true neighbours up
+    to this rank is before + 1 + (j - 1) (hits - 1) / (slots - 1). `harmonic` is the sum of 1 / (start + j) over the group, and
+    the sum of (j - 1) / (start + j) is slots - (start + 1) harmonic.
     """
     others = (hits - 1) / np.maximum(slots - 1, 1)
     expected = (before + 1) * harmonic + others * (slots - (start + 1) * harmonic)
     return np.asarray(hits / slots * expected)
 
 
-def _hypergeometric(k: NDArray[np.int64], total: int, marked: int, drawn: int) -> NDArray[np.float64]:
-    """Probability of k marked items among `drawn` of `total`, for all possible k."""
+def _hypergeometric(k: NDArray[np.int64], total: int, marked: int, drawn: int) -> Float64:
+    """Return the probability of k marked items among `drawn` of `total` items; k holds all possible numbers."""
 
     def log_choose(n: Any, r: Any) -> Any:
         return -np.log1p(n) - betaln(n - r + 1, r + 1)
@@ -197,15 +200,15 @@ def _hypergeometric(k: NDArray[np.int64], total: int, marked: int, drawn: int) -
     return np.asarray(probability / probability.sum())
 
 
-def precision_at(relevant: ArrayLike, ks: Sequence[int]) -> NDArray[np.float64]:
-    """Give the share of true neighbours among the first k, for several k.
+def precision_at(relevant: ArrayLike, ks: Sequence[int]) -> Float64:
+    """Return the share of true neighbours among the first k items, for several k.
 
     Parameters
     ----------
     relevant : array-like of shape (q, n), bool
-        In rank order.
+        True neighbours, in rank order.
     ks : sequence of int
-        Each at least 1. Ranks past the n-th count as no neighbours.
+        Each at least 1. Ranks after the n-th count as no true neighbours.
 
     Returns
     -------
@@ -221,23 +224,22 @@ def precision_at(relevant: ArrayLike, ks: Sequence[int]) -> NDArray[np.float64]:
     return np.stack(columns, axis=1) if columns else np.zeros((len(ranking), 0))
 
 
-def precision_at_recall(relevant: ArrayLike, levels: Sequence[float]) -> NDArray[np.float64]:
-    """Give the precision at the first rank where recall reaches each level, without interpolation.
+def precision_at_recall(relevant: ArrayLike, levels: Sequence[float]) -> Float64:
+    """Return the precision at the first rank where recall reaches each level, without interpolation.
 
-    That rank holds a true neighbour: the first for which ``found / L >= level``, L counting all true
-    neighbours of the query.
+    Recall at a rank is the share of all L true neighbours of the query that are found up to it.
 
     Parameters
     ----------
     relevant : array-like of shape (q, n), bool
-        In rank order.
+        True neighbours, in rank order.
     levels : sequence of float
         Each above 0 and at most 1.
 
     Returns
     -------
     ndarray of shape (q, len(levels)), float64
-        NaN for a query without any true neighbour, which has no recall.
+        NaN for a query without true neighbours.
 
     Examples
     --------
@@ -258,7 +260,8 @@ def precision_at_recall(relevant: ArrayLike, levels: Sequence[float]) -> NDArray
     return result
 
 
-def _as_ranking(relevant: ArrayLike, cut: int | None) -> NDArray[np.bool_]:
+def _as_ranking(relevant: ArrayLike, cut: int | None) -> Flags:
+    """Return the first `cut` columns of a ranking (q, n), checked."""
     ranking = np.asarray(relevant, dtype=np.bool_)
     if ranking.ndim != 2:
         raise InputError(f"a ranking has a row per query and a column per rank, got shape {ranking.shape}")

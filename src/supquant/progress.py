@@ -1,4 +1,4 @@
-"""Progress of long work: events with the time left, handed to a callback; library code never prints."""
+"""Progress of long computations: events with the remaining time, sent to a callback. The library itself never prints."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Progress:
     Parameters
     ----------
     stage : str
-        What is being done, such as ``"joint"``.
+        Name of the stage, such as ``"joint"``.
     step : int
-        Steps finished so far, counted from 1.
+        Number of finished steps, counted from 1.
     total : int or None
-        Steps expected, if known. An iteration may converge before it reaches them.
+        Number of expected steps, if known. An iteration may converge earlier.
     elapsed : float
-        Seconds since the stage began.
+        Time since the start of the stage, in seconds.
     remaining : float or None
-        Seconds until `total` steps are finished, by the mean time of a step; None if `total` is unknown.
+        Estimated time until `total` steps are finished, in seconds, from the mean time of a step; None if `total` is None.
     values : mapping of str to float
-        What the step measured, such as the objective.
+        Values that the step measured, such as the objective.
 
     Examples
     --------
@@ -58,14 +58,14 @@ class Progress:
 
 
 class Reporter:
-    """Sends progress to a callback, to the standard logger ``"supquant"``, to both or to nobody.
+    """Sends progress to a callback, to the logger ``"supquant"``, to both, or to neither.
 
     Parameters
     ----------
-    callback : callable or None
-        Called with a `Progress` after every step. What it raises ends the work.
-    verbose : int
-        Above 0, every step is logged at level INFO; show it with ``logging.basicConfig(level="INFO")``.
+    callback : callable or None, default=None
+        Called with a `Progress` after every step. An exception that it raises ends the computation.
+    verbose : int, default=0
+        If above 0, every step is logged at level INFO; ``logging.basicConfig(level="INFO")`` shows it.
 
     Examples
     --------
@@ -83,14 +83,14 @@ class Reporter:
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[Stage]:
-        """Begin a stage; its clock starts here.
+        """Start a stage and its clock.
 
         Parameters
         ----------
         name : str
-            What is being done.
-        total : int or None
-            Steps expected, if known.
+            Name of the stage.
+        total : int or None, default=None
+            Number of expected steps, if known.
 
         Yields
         ------
@@ -107,7 +107,7 @@ class Reporter:
 
 
 class Stage:
-    """A stage under way; made by `Reporter.stage`.
+    """A stage that has started; made by `Reporter.stage`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class Stage:
         Parameters
         ----------
         **values : float
-            What the step measured.
+            Values that the step measured.
         """
         self._step += 1
         elapsed = time.monotonic() - self._began
@@ -139,17 +139,19 @@ class Stage:
 
 
 class TimeIsUpError(Exception):
-    """Raised from a callback to end a fit; the estimator keeps the model of its last step."""
+    """A callback raises this to end a fit; the estimator keeps the model of the last finished step."""
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A callback that ends a fit at the first step after so many seconds, unless it was its last.
+    """A callback that ends a fit at the first step after a time limit, unless this is the last step.
 
     Attributes
     ----------
-    seconds : float or None
-        From the making of this limit on; None for no limit.
+    seconds : float or None, default=None
+        Time from `began` on, in seconds; None for no limit.
+    began : float
+        Start by ``time.monotonic()``; by default the time when the limit was made.
 
     Examples
     --------
@@ -161,7 +163,7 @@ class TimeLimit:
     began: float = field(default_factory=time.monotonic)
 
     def __call__(self, progress: Progress) -> None:
-        """Say when the time is up."""
+        """Raise `TimeIsUpError` if the time is up."""
         if self.seconds is None or progress.step == progress.total:
             return
         if time.monotonic() - self.began > self.seconds:

@@ -1,7 +1,7 @@
-"""Before the gate for labels: which rows of y have a label, and an array of the labels of these rows alone.
+"""Before the gate for labels: which rows of y have a label, and an array of the labels of these rows.
 
-What stands for a missing label must not leave a trace. None makes a list of integers an array of objects, NaN makes it an
-array of floats, and a masked entry keeps a value behind its mask. So missing labels are left out before the rest is read.
+Missing labels must not change how the other labels are read. None makes a list of integers an array of objects, NaN makes it an
+array of floats, and a masked entry keeps a value behind its mask. So missing labels are removed before the rest is read.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from supquant.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from supquant.arrays import Array, Flags
+
 __all__ = ["is_indicator", "is_missing", "labelled_rows"]
 
 
 def labelled_rows(
     y: Any, *, missing: bool = False, missing_label: object = None, name: str = "y"
-) -> tuple[Any, NDArray[np.bool_] | None]:
-    """Read `y` into an array, without the rows whose label is missing.
+) -> tuple[Any, Flags | None]:
+    """Read `y` into an array without the rows whose label is missing.
 
     Parameters
     ----------
     y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
         Class labels or an indicator matrix.
     missing : bool, default=False
-        Whether labels may be missing. If not, masked entries are refused, and everything else is left to the caller.
+        Whether labels may be missing. If false, masked entries are refused, and the caller checks everything else.
     missing_label : object, default=None
         A label that means "missing", beside None, NaN, NaT, pandas.NA and masked entries.
     name : str, default="y"
-        What the errors call it.
+        Name of the labels in errors.
 
     Returns
     -------
@@ -46,8 +48,8 @@ def labelled_rows(
     Raises
     ------
     InputError
-        If `y` is no array, if a row of an indicator matrix is partly missing, or if an entry is masked and `missing` is
-        false.
+        If `y` cannot be an array, if a row of an indicator matrix is partly missing, or if an entry is masked and `missing`
+        is false.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def labelled_rows(
     (array([3, 4, 5]), None)
     """
     if isinstance(y, list | tuple) and np.ma.MaskedArray in set(map(type, y)):
-        y = _as_array(np.ma.array, y, name)  # np.asarray would read what stands behind the masks of the rows
+        y = _as_array(np.ma.array, y, name)  # np.asarray would read the values behind the masks
     if not missing:
         if _holds_masked(y):
             raise InputError(f"Input {name} contains masked entries where a label is required.")
@@ -79,7 +81,7 @@ def labelled_rows(
 
 
 def is_indicator(labels: Any) -> bool:
-    """Whether an array or sparse matrix has a column per label; a dense array of one column holds class labels.
+    """Return whether an array or sparse matrix is an indicator matrix; a dense array of one column holds class labels.
 
     Examples
     --------
@@ -90,7 +92,7 @@ def is_indicator(labels: Any) -> bool:
 
 
 def is_missing(label: Any) -> bool:
-    """Whether a label is None, NaN, NaT, pandas.NA or numpy.ma.masked.
+    """Return whether a label is None, NaN, NaT, pandas.NA or numpy.ma.masked.
 
     Examples
     --------
@@ -101,11 +103,15 @@ def is_missing(label: Any) -> bool:
         return label is None or label is np.ma.masked or bool(label != label)  # noqa: PLR0124  (NaN and NaT)
     except TypeError:  # pandas.NA refuses to be compared
         return True
-    except (ArithmeticError, ValueError):  # a signalling Decimal, an array: no labels, refused by the caller
+    except (
+        ArithmeticError,
+        ValueError,
+    ):  # a signalling Decimal or an array, which the caller refuses as labels
         return False
 
 
 def _is_mark(label: Any, mark: Any) -> bool:
+    """Return whether a label equals the mark of missing labels."""
     try:
         return bool(label == mark)
     except (ArithmeticError, TypeError, ValueError):
@@ -113,13 +119,14 @@ def _is_mark(label: Any, mark: Any) -> bool:
 
 
 def _holds_masked(y: Any) -> bool:
+    """Return whether a list, tuple or masked array has a masked entry."""
     if isinstance(y, list | tuple):
         return type(np.ma.masked) in set(map(type, y))
     return isinstance(y, np.ma.MaskedArray) and y.dtype.names is None and bool(np.ma.is_masked(y))
 
 
 def _label_array(y: Any, name: str) -> Any:
-    """`y` as an array that still holds the labels that were given; a sparse matrix stays as it is."""
+    """Return `y` as an array of the labels as they were given; a sparse matrix is returned itself."""
     if scipy.sparse.issparse(y):
         return y
     array = _as_array(np.asarray, y, name)
@@ -129,7 +136,8 @@ def _label_array(y: Any, name: str) -> Any:
     return array.astype(object) if array.dtype.kind == "T" else array
 
 
-def _as_array(make: Any, y: Any, name: str) -> NDArray[Any]:
+def _as_array(make: Any, y: Any, name: str) -> Array:
+    """Return ``make(y)``, or refuse `y` with an error that says what to do."""
     try:
         return make(y)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -139,10 +147,10 @@ def _as_array(make: Any, y: Any, name: str) -> NDArray[Any]:
         ) from error
 
 
-def _without_missing_entries(y: Any, mark: Any) -> tuple[Any, NDArray[np.bool_] | None]:
-    """Leave missing rows out of a list, a masked array or a pandas object, before it becomes an array.
+def _without_missing_entries(y: Any, mark: Any) -> tuple[Any, Flags | None]:
+    """Remove missing rows from a list, a masked array or a pandas object, before it becomes an array.
 
-    Returns what is left of `y` and a mask (n,) of the rows that are left, or `y` and None if nothing was left out.
+    Returns the rest of `y` and a mask (n,) of the rows in it, or `y` and None if nothing was removed.
     """
     present = _present_rows(y, mark)
     if present is None or (present.all() and not _holds_masked(y)):
@@ -150,14 +158,15 @@ def _without_missing_entries(y: Any, mark: Any) -> tuple[Any, NDArray[np.bool_] 
     if isinstance(y, list | tuple):
         return [label for label, is_present in zip(y, present, strict=True) if is_present], present
     rest = y[present]
-    if _holds_masked(rest):  # an indicator with rows that are partly masked
+    if _holds_masked(rest):  # an indicator matrix with rows that are partly masked
         values = np.array(rest.data, dtype=object)
         values[np.ma.getmaskarray(rest)] = None
         return values, present
     return rest, present
 
 
-def _present_rows(y: Any, mark: Any) -> NDArray[np.bool_] | None:
+def _present_rows(y: Any, mark: Any) -> Flags | None:
+    """Return a mask (n,) of the rows that are not missing, or None if this can only be seen in an array."""
     if isinstance(y, list | tuple):
         return ~_missing_objects(y, mark, len(y))
     if isinstance(y, np.ma.MaskedArray):
@@ -170,17 +179,15 @@ def _present_rows(y: Any, mark: Any) -> NDArray[np.bool_] | None:
     return None
 
 
-def _whole_rows(absent: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask (n,) of the rows of `absent`, (n,) or (n, L), that are true throughout; with L = 0 there are none."""
+def _whole_rows(absent: Flags) -> Flags:
+    """Return a mask (n,) of the rows of `absent`, (n,) or (n, L), that are true in all columns; none if L = 0."""
     return _counts(absent) == max(_width(absent), 1)
 
 
-def _missing_rows(
-    labels: Any, mark: Any, present: NDArray[np.bool_] | None, name: str
-) -> NDArray[np.bool_] | None:
-    """Mask of the rows of an array or sparse matrix that are missing, or None if there are none.
+def _missing_rows(labels: Any, mark: Any, present: Flags | None, name: str) -> Flags | None:
+    """Return a mask of the missing rows of an array or sparse matrix, or None if there are none.
 
-    A row of an indicator matrix that is partly missing is refused; `present` tells its number in y.
+    A row of an indicator matrix that is partly missing is refused. `present` is a mask over the rows of y, to name the row.
     """
     if labels.ndim not in (1, 2) or (scipy.sparse.issparse(labels) and labels.ndim == 1):
         return None
@@ -202,7 +209,7 @@ def _missing_rows(
 
 
 def _missing_counts(labels: Any, mark: Any) -> NDArray[np.intp] | None:
-    """How many entries of each row are missing, (m,), or None where the dtype rules it out."""
+    """Return the number of missing entries of each row (m,), or None if the dtype has no missing entries."""
     if not scipy.sparse.issparse(labels):
         absent = _missing_entries(labels, mark)
         return None if absent is None else _counts(absent)
@@ -217,8 +224,8 @@ def _missing_counts(labels: Any, mark: Any) -> NDArray[np.intp] | None:
     return np.bincount(row_of_entry[absent], minlength=matrix.shape[0])
 
 
-def _missing_entries(labels: NDArray[Any], mark: Any) -> NDArray[np.bool_] | None:
-    """Mask of the missing entries, in the shape of `labels`, or None where the dtype rules them out."""
+def _missing_entries(labels: Array, mark: Any) -> Flags | None:
+    """Return a mask of the missing entries, in the shape of `labels`, or None if the dtype has no missing entries."""
     kind = labels.dtype.kind
     if kind == "O":
         return _missing_objects(labels.ravel(), mark, labels.size).reshape(labels.shape)
@@ -233,23 +240,26 @@ def _missing_entries(labels: NDArray[Any], mark: Any) -> NDArray[np.bool_] | Non
     return marked if absent is None else absent | marked
 
 
-def _missing_objects(labels: Iterable[Any], mark: Any, count: int) -> NDArray[np.bool_]:
+def _missing_objects(labels: Iterable[Any], mark: Any, count: int) -> Flags:
+    """Return a mask (count,) of the missing ones among Python objects."""
     if mark is None:
         return np.fromiter(map(is_missing, labels), dtype=np.bool_, count=count)
     found = (is_missing(label) or _is_mark(label, mark) for label in labels)
     return np.fromiter(found, dtype=np.bool_, count=count)
 
 
-def _counts(absent: NDArray[np.bool_]) -> NDArray[np.intp]:
+def _counts(absent: Flags) -> NDArray[np.intp]:
+    """Return the number of true entries in each row of an array (n,) or (n, L)."""
     return absent.astype(np.intp) if absent.ndim == 1 else absent.sum(axis=1)
 
 
 def _width(labels: Any) -> int:
+    """Return the number of entries in a row of an array (n,) or (n, L)."""
     return 1 if labels.ndim == 1 else int(labels.shape[1])
 
 
-def _combined(first: NDArray[np.bool_] | None, second: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask over all rows, from one over all rows and one over those that it left."""
+def _combined(first: Flags | None, second: Flags) -> Flags:
+    """Return a mask over all rows, given a mask over all rows and a second one over the rows that the first selects."""
     if first is None:
         return second
     both = first.copy()
@@ -258,10 +268,10 @@ def _combined(first: NDArray[np.bool_] | None, second: NDArray[np.bool_]) -> NDA
 
 
 def _narrowed(labels: Any) -> Any:
-    """Class labels in the dtype that their values have by themselves.
+    """Return class labels in the dtype that they would have without missing labels.
 
-    A missing label may have made it wider: None turns integers into objects, and a long text behind a mask makes room for
-    long texts. Labels that would change in it, such as tuples or numbers among texts, keep their dtype.
+    A missing label may have made the dtype wider: None turns integers into objects, and a long string behind a mask makes all
+    strings longer. Labels that would change in the narrower dtype, such as tuples or numbers among strings, keep theirs.
     """
     if labels.dtype.kind not in "OUS" or is_indicator(labels):
         return labels

@@ -1,6 +1,6 @@
-"""The gate for vectors and parameters: they come out checked and ready to use, or with one clear error.
+"""The gate for vectors and parameters: they are checked here, and what cannot be used is refused with one clear error.
 
-Labels have theirs in `supquant.labels`.
+Labels are checked in `supquant.labels`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from supquant.errors import InputError, InputTypeError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from supquant.arrays import Array, Float32
 
 __all__ = [
     "as_float32",
@@ -31,7 +31,10 @@ __all__ = [
 ]
 
 _ROWS_PER_CHECK = 4096
+"""Number of rows whose values are checked at a time."""
+
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+"""The largest finite float32."""
 
 
 def check_vectors(
@@ -41,34 +44,34 @@ def check_vectors(
     n_features: int | None = None,
     min_rows: int = 1,
     estimator: str = "supquant",
-) -> NDArray[Any]:
+) -> Array:
     """Check that vectors are a two-dimensional array of finite numbers that float32 can hold.
 
-    They keep their dtype. Nothing is copied that NumPy can view: a memory map stays mapped, and no temporary
-    of full size is made.
+    The dtype is kept. If NumPy can view `X`, nothing is copied: a memory map stays mapped, and no temporary array has the size
+    of `X`.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         Real numbers of any dtype: an array, a memory map, a torch tensor, a DataFrame, a list of rows.
-    name : str
-        What the errors call it.
-    n_features : int or None
-        The width expected, if it is known.
-    min_rows : int
-        The fewest rows accepted.
-    estimator : str
-        Who expects `n_features`.
+    name : str, default="X"
+        Name of the vectors in errors.
+    n_features : int or None, default=None
+        The expected number of columns, if it is known.
+    min_rows : int, default=1
+        The smallest number of rows accepted.
+    estimator : str, default="supquant"
+        Name, in errors, of the estimator that expects `n_features`.
 
     Returns
     -------
     ndarray of shape (n, d)
-        A view of `X` where possible; float64 where `X` holds Python objects.
+        A view of `X` if possible; float64 if `X` holds Python objects.
 
     Raises
     ------
     InputError
-        If `X` cannot be used; an `InputTypeError` if it is of a kind that holds no dense numbers.
+        If `X` cannot be used. It is an `InputTypeError` if the type of `X` holds no dense numbers.
 
     Examples
     --------
@@ -80,7 +83,7 @@ def check_vectors(
     supquant.errors.InputError: Input X contains NaN (first in row 0).
     """
     try:
-        array = X if _needs_no_check(X, min_rows) else _as_array(X, min_rows, name)
+        array = X if _is_plain_array(X, min_rows) else _as_array(X, min_rows, name)
     except TypeError as error:
         raise InputTypeError(f"{name}: {error}") from error
     except (ValueError, OverflowError, RuntimeError) as error:  # torch tensors raise RuntimeError
@@ -97,17 +100,15 @@ def check_vectors(
     return np.asarray(array)
 
 
-def _as_array(X: Any, min_rows: int, name: str) -> NDArray[Any]:
-    from sklearn.utils import check_array  # noqa: PLC0415  # takes seconds; arrays of numbers do without
+def _as_array(X: Any, min_rows: int, name: str) -> Array:
+    from sklearn.utils import check_array  # noqa: PLC0415  # the import takes seconds, and plain arrays do not need it
 
-    array: NDArray[Any] = check_array(
-        X, ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name
-    )
+    array: Array = check_array(X, ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name)
     return array
 
 
-def _needs_no_check(X: Any, min_rows: int) -> bool:
-    """Whether scikit-learn would give X back as it is; it takes longer to find out than a search of a small index."""
+def _is_plain_array(X: Any, min_rows: int) -> bool:
+    """Return whether `check_array` of scikit-learn would return X itself. That check takes longer than a small search."""
     return (
         type(X) is np.ndarray
         and X.ndim == 2
@@ -117,8 +118,11 @@ def _needs_no_check(X: Any, min_rows: int) -> bool:
     )
 
 
-def _check_finite(array: NDArray[Any], name: str) -> None:
-    """Refuse what is not a finite float32; extremes per block need no temporary, and NaN spreads to both."""
+def _check_finite(array: Array, name: str) -> None:
+    """Refuse values that are no finite float32.
+
+    The smallest and largest value of a block need no temporary array. Both are NaN if one value is.
+    """
     for start in range(0, len(array), _ROWS_PER_CHECK):
         block = array[start : start + _ROWS_PER_CHECK]
         low, high = float(block.min()), float(block.max())
@@ -132,17 +136,18 @@ def _check_finite(array: NDArray[Any], name: str) -> None:
         raise InputError(f"Input {name} contains {what} (first in row {row}).")
 
 
-def as_float32(block: NDArray[Any]) -> NDArray[np.float32]:
-    """Give a block of checked rows as C-contiguous float32: itself if it is that already, else a copy.
+def as_float32(block: Array) -> Float32:
+    """Return a block of checked rows as C-contiguous float32.
 
     Parameters
     ----------
     block : ndarray of shape (n, d)
-        Rows of what `check_vectors` returned.
+        Rows of an array that `check_vectors` returned.
 
     Returns
     -------
     ndarray of shape (n, d), float32
+        The block itself if it is C-contiguous float32, else a copy.
 
     Examples
     --------
@@ -152,19 +157,27 @@ def as_float32(block: NDArray[Any]) -> NDArray[np.float32]:
     return np.ascontiguousarray(block, dtype=np.float32)
 
 
-def check_positive(value: Any, name: str) -> float:
-    """Check for a finite number above zero.
+def check_positive(value: Any, name: str, high: float | None = None) -> float:
+    """Check that a parameter is a finite number above zero.
 
     Parameters
     ----------
     value : float
-        What was given.
+        The value given.
     name : str
-        What the error calls it.
+        Name of the parameter in the error.
+    high : float or None, default=None
+        The largest value accepted, if there is one.
 
     Returns
     -------
     float
+        The value.
+
+    Raises
+    ------
+    InputError
+        If the value is refused.
 
     Examples
     --------
@@ -173,60 +186,83 @@ def check_positive(value: Any, name: str) -> float:
         ...
     supquant.errors.InputError: quantization_weight must be a finite number above 0, got 0
     """
-    number = _finite(value)
-    if number is None or number <= 0:
-        raise InputError(f"{name} must be a finite number above 0, got {value!r}")
+    number = _finite_number(value)
+    if number is None or number <= 0 or _exceeds(number, high):
+        raise InputError(f"{name} must be a finite number above 0{_at_most(high)}, got {value!r}")
     return number
 
 
-def check_nonnegative(value: Any, name: str) -> float:
-    """Check for a finite number, zero or above.
+def check_nonnegative(value: Any, name: str, high: float | None = None) -> float:
+    """Check that a parameter is a finite number of at least zero.
 
     Parameters
     ----------
     value : float
-        What was given.
+        The value given.
     name : str
-        What the error calls it.
+        Name of the parameter in the error.
+    high : float or None, default=None
+        The largest value accepted, if there is one.
 
     Returns
     -------
     float
+        The value.
+
+    Raises
+    ------
+    InputError
+        If the value is refused.
 
     Examples
     --------
     >>> check_nonnegative(0, "tol")
     0.0
     """
-    number = _finite(value)
-    if number is None or number < 0:
-        raise InputError(f"{name} must be a finite number, 0 or above, got {value!r}")
+    number = _finite_number(value)
+    if number is None or number < 0 or _exceeds(number, high):
+        raise InputError(f"{name} must be a finite number, 0 or above{_at_most(high)}, got {value!r}")
     return number
 
 
-def _finite(value: Any) -> float | None:
+def _finite_number(value: Any) -> float | None:
+    """Return the value as a float, or None if it is no finite number."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         return None
     return float(value)
 
 
+def _exceeds(number: float, high: float | None) -> bool:
+    return high is not None and number > high
+
+
+def _at_most(high: float | None) -> str:
+    return "" if high is None else f" and at most {high:g}"
+
+
 def check_integer(value: Any, name: str, low: int, high: int | None = None) -> int:
-    """Check for a whole number between two bounds, both included.
+    """Check that a parameter is an integer between two bounds, both included.
 
     Parameters
     ----------
     value : int
-        What was given.
+        The value given.
     name : str
-        What the error calls it.
+        Name of the parameter in the error.
     low : int
-        The smallest accepted.
-    high : int or None
-        The largest accepted, if there is one.
+        The smallest value accepted.
+    high : int or None, default=None
+        The largest value accepted, if there is one.
 
     Returns
     -------
     int
+        The value.
+
+    Raises
+    ------
+    InputError
+        If the value is refused.
 
     Examples
     --------
@@ -243,20 +279,26 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
-    """Check for one of a few words.
+    """Check that a parameter is one of a few strings.
 
     Parameters
     ----------
     value : str
-        What was given.
+        The value given.
     name : str
-        What the error calls it.
+        Name of the parameter in the error.
     choices : sequence of str
-        What is accepted.
+        The values accepted.
 
     Returns
     -------
     str
+        The value.
+
+    Raises
+    ------
+    InputError
+        If the value is refused.
 
     Examples
     --------
@@ -271,13 +313,12 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
 
 
 def random_generator(random_state: Any) -> np.random.Generator:
-    """Make a generator of random numbers from what scikit-learn calls a random state.
+    """Return a random number generator for a `random_state` parameter.
 
     Parameters
     ----------
     random_state : None, int, numpy.random.Generator or numpy.random.RandomState
-        None is unpredictable; an int always gives the same numbers; a Generator is used itself; a RandomState
-        gives one seed.
+        None makes an unpredictable generator. An int is a seed. A Generator is returned itself. A RandomState draws a seed.
 
     Returns
     -------
@@ -298,12 +339,12 @@ def random_generator(random_state: Any) -> np.random.Generator:
 
 
 def resolve_jobs(n_jobs: Any) -> int:
-    """Find the number of threads to use.
+    """Return the number of threads for an `n_jobs` parameter.
 
     Parameters
     ----------
     n_jobs : int or None
-        None or -1: every core this process may run on. Otherwise the number itself, at least 1.
+        None or -1 is the number of cores that this process may use. Any other value must be at least 1.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Recalls of the nearest vectors, against plain loops over scores with many ties."""
+"""Recalls of the nearest vectors are compared with plain loops over scores with many ties."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def plain_recall(scores, distances, k, among):
 
 @st.composite
 def two_rankings(draw):
-    """Scores and distances of few values, and which items are relevant: all, some or none."""
+    """Draw scores and distances with few distinct values, and relevant items: all, some or none."""
     n_queries, n_items = draw(st.integers(1, 4)), draw(st.integers(1, 40))
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     scores = rng.integers(draw(st.sampled_from([1, 3, 100])), size=(n_queries, n_items))
@@ -57,7 +57,7 @@ def test_cosine_scores_rank_by_the_angle_alone(rng):
     assert cosine_scores(items.astype(np.float32))(queries.astype(np.float32)).dtype == np.float32
 
 
-def test_vectors_of_zeros_are_like_nothing():
+def test_the_cosine_of_a_zero_vector_is_zero():
     zeros = np.zeros((2, 3), dtype=np.float32)
     assert not cosine_scores(zeros)(np.ones((1, 3), np.float32)).any()
     assert not cosine_scores(np.ones((1, 3), np.float32))(zeros).any()
@@ -65,7 +65,7 @@ def test_vectors_of_zeros_are_like_nothing():
 
 @pytest.fixture
 def asked(rng):
-    """Thirty queries and sixty items with one label each; vectors lie on axes, so that cosines are exact and often equal."""
+    """Return scores, labels and vectors of thirty queries and sixty items; vectors lie on axes, so cosines are exact."""
     scores = rng.integers(5, size=(30, 60)).astype(np.float32)
     labels = read_labels(rng.integers(3, size=90))
     vectors = np.eye(6, dtype=np.float32)[rng.integers(6, size=90)] * 2.0 ** rng.integers(-2, 3, size=(90, 1))
@@ -100,7 +100,7 @@ def test_vectors_change_no_other_figure_and_blocks_and_threads_nothing(asked, mo
         assert again == whole
 
 
-def test_vectors_themselves_find_all_of_their_neighbours(asked):
+def test_a_ranking_by_cosine_finds_all_nearest_vectors(asked):
     _, queries, items, vectors = asked
     quality = evaluate_scores(cosine_scores(vectors[1]), vectors[0], queries, items, vectors=vectors)
     assert (quality.recall_at_10, quality.recall_within_class) == (1, 1)
@@ -111,7 +111,7 @@ def test_only_the_first_queries_are_asked_for_their_neighbours(asked, monkeypatc
     first = evaluate_scores(
         lambda block: block, scores[:8], queries.take(np.arange(8)), items, vectors=vectors
     )
-    monkeypatch.setattr(retrieval, "MOST_NEIGHBOUR_QUERIES", 8)
+    monkeypatch.setattr(retrieval, "MAX_NEIGHBOUR_QUERIES", 8)
     monkeypatch.setattr(retrieval, "_BLOCK_BYTES", 5 * 4 * 60)
     some = evaluate_scores(lambda block: block, scores, queries, items, vectors=vectors)
     assert some.recall_at_10 == first.recall_at_10
@@ -125,7 +125,7 @@ def test_queries_without_a_true_neighbour_have_no_recall_within_their_class():
     scores = np.tile(np.arange(12.0), (2, 1))
     ask = np.array([[0.0, 1.0], [1.0, 0.0]], np.float32)
     quality = evaluate_scores(lambda block: block, scores, queries, items, vectors=(ask, vectors))
-    assert quality.recall_within_class == 0.9  # of the first query: item 11 is nearest and comes last
+    assert quality.recall_within_class == 0.9  # the first query: item 11 is nearest and is ranked last
     none = evaluate_scores(
         lambda block: block, scores[1:], queries.take(np.array([1])), items, vectors=(ask[1:], vectors)
     )

@@ -1,4 +1,4 @@
-"""Probabilities against what came, and forecasts against what retrieval is."""
+"""Probabilities are compared with outcomes, forecasts with the quality of retrieval."""
 
 import numpy as np
 import pytest
@@ -10,22 +10,27 @@ from supquant.labels import read_labels
 
 
 def test_the_error_is_the_mean_difference_over_bins(rng):
-    said = rng.random(1500)
-    came = rng.random(1500) < said**2
-    found = judge_probabilities(said, came, bins=15)
-    order = np.argsort(said)
-    expected = np.mean([abs(said[part].mean() - came[part].mean()) for part in np.split(order, 15)])
+    probabilities = rng.random(1500)
+    outcomes = rng.random(1500) < probabilities**2
+    found = judge_probabilities(probabilities, outcomes, bins=15)
+    order = np.argsort(probabilities)
+    expected = np.mean(
+        [abs(probabilities[part].mean() - outcomes[part].mean()) for part in np.split(order, 15)]
+    )
     assert found.error == pytest.approx(expected)
-    assert found.brier == pytest.approx(((said - came) ** 2).mean())
-    assert found.base_brier == pytest.approx(came.var())
+    assert found.brier == pytest.approx(((probabilities - outcomes) ** 2).mean())
+    assert found.base_brier == pytest.approx(outcomes.var())
 
 
 def test_true_probabilities_are_calibrated_and_others_are_not(rng):
-    said = rng.random(200_000)
-    came = rng.random(len(said)) < said
-    assert judge_probabilities(said, came).error < 0.01
-    assert judge_probabilities(said**2, came).error > 0.1
-    assert judge_probabilities(said, came).brier < judge_probabilities(said, came).base_brier
+    probabilities = rng.random(200_000)
+    outcomes = rng.random(len(probabilities)) < probabilities
+    assert judge_probabilities(probabilities, outcomes).error < 0.01
+    assert judge_probabilities(probabilities**2, outcomes).error > 0.1
+    assert (
+        judge_probabilities(probabilities, outcomes).brier
+        < judge_probabilities(probabilities, outcomes).base_brier
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +64,14 @@ def test_queries_of_known_and_of_new_classes_have_an_error_of_their_own(fitted, 
     codes = fitted.training_codes_
     found = judge_first_answers(fitted.codec_, codes, *asked, new_queries=is_new, k=20)
     scores, ids = CodeIndex(fitted).add_codes(codes).search(X[1200:], 20)
-    came = y[ids] == y[1200:, None]
-    assert found.error_known == judge_probabilities(scores[~is_new], came[~is_new]).error
-    assert found.error_new == judge_probabilities(scores[is_new], came[is_new]).error
-    assert found.error == judge_probabilities(scores, came).error
-    assert found.brier == judge_probabilities(scores, came).brier
+    outcomes = y[ids] == y[1200:, None]
+    assert found.error_known == judge_probabilities(scores[~is_new], outcomes[~is_new]).error
+    assert found.error_new == judge_probabilities(scores[is_new], outcomes[is_new]).error
+    assert found.error == judge_probabilities(scores, outcomes).error
+    assert found.brier == judge_probabilities(scores, outcomes).brier
 
 
-def test_a_forecast_is_near_what_retrieval_then_is(fitted, digits):
+def test_a_forecast_is_close_to_the_quality_of_retrieval(fitted, digits):
     X, y = digits
     expected = forecast(
         SupervisedQuantizer(2, n_codewords=32, max_iter=3, random_state=0), X[:1200], y[:1200], random_state=1
@@ -82,7 +87,7 @@ def test_a_forecast_is_near_what_retrieval_then_is(fitted, digits):
     assert str(expected).startswith(f"MAP {expected.labelled:.3f} for items with labels")
 
 
-def test_a_forecast_leaves_the_estimator_alone_and_takes_any(digits):
+def test_a_forecast_takes_any_estimator_and_does_not_fit_it(digits):
     X, y = digits[0][:300], digits[1][:300]
     estimator = ProductQuantizer(2, n_codewords=16, random_state=0)
     assert 0.2 < forecast(estimator, X, y).unlabelled < 1
@@ -97,5 +102,5 @@ def test_a_forecast_of_several_labels(digits):
 
 
 def test_too_few_rows_are_refused():
-    with pytest.raises(InputError, match="20 rows at least"):
+    with pytest.raises(InputError, match="at least 20 rows"):
         forecast(SupervisedQuantizer(2), np.eye(10), np.arange(10) % 2)

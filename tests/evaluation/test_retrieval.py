@@ -10,20 +10,19 @@ from supquant.evaluation import (
     euclidean_scores,
     evaluate_scores,
     evaluate_tables,
-    evaluate_vectors,
     retrieval,
 )
 from supquant.labels import read_labels
 
 
 def plain_rankings(scores, relevant):
-    """Whether the item at each rank is a true neighbour, ties in order of insertion."""
+    """Return whether the item at each rank is a true neighbour, with ties in order of insertion."""
     orders = [sorted(range(len(row)), key=lambda item: (row[item], item)) for row in scores]
     return [[hits[item] for item in order] for hits, order in zip(relevant, orders, strict=True)]
 
 
 def plain_map(scores, relevant, cut=None):
-    """Mean average precision, item by item."""
+    """Return the mean average precision, computed item by item."""
     total = 0.0
     for ranking in plain_rankings(scores, relevant):
         found, precisions = 0, []
@@ -36,13 +35,13 @@ def plain_map(scores, relevant, cut=None):
 
 
 def plain_tie_aware_map(scores, relevant, cut=None):
-    """The mean over all orders in which the items of every query might have been inserted."""
+    """Return the mean over all orders in which the items could have been inserted."""
     orders = list(itertools.permutations(range(scores.shape[1])))
     return np.mean([plain_map(scores[:, order], relevant[:, order], cut) for order in orders])
 
 
 def plain_curve(scores, relevant, level):
-    """The precision of the first rank that reaches a recall, mean over queries that have a true neighbour."""
+    """Return the precision at the first rank that reaches a recall, as the mean over queries with a true neighbour."""
     precisions = []
     for ranking in plain_rankings(scores, relevant):
         for rank in range(1, len(ranking) + 1):
@@ -58,7 +57,7 @@ def as_they_are(block):
 
 @st.composite
 def rankings(draw, max_items):
-    """Scores of few values, and labels, one or several a row, some rows with none."""
+    """Draw scores with few distinct values, and labels: one for each row, or any number."""
     n_queries, n_items = draw(st.integers(1, 4)), draw(st.integers(1, max_items))
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     scores = rng.integers(draw(st.sampled_from([1, 3, 100])), size=(n_queries, n_items))
@@ -134,7 +133,7 @@ def test_blocks_and_threads_change_nothing(monkeypatch, several):
 
 @st.composite
 def open_rankings(draw):
-    """Scores of few values; of four classes the last two are new, and there is an item and a query of each class."""
+    """Draw scores with few distinct values, and four classes, the last two new, each with a query and an item."""
     n_queries, n_items = draw(st.integers(4, 8)), draw(st.integers(4, 30))
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     scores = rng.integers(draw(st.sampled_from([1, 3, 100])), size=(n_queries, n_items)).astype(np.float32)
@@ -213,7 +212,7 @@ def test_all_items_right_and_none_right_are_one_and_zero(n):
         assert set(quality.precision_at_recall.values()) == {expected}
 
 
-def test_queries_without_true_neighbours_leave_the_curve_alone():
+def test_queries_without_true_neighbours_do_not_change_the_curve():
     labels = read_labels([0, 2, 1, 0])
     queries, items = labels.take(np.array([0, 1])), labels.take(np.array([2, 3]))
     quality = evaluate_scores(as_they_are, np.array([[0, 1], [0, 1]]), queries, items)
@@ -228,7 +227,7 @@ def test_items_that_share_a_label_count_as_right():
     assert evaluate_scores(as_they_are, scores, query, items).map == 1
 
 
-def test_a_cut_counts_only_the_head_of_a_ranking():
+def test_only_items_up_to_the_cut_count():
     labels = read_labels([0, 1, 1, 0])
     query, items = labels.take(np.array([0])), labels.take(np.array([1, 2, 3]))
     scores = np.array([[0.0, 1.0, 2.0]])
@@ -236,16 +235,16 @@ def test_a_cut_counts_only_the_head_of_a_ranking():
     assert evaluate_scores(as_they_are, scores, query, items).map == pytest.approx(1 / 3)
 
 
-def test_equal_scores_favour_nobody_in_the_tie_aware_mean():
+def test_the_tie_aware_mean_does_not_depend_on_the_order_of_equal_scores():
     labels = read_labels([0, 0, 1])
     query, items = labels.take(np.array([0])), labels.take(np.array([1, 2]))
     quality = evaluate_scores(as_they_are, np.zeros((1, 2)), query, items)
     assert (quality.map, quality.map_tie_aware) == (1, pytest.approx(0.75))
 
 
-def test_precision_is_given_at_cuts_that_the_database_reaches():
+def test_precision_is_measured_at_cuts_up_to_the_number_of_items():
     y = read_labels(np.arange(20) % 2)
-    quality = evaluate_vectors(np.zeros((20, 1), np.float32), np.zeros((20, 1), np.float32), y, y)
+    quality = evaluate_scores(as_they_are, np.zeros((20, 20), np.float32), y, y)
     assert quality.precision_at == {1: 0.5, 10: 0.5}
 
 

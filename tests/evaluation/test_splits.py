@@ -15,7 +15,7 @@ def several_classes(n_rows, n_classes=10):
 
 @pytest.fixture(scope="module")
 def several_labels():
-    """2,000 rows of 8 labels; the last one is on twelve rows only."""
+    """Return 2,000 rows of 8 labels; only twelve rows have the last one."""
     Y = (np.random.default_rng(0).random((2000, 8)) < 0.2).astype(np.uint8)
     Y[:, 7] = np.arange(2000) < 12
     Y[Y.sum(axis=1) == 0, 0] = 1
@@ -139,7 +139,7 @@ def test_open_trains_on_half_of_the_other_rows_of_known_classes_and_mixes_the_re
     np.testing.assert_array_equal(split.database, [row for row in order if row not in split.training])
     is_new = ten_classes.indices[split.database] >= 7
     assert is_new.sum() == 250
-    assert np.flatnonzero(np.diff(is_new)).size > 50  # neither kind comes first
+    assert np.flatnonzero(np.diff(is_new)).size > 50  # the two kinds are mixed
     parts = (split.queries, split.training, split.database)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(1000))
 

@@ -27,7 +27,7 @@ def test_best_point_of_the_grid_is_chosen(digits):
     assert found.fit_seconds == sum(point.fit_seconds for point in found.points) > 0
     assert [event.step for event in events] == [1, 2, 3, 4]
     assert sorted(event.values["map"] for event in events) == sorted(point.map for point in found.points)
-    assert not hasattr(quantizer, "codec_")  # what was given is left as it was
+    assert not hasattr(quantizer, "codec_")  # the given estimator is not fitted
 
 
 @pytest.mark.parametrize("codes", ["learned", "encoded"])
@@ -92,7 +92,7 @@ def test_finished_points_are_not_fitted_again(digits, tmp_path):
     found = tune(QUANTIZER, GRID, *digits, resume=file, **SETTINGS)
     after = json.loads(file.read_text())["points"]
     assert 2 <= len(before) < 4
-    assert all(point in after for point in before)  # seconds too: they were taken over
+    assert all(point in after for point in before)  # also their seconds: they were not fitted again
     assert [point["parameters"] for point in after] == [dict(point.parameters) for point in found.points]
     assert {point.map for point in found.points} == {point["map"] for point in after}
     assert Tuning.load(file).parameters == found.parameters
@@ -147,7 +147,7 @@ def test_impossible_settings_are_refused(digits, grid, wrong, message):
 
 @pytest.mark.parametrize("ranking", ["semantic", "position"])
 def test_points_are_compared_by_the_ranking_asked_for_with_the_estimators_own_features(digits, ranking):
-    X, y = digits[0][:300], digits[1][:300] // 2 + np.arange(300) % 2  # labels that are hard to tell
+    X, y = digits[0][:300], digits[1][:300] // 2 + np.arange(300) % 2  # labels that are hard to predict
     model = SupervisedQuantizer(2, n_codewords=16, max_iter=1)
     assert model.features_need_labels
     settings = {"n_validation": 50, "random_state": 3}

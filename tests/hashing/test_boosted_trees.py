@@ -1,4 +1,4 @@
-"""Boosted trees: AdaBoost's bound, scikit-learn's trees, and the frozen ensembles."""
+"""Boosted trees are compared with AdaBoost's definition and with the trees of scikit-learn."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ PLAIN = Boosting(n_trees=12, depth=3, n_split_features=8, kept_weight=1.0)
 
 @pytest.fixture(scope="module")
 def problem():
-    """Four hundred rows of eight features, and signs that no small tree has."""
+    """Return four hundred rows of eight features, and signs that no small tree can predict."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 8)).astype(np.float32)
     signs = np.where(X[:, 0] * X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=400) > 0, 1.0, -1.0)
@@ -52,26 +52,27 @@ def test_a_tree_votes_as_that_of_scikit_learn(problem, depth, seed):
     boosting = dataclasses.replace(PLAIN, depth=depth)
     tree = grow_tree(rows.bins, weights * signs, np.ones(400, bool), boosting, np.random.default_rng(0), 2)
     theirs = DecisionTreeClassifier(max_depth=depth, random_state=0).fit(rows.bins.T, signs, weights)
-    np.testing.assert_array_equal(tree.votes[tree.places], theirs.predict(rows.bins.T))
+    np.testing.assert_array_equal(tree.votes[tree.leaf_of_row], theirs.predict(rows.bins.T))
     frozen_tree = BoostedTrees(
         tree.features[None, None],
-        rows.thresholds(tree.features, tree.last)[None, None],
+        rows.thresholds(tree.features, tree.last_bins)[None, None],
         tree.votes.astype(np.float32)[None, None],
         8,
     )
     np.testing.assert_array_equal(frozen_tree(X)[:, 0], theirs.predict(rows.bins.T))
-    between = (X[:-1] + X[1:]) / 2  # rows that it was not grown on
+    between = (X[:-1] + X[1:]) / 2  # rows that the tree was not grown on
     bins = [np.searchsorted(rows.edges[:, j], between[:, j]) for j in range(8)]
     agree = frozen_tree(between)[:, 0] == theirs.predict(np.stack(bins, axis=1))
-    # scikit-learn splits in the middle of an empty stretch of bins, this one before it
+    # between two bins with empty ones between them, scikit-learn splits in the middle, this tree at the lower one
     assert agree.mean() > 0.97
 
 
 @pytest.mark.parametrize("boosting", [PLAIN, Boosting(30, 2, 3, 0.9)])
-def test_the_product_of_the_normalisers_bounds_the_training_error(problem, boosting):
+def test_each_tree_has_the_weight_of_adaboost_and_lowers_the_exponential_loss(problem, boosting):
+    """The weights of the rows follow from the sums of the earlier trees: ``exp(-sign * sum)``."""
     X, signs = problem
     ensemble = boost(BinnedRows.of(X), signs, boosting, np.random.default_rng(0))
-    sums = np.zeros(400)
+    sums, losses = np.zeros(400), [1.0]
     for t in range(boosting.n_trees):
         one = BoostedTrees(
             ensemble.features[None, t : t + 1],
@@ -79,32 +80,34 @@ def test_the_product_of_the_normalisers_bounds_the_training_error(problem, boost
             ensemble.leaves[None, t : t + 1],
             8,
         )
-        sums += one(X)[:, 0]
-        bound = ensemble.normalisers[: t + 1].prod()
-        # AdaBoost's exponential loss is the bound itself
-        np.testing.assert_allclose(np.exp(-signs * sums).mean(), bound, rtol=1e-4)
-        assert np.mean(np.sign(sums) != signs) <= bound
-    assert (ensemble.normalisers < 1).all()
+        votes = one(X)[:, 0].astype(np.float64)
+        weights = np.exp(-signs * sums)
+        error = weights[np.sign(votes) != signs].sum() / weights.sum()
+        np.testing.assert_allclose(np.abs(votes), np.log((1 - error) / error) / 2, rtol=1e-4)
+        sums += votes
+        losses.append(np.exp(-signs * sums).mean())
+    assert (np.diff(losses) < 0).all()
+    assert np.mean(np.sign(sums) != signs) <= losses[-1]
 
 
-def test_light_rows_do_not_change_the_trees(problem):
-    """Rows that are left out change neither splits nor votes, as their weight is small."""
+def test_trees_without_light_rows_are_about_as_good(problem):
+    """Trees that leave light rows out have about as few errors."""
     X, signs = problem
     trimmed = Boosting(40, 3, 8, 0.9)
     all_rows, fewer = (
         boost(BinnedRows.of(X), signs, each, np.random.default_rng(0))
         for each in (dataclasses.replace(trimmed, kept_weight=1.0), trimmed)
     )
-    assert (all_rows.features != fewer.features).any()  # it was trimmed
+    assert (all_rows.features != fewer.features).any()  # rows were left out
     errors = [np.mean(np.sign(frozen(each)(X)[:, 0]) != signs) for each in (all_rows, fewer)]
     assert errors[1] <= errors[0] + 0.02
 
 
-def test_nodes_choose_among_few_features_if_asked_to(problem):
+def test_nodes_choose_among_the_features_that_they_draw(problem):
     X, signs = problem
     lazy = boost(BinnedRows.of(X), signs, Boosting(40, 2, 1, 1.0), np.random.default_rng(0))
     counts = np.bincount(lazy.features.ravel(), minlength=8)
-    assert counts.min() > 5  # chosen by chance alone
+    assert counts.min() > 5  # the only feature of a node is random
     keen = boost(BinnedRows.of(X), signs, Boosting(1, 1, 8, 1.0), np.random.default_rng(0))
     assert keen.features[0, 0] in (0, 1, 2)
 
@@ -118,21 +121,21 @@ def test_a_problem_without_errors_keeps_finite_weights():
     np.testing.assert_array_equal(np.sign(trees(X)[:, 0]), signs)
 
 
-def test_a_leaf_that_no_row_came_to_votes_as_the_node_above_it():
+def test_a_leaf_without_rows_votes_as_the_node_above_it():
     bins = np.array([[0, 0, 0, 1, 1]], dtype=np.uint8)
     weights = np.array([-1.0, -1.0, -1.0, 1.0, 1.0])
     boosting = Boosting(1, 2, 1, 1.0)
     tree = grow_tree(bins, weights, np.ones(5, bool), boosting, np.random.default_rng(0), 1)
-    np.testing.assert_array_equal(np.unique(tree.places), [0, 2])
+    np.testing.assert_array_equal(np.unique(tree.leaf_of_row), [0, 2])
     np.testing.assert_array_equal(tree.votes, [-1, -1, 1, 1])
 
 
 @pytest.mark.parametrize("kernel", [False, True])
-def test_a_codec_file_holds_trees_and_what_they_stand_on(problem, tmp_path, kernel):
+def test_a_codec_file_holds_trees_and_their_feature_map(problem, tmp_path, kernel):
     X, signs = problem
     inner = AnchorKernel(8, random_state=0).fit(X).map_ if kernel else None
-    stand_on = X if inner is None else inner(X)
-    trees = frozen(boost(BinnedRows.of(stand_on), signs, PLAIN, np.random.default_rng(0)), inner=inner)
+    features = X if inner is None else inner(X)
+    trees = frozen(boost(BinnedRows.of(features), signs, PLAIN, np.random.default_rng(0)), inner=inner)
     eight = dataclasses.replace(
         trees,
         **{name: np.repeat(getattr(trees, name), 8, axis=0) for name in ("features", "thresholds", "leaves")},

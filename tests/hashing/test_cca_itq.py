@@ -1,4 +1,4 @@
-"""Canonical correlation and iterative quantization: directions, rotations, and bits of both."""
+"""Canonical correlation and iterative quantization are compared with scikit-learn, SciPy and definitions."""
 
 import itertools
 
@@ -117,7 +117,7 @@ def test_two_bits_come_near_the_best_of_all_angles(rng):
     corners = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * 0.8
     turn = np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
     V = (np.repeat(corners, 50, axis=0) + 0.15 * rng.normal(size=(200, 2))) @ turn
-    angles = np.linspace(0, np.pi / 2, 2001)  # a quarter turn only renames bits
+    angles = np.linspace(0, np.pi / 2, 2001)  # a quarter turn only permutes and flips bits
     scan = min(error(V, np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])) for a in angles)
     *_, last = rotations(V, 2, 50, rng, 1)
     assert error(V, last.matrix) == pytest.approx(scan, rel=1e-4)

@@ -1,3 +1,5 @@
+"""The classifier baselines are compared with scikit-learn and with definitions."""
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -25,7 +27,7 @@ def test_scores_are_those_of_least_squares_with_a_ridge_and_no_intercept(digits)
 
 
 def test_no_other_weights_have_a_lower_error(clusters, rng):
-    """The objective, against many weights around the solution."""
+    """The objective is compared with that of many weights around the solution."""
     X, y = clusters
     Y = np.eye(3)[y]
     model = ClassifierLabels(features=None).fit(X, y)
@@ -62,7 +64,7 @@ def test_an_index_scores_items_by_their_labels_highest_first(digits):
 def test_labels_and_bits_of_scores_come_close_to_perfect_and_few_bits_stay_behind(digits):
     X, y = digits
     labels = read_labels(y)
-    rows = np.random.default_rng(0).permutation(len(X))  # the last digits are of other writers
+    rows = np.random.default_rng(0).permutation(len(X))  # the last digits are by other writers
     train, queries = rows[:1400], rows[1400:]
 
     def quality(model):

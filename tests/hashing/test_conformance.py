@@ -1,4 +1,4 @@
-"""What holds for every hashing method alike."""
+"""Tests that every hashing method must pass."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ QUICK: dict[str, dict] = {
     "KSH": {"max_iter": 20},
     "MLH": {"n_epochs": 1},
 }
-"""By class name: what makes a fit of 300 rows quick, beside 8 bits and no features."""
+"""Parameters by class name that make a fit of 300 rows quick, with 8 bits and no feature map."""
 
 DIGITS = {
     "FastHash": {"n_trees": 50},
@@ -25,7 +25,7 @@ DIGITS = {
     "MLH": {"n_epochs": 5},
     "BRE": {"max_iter": 20},
 }
-"""By class name: what makes a fit of 900 digits take seconds."""
+"""Parameters by class name that make a fit of 900 digits take seconds."""
 
 EVERYTHING = [getattr(hashing, name) for name in hashing.__all__]
 CLASSES = [
@@ -168,14 +168,19 @@ def test_vectors_of_any_dtype_and_constant_columns_are_taken(estimator, clusters
     [each for each in ALL if "max_rows" in each.get_params()],
     ids=lambda each: type(each).__name__,
 )
-def test_all_rows_get_codes_where_only_some_are_learned_from(estimator, clusters):
-    fitted = clone(estimator).set_params(max_rows=100).fit(*clusters)
-    assert fitted.training_codes_.shape == (300, 1)
+def test_rows_are_learned_from_up_to_a_limit_and_all_get_codes(estimator, clusters):
+    limited, unlimited, larger = (
+        clone(estimator).set_params(max_rows=n).fit(*clusters) for n in (100, None, 300)
+    )
+    assert limited.training_codes_.shape == (300, 1)
+    np.testing.assert_array_equal(unlimited.training_codes_, larger.training_codes_)
+    with pytest.raises(InputError, match="max_rows must be an integer of at least 2, got 1"):
+        clone(estimator).set_params(max_rows=1).fit(*clusters)
 
 
 @pytest.mark.parametrize("method", CLASSES)
-def test_digits_without_labels_are_found_better_than_by_unsupervised_bits(method, digits):
-    """Supervised bits of held-out rows rank held-out queries better than signs of principal components do."""
+def test_held_out_digits_are_ranked_better_than_by_unsupervised_bits(method, digits):
+    """The unsupervised bits are the signs of principal components."""
     X, y = digits
     train, database, queries = slice(0, 900), slice(900, 1600), slice(1600, None)
     fitted = method(32, random_state=0, **DIGITS.get(method.__name__, {})).fit(X[train], y[train])

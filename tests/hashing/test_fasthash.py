@@ -1,4 +1,4 @@
-"""FastHash: bits inferred by cuts, exactly within a block, and learned by trees."""
+"""FastHash: bits are inferred by cuts, exactly within a block, and predicted by trees."""
 
 from itertools import product
 
@@ -10,12 +10,12 @@ from supquant.errors import InputError
 from supquant.hashing import FastHash
 from supquant.hashing.bit_inference import (
     Pairs,
-    blocks_of,
     cut_block,
     draw_pairs,
     hinge_coefficients,
     hinge_loss,
     infer_bit,
+    label_blocks,
     spectral_signs,
 )
 from supquant.labels import read_labels
@@ -28,7 +28,7 @@ def all_signs(n):
 
 
 def small_problem(seed, n=10):
-    """Rows of three classes with distances in three bits before, and the matrix of the fourth."""
+    """Return rows of three classes, their distances in three bits, and the matrix of the fourth bit."""
     rng = np.random.default_rng(seed)
     labels = read_labels(np.arange(n) % 3)
     pairs = draw_pairs(labels, n, rng)
@@ -37,12 +37,12 @@ def small_problem(seed, n=10):
 
 
 def test_the_coefficients_are_the_loss_that_agreement_saves():
-    """The published proposition: any loss of two bits is a + b z_i z_j."""
+    """The proposition of the paper: any loss of two bits is a + b z_i z_j."""
     _, pairs, distances, matrix, _ = small_problem(0)
     whole = hinge_loss(pairs, distances, 4).sum() + hinge_loss(pairs, distances + 1, 4).sum()
     for signs in all_signs(10)[::37]:
-        loss = hinge_loss(pairs, distances + pairs.differing(signs), 4).sum()
-        # each pair stands twice in z' A z, and A is four times a
+        loss = hinge_loss(pairs, distances + pairs.differ(signs), 4).sum()
+        # z' A z counts each pair twice, and A holds 4 a
         np.testing.assert_allclose(loss, (whole + signs @ matrix @ signs / 8) / 2)
 
 
@@ -55,7 +55,7 @@ def test_the_loss_is_that_of_the_definition():
 def test_a_block_is_cut_exactly(seed):
     labels, _, _, matrix, rng = small_problem(seed)
     signs = rng.choice([-1, 1], size=10)
-    for block in blocks_of(labels):
+    for block in label_blocks(labels):
         candidates = np.tile(signs, (2 ** len(block), 1))
         candidates[:, block] = all_signs(len(block))
         costs = np.einsum("ki,ij,kj->k", candidates, matrix.toarray(), candidates)
@@ -70,7 +70,7 @@ def test_sweeps_over_the_blocks_never_raise_the_objective(seed):
     signs = spectral_signs(matrix, rng)
     cost = signs @ matrix @ signs
     for _ in range(3):
-        for block in blocks_of(labels):
+        for block in label_blocks(labels):
             signs[block] = cut_block(matrix, block, signs)
             before, cost = cost, signs @ matrix @ signs
             assert cost <= before
@@ -79,7 +79,7 @@ def test_sweeps_over_the_blocks_never_raise_the_objective(seed):
 def test_inference_finds_the_best_of_all_bits_of_ten_rows():
     for seed in range(20):
         labels, _, _, matrix, rng = small_problem(seed)
-        found = infer_bit(matrix, blocks_of(labels), 2, rng)
+        found = infer_bit(matrix, label_blocks(labels), 2, rng)
         candidates = all_signs(10)
         lowest = np.einsum("ki,ij,kj->k", candidates, matrix.toarray(), candidates).min()
         assert found @ matrix @ found <= 0.9 * lowest  # both are negative
@@ -113,7 +113,7 @@ def test_rows_of_a_block_are_similar_and_every_row_is_in_one():
     Y = np.random.default_rng(0).integers(0, 2, size=(40, 4))
     Y[:5] = 0
     labels = read_labels(Y)
-    blocks = blocks_of(labels)
+    blocks = label_blocks(labels)
     np.testing.assert_array_equal(np.unique(np.concatenate(blocks)), np.arange(40))
     for block in blocks:
         assert len(block) == 1 or (Y[block] @ Y[block].T > 0).all()
@@ -123,7 +123,7 @@ def test_rows_of_a_block_are_similar_and_every_row_is_in_one():
 
 
 def test_the_trees_bits_replace_the_inferred_ones_in_the_next_step(clusters):
-    """The recorded loss is that of the codes that `encode` gives."""
+    """The recorded loss is that of the codes that `encode` returns."""
     X, y = clusters
     fitted = FastHash(8, **{**QUICK, "n_trees": 1, "tree_depth": 1}).fit(X, y)
     rng = np.random.default_rng(0)
@@ -132,8 +132,8 @@ def test_the_trees_bits_replace_the_inferred_ones_in_the_next_step(clusters):
     assert (bits != inferred).any()  # stumps cannot learn everything
     distances = np.zeros(len(pairs.first), dtype=int)
     for bit, values in enumerate(fitted.objective_):
-        with_inferred = distances + pairs.differing(inferred[:, bit])
-        distances += pairs.differing(bits[:, bit])
+        with_inferred = distances + pairs.differ(inferred[:, bit])
+        distances += pairs.differ(bits[:, bit])
         for name, apart in (("objective", distances), ("inferred", with_inferred)):
             np.testing.assert_allclose(
                 values[name], hinge_loss(pairs, apart, bit + 1).mean() / (bit + 1) ** 2
@@ -160,11 +160,10 @@ def test_trees_may_stand_on_kernel_features(clusters, tmp_path):
         ({"n_trees": 0}, "n_trees must be an integer of at least 1, got 0"),
         ({"tree_depth": 13}, "tree_depth must be an integer from 1 to 12, got 13"),
         ({"n_split_features": 0.5}, "n_split_features"),
-        ({"kept_weight": 1.5}, r"kept_weight must be at most 1, got 1\.5"),
+        ({"kept_weight": 1.5}, r"kept_weight must be a finite number above 0 and at most 1, got 1\.5"),
         ({"kept_weight": 0}, "kept_weight"),
         ({"n_pairs": 0}, "n_pairs"),
         ({"n_sweeps": -1}, "n_sweeps"),
-        ({"max_rows": 1}, "max_rows"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message, clusters):

@@ -1,4 +1,4 @@
-"""KSH against its definition, its gradient against differences, a tiny problem against all sign vectors."""
+"""KSH is compared with its definition, finite differences, and all sign vectors of a tiny problem."""
 
 import itertools
 
@@ -8,7 +8,8 @@ import pytest
 from supquant import AnchorKernel
 from supquant.errors import InputError
 from supquant.hashing import KSH
-from supquant.hashing.ksh import Relaxation, Residue, signs, smooth_ascent, smooth_cost
+from supquant.hashing.algebra import signs
+from supquant.hashing.ksh import Relaxation, Residue, smooth_ascent, smooth_cost
 from supquant.labels import read_labels
 from supquant.metrics import relevance
 
@@ -18,7 +19,7 @@ LABELS = [np.arange(40) % 3, SEVERAL.astype(np.uint8)]
 
 
 def written_out(y, n_bits):
-    """r S of all pairs."""
+    """Return r S of all pairs."""
     labels = read_labels(y)
     return n_bits * np.where(relevance(labels, labels, 0, len(labels)), 1.0, -1.0)
 
@@ -33,11 +34,11 @@ def test_the_residue_is_its_definition_after_every_bit(y):
     rng = np.random.default_rng(0)
     residue, plain = Residue.of_labels(read_labels(y), 16), written_out(y, 16)
     for _ in range(4):
-        np.testing.assert_allclose(np.stack([residue.times(e) for e in np.eye(40)]), plain, atol=1e-9)
+        np.testing.assert_allclose(np.stack([residue.multiply(e) for e in np.eye(40)]), plain, atol=1e-9)
         assert residue.mean_square() == pytest.approx(np.mean(plain**2) / 16**2)
         h = signs(rng.normal(size=40))
         assert residue.gain(h) == pytest.approx(h @ plain @ h)
-        residue, plain = residue.without(h), plain - np.outer(h, h)
+        residue, plain = residue.subtract_bit(h), plain - np.outer(h, h)
 
 
 @pytest.mark.parametrize("y", LABELS, ids=["classes", "several"])
@@ -54,19 +55,19 @@ def test_the_spectral_direction_solves_the_generalised_eigenproblem(y):
             K.T @ plain @ K @ a, largest * (K.T @ K @ a), atol=1e-6 * abs(largest) * 40
         )
         h = signs(K @ a)
-        relaxation, plain = relaxation.without(K.T @ h), plain - np.outer(h, h)
+        relaxation, plain = relaxation.subtract_bit(K.T @ h), plain - np.outer(h, h)
 
 
 def test_the_gradient_equals_finite_differences():
     rng = np.random.default_rng(2)
     K, a = centred(rng, 40, 5), rng.normal(size=5)
-    residue = Residue.of_labels(read_labels(LABELS[0]), 8).without(signs(rng.normal(size=40)))
+    residue = Residue.of_labels(read_labels(LABELS[0]), 8).subtract_bit(signs(rng.normal(size=40)))
 
     def cost(direction):
         b = 2 / (1 + np.exp(-K @ direction)) - 1
-        return -b @ residue.times(b)
+        return -b @ residue.multiply(b)
 
-    found, slope = smooth_cost(K @ a, residue.times)
+    found, slope = smooth_cost(K @ a, residue.multiply)
     assert found == pytest.approx(cost(a))
     differences = [(cost(a + e) - cost(a - e)) / 2e-6 for e in 1e-6 * np.eye(5)]
     np.testing.assert_allclose(K.T @ slope, differences, rtol=1e-5)
@@ -78,19 +79,19 @@ def test_the_ascent_ends_where_the_gradient_vanishes():
     K = centred(rng, 200, 4) + 0.3 * np.where(y == 0, 1, -1)[:, None]
     residue = Residue.of_labels(read_labels(y), 8)
     start = rng.normal(size=4)
-    end = smooth_ascent(K, residue.times, start, 500)
-    before, after = (smooth_cost(K @ a, residue.times) for a in (start, end))
+    end = smooth_ascent(K, residue.multiply, start, 500)
+    before, after = (smooth_cost(K @ a, residue.multiply) for a in (start, end))
     assert after[0] < before[0]
     assert np.linalg.norm(K.T @ after[1]) < 0.02 * np.linalg.norm(K.T @ before[1])
 
 
-def test_no_step_is_taken_where_none_is_allowed():
+def test_zero_steps_return_the_start():
     K, start = np.eye(3), np.ones(3)
     np.testing.assert_array_equal(smooth_ascent(K, lambda v: v, start, 0), start)
 
 
 def test_each_bit_of_a_tiny_problem_is_the_best_of_all_sign_vectors():
-    """With as many independent features as free rows every sign vector can be had, and the best one is."""
+    """With one feature for each row, every sign vector is possible, and the best one is found."""
     y = np.array([0, 0, 0, 1, 1, 1, 2, 2])
     K = np.eye(8)
     fitted = KSH(8, features=None, random_state=0).fit(K, y)
@@ -147,7 +148,6 @@ def test_bits_that_are_not_learned_yet_are_zero(clusters):
     [
         ({"ridge": 0}, "ridge must be a finite number above 0"),
         ({"max_iter": -1}, "max_iter must be an integer of at least 0"),
-        ({"max_rows": 1}, "max_rows must be an integer of at least 2"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message, clusters):

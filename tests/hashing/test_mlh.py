@@ -1,4 +1,4 @@
-"""MLH against its definitions: all codes of four bits, the bound, finite differences."""
+"""MLH is compared with its definitions: all codes of four bits, the bound, finite differences."""
 
 import itertools
 
@@ -7,13 +7,13 @@ import pytest
 
 from supquant.errors import InputError
 from supquant.hashing import MLH
+from supquant.hashing.algebra import signs
 from supquant.hashing.mlh import (
     PairSource,
     adjusted_codes,
     bound_and_loss,
     bound_gradient,
     loss_table,
-    signs,
 )
 from supquant.hashing.rows import HashRows
 from supquant.labels import read_labels
@@ -50,10 +50,10 @@ def test_inference_finds_the_best_of_all_pairs_of_codes(scale, radius, rng):
         best = max(value(g, h) for g in ALL_CODES for h in ALL_CODES)
         assert value(G[pair], H[pair]) == pytest.approx(best)
         moved += bool(np.any(G[pair] != signs(U[pair])) or np.any(H[pair] != signs(V[pair])))
-    assert moved > 0 or scale == 2.0  # the losses change codes, unless the scores are large
+    assert moved > 0 or scale == 2.0  # losses change codes unless the scores are large
 
 
-def test_inference_without_losses_gives_the_codes_themselves(rng):
+def test_inference_without_losses_returns_the_codes(rng):
     U, V = rng.normal(size=(2, 50, 6))
     G, H = adjusted_codes(U, V, np.zeros((50, 7)))
     np.testing.assert_array_equal(G, signs(U))
@@ -108,12 +108,12 @@ def test_the_gradient_is_that_of_the_bound(rng):
 
 def test_similar_pairs_are_drawn_up_to_their_share(clusters, rng):
     X, _ = clusters
-    few = np.arange(300) % 30  # a pair in thirty
+    few = np.arange(300) % 30  # one pair in thirty shares a label
     source = PairSource.of_rows(HashRows(X, read_labels(few), None, 1))
     i, j, similar = source.draw(20_000, rng)
     np.testing.assert_array_equal(similar, few[i] == few[j])
     assert 0.47 < similar.mean() < 0.53
-    many = (np.arange(300) % 10 == 0).astype(int)  # most pairs are similar: nothing is added
+    many = (np.arange(300) % 10 == 0).astype(int)  # most pairs share a label, so none is added
     source = PairSource.of_rows(HashRows(X, read_labels(many), None, 1))
     assert 0.8 < source.draw(20_000, rng)[2].mean() < 0.84
 
@@ -122,7 +122,7 @@ def test_rows_that_share_no_label_are_learned_from(clusters):
     X = clusters[0][:20]
     fitted = MLH(8, n_epochs=1, random_state=0).fit(X, np.arange(20))
     assert fitted.encode(X).shape == (20, 1)
-    assert fitted.objective_[-1]["objective"] < 1.0  # what the bound is where all weights are zero
+    assert fitted.objective_[-1]["objective"] < 1.0  # the bound if all weights are zero
 
 
 def test_the_bound_falls_and_stays_above_the_loss(clusters):
@@ -135,7 +135,7 @@ def test_the_bound_falls_and_stays_above_the_loss(clusters):
 
 
 def test_lengths_of_rows_do_not_matter(clusters):
-    """Rows are scaled to unit length about their mean, and no scale of the data changes a bit."""
+    """Rows are centred and scaled to length 1, so the scale of the data changes no bit."""
     X, y = clusters
     small, large = (MLH(8, n_epochs=1, random_state=0).fit(factor * X, y) for factor in (1.0, 1024.0))
     np.testing.assert_array_equal(small.encode(X), large.encode(1024.0 * X))
@@ -152,7 +152,6 @@ def test_lengths_of_rows_do_not_matter(clusters):
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"learning_rate": np.inf}, "learning_rate"),
         ({"weight_decay": -1e-3}, "weight_decay"),
-        ({"max_rows": 1}, "max_rows"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message, clusters):

@@ -1,4 +1,4 @@
-"""Supervised discrete hashing: the steps against their definitions, the objective, the parameters."""
+"""Supervised discrete hashing: the steps are compared with their definitions."""
 
 import itertools
 
@@ -7,14 +7,15 @@ import pytest
 
 from supquant.errors import InputError
 from supquant.hashing import SDH
+from supquant.hashing.algebra import signs
 from supquant.hashing.rows import HashRows
-from supquant.hashing.sdh import Problem, greedy_signs, recode, settled_signs, signs, sums_of
+from supquant.hashing.sdh import Problem, descend, greedy_signs, recode, sum_bits
 from supquant.labels import read_labels
 
 
 @pytest.fixture
 def small(rng, clusters):
-    """Rows with random bits, and the problem of their moments."""
+    """Return rows, random bits, and the problem of their moments."""
     X, y = clusters
     rows = HashRows(X, read_labels(y), None, 1)
     bits = rng.random((len(X), 8)) < 0.5
@@ -22,7 +23,7 @@ def small(rng, clusters):
 
 
 def objective(rows, bits, problem, W, P, c, ridge=1e-3):
-    """Psi as it is written, over all rows."""
+    """Return psi by its definition, over all rows."""
     X, Y, B = rows.features().astype(np.float64), rows.labels.dense(0, len(rows)), signs(bits)
     delta = ridge * (X * X).sum(axis=0).mean()
     classification = ((Y - B @ W) ** 2).sum() + problem.classifier_ridge * (W * W).sum()
@@ -40,14 +41,14 @@ def costs(B, linear, gram):
 
 def test_the_objective_from_sums_is_the_one_over_rows(small):
     rows, bits, problem = small
-    model = problem.solve(sums_of(rows, bits))
+    model = problem.solve(sum_bits(rows, bits))
     written = objective(rows, bits, problem, model.classifier, model.projection, model.offsets)
     assert model.objective == pytest.approx(written, rel=1e-10)
 
 
 def test_classifier_and_hash_functions_are_the_best_for_the_bits(small, rng):
     rows, bits, problem = small
-    model = problem.solve(sums_of(rows, bits))
+    model = problem.solve(sum_bits(rows, bits))
     best = [model.classifier, model.projection, model.offsets]
     for part in range(3):
         for _ in range(5):
@@ -58,18 +59,18 @@ def test_classifier_and_hash_functions_are_the_best_for_the_bits(small, rng):
 
 def test_every_part_of_a_round_lowers_the_objective(small):
     rows, bits, problem = small
-    model = problem.solve(sums_of(rows, bits))
+    model = problem.solve(sum_bits(rows, bits))
     for _ in range(4):
         recoded = recode(rows, bits, model, problem.function_weight, clear=False)
         between = objective(rows, recoded, problem, model.classifier, model.projection, model.offsets)
-        found = problem.solve(sums_of(rows, recoded))
+        found = problem.solve(sum_bits(rows, recoded))
         assert model.objective * (1 + 1e-12) >= between >= found.objective * (1 - 1e-12)
         bits, model = recoded, found
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_objective_never_rises(digits, seed):
-    """Fewer bits than classes: clearing the bits before every B step would raise it."""
+    """There are fewer bits than classes: clearing the bits before every B step would raise the objective."""
     X, y = digits
     fitted = SDH(8, max_iter=15, random_state=seed).fit(X[:300], y[:300])
     record = [each["objective"] for each in fitted.objective_]
@@ -85,7 +86,7 @@ def test_a_fit_ends_when_no_row_has_new_bits(clusters):
 
 def test_a_bit_is_the_closed_form_given_the_others(rng):
     B, linear, gram = descent_problem(rng, n_bits=6)
-    settled = settled_signs(B, linear, gram)
+    settled = descend(B, linear, gram)
     for k in range(6):
         others = np.delete(np.arange(6), k)
         published = np.sign(linear[:, k] - settled[:, others] @ gram[others, k])
@@ -93,9 +94,9 @@ def test_a_bit_is_the_closed_form_given_the_others(rng):
 
 
 def test_cyclic_descent_sets_the_bits_in_turn(rng):
-    """One row in plain loops."""
+    """The definition in plain loops, one row at a time."""
     B, linear, gram = descent_problem(rng, n_bits=6)
-    settled = settled_signs(B, linear, gram)
+    settled = descend(B, linear, gram)
     for row in range(len(B)):
         b, before = B[row].copy(), None
         while before is None or (b != before).any():
@@ -107,7 +108,7 @@ def test_cyclic_descent_sets_the_bits_in_turn(rng):
 
 def test_no_single_flip_lowers_the_cost_and_most_rows_reach_the_best_of_all_codes(rng):
     B, linear, gram = descent_problem(rng, n_rows=200)
-    settled = settled_signs(B, linear, gram)
+    settled = descend(B, linear, gram)
     found = costs(settled, linear, gram)
     for k in range(4):
         flipped = settled * np.where(np.arange(4) == k, -1, 1)
@@ -121,13 +122,13 @@ def test_no_single_flip_lowers_the_cost_and_most_rows_reach_the_best_of_all_code
 
 def test_without_interaction_the_bits_are_the_signs_of_the_targets(rng):
     B, linear, _ = descent_problem(rng)
-    np.testing.assert_array_equal(settled_signs(B, linear, np.eye(4)), np.sign(linear))
+    np.testing.assert_array_equal(descend(B, linear, np.eye(4)), np.sign(linear))
     np.testing.assert_array_equal(greedy_signs(linear, np.eye(4)), np.sign(linear))
 
 
 def test_equal_costs_leave_bits_as_they_are(rng):
     B, linear, gram = descent_problem(rng)
-    np.testing.assert_array_equal(settled_signs(B, 0 * linear, 0 * gram), B)
+    np.testing.assert_array_equal(descend(B, 0 * linear, 0 * gram), B)
 
 
 def test_cleared_bits_are_set_given_those_before_them(rng):

@@ -27,7 +27,7 @@ def queries():
 
 
 def assert_same_answers(index, Q, k=30):
-    """Compare with FAISS: the same scores, and the same ids wherever no two scores are close."""
+    """Check that FAISS finds the same scores, and the same ids where no two scores are close."""
     scores, ids = index.search(Q, k)
     found, found_ids = to_faiss(index).search(index.codec.transform(Q), k)
     theirs = index.codec.query_tables(Q).offsets[:, None] - found
@@ -36,7 +36,7 @@ def assert_same_answers(index, Q, k=30):
     close = np.diff(scores, axis=1) < 1e-3
     apart[:, 1:] &= ~close
     apart[:, :-1] &= ~close
-    apart[:, -1] = False  # the next one, which is not there, may be as close
+    apart[:, -1] = False  # the next score is not known and may be as close
     assert apart.mean() > 0.3
     np.testing.assert_array_equal(found_ids[apart], ids[apart])
 

@@ -1,4 +1,4 @@
-"""Splits, the quality of rankings and of probabilities, forecasts, and the choice of parameters."""
+"""Score: splits of rows, the quality of rankings and of probabilities, forecasts, and tuning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from supquant.evaluation.retrieval import (
     euclidean_scores,
     evaluate_scores,
     evaluate_tables,
-    evaluate_vectors,
 )
 from supquant.evaluation.splits import (
     FIT_ROWS,
@@ -48,7 +47,6 @@ __all__ = [
     "euclidean_scores",
     "evaluate_scores",
     "evaluate_tables",
-    "evaluate_vectors",
     "forecast",
     "judge_first_answers",
     "judge_probabilities",

@@ -1,4 +1,4 @@
-"""Score: how good retrieval will be, from rows that are held out for the purpose."""
+"""Score: how good retrieval will be, estimated on held-out rows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from supquant.validation import check_vectors, random_generator
 if TYPE_CHECKING:
     from supquant.estimator import CodeEstimator
 
-FEWEST_ROWS = 20
+MIN_FORECAST_ROWS = 20
+"""A forecast needs at least this number of rows."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What to expect of an index.
+    """The expected quality of an index.
 
     Attributes
     ----------
     labelled : float
-        MAP where items come with their labels.
+        MAP if items come with their labels.
     unlabelled : float
-        MAP where they come without.
-    n_queries, n_unlabelled : int
-        Held-out rows that asked, and that were items without labels.
+        MAP if items come without labels.
+    n_queries : int
+        Number of held-out rows that were queries.
+    n_unlabelled : int
+        Number of held-out rows that were items without labels.
     """
 
     labelled: float
@@ -53,14 +56,25 @@ def forecast(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> Forecast:
-    """Fit a copy of an estimator to most of the rows, and say how well the others retrieve.
+    """Fit a copy of an estimator to most of the rows and measure retrieval on the others.
+
+    Two tenths of the rows are held out, at most 2,000. One half of them are queries, the other half are items without labels.
+    The training rows are the items with labels.
 
     Parameters
     ----------
-    estimator : an estimator of codes, not fitted
-    X, y : as its `fit` takes them
-        Two tenths of the rows are held out, at most 2,000: one half asks, the other half is the items without labels; the
-        rows that were trained on are those with labels.
+    estimator : CodeEstimator
+        It is not fitted itself.
+    X : array-like of shape (n, p)
+        Vectors, at least 20.
+    y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
+        Their labels, as the `fit` of the estimator takes them.
+    random_state : int, numpy Generator or None, default=0
+        Draws the held-out rows.
+
+    Returns
+    -------
+    Forecast
 
     Examples
     --------
@@ -72,15 +86,15 @@ def forecast(
     """
     X = check_vectors(X)
     labels = read_labels(y, n_rows=len(X))
-    if len(X) < FEWEST_ROWS:
-        raise InputError(f"a forecast needs {FEWEST_ROWS} rows at least, got {len(X)}")
+    if len(X) < MIN_FORECAST_ROWS:
+        raise InputError(f"a forecast needs at least {MIN_FORECAST_ROWS} rows, got {len(X)}")
     order = random_generator(random_state).permutation(len(X))
     q = default_queries(len(X))
-    asking, items, training = order[:q], order[q : 2 * q], np.sort(order[2 * q :])
+    queries, items, training = order[:q], order[q : 2 * q], np.sort(order[2 * q :])
     given: Any = y if hasattr(y, "__getitem__") and hasattr(y, "shape") else np.asarray(y)
     fitted = clone(estimator).fit(X[training], given[training])
-    tables = fitted.tables(X[asking])
-    of_queries = labels.take(asking)
-    known = evaluate_tables(tables, fitted.training_codes_, of_queries, labels.take(training))
-    unknown = evaluate_tables(tables, fitted.encode(X[items]), of_queries, labels.take(items))
-    return Forecast(known.map, unknown.map, len(asking), len(items))
+    tables = fitted.tables(X[queries])
+    query_labels = labels.take(queries)
+    labelled = evaluate_tables(tables, fitted.training_codes_, query_labels, labels.take(training))
+    unlabelled = evaluate_tables(tables, fitted.encode(X[items]), query_labels, labels.take(items))
+    return Forecast(labelled.map, unlabelled.map, len(queries), len(items))

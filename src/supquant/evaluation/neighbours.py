@@ -1,7 +1,7 @@
 """Score: how many of the nearest vectors a ranking finds, among all items and among those that share a label.
 
-MAP says whether items with the query's label come first. It does not say in which order they come: a code that is its
-label alone has a perfect MAP where labels are known, and no order within a class.
+MAP measures whether items with the label of the query come first, but not in which order these come. A code that only holds the
+label of its item has a perfect MAP and no order within a class.
 """
 
 from __future__ import annotations
@@ -9,52 +9,51 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from supquant.arrays import Array
+from supquant.arrays import Array, Flags, Float64
 
-NEAREST = 10
-"""The first so many items of a ranking are compared with as many nearest vectors."""
+N_NEIGHBOURS = 10
+"""Number of first items of a ranking that are compared with the same number of nearest vectors."""
 
 
-def neighbour_recalls(
-    scores: Array, distances: Array, relevant: npt.NDArray[np.bool_], *, k: int = NEAREST
-) -> npt.NDArray[np.float64]:
-    """Return the share of the k nearest vectors that is among the first k items, for every query.
+def neighbour_recalls(scores: Array, distances: Array, relevant: Flags, *, k: int = N_NEIGHBOURS) -> Float64:
+    """Return the share of the k nearest vectors that are among the first k items, for every query.
 
     Parameters
     ----------
     scores : ndarray of shape (q, n)
-        By which the items are ranked; smaller is nearer.
+        Scores that rank the items; smaller is nearer.
     distances : ndarray of shape (q, n)
-        By which vectors are near, such as cosines with a minus; smaller is nearer.
+        Distances between the vectors, such as negative cosines; smaller is nearer.
     relevant : ndarray of shape (q, n), bool
-        Whether an item shares a label with the query.
-    k : int
+        True where an item shares a label with the query.
+    k : int, default=10
+        If there are fewer items, all of them are compared.
 
     Returns
     -------
     ndarray of shape (q, 2), float64
-        Among all items, and among the relevant ones: NaN for a query that has none. With fewer than k items, of all of
-        them. Equal scores are in order of insertion, and so are equal distances.
+        The share among all items, and the share among the relevant items, which is NaN for a query without any. Equal scores
+        and equal distances are in order of insertion.
 
     Examples
     --------
-    Of all items the first is found. Of the relevant ones, numbers 1 and 2, the farther one comes first.
+    Among all items, the nearest one is found. Among the relevant items, 1 and 2, the farther one is ranked first.
 
     >>> scores, distances = np.array([[0, 2, 1]]), np.array([[0, 1, 2]])
     >>> neighbour_recalls(scores, distances, np.array([[False, True, True]]), k=1)
     array([[1., 0.]])
     """
     result = np.full((len(scores), 2), np.nan)
-    for i, (ranked_by, near_by) in enumerate(zip(scores, distances, strict=True)):
-        result[i, 0] = _overlap(ranked_by, near_by, k)
-        same = np.flatnonzero(relevant[i])
-        if len(same):
-            result[i, 1] = _overlap(ranked_by[same], near_by[same], k)
+    for i in range(len(scores)):
+        result[i, 0] = _overlap(scores[i], distances[i], k)
+        of_label = np.flatnonzero(relevant[i])
+        if len(of_label):
+            result[i, 1] = _overlap(scores[i, of_label], distances[i, of_label], k)
     return result
 
 
 def first_items(scores: Array, k: int) -> npt.NDArray[np.intp]:
-    """Return the numbers of the k items with the smallest scores (n,), in no order; of equal scores the first ones.
+    """Return the numbers of the k items with the smallest scores (n,), in any order; of equal scores, the first items.
 
     Examples
     --------
@@ -69,5 +68,6 @@ def first_items(scores: Array, k: int) -> npt.NDArray[np.intp]:
 
 
 def _overlap(scores: Array, distances: Array, k: int) -> float:
+    """Return the share of the k smallest distances (n,) whose items are among the k smallest scores (n,)."""
     found, nearest = (set(first_items(each, k).tolist()) for each in (scores, distances))
     return len(found & nearest) / len(nearest)

@@ -1,7 +1,7 @@
-"""Score: what a ranking is worth, from codes and tables, from float vectors, or from any scores.
+"""Score: the quality of rankings, by codes and tables or by any other scores.
 
-Scores are made, ranked and judged in blocks of queries, so that memory does not grow with their number. In
-every score smaller is nearer; equal scores stay in the order in which items were inserted.
+Queries are processed in blocks, so that memory does not grow with their number. A smaller score is nearer, and equal scores
+stay in the order in which the items were inserted.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from statistics import harmonic_mean
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from supquant import kernels
-from supquant.arrays import Array
+from supquant.arrays import Array, Flags, Float64
 from supquant.errors import InputError
 from supquant.evaluation.neighbours import neighbour_recalls
 from supquant.evaluation.ordering import ranked
@@ -33,29 +32,34 @@ if TYPE_CHECKING:
     from supquant.labels import Labels
 
 Score = Callable[[Array], Array]
-"""From a block of b queries, in whatever form they come, to the scores (b, n) of all items."""
+"""A function from a block of b queries, in any form, to the scores (b, n) of all items."""
 
 PRECISION_CUTS = (1, 10, 100, 1000)
-RECALL_LEVELS = tuple(step / 20 for step in range(1, 21))  # 0.05, 0.10, ..., 1.00
-MOST_NEIGHBOUR_QUERIES = 2500
-"""Recalls of nearest vectors are means over so many queries at the most, the first ones. More are asked on ImageNet alone:
-50,000, where a pass over the vectors of all items takes seconds."""
+"""Numbers of first items at which the precision is measured."""
 
-_BLOCK_BYTES = 16 << 20  # of scores in one block of queries
+RECALL_LEVELS = tuple(step / 20 for step in range(1, 21))
+"""Shares of the true neighbours at which the precision is measured: 0.05, 0.10, ..., 1.00."""
+
+MAX_NEIGHBOUR_QUERIES = 2500
+"""Recalls of nearest vectors are means over the first queries, at most this number of them. Only ImageNet has more queries,
+50,000, and there a pass over the vectors of all items takes seconds."""
+
+_BLOCK_BYTES = 16 << 20
+"""Size of the float32 scores of one block of queries, in bytes."""
 
 
 @dataclass(frozen=True)
 class KindQuality:
-    """How good the rankings are for queries of one kind: of known classes, or of new ones.
+    """The quality of the rankings for queries of one kind: of known classes, or of new classes.
 
     Attributes
     ----------
     map : float
         Mean average precision over the whole database.
     map_tie_aware : float
-        The mean over all orders of items whose scores are equal.
+        The mean of `map` over all orders of items with equal scores.
     map_only : float
-        Mean average precision over the items of that kind alone.
+        Mean average precision over the items of the same kind.
     """
 
     map: float
@@ -65,7 +69,14 @@ class KindQuality:
 
 @dataclass(frozen=True)
 class OpenQuality:
-    """How good the rankings are where known and new classes are mixed.
+    """The quality of the rankings of items of known and of new classes, mixed.
+
+    Attributes
+    ----------
+    known : KindQuality
+        The quality for queries of known classes.
+    new : KindQuality
+        The quality for queries of new classes.
 
     Examples
     --------
@@ -78,39 +89,39 @@ class OpenQuality:
 
     @property
     def map(self) -> float:
-        """The harmonic mean of both: a method that gives up one kind has little of it."""
+        """The harmonic mean of `map` for known and for new classes; it is low if one of them is low."""
         return harmonic_mean([self.known.map, self.new.map])
 
     @property
     def map_tie_aware(self) -> float:
-        """The same of the tie-aware ones."""
+        """The harmonic mean of `map_tie_aware` for known and for new classes."""
         return harmonic_mean([self.known.map_tie_aware, self.new.map_tie_aware])
 
 
 @dataclass(frozen=True)
 class RetrievalQuality:
-    """How well rankings put items that share a label with the query first.
+    """The quality of rankings; the true neighbours of a query are the items that share a label with it.
 
     Attributes
     ----------
     map : float
-        Mean average precision, ties in order of insertion.
+        Mean average precision, with equal scores in order of insertion.
     map_tie_aware : float
-        The mean over all orders of items whose scores are equal.
+        The mean of `map` over all orders of items with equal scores.
     precision_at : mapping of int to float
-        The share of true neighbours among the first k.
+        The share of true neighbours among the first k items, by k.
     precision_at_recall : mapping of float to float
-        The precision at the first rank where recall reaches 0.05, 0.10, ..., 1.00 of all true neighbours, not
-        interpolated, ties in order of insertion, whatever the cut: the mean over queries that have a true
-        neighbour, 0 if none has.
+        The precision at the first rank where recall reaches 0.05, 0.10, ..., 1.00, by recall. It is not interpolated, equal
+        scores are in order of insertion, and it does not depend on the cut. It is the mean over queries that have a true
+        neighbour, 0 if there is none.
     recall_at_10 : float or None
-        The share of the ten vectors of greatest cosine to the query that is among the first ten items, the mean over
-        queries; None where no vectors were given.
+        The share of the ten vectors with the largest cosine to the query that are among the first ten items, as the mean
+        over queries; None if no vectors were given.
     recall_within_class : float or None
-        The same among the true neighbours of a query alone, the mean over queries that have one, 0 if none has. A
-        query with ten true neighbours or fewer has 1.
+        The same among the true neighbours of a query, as the mean over queries that have one, 0 if there is none. It is 1
+        for a query with at most ten true neighbours.
     open : OpenQuality or None
-        By the kind of query, where it was said which classes are new.
+        The quality by kind of query; None if it was not given which classes are new.
     """
 
     map: float
@@ -132,21 +143,28 @@ def evaluate_tables(
     precision_cuts: Sequence[int] = PRECISION_CUTS,
     n_jobs: int | None = None,
 ) -> RetrievalQuality:
-    """Judge the rankings that look-up tables give to codes.
+    """Measure the quality of rankings of codes by look-up tables.
 
     Parameters
     ----------
     tables : ndarray of shape (q, M, K), float32
-        As an estimator's `tables` gives them: smaller is nearer.
+        Tables of the q queries, as the `tables` of an estimator returns them.
     codes : ndarray of shape (n, M), uint8
-    query_labels, database_labels : Labels
-        Of the q queries and the n items, over the same classes.
-    cut : int, optional
-        Only the first `cut` of a ranking count (R of the paper); the whole ranking if None.
-    precision_cuts : sequence of int
-        Those beyond the number of items are left out.
-    n_jobs : int, optional
-        Threads; all cores if None.
+        Codes of the n items.
+    query_labels : Labels
+        Labels of the queries.
+    database_labels : Labels
+        Labels of the items, over the same classes.
+    cut : int or None, default=None
+        Only the first `cut` items of a ranking count (R of the paper); None for all items.
+    precision_cuts : sequence of int, default=(1, 10, 100, 1000)
+        The k of `precision_at`. Those above the number of items are left out.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+
+    Returns
+    -------
+    RetrievalQuality
 
     Examples
     --------
@@ -169,39 +187,19 @@ def evaluate_tables(
     )
 
 
-def evaluate_vectors(
-    queries: Array,
-    items: Array,
-    query_labels: Labels,
-    database_labels: Labels,
-    *,
-    cut: int | None = None,
-    precision_cuts: Sequence[int] = PRECISION_CUTS,
-    n_jobs: int | None = None,
-) -> RetrievalQuality:
-    """Judge the rankings of float vectors (n, d) by their Euclidean distance to queries (q, d).
-
-    Examples
-    --------
-    >>> from supquant.labels import read_labels
-    >>> X = np.array([[0.0], [1.0], [5.0], [6.0]], dtype=np.float32)
-    >>> y = read_labels([0, 0, 1, 1])
-    >>> evaluate_vectors(X, X, y, y).map
-    1.0
-    """
-    return evaluate_scores(
-        euclidean_scores(items),
-        queries,
-        query_labels,
-        database_labels,
-        cut=cut,
-        precision_cuts=precision_cuts,
-        n_jobs=n_jobs,
-    )
-
-
 def euclidean_scores(items: Array) -> Score:
-    """Score vectors (n, d) by squared distance, less the square of the query, which changes no ranking.
+    """Return a function that scores items (n, d) by their squared Euclidean distance to queries.
+
+    The squared norm of the query is left out. It does not change the ranking.
+
+    Parameters
+    ----------
+    items : ndarray of shape (n, d)
+
+    Returns
+    -------
+    callable
+        From queries (b, d) to scores (b, n).
 
     Examples
     --------
@@ -213,25 +211,34 @@ def euclidean_scores(items: Array) -> Score:
 
 
 def cosine_scores(items: Array) -> Score:
-    """Score vectors (n, d) by minus their cosine to the query; that of a vector of zeros is 0.
+    """Return a function that scores items (n, d) by their negative cosine to queries; the cosine of a zero vector is 0.
+
+    Parameters
+    ----------
+    items : ndarray of shape (n, d)
+
+    Returns
+    -------
+    callable
+        From queries (b, d) to scores (b, n).
 
     Examples
     --------
     >>> cosine_scores(np.array([[0.0, 3.0], [4.0, 3.0]]))(np.array([[0.0, 2.0]]))
     array([[-1. , -0.6]])
     """
-    by = -1 / _lengths(items)  # (n,)
+    factors = -1 / _lengths(items)  # (n,)
 
     def score(queries: Array) -> Array:
         scores: Array = (queries / _lengths(queries)[:, None]) @ items.T
-        scores *= by
+        scores *= factors
         return scores
 
     return score
 
 
 def _lengths(vectors: Array) -> Array:
-    """Lengths (n,) of vectors (n, d); 1 for a vector of zeros, so that one can divide by it."""
+    """Return the lengths (n,) of vectors (n, d), or 1 for a zero vector, so that they can be divisors."""
     lengths: Array = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     lengths[lengths == 0] = 1
     return lengths
@@ -249,19 +256,25 @@ def evaluate_scores(
     new: tuple[Array, Array] | None = None,
     n_jobs: int | None = None,
 ) -> RetrievalQuality:
-    """Judge the rankings of any scores; `evaluate_tables` says what the other parameters are.
+    """Measure the quality of rankings by any scores.
+
+    The parameters `query_labels`, `database_labels`, `cut`, `precision_cuts` and `n_jobs` are those of `evaluate_tables`.
 
     Parameters
     ----------
     score : callable
         From a block of queries to the scores (b, n) of all items.
     queries : ndarray of shape (q, ...)
-        What `score` takes, a row a query.
-    vectors : pair of ndarray, (q, d) and (n, d), optional
-        Of queries and items: with them, the recalls of nearest vectors are found too.
-    new : pair of ndarray, (q,) and (n,), bool, optional
-        Which queries and which items are of new classes: with them, `open` is found too. There must be queries of both
-        kinds, and items that share a label are of one kind.
+        One row for each query, as `score` takes them.
+    vectors : pair of ndarray of shapes (q, d) and (n, d), or None, default=None
+        Vectors of the queries and the items. If given, the recalls of nearest vectors are measured.
+    new : pair of ndarray of shapes (q,) and (n,), bool, or None, default=None
+        True for queries and items of new classes. If given, `open` is measured. There must be queries of both kinds, and a
+        label must not be both known and new.
+
+    Returns
+    -------
+    RetrievalQuality
 
     Examples
     --------
@@ -278,35 +291,35 @@ def evaluate_scores(
     if cut is not None:
         check_integer(cut, "cut", 1)
     cuts = [k for k in precision_cuts if k <= n_items]
-    block = max(1, _BLOCK_BYTES // (4 * n_items))
-    kinds = None if new is None else _Kinds(*new)
-    near = None if vectors is None else _NearVectors(vectors[0], cosine_scores(vectors[1]))
+    block_rows = max(1, _BLOCK_BYTES // (4 * n_items))
+    kinds = None if new is None else _ClassKinds(*new)
+    nearest = None if vectors is None else _NearestVectors(vectors[0], cosine_scores(vectors[1]))
 
-    def judge(bounds: tuple[int, int]) -> tuple[Array, ...]:
-        start, stop = bounds
-        found = score(queries[start:stop])  # (b, n)
+    def evaluate_block(block: tuple[int, int]) -> tuple[Array, ...]:
+        start, stop = block
+        scores = score(queries[start:stop])  # (b, n)
         shares_label = relevance(query_labels, database_labels, start, stop)  # (b, n)
         if kinds is None:
-            keys, relevant = ranked(found, shares_label)
-            of_kind = np.empty(0)
+            keys, relevant = ranked(scores, shares_label)
+            within_kind = np.empty(0)
         else:
-            keys, relevant, is_new = kinds.ranked(found, shares_label)
-            of_kind = kinds.average_precision(start, relevant, is_new, cut)
+            keys, relevant, is_new = kinds.ranked(scores, shares_label)
+            within_kind = kinds.average_precision(start, relevant, is_new, cut)
         return (
             average_precision(relevant, cut),
             tie_aware_average_precision(relevant, keys, cut),
             precision_at(relevant, cuts),
             precision_at_recall(relevant, RECALL_LEVELS),
-            np.empty((0, 2)) if near is None else near.recalls(start, found, shares_label),
-            of_kind,
+            np.empty((0, 2)) if nearest is None else nearest.recalls(start, scores, shares_label),
+            within_kind,
         )
 
-    judged = list(ordered_map(judge, row_blocks(n_queries, block), resolve_jobs(n_jobs)))
-    plain, tie_aware, precision, curve, recalls, of_kind = (
-        np.concatenate(parts) for parts in zip(*judged, strict=True)
+    evaluated = list(ordered_map(evaluate_block, row_blocks(n_queries, block_rows), resolve_jobs(n_jobs)))
+    plain, tie_aware, precision, curve, recalls, within_kind = (
+        np.concatenate(parts) for parts in zip(*evaluated, strict=True)
     )
-    curve = curve[~np.isnan(curve[:, 0])]  # of the queries that have a true neighbour
-    of_all, within_class = np.nansum(recalls, axis=0) / np.maximum((~np.isnan(recalls)).sum(axis=0), 1)
+    curve = curve[~np.isnan(curve[:, 0])]  # queries that have a true neighbour
+    recall, within_class = np.nansum(recalls, axis=0) / np.maximum((~np.isnan(recalls)).sum(axis=0), 1)
     return RetrievalQuality(
         map=float(plain.mean()),
         map_tie_aware=float(tie_aware.mean()),
@@ -315,18 +328,18 @@ def evaluate_scores(
             level: float(mean)
             for level, mean in zip(RECALL_LEVELS, curve.sum(axis=0) / max(len(curve), 1), strict=True)
         },
-        recall_at_10=None if near is None else float(of_all),
-        recall_within_class=None if near is None else float(within_class),
-        open=None if kinds is None else kinds.quality(plain, tie_aware, of_kind),
+        recall_at_10=None if nearest is None else float(recall),
+        recall_within_class=None if nearest is None else float(within_class),
+        open=None if kinds is None else kinds.quality(plain, tie_aware, within_kind),
     )
 
 
 @dataclass(frozen=True)
-class _Kinds:
-    """Which queries (q,) and which items (n,) are of new classes."""
+class _ClassKinds:
+    """Queries and items of known and of new classes."""
 
-    new_queries: Array
-    new_items: Array
+    new_queries: Flags  # (q,)
+    new_items: Flags  # (n,)
 
     def __post_init__(self) -> None:
         n_new = int(np.sum(self.new_queries))
@@ -335,41 +348,41 @@ class _Kinds:
                 f"expected queries of known and of new classes, got {n_new} new ones of {len(self.new_queries)}"
             )
 
-    def ranked(self, scores: Array, relevant: npt.NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """Keys, true neighbours and items of new classes, each (b, n), in rank order."""
-        both = relevant.view(np.uint8) | (self.new_items.astype(np.uint8) << 1)  # one byte is sorted along
+    def ranked(self, scores: Array, relevant: Flags) -> tuple[Array, Flags, Flags]:
+        """Return keys, true neighbours, and items of new classes, each (b, n), in rank order; see `ranked`."""
+        both = relevant.view(np.uint8) | (
+            self.new_items.astype(np.uint8) << 1
+        )  # bit 0 and bit 1 of one value
         keys, both = ranked(scores, both)
         return keys, (both & 1).view(np.bool_), (both >> 1).view(np.bool_)
 
-    def average_precision(
-        self, start: int, relevant: Array, is_new: Array, cut: int | None
-    ) -> npt.NDArray[np.float64]:
-        """Average precision (b,) of each query of a block over the items of its own kind alone."""
-        asked = self.new_queries[start : start + len(relevant)]
+    def average_precision(self, start: int, relevant: Flags, is_new: Flags, cut: int | None) -> Float64:
+        """Return the average precision (b,) of each query of a block over the items of its own kind."""
+        new_queries = self.new_queries[start : start + len(relevant)]
         rows = [
-            average_precision(row[kind == own][None], cut)
-            for row, kind, own in zip(relevant, is_new, asked, strict=True)
+            average_precision(row[item_is_new == query_is_new][None], cut)
+            for row, item_is_new, query_is_new in zip(relevant, is_new, new_queries, strict=True)
         ]
         return np.concatenate(rows)
 
-    def quality(self, plain: Array, tie_aware: Array, of_kind: Array) -> OpenQuality:
-        """Means over the queries of each kind, from figures (q,) of all queries."""
+    def quality(self, plain: Float64, tie_aware: Float64, within_kind: Float64) -> OpenQuality:
+        """Return the means over the queries of each kind, given the average precisions (q,) of all queries."""
         known, new = (
-            KindQuality(*(float(values[asked].mean()) for values in (plain, tie_aware, of_kind)))
-            for asked in (~self.new_queries, self.new_queries)
+            KindQuality(*(float(values[of_kind].mean()) for values in (plain, tie_aware, within_kind)))
+            for of_kind in (~self.new_queries, self.new_queries)
         )
         return OpenQuality(known, new)
 
 
 @dataclass(frozen=True)
-class _NearVectors:
-    """The vectors (q, d) of the queries, and what tells how far items are from them."""
+class _NearestVectors:
+    """The vectors of the queries, and a function of the distances of the items to them."""
 
-    queries: Array
+    queries: Array  # (q, d)
     distance: Score
 
-    def recalls(self, start: int, scores: Array, relevant: npt.NDArray[np.bool_]) -> Array:
-        """Recalls (a, 2) of those a queries of a block, whose scores are (b, n), that are asked for nearest vectors."""
-        asked = max(0, min(len(scores), MOST_NEIGHBOUR_QUERIES - start))
-        distances = self.distance(self.queries[start : start + asked])  # (a, n)
-        return neighbour_recalls(scores[:asked], distances, relevant[:asked])
+    def recalls(self, start: int, scores: Array, relevant: Flags) -> Float64:
+        """Return the recalls (a, 2) of a block of queries with scores (b, n); a is below b past `MAX_NEIGHBOUR_QUERIES`."""
+        a = max(0, min(len(scores), MAX_NEIGHBOUR_QUERIES - start))
+        distances = self.distance(self.queries[start : start + a])  # (a, n)
+        return neighbour_recalls(scores[:a], distances, relevant[:a])

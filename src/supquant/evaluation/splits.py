@@ -1,4 +1,4 @@
-"""Score: which rows are queries, which train, and which are searched, the same for every method."""
+"""Score: which rows are queries, which train, and which are searched. Splits are the same for every method."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from supquant.arrays import RowNumbers
+from supquant.arrays import Flags, RowNumbers
 from supquant.errors import InputError
 from supquant.validation import check_choice
 
 if TYPE_CHECKING:
     from supquant.labels import Labels
 
-
 PROTOCOLS = ("paper", "unlabelled", "unseen", "open")
-"""`paper`: the database is the training set. `unlabelled`: it is other rows, encoded without their labels.
-`unseen`: queries and database are of classes that nothing was trained on. `open`: queries and database are of known
-and of new classes, mixed, and no item comes with its label."""
+"""What the database holds. `paper`: the training rows. `unlabelled`: other rows, encoded without their labels. `unseen`: rows
+of classes that are not in the training rows; the queries are of these classes too. `open`: rows of known and of new classes,
+encoded without their labels; the queries are of both kinds too."""
 
 FIT_ROWS = ("labelled", "all")
-"""What `fit` is given: the training rows with their labels alone, or the rows of the database too, without labels."""
+"""The rows that `fit` is given: the labelled training rows, or these and the rows of the database without labels."""
 
-UNSEEN_SHARE = 0.3
-"""The share of the classes, the last ones, that `unseen` and `open` train on no label of."""
+NEW_CLASS_SHARE = 0.3
+"""Share of the classes that are new under `unseen` and `open`: the last ones, and no row with their labels trains."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of a data set, each in the random order in which it is used.
+    """Numbers of the rows of a data set by their use, in the order in which they are used.
 
     Attributes
     ----------
@@ -38,9 +36,9 @@ class Split:
     training : ndarray of shape (n_training,)
     database : ndarray of shape (n_database,)
         Under `paper` the same rows as `training`.
-    protocol : str
+    protocol : {"paper", "unlabelled", "unseen", "open"}
     fit_rows : {"labelled", "all"}
-        Whether `fit` is given the rows of the database too, without labels.
+        "all" if `fit` is also given the rows of the database, without labels.
     """
 
     queries: RowNumbers
@@ -51,12 +49,12 @@ class Split:
 
     @property
     def unlabelled(self) -> RowNumbers:
-        """The rows that `fit` is given without labels: those of the database, or none."""
+        """The rows that `fit` is given without labels: the rows of the database, or none."""
         return self.database if self.fit_rows == "all" else self.database[:0]
 
 
 def default_queries(n_rows: int) -> int:
-    """Give the number of queries: 1,000, or a tenth of the rows if there are fewer than 10,000.
+    """Return the default number of queries: 1,000, or a tenth of the rows if there are fewer than 10,000.
 
     Examples
     --------
@@ -81,27 +79,31 @@ def split_rows(
     Parameters
     ----------
     labels : Labels
-        Of all rows.
-    protocol : {"paper", "unlabelled", "unseen", "open"}
-        Under `paper` all rows that are no queries train and are searched. Under `unlabelled` they are
-        halved: the first half trains, the other is the database. Under `unseen`, which is for one label a
-        row, the last 30 % of the classes are held out: the others train, and queries and database come from
-        these alone. Under `open`, for one label a row too, the last 30 % of the classes are new and the others
-        known: as many queries are of known classes as of new ones, half of the other rows of known classes train,
-        and all that is left is the database, both kinds mixed.
-    seed : int
-        Queries are ``numpy.random.default_rng(seed).permutation(n_rows)[:n_queries]``; the other rows keep
-        that random order, so that ties between equal codes favour nobody.
-    n_queries : int, optional
-        See `default_queries`. Under `open` half of them, rounded down, are of known classes, and as many of new ones.
-    queries_per_label : int, optional
-        Instead, the first so many rows of each label in that random order, all of them distinct; fewer where
-        they would be more than a fifth of the rows. An `n_queries` goes before it. `open` takes no notice of it.
-    n_queries_last : int
-        Instead, the last so many rows, or `n_queries` random ones of them; the others stay in the order that they
-        have. Under `open` always random ones.
-    fit_rows : {"labelled", "all"}, optional
-        Whether `fit` is given the rows of the database too, without labels: see `resolve_fit_rows`.
+        Labels of all rows.
+    protocol : {"paper", "unlabelled", "unseen", "open"}, default="paper"
+        `paper`: all rows that are not queries train and are searched. `unlabelled`: the first half of the rows that are not
+        queries trains, the other half is the database. `unseen`, for one label a row: the last 30 % of the classes are new;
+        rows of the other classes train, and queries and database are of the new classes. `open`, for one label a row: the
+        last 30 % of the classes are new, the others are known; half of the queries are of known classes, half of new ones;
+        half of the other rows of known classes train, and all remaining rows are the database.
+    seed : int, default=0
+        Queries are ``numpy.random.default_rng(seed).permutation(n_rows)[:n_queries]``. The other rows keep this random
+        order, so that no label comes first among equal codes.
+    n_queries : int or None, default=None
+        Number of queries; None for `default_queries`. Under `open` half of them, rounded down, are of each kind.
+    queries_per_label : int or None, default=None
+        If given and `n_queries` is None, the queries are the first rows of each label in the random order: this number of
+        distinct rows for each label, or fewer if the queries would be more than a fifth of the rows. Not used under `open`.
+    n_queries_last : int, default=0
+        If above 0, the queries are the last rows, this number of them, or `n_queries` random ones among these. The other rows
+        keep their order. Under `open` the queries are always random ones among these.
+    fit_rows : {"labelled", "all"} or None, default=None
+        "all" if `fit` is also given the rows of the database, without labels; None for the default of the protocol (see
+        `resolve_fit_rows`).
+
+    Returns
+    -------
+    Split
 
     Examples
     --------
@@ -126,16 +128,16 @@ def split_rows(
     )
     unseen = protocol == "unseen"
     seen = of_known_classes(labels, protocol)[order] if unseen else np.zeros(n_rows, dtype=np.bool_)
-    searched = order[~seen]  # queries and what they search; under `unseen` without the training rows
+    searched = order[~seen]  # queries and database; under `paper` and `unlabelled` also the training rows
     if n_queries_last:
         is_query = searched >= n_rows - n_queries_last
         if n_queries is not None and n_queries < is_query.sum():
-            asked = np.random.default_rng(seed).permutation(np.flatnonzero(is_query))[:n_queries]
+            chosen = np.random.default_rng(seed).permutation(np.flatnonzero(is_query))[:n_queries]
             kept = ~is_query
-            kept[asked] = True  # the other published queries are left out
+            kept[chosen] = True  # the other rows at the end are left out
             searched, is_query = searched[kept], is_query[kept]
     elif queries_per_label is not None and n_queries is None:
-        is_query = _some_of_each_label(labels, searched, queries_per_label)
+        is_query = _first_of_each_label(labels, searched, queries_per_label)
     else:
         n_queries = default_queries(len(searched)) if n_queries is None else n_queries
         if not 1 <= n_queries <= len(searched) - 2:
@@ -154,9 +156,18 @@ def split_rows(
 
 
 def resolve_fit_rows(protocol: str, fit_rows: str | None = None) -> str:
-    """Return what `fit` is given under a protocol: by default "all" rows under `open`, the "labelled" ones elsewhere.
+    """Return which rows `fit` is given under a protocol.
 
-    Under `paper` every row of the database has its label, so that "all" is "labelled".
+    Parameters
+    ----------
+    protocol : {"paper", "unlabelled", "unseen", "open"}
+    fit_rows : {"labelled", "all"} or None, default=None
+        None is "all" under `open` and "labelled" under the other protocols.
+
+    Returns
+    -------
+    {"labelled", "all"}
+        Always "labelled" under `paper`, where every row of the database has its label.
 
     Examples
     --------
@@ -170,8 +181,19 @@ def resolve_fit_rows(protocol: str, fit_rows: str | None = None) -> str:
     return "labelled" if protocol == "paper" else fit_rows
 
 
-def of_known_classes(labels: Labels, protocol: str) -> npt.NDArray[np.bool_]:
-    """Tell which rows (n,) are of the classes that train under `unseen` or `open`: all but the last 30 %.
+def of_known_classes(labels: Labels, protocol: str) -> Flags:
+    """Return a mask (n,) of the rows of known classes: all classes but the last 30 %.
+
+    Parameters
+    ----------
+    labels : Labels
+        One label for each row.
+    protocol : {"unseen", "open"}
+        The protocol that the errors name.
+
+    Returns
+    -------
+    ndarray of shape (n,), bool
 
     Examples
     --------
@@ -183,47 +205,48 @@ def of_known_classes(labels: Labels, protocol: str) -> npt.NDArray[np.bool_]:
         raise InputError(f"protocol {protocol} is for one label a row, this data set has several")
     if labels.n_labels < 3:
         raise InputError(f"protocol {protocol} needs at least 3 classes, this data set has {labels.n_labels}")
-    n_unseen = round(UNSEEN_SHARE * labels.n_labels)
-    return np.asarray(labels.indices < labels.n_labels - n_unseen)
+    n_new = round(NEW_CLASS_SHARE * labels.n_labels)
+    return np.asarray(labels.indices < labels.n_labels - n_new)
 
 
 def _split_open(
     labels: Labels, seed: int, n_queries: int | None, n_queries_last: int, fit_rows: str
 ) -> Split:
-    """Divide rows for queries and items of known classes and of new ones, mixed."""
+    """Divide rows under protocol `open`; see `split_rows`."""
     n_rows = len(labels)
     known = of_known_classes(labels, "open")  # (n_rows,)
     shuffled: RowNumbers = np.random.default_rng(seed).permutation(n_rows)
-    may_ask = shuffled[shuffled >= n_rows - n_queries_last] if n_queries_last else shuffled
-    kept = 0 if n_queries_last else 2  # rows of each kind that must be left
-    most = min(int(known[may_ask].sum()), int((~known[may_ask]).sum())) - kept
+    candidates = shuffled[shuffled >= n_rows - n_queries_last] if n_queries_last else shuffled
+    of_known, of_new = candidates[known[candidates]], candidates[~known[candidates]]
+    reserved = 0 if n_queries_last else 2  # rows of each kind that must not be queries
+    most = min(len(of_known), len(of_new)) - reserved
     n_each = min(default_queries(n_rows) // 2, most) if n_queries is None else n_queries // 2
     if not 1 <= n_each <= most:
         raise InputError(
             f"n_queries must be between 2 and {2 * most} under protocol open, half of them of new classes, "
             f"got {2 * n_each if n_queries is None else n_queries}"
         )
-    of_known, of_new = may_ask[known[may_ask]], may_ask[~known[may_ask]]
     is_query = np.zeros(n_rows, dtype=np.bool_)
     is_query[of_known[:n_each]] = is_query[of_new[:n_each]] = True
     order = np.arange(n_rows - n_queries_last) if n_queries_last else shuffled
     others = order[~is_query[order]]
     half = known[others].sum() // 2
-    trains = known[others] & (np.cumsum(known[others]) <= half)  # the first half of the known ones
-    return Split(may_ask[is_query[may_ask]], others[trains], others[~trains], "open", fit_rows)
+    trains = known[others] & (np.cumsum(known[others]) <= half)  # the first half of the rows of known classes
+    return Split(candidates[is_query[candidates]], others[trains], others[~trains], "open", fit_rows)
 
 
-def _some_of_each_label(labels: Labels, rows: RowNumbers, wanted: int) -> npt.NDArray[np.bool_]:
-    """Mark, among rows in their order, the first `wanted` of each label that no label before it took."""
-    wanted = max(1, min(wanted, len(rows) // (5 * labels.n_labels)))
+def _first_of_each_label(labels: Labels, rows: RowNumbers, count: int) -> Flags:
+    """Return a mask of `rows` that marks the first `count` rows of each label; a row is marked for one label only."""
+    count = max(1, min(count, len(rows) // (5 * labels.n_labels)))
     chosen = np.zeros(len(rows), dtype=np.bool_)
     ordered = labels.take(rows)
     for label in range(labels.n_labels):
-        chosen[np.flatnonzero(_has_label(ordered, label) & ~chosen)[:wanted]] = True
+        chosen[np.flatnonzero(_has_label(ordered, label) & ~chosen)[:count]] = True
     return chosen
 
 
-def _has_label(labels: Labels, label: int) -> npt.NDArray[np.bool_]:
+def _has_label(labels: Labels, label: int) -> Flags:
+    """Return a mask (n,) of the rows that carry a label, given its number."""
     if labels.indices is not None:
         return np.asarray(labels.indices == label)
     assert labels.indicator is not None

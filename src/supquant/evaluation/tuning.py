@@ -1,7 +1,7 @@
-"""Score: the choice of an estimator's parameters by validation MAP over a grid, as the paper chooses gamma and mu.
+"""Score: the parameters of an estimator are chosen from a grid by validation MAP, as the paper chooses gamma and mu.
 
-Validation queries are a subset of the training rows; they stay in the training set and in the database. Every method is
-tuned by the same procedure, and what that cost stands in the record.
+Validation queries are some of the training rows; they stay in the training set and in the database. All methods are tuned in
+the same way, and the time of every fit is recorded.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
+from supquant.arrays import Array, Float32
 from supquant.errors import InputError
 from supquant.evaluation.retrieval import evaluate_tables
 from supquant.evaluation.splits import default_queries
@@ -48,12 +48,24 @@ PENALTIES: Mapping[str, Sequence[float]] = {
     "quantization_weight": tuple(10.0**exponent for exponent in range(-7, 3)),
     "constraint_weight": tuple(10.0**exponent for exponent in range(-1, 3)),
 }
-"""The published grid of supervised quantization: gamma and mu by decades."""
+"""The published grid of supervised quantization: powers of ten for gamma and mu."""
 
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One fit of the grid; `truncated` if it ended at the time limit."""
+    """One fit of the grid.
+
+    Attributes
+    ----------
+    parameters : mapping of str to object
+        The values that were tried.
+    map : float
+        Mean average precision of the validation queries.
+    fit_seconds : float
+        Duration of the fit in seconds.
+    truncated : bool
+        True if the time limit ended the fit.
+    """
 
     parameters: Mapping[str, Any]
     map: float
@@ -75,17 +87,17 @@ class Tuning:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The best point's; the first one's of the grid if several are equally good."""
+        """The parameters of the point with the highest MAP; of equal points, the first of the grid."""
         return max(self.points, key=lambda point: point.map).parameters
 
     @property
     def fit_seconds(self) -> float:
-        """Of all points together."""
+        """Duration of all fits in seconds."""
         return sum(point.fit_seconds for point in self.points)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tuning:
-        """Read the points of a file that `tune` wrote as its `resume` file."""
+        """Return the points of a `resume` file that `tune` wrote."""
         if not Path(path).is_file():
             raise InputError(f"no such file: {path}")
         _, points = _read_points(Path(path))
@@ -110,38 +122,37 @@ def tune(
     time_limit: float | None = None,
     callback: Callable[[Progress], None] | None = None,
 ) -> Tuning:
-    """Fit an estimator at every point of a grid and compare the MAP of validation queries.
+    """Fit an estimator at every point of a grid and measure the MAP of validation queries.
 
     Parameters
     ----------
     estimator : CodeEstimator
-        Not fitted. Its own `features` are computed once for the whole grid, unless they are learned from labels.
+        It is not fitted itself. Its `features` are computed once for the whole grid, unless they are learned from labels.
     grid : mapping of str to sequence
         The values of each parameter; all combinations are tried.
-    X : array of shape (n, d)
+    X : array-like of shape (n, d)
         Training vectors.
-    y : array of shape (n,) or (n, L)
+    y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
         Their labels.
-    codes : {"learned", "encoded"}
-        What the database holds: the codes learned with the labels, or those made again from the vectors alone.
-    ranking : str, optional
-        By which queries rank; the estimator's own by default.
-    n_validation : int, optional
-        Number of validation queries: by default 1,000, or a tenth of the rows if there are fewer than 10,000.
-    max_rows : int
-        A random subset of so many rows is used if there are more.
-    random_state : int, Generator or None
-        Chooses rows, queries and anchors, and starts every fit.
-    n_jobs : int, optional
-        Points fitted at a time, all cores by default. What is found does not depend on it.
-    resume : path, optional
-        A JSON file of finished points. It is written after every point; points it already holds are not
-        fitted again. It is refused if it was made from other data or other settings (so give an integer as
-        `random_state`).
-    time_limit : float, optional
-        Seconds that one fit may take. One that takes longer ends with its next step; its point counts, and says so.
-    callback : callable, optional
-        Gets a `Progress` after each point.
+    codes : {"learned", "encoded"}, default="learned"
+        The codes of the database: learned with the labels, or encoded from the vectors.
+    ranking : str or None, default=None
+        Ranking of the queries; None for the default of the estimator.
+    n_validation : int or None, default=None
+        Number of validation queries. None is 1,000, or a tenth of the rows if there are fewer than 10,000.
+    max_rows : int, default=20000
+        If there are more rows, this number of them is drawn.
+    random_state : int, numpy Generator or None, default=None
+        Draws the rows, the queries, the anchors, and the seed of all fits.
+    n_jobs : int or None, default=None
+        Number of points fitted at a time; None for the number of cores. The result does not depend on it.
+    resume : path or None, default=None
+        A JSON file of finished points. It is written after every point, and points that it already holds are not fitted
+        again. A file of other data or other settings is refused, so `random_state` should be an integer.
+    time_limit : float or None, default=None
+        Time that one fit may take, in seconds. A longer fit ends after its next step, and its point is `truncated`.
+    callback : callable or None, default=None
+        Called with a `Progress` after each point.
 
     Returns
     -------
@@ -178,7 +189,7 @@ def tune(
 
     X, labels = as_float32(X[rows]), labels.take(rows)
     if "callback" in known:
-        fixed["callback"] = None  # it cannot go with the fits to other processes
+        fixed["callback"] = None  # a callback cannot be sent to other processes
     if "features" in known and not estimator.features_need_labels:
         with single_blas():
             feature_map = fit_feature_map(estimator.features, X, rng, n_jobs)
@@ -186,26 +197,26 @@ def tune(
         fixed["features"] = None
     estimator = clone(copy(estimator).set_params(**fixed))
     fingerprint = _fingerprint(X, labels, estimator, n_validation, codes, ranking)
-    finished = _Finished.open(resume, fingerprint, points)
-    left = [point for point in points if _key(point) not in finished.points]
-    # points differ widely in cost and share nothing: a process with one thread each keeps all cores busy
+    finished = _FinishedPoints.open(resume, fingerprint, points)
+    left = [point for point in points if _point_key(point) not in finished.points]
+    # fits take very different times and are independent, so processes of one thread each keep all cores busy
     fits = Parallel(n_jobs=resolve_jobs(n_jobs), return_as="generator_unordered")(
         delayed(_fit_point)(clone(estimator), point, X, labels, n_validation, codes, ranking, time_limit)
         for point in left
     )
-    with Reporter(callback).stage("tuning", total=len(left)) as stage, _closing(fits):
+    with Reporter(callback).stage("tuning", total=len(left)) as stage, _close_at_exit(fits):
         for point in fits:
             finished.add(point)
             numbers = {
                 name: value for name, value in point.parameters.items() if isinstance(value, int | float)
             }
             stage.step(**numbers, map=point.map)
-    return Tuning(tuple(finished.points[_key(point)] for point in points))
+    return Tuning(tuple(finished.points[_point_key(point)] for point in points))
 
 
 @contextmanager
-def _closing(fits: Generator[GridPoint, None, None]) -> Iterator[None]:
-    """End the processes of fits that are not waited for, as after Ctrl-C; joblib would warn about them."""
+def _close_at_exit(fits: Generator[GridPoint, None, None]) -> Iterator[None]:
+    """End the processes of unfinished fits, for example after Ctrl-C, without joblib's warning about them."""
     try:
         yield
     finally:
@@ -217,13 +228,14 @@ def _closing(fits: Generator[GridPoint, None, None]) -> Iterator[None]:
 def _fit_point(
     estimator: CodeEstimator,
     parameters: Mapping[str, Any],
-    X: npt.NDArray[np.float32],
+    X: Float32,
     labels: Labels,
     n_validation: int,
     codes: str,
     ranking: str | None,
     time_limit: float | None,
 ) -> GridPoint:
+    """Fit an estimator with some parameters and measure the MAP of the first `n_validation` rows; see `tune`."""
     if "callback" in estimator.get_params(deep=False):
         estimator.set_params(callback=TimeLimit(time_limit))
     began, truncated = time.perf_counter(), False
@@ -232,7 +244,7 @@ def _fit_point(
     except TimeIsUpError:
         truncated = True
     seconds = time.perf_counter() - began
-    tables = estimator.tables(X[:n_validation], ranking)  # rows are in random order
+    tables = estimator.tables(X[:n_validation], ranking)  # the rows are in random order
     queries = labels.take(np.arange(n_validation))
     items = estimator.training_codes_ if codes == "learned" else estimator.encode(X)
     quality = evaluate_tables(tables, items, queries, labels, n_jobs=1)
@@ -240,28 +252,30 @@ def _fit_point(
 
 
 @dataclass
-class _Finished:
-    """The points fitted so far, and the file that remembers them, in the order of the grid."""
+class _FinishedPoints:
+    """The points fitted so far, and the file that holds them in the order of the grid."""
 
     path: Path | None
     fingerprint: str
-    points: dict[str, GridPoint]
-    order: list[str]
+    points: dict[str, GridPoint]  # by key
+    order: list[str]  # keys of all points of the grid
 
     @classmethod
     def open(
         cls, path: str | os.PathLike[str] | None, fingerprint: str, grid: Sequence[Mapping[str, Any]]
-    ) -> _Finished:
-        file, order = None if path is None else Path(path), [_key(point) for point in grid]
+    ) -> _FinishedPoints:
+        """Return the points of a file, or none if there is no file yet."""
+        file, order = None if path is None else Path(path), [_point_key(point) for point in grid]
         if file is None or not file.exists():
             return cls(file, fingerprint, {}, order)
         made_from, points = _read_points(file)
         if made_from != fingerprint:
             raise InputError(f"{file} was made from other data or settings; remove it or name another file")
-        return cls(file, fingerprint, {_key(point.parameters): point for point in points}, order)
+        return cls(file, fingerprint, {_point_key(point.parameters): point for point in points}, order)
 
     def add(self, point: GridPoint) -> None:
-        self.points[_key(point.parameters)] = point
+        """Add a point and write the file."""
+        self.points[_point_key(point.parameters)] = point
         if self.path is not None:
             content = {
                 "fingerprint": self.fingerprint,
@@ -272,11 +286,12 @@ class _Finished:
             unfinished.replace(self.path)
 
 
-def _key(parameters: Mapping[str, Any]) -> str:
+def _point_key(parameters: Mapping[str, Any]) -> str:
     return json.dumps(dict(parameters), sort_keys=True)
 
 
 def _read_points(path: Path) -> tuple[str, list[GridPoint]]:
+    """Return the fingerprint and the points of a file."""
     try:
         content = json.loads(path.read_text())
         return content["fingerprint"], [GridPoint(**point) for point in content["points"]]
@@ -285,16 +300,16 @@ def _read_points(path: Path) -> tuple[str, list[GridPoint]]:
 
 
 def _fingerprint(
-    X: npt.NDArray[Any],
+    X: Array,
     labels: Labels,
     estimator: CodeEstimator,
     n_validation: int,
     codes: str,
     ranking: str | None,
 ) -> str:
-    """Name the rows and the settings: points of other ones must not be mixed with these."""
+    """Return a digest of the rows and the settings. A file of points is only used with the same ones."""
     digest = xxhash.xxh3_128(X.tobytes())
     digest.update((labels.dense(0, len(labels)) if labels.indices is None else labels.indices).tobytes())
-    told = sorted(estimator.get_params(deep=False).items())
-    digest.update(repr((type(estimator).__name__, told, n_validation, codes, ranking)).encode())
+    parameters = sorted(estimator.get_params(deep=False).items())
+    digest.update(repr((type(estimator).__name__, parameters, n_validation, codes, ranking)).encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Features to bits: hashing methods, each in a file named after its method."""
+"""Features to bits: the hashing methods, each in a file of its name."""
 
 from supquant.hashing.base import HashEstimator
 from supquant.hashing.bre import BRE

@@ -1,4 +1,4 @@
-"""What all hashing methods share: vectors to bits, and a fit that is a sequence of finished steps."""
+"""What all hashing methods share: a model of hash functions, and a fit that yields finished steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
-from supquant.arrays import Codes
+from supquant.arrays import Codes, Flags, Float64
 from supquant.codec import BinaryCodec, FeatureMap
 from supquant.codec.base import MOST_CODEBOOKS
 from supquant.errors import InputError
@@ -36,15 +36,20 @@ class HashFunctions:
 
     projection: NDArray[np.floating] | None  # (d, bits); None where the features themselves are compared
     thresholds: NDArray[np.floating]  # (bits,)
-    bits: NDArray[np.bool_] | None = None
-    """(m, bits) learned for the rows with their labels; None where those of the functions are the learned ones."""
+    bits: Flags | None = None
+    """The bits (m, bits) that were learned for the training rows; None if the hash functions make them."""
     feature_map: FeatureMap | None = None
-    """Only where it is no longer the one that the rows came with."""
+    """A feature map that replaces the one of the rows; None if the rows keep theirs."""
+
+    @classmethod
+    def around(cls, mean: Float64, projection: Float64) -> Self:
+        """Return functions (d, bits) of centred features, given the mean (d,) that was taken off."""
+        return cls(projection, mean @ projection)
 
 
 @dataclass(frozen=True)
 class HashStep:
-    """One finished step of a fit: what it measured, and the model so far, made when somebody asks for it."""
+    """One finished step of a fit: what it measured, and a function that makes the model so far."""
 
     values: Mapping[str, float]
     functions: Callable[[], HashFunctions]
@@ -59,15 +64,15 @@ class HashStep:
         return dict(self.values)
 
     def as_progress(self) -> Mapping[str, float]:
-        """Return what is recorded."""
+        """Return the same values as `as_record`."""
         return self.values
 
 
 class HashEstimator(CodeEstimator):
     """The shared part of the methods whose codes are bits, ranked by Hamming distance.
 
-    A method checks its own parameters and learns; everything else is here. One that works on pairs of rows has a parameter
-    `max_rows`, how many random rows it learns from at the most.
+    A method checks its own parameters and learns its hash functions; everything else is here. A method may have a parameter
+    `max_rows`: it then learns from at most that many random rows.
     """
 
     codec_: BinaryCodec
@@ -87,18 +92,25 @@ class HashEstimator(CodeEstimator):
 
         Parameters
         ----------
-        X : (n, p) array
-            Any real dtype.
-        y : (n,) class labels of any hashable kind, or an (n, L) indicator matrix, dense or sparse
+        X : array-like of shape (n, p)
+            Training vectors of any real dtype.
+        y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
+            Class labels of any hashable kind, or a 0/1 indicator matrix.
+
+        Returns
+        -------
+        self
 
         Raises
         ------
         KeyboardInterrupt
-            If it was interrupted; once a step is finished, the best model so far is fitted all the same.
+            If the fit was interrupted. If a step was finished by then, the estimator holds the model of the last step.
         """
         if check_integer(self.n_bits, "n_bits", 8, 8 * MOST_CODEBOOKS) % 8:
             raise InputError(f"n_bits must be a multiple of 8, whole bytes, got {self.n_bits}")
         check_features(self.features)
+        if self._max_rows is not None:
+            check_integer(self._max_rows, "max_rows", 2)
         self._check_parameters()
         X = check_vectors(X)
         labels = read_labels(y, n_rows=len(X))
@@ -119,11 +131,11 @@ class HashEstimator(CodeEstimator):
         return self
 
     def encode(self, X: object) -> Codes:
-        """Give vectors X (n, p) their codes (n, n_bits / 8) uint8."""
+        """Return the codes (n, n_bits / 8) uint8 of vectors X (n, p)."""
         return self._codec().encode_items(X, n_jobs=self.n_jobs)
 
     def transform(self, X: object) -> NDArray[np.float32]:
-        """Give the bits of vectors X (n, p) as signs: (n, n_bits) float32 of 1 and -1."""
+        """Return the bits of vectors X (n, p) as signs: (n, n_bits) float32 of 1 and -1."""
         return self.decode(self.encode(X))
 
     # what a method adds ------------------------------------------------------------------------------------------------
@@ -134,20 +146,23 @@ class HashEstimator(CodeEstimator):
 
     @abstractmethod
     def _learn(self, rows: HashRows, rng: np.random.Generator) -> Iterator[HashStep]:
-        """Learn, handing out every finished step; the last one is the result."""
+        """Yield every finished step; the last one is the result."""
 
     @abstractmethod
     def _n_steps(self) -> int | None:
-        """Give how many steps `_learn` takes at the most, if that is known."""
+        """Return the largest number of steps that `_learn` can take, or None if it is unknown."""
 
     # parts ----------------------------------------------------------------------------------------------------------------
 
+    @property
+    def _max_rows(self) -> int | None:
+        return getattr(self, "max_rows", None)
+
     def _sample(self, n_rows: int, rng: np.random.Generator) -> NDArray[np.intp] | None:
-        """Choose the rows to learn from, ascending; None for all."""
-        max_rows = getattr(self, "max_rows", None)
-        if max_rows is None or check_integer(max_rows, "max_rows", 2) >= n_rows:
+        """Return the numbers of the rows to learn from, ascending, or None for all rows."""
+        if self._max_rows is None or self._max_rows >= n_rows:
             return None
-        return np.sort(rng.permutation(n_rows)[:max_rows])
+        return np.sort(rng.permutation(n_rows)[: self._max_rows])
 
     def _store(
         self,

@@ -1,47 +1,50 @@
-"""Features to votes: boosted decision trees, one ensemble a bit.
+"""Features to votes: boosted decision trees, one ensemble for each bit.
 
-The hash functions of "Fast Supervised Hashing with Decision Trees for High-Dimensional Data" (Lin, Shen, Shi, van den Hengel,
-Suter, CVPR 2014): ``h(x) = sign(sum_t w_t T_t(x))``, T_t(x) in {1, -1} a tree, learned by AdaBoost. Three things make it fast:
-features are put into 256 bins once; a node looks at a random part of the features (LazyBoost); rows of little weight, which
-together have a small part of all weight, are left out when a tree is grown (weight trimming).
+These are the hash functions of "Fast Supervised Hashing with Decision Trees for High-Dimensional Data" (Lin, Shen, Shi, van den
+Hengel, Suter, CVPR 2014): ``h(x) = sign(sum_t w_t T_t(x))``, where T_t(x) in {1, -1} is a tree, learned by AdaBoost. Three things
+make training fast. Features are put into 256 bins once. A node looks at a random subset of the features (LazyBoost). Rows of
+small weight, which together hold a small share of the weight, are left out when a tree is grown (weight trimming).
 
-    features -> edges of bins -> bins -> trees, one after the other on new weights -> arrays that a file can hold
+    features -> edges of bins -> bins -> trees, one after another with new weights -> arrays that a file can hold
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Float32
+from supquant.arrays import Array, Flags, Float32, Float64
 from supquant.codec import FeatureMap
-from supquant.codec.interface import load_feature_map
+from supquant.codec.feature_maps import load_feature_map
 from supquant.errors import InputError
 
 N_BINS = 256
-_SMALLEST_ERROR = 1e-6
-"""A tree without any would get all votes there are."""
+"""Number of bins of a feature: as many as a byte can number."""
+
+SMALLEST_ERROR = 1e-6
+"""The weighted error of a tree is taken as at least this, so that the weight of a tree without errors is finite."""
 
 
 @dataclass(frozen=True, eq=False)
 class BoostedTrees:
-    """The frozen ensembles: what a codec holds. The weight of a tree is in its leaves.
+    """The learned ensembles of all bits, as a codec holds them.
 
     Parameters
     ----------
     features : (bits, T, 2**depth - 1) int32
-        Which feature each node compares.
+        The number of the feature that each node compares.
     thresholds : (bits, T, 2**depth - 1) float32
-        A row goes right where its feature is above it.
+        A row goes right if its feature is above the threshold.
     leaves : (bits, T, 2**depth) float32
+        The vote of each leaf times the weight of its tree.
     n_features : int
-        Width of what the trees stand on.
-    inner : FeatureMap or None
-        What maps vectors to that; None takes them as they are.
+        Number of features that the trees take.
+    inner : FeatureMap or None, default=None
+        From vectors to these features; None takes the vectors as features.
 
     Examples
     --------
@@ -61,25 +64,25 @@ class BoostedTrees:
     kind: ClassVar[str] = "boosted-trees"
 
     def __post_init__(self) -> None:
-        try:  # what a file holds must be sound before an index is built on it
+        try:  # the arrays may come from a file: they are checked before they are used
             self._sums(np.zeros((0, self.n_features), dtype=np.float32))
         except ValueError as error:
             raise InputError(f"these arrays are no ensembles of trees: {error}") from error
 
     @property
     def n_inputs(self) -> int:
-        """Width of what comes in."""
+        """Number of dimensions of the vectors."""
         return self.n_features if self.inner is None else self.inner.n_inputs
 
     def __call__(self, x: Float32) -> Float32:
-        """Map a block (b, p) to the sums of votes (b, bits)."""
+        """Return the sums of votes (b, bits) of a block of vectors (b, p)."""
         return self._sums(x if self.inner is None else self.inner(x))
 
     def _sums(self, x: Float32) -> Float32:
         return kernels.active().tree_sums(x, self.features, self.thresholds, self.leaves)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what a file must hold; arrays of the inner map carry its kind in their names."""
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays for a file; the names of arrays of the inner map start with its kind."""
         own = {
             "features": self.features,
             "thresholds": self.thresholds,
@@ -91,12 +94,12 @@ class BoostedTrees:
         return own | {f"{self.inner.kind}/{name}": array for name, array in self.inner.arrays().items()}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make the map again from a file's arrays."""
+    def from_arrays(cls, arrays: dict[str, Array]) -> Self:
+        """Return the map that `arrays` described."""
         inner = {tuple(name.split("/", 1)): array for name, array in arrays.items() if "/" in name}
         kinds = {kind for kind, _ in inner}
         if len(kinds) > 1:
-            raise InputError(f"trees stand on one feature map, got arrays of {sorted(kinds)}")
+            raise InputError(f"trees take one feature map, got arrays of {sorted(kinds)}")
         return cls(
             arrays["features"],
             arrays["thresholds"],
@@ -110,117 +113,128 @@ class BoostedTrees:
 
 @dataclass(frozen=True)
 class BinnedRows:
-    """Rows with their features in bins: bin b of feature j holds what is above ``edges[b - 1, j]``, up to ``edges[b, j]``."""
+    """Rows with their features in bins: bin b of feature j holds values above ``edges[b - 1, j]``, up to ``edges[b, j]``."""
 
     edges: Float32  # (255, d), ascending
     bins: NDArray[np.uint8]  # (d, n)
 
     @classmethod
     def of(cls, X: Float32) -> Self:
-        """Put rows X (n, d) into bins of about as many rows each."""
+        """Put the features of rows X (n, d) into bins that hold about the same number of rows each."""
         levels = np.arange(1, N_BINS) / N_BINS
         edges = np.quantile(X, levels, axis=0, method="midpoint").astype(np.float32)
         bins = np.empty(X.T.shape, dtype=np.uint8)
-        for j, row in enumerate(bins):
-            row[:] = np.searchsorted(edges[:, j], X[:, j])
+        for j, feature_bins in enumerate(bins):
+            feature_bins[:] = np.searchsorted(edges[:, j], X[:, j])
         return cls(edges, bins)
 
-    def thresholds(self, features: NDArray[np.int32], last: NDArray[np.uint8]) -> Float32:
-        """Give the thresholds that part rows where bins up to the last ones go left, all rows where that is 255."""
-        above: Float32 = np.append(self.edges, np.full((1, self.edges.shape[1]), np.inf, np.float32), axis=0)
-        return above[last, features]
+    def thresholds(self, features: NDArray[np.int32], last_bins: NDArray[np.uint8]) -> Float32:
+        """Return the thresholds of nodes, given their features and the last bin that goes left.
+
+        Both arrays have one shape, which is that of the result. If the last bin is 255, all rows go left.
+        """
+        no_bound = np.full((1, self.edges.shape[1]), np.inf, np.float32)
+        upper_edges: Float32 = np.append(self.edges, no_bound, axis=0)  # (256, d)
+        return upper_edges[last_bins, features]
 
 
 @dataclass(frozen=True)
 class Boosting:
-    """How ensembles are learned: the parameters, the same for every bit."""
+    """The parameters of boosting, the same for every bit; see `FastHash`."""
 
     n_trees: int
     depth: int
-    n_split_features: int  # that a node chooses from
-    kept_weight: float  # of the rows that a tree is grown on
+    n_split_features: int
+    kept_weight: float
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The trees of one bit, as `BoostedTrees` holds them, and what became of the weights."""
+    """The trees of one bit; the arrays are those of `BoostedTrees`."""
 
     features: NDArray[np.int32]  # (T, 2**depth - 1)
     thresholds: Float32  # (T, 2**depth - 1)
     leaves: Float32  # (T, 2**depth)
-    normalisers: NDArray[np.float64]
-    """(T,) sums of the weights before they are made to add up to one again; their product bounds the training error."""
 
 
 def boost(
     rows: BinnedRows,
-    signs: NDArray[np.float64],
+    targets: Float64,
     boosting: Boosting,
     rng: np.random.Generator,
     n_threads: int = 1,
 ) -> Ensemble:
-    """Learn trees whose sum of votes has the signs (n,) of 1 and -1, by discrete AdaBoost.
+    """Learn trees whose sums of votes have the signs of the targets (n,), which are 1 and -1, by discrete AdaBoost.
 
-    A tree with the weighted error e has the weight ``log((1 - e) / e) / 2``. A tree that is always right leaves all weights
-    as they are, and the next one is another only because it draws other features.
+    A tree with the weighted error e has the weight ``log((1 - e) / e) / 2``. A tree without errors leaves all weights
+    unchanged; the next tree then differs only because its nodes draw other features.
     """
-    trees, normalisers = [], []
-    weights = np.full(len(signs), 1 / len(signs))
+    trees = []
+    weights = np.full(len(targets), 1 / len(targets))
     for _ in range(boosting.n_trees):
-        tree = grow_tree(
-            rows.bins, weights * signs, _heavy(weights, boosting.kept_weight), boosting, rng, n_threads
-        )
-        votes = tree.votes[tree.places]  # (n,)
-        error = np.clip(weights[votes != signs].sum(), _SMALLEST_ERROR, 1 - _SMALLEST_ERROR)
-        weight = np.log((1 - error) / error) / 2
-        weights *= np.exp(-weight * signs * votes)
-        normalisers.append(weights.sum())
-        weights /= normalisers[-1]
-        trees.append((tree.features, tree.last, weight * tree.votes))
-    features, last, leaves = (np.stack(parts) for parts in zip(*trees, strict=True))
-    return Ensemble(
-        features, rows.thresholds(features, last), leaves.astype(np.float32), np.array(normalisers)
-    )
+        kept = _heaviest(weights, boosting.kept_weight)
+        tree = grow_tree(rows.bins, weights * targets, kept, boosting, rng, n_threads)
+        votes = tree.votes[tree.leaf_of_row]  # (n,)
+        error = np.clip(weights[votes != targets].sum(), SMALLEST_ERROR, 1 - SMALLEST_ERROR)
+        tree_weight = np.log((1 - error) / error) / 2
+        weights *= np.exp(-tree_weight * targets * votes)
+        weights /= weights.sum()
+        trees.append((tree.features, tree.last_bins, tree_weight * tree.votes))
+    features, last_bins, leaves = (np.stack(parts) for parts in zip(*trees, strict=True))
+    return Ensemble(features, rows.thresholds(features, last_bins), leaves.astype(np.float32))
 
 
-def _heavy(weights: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
-    """Tell which rows are left when the lightest ones, of at most ``1 - share`` of all weight, are not."""
+def _heaviest(weights: Float64, share: float) -> Flags:
+    """Return a mask (n,) without the lightest rows, which together hold at most ``1 - share`` of the weight."""
     order = np.argsort(weights, kind="stable")
-    heavy = np.ones(len(weights), dtype=np.bool_)
-    heavy[order] = np.cumsum(weights[order]) > (1 - share)
-    return heavy
+    kept = np.ones(len(weights), dtype=np.bool_)
+    kept[order] = np.cumsum(weights[order]) > (1 - share)
+    return kept
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of bins, and where it sends the rows."""
+    """A tree that compares bins, and the leaf of every row."""
 
     features: NDArray[np.int32]  # (2**depth - 1,)
-    last: NDArray[np.uint8]  # (2**depth - 1,) bins that go left
-    votes: NDArray[np.float64]  # (2**depth,) of 1 and -1
-    places: NDArray[np.uint16]  # (n,) the leaf of every row
+    last_bins: NDArray[np.uint8]  # (2**depth - 1,): rows up to this bin go left
+    votes: Float64  # (2**depth,): 1 or -1
+    leaf_of_row: NDArray[np.uint16]  # (n,)
 
 
 def grow_tree(
     bins: NDArray[np.uint8],
-    weights: NDArray[np.float64],
-    grown_on: NDArray[np.bool_],
+    weights: Float64,
+    kept: Flags,
     boosting: Boosting,
     rng: np.random.Generator,
     n_threads: int,
 ) -> Tree:
-    """Grow a tree on some of the rows, whose weights carry the signs of their classes, level by level."""
+    """Grow a tree level by level.
+
+    Parameters
+    ----------
+    bins : (d, n) uint8
+    weights : (n,) float64
+        Weights of the rows, with the signs of their targets.
+    kept : (n,) bool
+        The rows that the tree is grown on; the others are only assigned to leaves.
+    boosting : Boosting
+    rng : numpy Generator
+        Draws the features that nodes choose from.
+    n_threads : int
+    """
     d, n = bins.shape
-    some = np.flatnonzero(grown_on).astype(np.uint32)
+    grown_on = np.flatnonzero(kept).astype(np.uint32)
     all_rows = np.arange(n)
-    places = np.zeros(n, dtype=np.uint16)
+    nodes = np.zeros(n, dtype=np.uint16)  # the node of every row, counted from 0 in each level
     levels = []
     for level in range(boosting.depth):
         n_nodes = 2**level
-        rows = some[np.argsort(places[some], kind="stable")]  # by node
-        counts = np.bincount(places[some], minlength=n_nodes)
+        rows = grown_on[np.argsort(nodes[grown_on], kind="stable")]  # ordered by node
+        counts = np.bincount(nodes[grown_on], minlength=n_nodes)
         candidates = _draw_features(d, n_nodes, boosting.n_split_features, rng)
-        features, last = kernels.active().best_splits(
+        features, last_bins = kernels.active().best_splits(
             bins,
             rows,
             weights[rows],
@@ -228,25 +242,31 @@ def grow_tree(
             candidates,
             n_threads=n_threads,
         )
-        levels.append((features, last))
-        places = 2 * places + (bins[features[places], all_rows] > last[places])
-    features, last = (np.concatenate(parts) for parts in zip(*levels, strict=True))
-    sums = np.asarray(np.bincount(places[some], weights[some], minlength=2**boosting.depth), dtype=np.float64)
-    return Tree(features, last, _leaf_votes(sums), places)
+        levels.append((features, last_bins))
+        # for row: node[row] = 2 node[row] + (1 if bins[feature of its node, row] > last bin of its node else 0)
+        nodes = 2 * nodes + (bins[features[nodes], all_rows] > last_bins[nodes])
+    features, last_bins = (np.concatenate(parts) for parts in zip(*levels, strict=True))
+    sums = np.bincount(nodes[grown_on], weights[grown_on], minlength=2**boosting.depth)
+    return Tree(features, last_bins, _leaf_votes(np.asarray(sums, dtype=np.float64)), nodes)
 
 
-def _draw_features(d: int, n_nodes: int, wanted: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """Draw the features (n_nodes, min(wanted, d)) that nodes choose from."""
-    every = np.tile(np.arange(d, dtype=np.int32), (n_nodes, 1))
-    return every if wanted >= d else np.ascontiguousarray(rng.permuted(every, axis=1)[:, :wanted])
+def _draw_features(d: int, n_nodes: int, count: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Draw the features (n_nodes, min(count, d)) that nodes choose from."""
+    all_features = np.tile(np.arange(d, dtype=np.int32), (n_nodes, 1))
+    if count >= d:
+        return all_features
+    return np.ascontiguousarray(rng.permuted(all_features, axis=1)[:, :count])
 
 
-def _leaf_votes(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the class of greater weight in every leaf, where there is none that of the nearest node above."""
+def _leaf_votes(sums: Float64) -> Float64:
+    """Return the votes of leaves: the signs of the sums of weights (leaves,) in them.
+
+    If the sum of a leaf is zero, it votes like the nearest node above it whose sum is not zero.
+    """
     votes = np.ones(1)
-    width = 1
-    while width <= len(sums):
-        of_level = sums.reshape(width, -1).sum(axis=1)
-        votes = np.where(of_level != 0, np.sign(of_level), np.repeat(votes, width // len(votes)))
-        width *= 2
+    n_nodes = 1
+    while n_nodes <= len(sums):  # one level of the tree after another
+        node_sums = sums.reshape(n_nodes, -1).sum(axis=1)
+        votes = np.where(node_sums != 0, np.sign(node_sums), np.repeat(votes, n_nodes // len(votes)))
+        n_nodes *= 2
     return votes

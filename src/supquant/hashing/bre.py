@@ -1,17 +1,17 @@
-"""Features to bits: BRE, hash functions on landmarks, so that Hamming distances reconstruct those that labels ask for.
+"""Features to bits: BRE, hash functions on landmarks, whose Hamming distances reconstruct distances of labels.
 
-"Learning to Hash with Binary Reconstructive Embeddings" (Kulis, Darrell, NIPS 2009). Each hash function has landmarks
-of its own, s random rows; with a kernel k
+"Learning to Hash with Binary Reconstructive Embeddings" (Kulis, Darrell, NIPS 2009). Each of b hash functions has its own
+landmarks, s random rows. With a kernel k,
 
     h_p(x) = sgn(sum_q W_pq k(x_pq, x)),    O(W) = sum_{(i, j)} (d_ij - (Hamming distance of i and j) / b)^2
 
-over chosen pairs of rows; supervised, d_ij is 0 where the rows share a label and 1 where they do not. The kernel is the inner
-product of centred vectors. (The authors also bring them to length 1. That changes no sign here: it only scales the W_pq.)
+over chosen pairs of rows. In the supervised form d_ij is 0 if the rows share a label, else 1. The kernel is the inner product
+of centred vectors. (The authors also scale these to length 1. Here this would change no sign, only the scale of W_pq.)
 
-O depends on one W_pq only through the bits p, and every row's bit flips once as W_pq goes from one end to the other. So its exact
-minimum is found by sorting the flips and adding up what each of them does to the pairs.
-Everything here is in terms of the residue ``r_ij = b s_ij - h_i . h_j`` of signs, with ``s = 1 - 2 d``: O is the sum of the
-squares of ``r_ij / 2b``.
+O depends on one W_pq only through bit p, and the bit of a row flips at most once as W_pq goes from minus to plus infinity. So
+the exact minimum is found by sorting the flips and adding up how each of them changes O.
+The code works with the residue ``r_ij = b s_ij - h_i . h_j`` of signs h, where ``s = 1 - 2 d``: O is the sum of the squares of
+``r_ij / 2b``.
 """
 
 from __future__ import annotations
@@ -23,65 +23,65 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Float64
-from supquant.errors import InputError
+from supquant.arrays import Flags, Float32, Float64
 from supquant.features import Features
+from supquant.hashing.algebra import signs
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.rows import HashRows
 from supquant.progress import Progress
 from supquant.validation import check_integer, check_nonnegative, check_positive
 
-Signs = NDArray[np.float32]
+INITIAL_SPREAD = 1e-3
+"""Standard deviation of the random weights that the fit starts from, as in the authors' release."""
 
-_FIRST_WEIGHTS = 1e-3
-"""The spread of the random weights that the authors' release starts from."""
+EQUAL_FLIPS = 1e-9
+"""Two flips count as one if the relative difference of their weights is at most this: rounding can separate equal rows."""
 
-_TOGETHER = 1e-9
-"""Flips no further apart than this, relative to where they are, are one: rounding alone may part equal rows."""
-
-_MARGIN = 1e-6
-"""How far beyond the last flip a weight may go, since nothing is gained there by going further."""
+MARGIN = 1e-6
+"""Distance by which a weight may go beyond the outermost flips, in units of the largest of these, or of 1 if it is smaller."""
 
 
 class BRE(HashEstimator):
-    """Binary reconstructive embeddings, supervised: coordinate descent on the distances of labelled pairs.
+    """Binary reconstructive embeddings, supervised: coordinate descent on the Hamming distances of labelled pairs.
 
     Parameters
     ----------
     n_bits : int, default=64
-        A multiple of 8.
+        Number of bits of a code, a multiple of 8.
     n_landmarks : int, default=50
-        Random rows that each hash function is made of, as published; all rows if there are fewer.
+        Number of random rows in each hash function, as published; all rows if there are fewer.
     pairs : float, default=0.05
-        With which share of the rows each row is paired, as in the authors' release.
+        Share of the rows that each row is paired with, as in the authors' release. Above 0 and at most 1.
     similar : float, default=0.5
-        The share of a row's pairs that share a label with it, as far as there are such rows. The authors' release draws
-        pairs whatever their labels; as many of both kinds led to better codes (validation MAP on
-        CIFAR-10 at 32 bits: .216, where the natural share, a tenth, has .191).
+        Share of a row's pairs that share a label with it, if there are enough such rows. From 0 to 1. The authors' release
+        draws pairs without regard to labels. Equal shares made better codes: on CIFAR-10 with 32 bits the validation MAP
+        was .216, against .191 with the natural share of a tenth.
     max_iter : int, default=200
-        Passes over the bits at the most. A pass gives every hash function one of its weights anew; the fit ends with the
-        first pass that leaves the objective as it was.
+        Largest number of passes over the bits. A pass updates one weight of every hash function; the fit ends with the first
+        pass that does not change the objective.
     features : AnchorKernel, 'auto' or None, default=None
-        Features that the landmarks' inner products are taken of; None takes vectors as they are.
-    max_rows : int, default=5000
-        How many random rows to learn from at the most.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-        Which rows are landmarks, which pairs are taken, the first weights, the order of updates.
-    callback : callable, optional
-        Gets a `Progress` after each pass.
+        The features whose inner products are the kernel; None takes the vectors as features.
+    max_rows : int or None, default=5000
+        Largest number of random rows to learn from; None for all.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. Codes do not depend on it.
+    random_state : int, numpy Generator or None, default=None
+        Draws the rows, the pairs, the landmarks, the first weights, and the weights to update.
+    callback : callable or None, default=None
+        Called with a `Progress` after each pass.
     verbose : int, default=0
+        If above 0, progress is logged.
 
     Attributes
     ----------
     codec_ : BinaryCodec
     training_codes_ : (n, n_bits / 8) uint8
     objective_ : list of dict
-        After each pass: "objective" is the mean over the pairs of the squared error of the distance; "changed" the share of
-        the bits that the pass flipped.
+        After each pass: "objective" is the mean squared error of the distance over the pairs; "changed" is the share of the
+        bits that the pass flipped.
     n_iter_ : int
-        Passes made.
+        Number of passes.
+    n_features_in_ : int
 
     Examples
     --------
@@ -104,7 +104,7 @@ class BRE(HashEstimator):
         similar: float = 0.5,
         max_iter: int = 200,
         features: Features = None,
-        max_rows: int = 5000,
+        max_rows: int | None = 5000,
         n_jobs: int | None = None,
         random_state: int | np.random.Generator | None = None,
         callback: Callable[[Progress], None] | None = None,
@@ -124,52 +124,47 @@ class BRE(HashEstimator):
 
     def _check_parameters(self) -> None:
         check_integer(self.n_landmarks, "n_landmarks", 1)
-        if check_positive(self.pairs, "pairs") > 1:
-            raise InputError(f"pairs must be a share of the rows, at most 1, got {self.pairs!r}")
-        if check_nonnegative(self.similar, "similar") > 1:
-            raise InputError(f"similar must be a share of the pairs, at most 1, got {self.similar!r}")
+        check_positive(self.pairs, "pairs", 1)
+        check_nonnegative(self.similar, "similar", 1)
         check_integer(self.max_iter, "max_iter", 1)
-        check_integer(self.max_rows, "max_rows", 2)
 
     def _n_steps(self) -> int:
         return self.max_iter
 
     def _learn(self, rows: HashRows, rng: np.random.Generator) -> Iterator[HashStep]:
-        x = rows.features().astype(np.float64)  # (n, d)
-        mean = x.mean(axis=0)
-        x -= mean
+        x, mean = rows.centred_features()  # (n, d)
         n, b = len(x), self.n_bits
-        pairs = choose_pairs(rows.similar(), self.pairs, self.similar, rng)
+        partners = choose_partners(rows.share_label(), self.pairs, self.similar, rng)
         landmarks = np.stack([rng.permutation(n)[: self.n_landmarks] for _ in range(b)])  # (b, s)
-        weights = _FIRST_WEIGHTS * rng.normal(size=landmarks.shape)  # W (b, s)
+        weights = INITIAL_SPREAD * rng.normal(size=landmarks.shape)  # W (b, s)
 
         def projection() -> Float64:
+            """Return the hash functions (d, b) as directions."""
             return np.stack([w @ x[own] for w, own in zip(weights, landmarks, strict=True)], axis=1)
 
         def functions() -> HashFunctions:
-            made = projection()  # (d, b)
-            return HashFunctions(made, mean @ made)
+            return HashFunctions.around(mean, projection())
 
         values = np.ascontiguousarray((x @ projection()).T)  # (b, n), whose signs are the bits
-        bits = signs(values)
-        residue = b * pairs.signs
+        bits = signs(values, np.float32)
+        residue = b * partners.label_signs
         for h in bits:
-            residue -= pairs.products(h)
+            residue -= partners.products(h)
         objective = np.inf
         for _ in range(self.max_iter):
             flipped = 0
             for p in range(b):
                 q = rng.integers(landmarks.shape[1])
                 kernel = x @ x[landmarks[p, q]]  # (n,)
-                others = residue + pairs.products(bits[p])  # the residue of the other bits
-                step = best_step(values[p], kernel, pairs, others)
+                others = residue + partners.products(bits[p])  # the residue of the other bits
+                step = best_step(values[p], kernel, partners, others)
                 weights[p, q] += step
                 values[p] += step * kernel
-                h = signs(values[p])
+                h = signs(values[p], np.float32)
                 n_flips = int(np.count_nonzero(h != bits[p]))
                 if n_flips:
                     flipped += n_flips
-                    bits[p], residue = h, others - pairs.products(h)
+                    bits[p], residue = h, others - partners.products(h)
             before, objective = objective, float(np.mean(np.square(residue), dtype=np.float64)) / (2 * b) ** 2
             yield HashStep({"objective": objective, "changed": flipped / bits.size}, functions)
             if objective == before:
@@ -177,89 +172,90 @@ class BRE(HashEstimator):
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """The pairs of rows that count: each row i with k others."""
+class Partners:
+    """The pairs of rows in the objective: each of n rows with k partners."""
 
-    others: NDArray[np.intp]  # (n, k)
-    signs: Signs  # (n, k): 1 where the two share a label, else -1
+    rows: NDArray[np.intp]  # (n, k)
+    label_signs: Float32  # (n, k): 1 if the two rows share a label, else -1
 
-    def products(self, h: Signs) -> Signs:
-        """Give h_i h_j (n, k) of signs h (n,)."""
-        return h[:, None] * h.take(self.others)
+    def products(self, h: Float32) -> Float32:
+        """Return h_i h_j (n, k) for signs h (n,)."""
+        return h[:, None] * h.take(self.rows)
 
 
-def choose_pairs(alike: NDArray[np.bool_], share: float, similar: float, rng: np.random.Generator) -> Pairs:
-    """Pair each row with a share of the rows at random, a given part of which share a label with it.
+def choose_partners(share_label: Flags, share: float, similar: float, rng: np.random.Generator) -> Partners:
+    """Draw the partners of each row at random.
 
-    Where rows of one kind run out, those of the other take their places.
+    If there are too few rows of one kind, rows of the other kind take their places.
 
     Parameters
     ----------
-    alike : (n, n) bool
-        Who shares a label with whom.
-    share, similar : float
-        From 0 to 1.
+    share_label : (n, n) bool
+        True where two rows share a label.
+    share : float
+        Share of the rows that each row is paired with, from 0 to 1.
+    similar : float
+        Share of the partners that share a label with the row, from 0 to 1.
     rng : numpy Generator
     """
-    n = len(alike)
+    n = len(share_label)
     k = min(max(1, round(share * n)), n - 1)
     wanted = round(similar * k)
-    others = np.empty((n, k), dtype=np.intp)
-    for i, row in enumerate(alike):
+    partners = np.empty((n, k), dtype=np.intp)
+    for i, row in enumerate(share_label):
         near, far = (rows[rows != i] for rows in (np.flatnonzero(row), np.flatnonzero(~row)))
         n_near = min(len(near), max(wanted, k - len(far)))
-        others[i, :n_near] = rng.permutation(near)[:n_near]
-        others[i, n_near:] = rng.permutation(far)[: k - n_near]
-    labels = np.where(np.take_along_axis(alike, others, axis=1), np.float32(1), np.float32(-1))
-    return Pairs(others, labels)
+        partners[i, :n_near] = rng.permutation(near)[:n_near]
+        partners[i, n_near:] = rng.permutation(far)[: k - n_near]
+    return Partners(partners, signs(np.take_along_axis(share_label, partners, axis=1), np.float32))
 
 
-def best_step(values: Float64, kernel: Float64, pairs: Pairs, residue: Signs) -> float:
-    """Find the change of one weight that minimises the objective, exactly.
+def best_step(values: Float64, kernel: Float64, partners: Partners, residue: Float32) -> float:
+    """Return the change of one weight that minimises the objective exactly.
 
     With ``h(w) = sgn(values + w kernel)``, the objective is a constant less ``sum_ij r_ij h_i h_j`` over the pairs.
 
     Parameters
     ----------
     values : (n,) float64
-        Whose signs are the bits.
+        The numbers whose signs are the bits.
     kernel : (n,) float64
-        What the values gain as the weight grows by one.
-    pairs : Pairs
+        The change of the values if the weight grows by 1.
+    partners : Partners
     residue : (n, k) float32
-        Of the other bits: r_ij of each pair.
+        r_ij of each pair without this bit.
 
     Returns
     -------
     float
-        The middle of the best interval between two flips.
+        The middle of the best interval between two flips; 0 if no bit flips.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         flips = -values / kernel  # the w at which each row flips
-    moves = np.isfinite(flips)  # the others do not feel the weight
+    moves = np.isfinite(flips)  # the bits of the other rows do not depend on w
     flips[~moves] = np.inf
     order = np.argsort(flips, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    first = signs(np.where(moves, -kernel, values))  # bits at the far left
-    # as row i flips, the pairs whose other row flips later change sign, the others change back
-    later = np.where(place.take(pairs.others) > place[:, None], np.float32(1), np.float32(-1))
-    turned = residue * pairs.products(first) * later  # (n, k)
-    loss = turned.sum(axis=1, dtype=np.float64)  # (n,), as a row flips: of its own pairs, and of the others'
-    loss -= np.bincount(pairs.others.ravel(), turned.ravel(), minlength=len(values))
+    first = signs(np.where(moves, -kernel, values), np.float32)  # the bits at w = -infinity
+    # When row i flips, r_ij h_i h_j changes its sign in all pairs of row i. Where j flips later, h_i h_j is still that of
+    # `first`; where j has flipped before, it is the negative of it. In loops, with c the number of a column:
+    #     for i, c: j = partners[i, c]; term = residue[i, c] * first[i] * first[j] * (1 if j flips after i else -1)
+    #               loss[i] += term; loss[j] -= term
+    later = signs(place.take(partners.rows) > place[:, None], np.float32)
+    terms = residue * partners.products(first) * later  # (n, k)
+    loss = terms.sum(axis=1, dtype=np.float64)  # (n,): half of what the sum loses as a row flips
+    loss -= np.bincount(partners.rows.ravel(), terms.ravel(), minlength=len(values))
     order = order[: np.count_nonzero(moves)]
     flips = flips[order]
     if not len(flips):
         return 0.0
-    gains = np.concatenate([[0.0], -2 * np.cumsum(loss[order])])  # left of all flips, after the first, ...
-    together = np.diff(flips) <= _TOGETHER * np.abs(flips[1:])
-    gains[1:-1][together] = -np.inf
+    gains = np.concatenate(
+        [[0.0], -2 * np.cumsum(loss[order])]
+    )  # before the first flip, after it, after the second, ...
+    equal = np.diff(flips) <= EQUAL_FLIPS * np.abs(flips[1:])
+    gains[1:-1][equal] = -np.inf
     best = int(gains.argmax())
-    margin = _MARGIN * max(1.0, abs(flips[0]), abs(flips[-1]))
+    margin = MARGIN * max(1.0, abs(flips[0]), abs(flips[-1]))
     bounds = np.concatenate([[flips[0] - margin], flips, [flips[-1] + margin]])
     return float(bounds[best] + bounds[best + 1]) / 2
-
-
-def signs(values: Float64) -> Signs:
-    """Give 1 for what is above zero, else -1."""
-    return np.where(values > 0, np.float32(1), np.float32(-1))

@@ -1,11 +1,11 @@
 """Features to bits: canonical correlation with the labels, then iterative quantization.
 
-"Iterative Quantization" (Gong, Lazebnik, Gordo, Perronnin, PAMI 2013), its supervised form: the directions in
-which features X and labels Y correlate most solve
+This is the supervised form of "Iterative Quantization" (Gong, Lazebnik, Gordo, Perronnin, PAMI 2013). The directions w in which
+features X and labels Y correlate most solve
 
     Cxy (Cyy + rho I)^-1 Cyx w = r^2 (Cxx + rho I) w
 
-for covariances C of centred X and Y. Each direction is scaled by its correlation r, and the features along them are
+for covariances C of centred X and Y. Each direction is scaled by its correlation r. The features along the directions are then
 rotated towards the corners of a cube (`supquant.hashing.itq`).
 """
 
@@ -21,6 +21,7 @@ from scipy.linalg import cholesky, solve_triangular, svd
 
 from supquant.arrays import Float64
 from supquant.features import Features
+from supquant.hashing.algebra import add_ridge
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.itq import rotations
 from supquant.hashing.rows import HashRows
@@ -30,8 +31,8 @@ from supquant.progress import Progress
 from supquant.statistics import Moments
 from supquant.validation import check_integer, check_positive
 
-UNCORRELATED = 1e-6
-"""Correlations below this come from rounding, as the one that labels which add up to one in every row are short of."""
+SMALLEST_CORRELATION = 1e-6
+"""Correlations up to this are rounding errors and are left out. Labels that sum to one in every row have one such."""
 
 
 class CCAITQ(HashEstimator):
@@ -40,53 +41,52 @@ class CCAITQ(HashEstimator):
     Parameters
     ----------
     n_bits : int, default=64
-        Bits of a code, a multiple of 8.
+        Number of bits of a code, a multiple of 8.
     covariance_ridge : float, default=1e-4
-        Rho, added to the diagonals of the covariances of features and of labels, as a share of their mean squares.
+        rho, added to the diagonals of the covariances of features and of labels, in units of their mean squares.
     max_iter : int, default=50
-        Rounds of iterative quantization.
+        Number of rounds of iterative quantization.
     features : AnchorKernel, "auto" or None, default=None
-        What the hash functions see; None takes the vectors as they are, as published.
-    max_rows : int, optional
-        How many random rows to learn from at the most; all by default.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-        The rotation to begin with.
-    callback : callable, optional
+        The input of the hash functions; None takes the vectors, as published.
+    max_rows : int or None, default=None
+        Largest number of random rows to learn from; None for all.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. Codes do not depend on it.
+    random_state : int, numpy Generator or None, default=None
+        Draws the rows, the anchors, and the rotation to start from.
+    callback : callable or None, default=None
         Called with a `Progress` after every round.
     verbose : int, default=0
-        Above 0, progress is logged.
+        If above 0, progress is logged.
 
     Attributes
     ----------
     codec_ : BinaryCodec
     training_codes_ : (n, n_bits / 8) uint8
     objective_ : list of dict
-        The squared distance between rotated features and bits after every round; it never rises.
+        After each round: "objective" is the squared distance between rotated features and bits, which never rises.
     n_iter_ : int
-        Rounds.
+        Number of rounds.
     n_features_in_ : int
 
     Notes
     -----
-    Rows of one label among L have no more than L - 1 directions that correlate with it, and labels of any kind no more
-    than L. Where there are fewer than `n_bits`, the rest of the bits is filled as in the authors' release: there all
-    solutions of the eigenproblem are scaled by their correlations, so that those without one vanish, and the rotation spreads
-    the others over all bits. A bit is then the side of a hyperplane among the L - 1 dimensions, and more bits are
-    more hyperplanes. It is the strongest of the fillings tried, in mean average precision with 64 bits (16 bits);
-    principal components had the better of two scalings:
+    If each row has one of L labels, at most L - 1 directions correlate with the labels; otherwise at most L do. If these are
+    fewer than `n_bits`, the method follows the authors' release: all solutions of the eigenproblem are scaled by their
+    correlations, so that those with a correlation of zero vanish, and the rotation spreads the others over all bits. Each bit
+    is then one side of a hyperplane in the L - 1 dimensions. Of the alternatives tried, this has the highest mean average
+    precision, here with 64 bits (16 bits); for principal components the better of two scalings is shown:
 
     ========================================================  ==============  ==============
-    what the bits are made of                                 CIFAR-10 GIST   MNIST
+    input of the rotation                                     CIFAR-10 GIST   MNIST
     ========================================================  ==============  ==============
     directions scaled by their correlations                   .358 (.323)     .773 (.738)
-    the same, not scaled                                      .319 (.276)     .758 (.717)
+    directions, not scaled                                    .319 (.276)     .758 (.717)
     scaled, and principal components for those that vanish    .283 (.303)     .688 (.683)
     all solutions of the eigenproblem, not scaled             .134 (.191)     .737 (.697)
     ========================================================  ==============  ==============
 
-    The authors' settings are fifty rounds and a ridge of 1e-4, whatever the units of the features. Here it is relative.
+    The authors run fifty rounds with a ridge of 1e-4 in the units of the features. Here the ridge is relative.
 
     Examples
     --------
@@ -137,13 +137,13 @@ class CCAITQ(HashEstimator):
         for rotation in rotations(V, self.n_bits, self.max_iter, rng, rows.n_jobs):
             projection = scaled @ rotation.matrix  # (d, bits)
             yield HashStep(
-                {"objective": rotation.error}, partial(HashFunctions, projection, found.mean @ projection)
+                {"objective": rotation.error}, partial(HashFunctions.around, found.mean, projection)
             )
 
 
 @dataclass(frozen=True)
 class CanonicalDirections:
-    """Directions of the features, uncorrelated and of unit variance, and how each correlates with the labels."""
+    """Directions along which the features are uncorrelated and have variance 1, with their correlations to the labels."""
 
     mean: Float64  # (d,) of the features
     directions: Float64  # (d, q)
@@ -151,20 +151,35 @@ class CanonicalDirections:
 
 
 def canonical_directions(moments: Moments, labels: Labels, ridge: float) -> CanonicalDirections:
-    """Solve the eigenproblem by a singular value decomposition of Cxy (d, L), whitened on both sides."""
+    """Solve the eigenproblem by a singular value decomposition of Cxy (d, L), whitened on both sides.
+
+    Parameters
+    ----------
+    moments : Moments
+        Sums over the rows.
+    labels : Labels
+        Labels of the same rows.
+    ridge : float
+        rho, in units of the mean squares of features and of labels.
+
+    Returns
+    -------
+    CanonicalDirections
+        At least one direction; none of the others has a correlation of zero.
+    """
     n = moments.n_rows
     x, (y, yy) = moments.sum_x / n, label_moments(labels)
-    lower_x = _factor(moments.xx / n, x, ridge)
-    lower_y = _factor(yy / n, y / n, ridge)
+    lower_x = _factor_covariance(moments.xx / n, x, ridge)
+    lower_y = _factor_covariance(yy / n, y / n, ridge)
     half = solve_triangular(lower_x, moments.xy / n - np.outer(x, y / n), lower=True)  # (d, L)
     left, correlations, _ = svd(solve_triangular(lower_y, half.T, lower=True).T, full_matrices=False)
-    kept = max(1, int((correlations > UNCORRELATED).sum()))
+    kept = max(1, int((correlations > SMALLEST_CORRELATION).sum()))
     directions = solve_triangular(lower_x, left[:, :kept], lower=True, trans="T")
     return CanonicalDirections(x, directions, correlations[:kept])
 
 
 def label_moments(labels: Labels) -> tuple[Float64, Float64]:
-    """Sum up the label matrix Y (n, L): the sums (L,) of its columns, and Y'Y (L, L)."""
+    """Return the sums (L,) of the columns of the label matrix Y (n, L), and Y'Y (L, L)."""
     y, yy = np.zeros(labels.n_labels), np.zeros((labels.n_labels, labels.n_labels))
     for block in row_blocks(len(labels)):
         Y = labels.dense(*block)
@@ -173,9 +188,7 @@ def label_moments(labels: Labels) -> tuple[Float64, Float64]:
     return y, yy
 
 
-def _factor(squares: Float64, mean: Float64, ridge: float) -> Float64:
-    """Factor a covariance, given mean squares (d, d) and means (d,), with a ridge relative to the mean square."""
-    covariance = squares - np.outer(mean, mean)
-    covariance[np.diag_indices_from(covariance)] += ridge * (np.diag(squares).mean() or 1.0)
-    lower: Float64 = cholesky(covariance, lower=True)
+def _factor_covariance(squares: Float64, mean: Float64, ridge: float) -> Float64:
+    """Return the Cholesky factor (d, d) of a covariance with a ridge, given the mean products (d, d) and the mean (d,)."""
+    lower: Float64 = cholesky(add_ridge(squares - np.outer(mean, mean), ridge, squares), lower=True)
     return lower

@@ -1,10 +1,10 @@
-"""A classifier as a baseline: an item is its label, or random bits of its class scores; a query is its class scores.
+"""A classifier as a baseline: an item is stored as its label, or as random bits of its class scores.
 
-"How should we evaluate supervised hashing?" (Sablayrolles, Douze, Usunier, Jegou, ICASSP 2017) shows that, where the classes
-of the database are those of training, storing the predicted class beats most supervised codes at a few bits an item.
+"How should we evaluate supervised hashing?" (Sablayrolles, Douze, Usunier, Jegou, ICASSP 2017) shows: if the classes of the
+database are those of training, the predicted class of an item is a better code than most supervised codes, in a few bits.
 
-The classifier is least squares with a small ridge on the labels as 0 and 1, without an intercept: the one inside
-supervised quantization, before anything is quantized.
+The classifier is least squares on 0/1 labels with a small ridge and no intercept. Supervised quantization has the same one, on
+vectors that are quantized.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from supquant.arrays import Codes, Float64
 from supquant.codec import LabelCodec, check_label_count
 from supquant.estimator import CodeEstimator
 from supquant.features import Features, check_features, fit_feature_map
+from supquant.hashing.algebra import add_ridge
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.rows import HashRows
 from supquant.labels import read_labels
@@ -31,25 +32,25 @@ from supquant.validation import check_positive, check_vectors, random_generator,
 
 
 class ClassifierLabels(CodeEstimator):
-    """Items are labels, queries class scores: an item scores as much as its label, or the sum of its labels.
+    """Items are stored as labels and queries are class scores: the score of an item is the sum over its labels.
 
     Parameters
     ----------
-    ridge : float
-        Of the least squares, in units of the mean diagonal of X'X; 1 in absolute units costs half a point of MAP.
-    features : "auto", AnchorKernel or None
+    ridge : float, default=1e-6
+        Ridge of the least squares, in units of the mean diagonal of X'X. An absolute ridge of 1 lowers MAP by .005.
+    features : "auto", AnchorKernel or None, default="auto"
         As for `SupervisedQuantizer`.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-        Of the anchors.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. Codes do not depend on it.
+    random_state : int, numpy Generator or None, default=None
+        Draws the anchors.
 
     Attributes
     ----------
     codec_ : LabelCodec
     classes_ : (L,) array
     training_codes_ : (n, M) uint8
-        The labels of the training rows themselves.
+        The labels of the training rows.
     n_features_in_ : int
 
     Examples
@@ -81,7 +82,19 @@ class ClassifierLabels(CodeEstimator):
         self.random_state = random_state
 
     def fit(self, X: object, y: object) -> Self:
-        """Learn the classifier from vectors X (n, p) and labels `y`, as `SupervisedQuantizer` takes them."""
+        """Learn the classifier from vectors X (n, p) and their labels `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Training vectors of any real dtype.
+        y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
+            Class labels of any hashable kind, or a 0/1 indicator matrix.
+
+        Returns
+        -------
+        self
+        """
         ridge = check_positive(self.ridge, "ridge")
         check_features(self.features)
         X = check_vectors(X)
@@ -98,20 +111,20 @@ class ClassifierLabels(CodeEstimator):
         return self
 
     def encode(self, X: object, y: object = None) -> Codes:
-        """Give vectors X (n, p) the codes (n, M) uint8 of their labels `y`, or of those that the classifier says."""
+        """Return the codes (n, M) uint8 of vectors X (n, p): of their labels `y`, or of the predicted labels if `y` is None."""
         return self._codec().encode_items(X, y, n_jobs=self.n_jobs)
 
     def decision_function(self, X: object) -> NDArray[np.float32]:
-        """Score every label for vectors X (n, p): (n, L) float32."""
+        """Return the scores (n, L) float32 of all labels for vectors X (n, p)."""
         return self._codec().decision_function(X, n_jobs=self.n_jobs)
 
     def transform(self, X: object) -> NDArray[np.float32]:
-        """Give the class scores of vectors X (n, p): (n, L) float32."""
+        """Return the scores (n, L) float32 of all labels for vectors X (n, p), as `decision_function` does."""
         return self.decision_function(X)
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The labels, as found in `fit`."""
+        """The labels (L,) that `fit` found."""
         return self._codec().classes
 
     def __sklearn_tags__(self) -> Tags:
@@ -121,34 +134,36 @@ class ClassifierLabels(CodeEstimator):
 
 
 class ClassifierBits(HashEstimator):
-    """Items and queries are random-projection bits of their class scores, ranked by Hamming distance.
+    """Items and queries are bits of random projections of their class scores, ranked by Hamming distance.
 
-    Bit j says on which side of the mean the scores lie along a random direction; the learned codes of training rows are
-    those of their label vectors.
+    Bit j is set if the scores lie above their mean along random direction j. The learned codes of the training rows are those
+    of their label vectors instead of their scores.
 
     Parameters
     ----------
     n_bits : int, default=64
-        A multiple of 8.
-    ridge : float
+        Number of bits of a code, a multiple of 8.
+    ridge : float, default=1e-6
         As for `ClassifierLabels`.
-    features : "auto", AnchorKernel or None
+    features : "auto", AnchorKernel or None, default="auto"
         As for `SupervisedQuantizer`.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-    callback : callable, optional
-        Called with a `supquant.progress.Progress`.
-    verbose : int
-        Above 0, steps are logged.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. Codes do not depend on it.
+    random_state : int, numpy Generator or None, default=None
+        Draws the anchors and the directions.
+    callback : callable or None, default=None
+        Called with a `Progress` after the only step.
+    verbose : int, default=0
+        If above 0, progress is logged.
 
     Attributes
     ----------
     codec_ : BinaryCodec
     training_codes_ : (n, n_bits / 8) uint8
     objective_ : list of dict
-        The mean squared error of the class scores.
+        One entry: "objective" is the mean squared error of the class scores.
     n_iter_ : int
+        Always 1.
     n_features_in_ : int
 
     Examples
@@ -191,19 +206,18 @@ class ClassifierBits(HashEstimator):
         moments = rows.moments()
         weights = least_squares(moments, self.ridge)  # (d, L)
         directions = rng.normal(size=(weights.shape[1], self.n_bits))  # (L, bits)
-        scores = moments.sum_x / moments.n_rows @ weights  # (L,) mean
+        mean_scores = moments.sum_x / moments.n_rows @ weights  # (L,)
         frequencies = rows.labels.dense(0, len(rows)).mean(axis=0)  # (L,)
         bits = np.concatenate(
             list(rows.map_blocks(lambda _, block: (rows.labels.dense(*block) - frequencies) @ directions > 0))
         )
         error = moments.yy - 2 * np.vdot(moments.xy, weights) + np.vdot(weights, moments.xx @ weights)
-        functions = HashFunctions(weights @ directions, scores @ directions, bits)
+        functions = HashFunctions(weights @ directions, mean_scores @ directions, bits)
         yield HashStep({"objective": float(error) / moments.n_rows}, lambda: functions)
 
 
 def least_squares(moments: Moments, ridge: float) -> Float64:
-    """Solve (X'X + delta I) W = X'Y for W (d, L), delta relative to the mean diagonal of X'X."""
-    d = len(moments.xx)
-    delta = ridge * (float(np.trace(moments.xx)) / d or 1.0)
-    weights: Float64 = scipy.linalg.solve(moments.xx + delta * np.eye(d), moments.xy, assume_a="pos")
+    """Return the W (d, L) that solves (X'X + delta I) W = X'Y; delta is `ridge` in units of the mean diagonal of X'X."""
+    penalised = add_ridge(moments.xx.copy(), ridge, moments.xx)
+    weights: Float64 = scipy.linalg.solve(penalised, moments.xy, assume_a="pos")
     return weights

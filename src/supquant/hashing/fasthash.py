@@ -1,9 +1,9 @@
 """Features to bits: fast supervised hashing with decision trees (FastHash).
 
 "Fast Supervised Hashing with Decision Trees for High-Dimensional Data" (Lin, Shen, Shi, van den Hengel, Suter, CVPR 2014), and
-"Supervised Hashing Using Graph Cuts and Boosted Decision Trees" (Lin, Shen, van den Hengel, TPAMI 2015). One bit after the
-other: infer it for all rows from the labels and the bits before (`bit_inference`), then teach it to an ensemble of trees
-(`boosted_trees`), whose answer takes its place when the next bit is inferred.
+"Supervised Hashing Using Graph Cuts and Boosted Decision Trees" (Lin, Shen, van den Hengel, TPAMI 2015). Each bit takes two
+steps: it is inferred for all rows from the labels and the earlier bits (`bit_inference`), and an ensemble of trees is trained to
+predict it (`boosted_trees`). The next bit is inferred from the bits that the trees predict.
 """
 
 from __future__ import annotations
@@ -14,62 +14,72 @@ from typing import ClassVar
 import numpy as np
 
 from supquant import kernels
-from supquant.errors import InputError
 from supquant.features import Features
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
-from supquant.hashing.bit_inference import blocks_of, draw_pairs, hinge_coefficients, hinge_loss, infer_bit
+from supquant.hashing.bit_inference import (
+    Integers,
+    Pairs,
+    draw_pairs,
+    hinge_coefficients,
+    hinge_loss,
+    infer_bit,
+    label_blocks,
+)
 from supquant.hashing.boosted_trees import BinnedRows, BoostedTrees, Boosting, boost
 from supquant.hashing.rows import HashRows
 from supquant.progress import Progress
 from supquant.validation import check_integer, check_positive
 
-DEEPEST = 12
-"""Levels of a tree, which is kept whole."""
+MAX_TREE_DEPTH = 12
+"""Largest number of levels of a tree. All 2**depth leaves of a tree are stored."""
 
 
 class FastHash(HashEstimator):
-    """Bits inferred from pairs of rows by graph cuts, each learned by an ensemble of boosted decision trees.
+    """Fast supervised hashing: bits inferred from pairs of rows by graph cuts and predicted by boosted decision trees.
 
-    The defaults are the settings of the authors' release: the hinge loss, two sweeps over the blocks, 200 trees of depth 4 a
-    bit, 200 features to choose from at a node, 99 % of the weight kept, and 100 similar and 100 dissimilar rows drawn for
-    each row.
+    The defaults are the settings of the authors' release.
 
     Parameters
     ----------
     n_bits : int, default=64
+        Number of bits of a code, a multiple of 8.
     n_trees : int, default=200
-        Of one bit.
+        Number of trees for each bit.
     tree_depth : int, default=4
-        Worth tuning; more rows bear deeper trees. At most 12.
+        Number of levels of a tree, at most 12. It is worth tuning: with more rows, deeper trees are better.
     n_split_features : int, default=200
-        How many random features a node of a tree chooses from; all where there are fewer.
+        Number of random features that a node of a tree chooses from; all features if there are fewer.
     kept_weight : float, default=0.99
-        A tree is grown on the rows of greatest weight that have this part of all weight.
+        A tree is grown on the rows of largest weight that together hold this share of the weight. Above 0 and at most 1.
     n_pairs : int, default=100
-        Similar rows, and dissimilar ones, that are drawn for each row to infer bits from.
+        Number of rows that share a label, and of rows that do not, drawn for each row to infer bits from.
     n_sweeps : int, default=2
-        Over the blocks of similar rows, for each bit.
-    features : None, "auto" or AnchorKernel
-        What the trees stand on: vectors as they are by default, as published.
-    max_rows : int, default=5000
-        Random rows to learn from at the most.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-    callback : callable, optional
-        Called with the progress after every bit.
+        Number of sweeps over the blocks of similar rows, for each bit.
+    features : AnchorKernel, "auto" or None, default=None
+        The input of the trees; None takes the vectors, as published.
+    max_rows : int or None, default=5000
+        Largest number of random rows to learn from; None for all.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. Codes do not depend on it.
+    random_state : int, numpy Generator or None, default=None
+        Draws the rows, the anchors, the pairs, and the features that nodes choose from.
+    callback : callable or None, default=None
+        Called with a `Progress` after each bit.
     verbose : int, default=0
+        If above 0, progress is logged.
 
     Attributes
     ----------
     codec_ : BinaryCodec
     training_codes_ : (n, n_bits / 8) uint8
-        The inferred bits of the rows learned from, those of the trees for the others.
+        The inferred bits of the rows that were learned from, and the bits of the trees for the others.
     objective_ : list of dict
-        After each bit: the mean loss over the drawn pairs, divided by the square of the number of bits, of the trees' codes
-        ("objective") and with the new bit as it was inferred ("inferred"), and the part of the rows whose bit the trees
-        get wrong ("error").
+        After each bit: "objective" is the mean loss of the trees' codes over the drawn pairs, divided by the square of the
+        number of bits; "inferred" is the same with the last bit as it was inferred; "error" is the share of rows whose bit
+        the trees predict wrongly.
     n_iter_ : int
+        Number of bits learned.
+    n_features_in_ : int
 
     Examples
     --------
@@ -96,7 +106,7 @@ class FastHash(HashEstimator):
         n_pairs: int = 100,
         n_sweeps: int = 2,
         features: Features = None,
-        max_rows: int = 5000,
+        max_rows: int | None = 5000,
         n_jobs: int | None = None,
         random_state: int | np.random.Generator | None = None,
         callback: Callable[[Progress], None] | None = None,
@@ -118,10 +128,9 @@ class FastHash(HashEstimator):
 
     def _check_parameters(self) -> None:
         check_integer(self.n_trees, "n_trees", 1)
-        check_integer(self.tree_depth, "tree_depth", 1, DEEPEST)
+        check_integer(self.tree_depth, "tree_depth", 1, MAX_TREE_DEPTH)
         check_integer(self.n_split_features, "n_split_features", 1)
-        if check_positive(self.kept_weight, "kept_weight") > 1:
-            raise InputError(f"kept_weight must be at most 1, got {self.kept_weight}")
+        check_positive(self.kept_weight, "kept_weight", 1)
         check_integer(self.n_pairs, "n_pairs", 1)
         check_integer(self.n_sweeps, "n_sweeps", 0)
 
@@ -132,8 +141,8 @@ class FastHash(HashEstimator):
         X = rows.features()  # (n, d)
         binned = BinnedRows.of(X)
         boosting = Boosting(self.n_trees, self.tree_depth, self.n_split_features, self.kept_weight)
-        pairs, blocks = draw_pairs(rows.labels, self.n_pairs, rng), blocks_of(rows.labels)
-        distances = np.zeros(len(pairs.first), dtype=np.int64)  # in the trees' bits
+        pairs, blocks = draw_pairs(rows.labels, self.n_pairs, rng), label_blocks(rows.labels)
+        distances = np.zeros(len(pairs.first), dtype=np.int64)  # in the bits of the trees
         n_leaves = 2**self.tree_depth
         features = np.zeros((self.n_bits, self.n_trees, n_leaves - 1), dtype=np.int32)
         thresholds = np.zeros(features.shape, dtype=np.float32)
@@ -148,22 +157,23 @@ class FastHash(HashEstimator):
 
         for bit in range(self.n_bits):
             matrix = pairs.matrix(hinge_coefficients(pairs, distances, bit + 1))
-            signs = infer_bit(matrix, blocks, self.n_sweeps, rng)
-            ensemble = boost(binned, signs.astype(np.float64), boosting, rng, rows.n_jobs)
+            z = infer_bit(matrix, blocks, self.n_sweeps, rng)  # (n,)
+            ensemble = boost(binned, z.astype(np.float64), boosting, rng, rows.n_jobs)
             sums = kernels.active().tree_sums(
                 X, ensemble.features[None], ensemble.thresholds[None], ensemble.leaves[None], rows.n_jobs
             )[:, 0]  # (n,)
-            inferred_distances = distances + pairs.differing(signs)
-            distances = distances + pairs.differing(sums > 0)
+            inferred_distances = distances + pairs.differ(z)
+            distances = distances + pairs.differ(sums > 0)
             features[bit], thresholds[bit] = ensemble.features, ensemble.thresholds
-            inferred[:, bit], leaves[bit] = signs > 0, ensemble.leaves
-
-            def mean_loss(apart: np.ndarray, n_bits: int = bit + 1) -> float:
-                return float(hinge_loss(pairs, apart, n_bits).mean() / n_bits**2)
-
+            inferred[:, bit], leaves[bit] = z > 0, ensemble.leaves
             values = {
-                "objective": mean_loss(distances),
-                "inferred": mean_loss(inferred_distances),
-                "error": float(np.mean((sums > 0) != (signs > 0))),
+                "objective": relative_loss(pairs, distances, bit + 1),
+                "inferred": relative_loss(pairs, inferred_distances, bit + 1),
+                "error": float(np.mean((sums > 0) != (z > 0))),
             }
             yield HashStep(values, functions)
+
+
+def relative_loss(pairs: Pairs, distances: Integers, n_bits: int) -> float:
+    """Return the mean loss of pairs, divided by the square of the number of bits, given their Hamming distances (P,)."""
+    return float(hinge_loss(pairs, distances, n_bits).mean() / n_bits**2)

@@ -1,4 +1,4 @@
-"""Rows as hashing sees them: features block by block, all at once, or summed."""
+"""Rows as the hashing methods see them: their features in blocks, all at once, centred, or summed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Float32
+from supquant.arrays import Flags, Float32, Float64
 from supquant.codec import FeatureMap
 from supquant.labels import Labels
 from supquant.metrics import relevance
@@ -24,11 +24,14 @@ class HashRows:
 
     Parameters
     ----------
-    X : (n, p) array
-        Any real dtype; only blocks of it are converted.
+    X : ndarray of shape (n, p)
+        Any real dtype; it is converted one block at a time.
     labels : Labels
+        The labels of the n rows.
     feature_map : FeatureMap or None
+        From vectors (b, p) to features (b, d); None takes the vectors as features.
     n_jobs : int
+        Number of threads.
     """
 
     def __init__(self, X: NDArray[Any], labels: Labels, feature_map: FeatureMap | None, n_jobs: int) -> None:
@@ -43,17 +46,27 @@ class HashRows:
         return len(self.labels)
 
     def map_blocks(self, function: Callable[[Float32, tuple[int, int]], Result]) -> Iterator[Result]:
-        """Apply a function to the features (b, d) and the (start, stop) of every block, in order, on all threads."""
+        """Apply a function to the features (b, d) and the (start, stop) of every block.
+
+        The work is done on `n_jobs` threads. Results come in the order of the blocks.
+        """
         return ordered_map(lambda block: function(self._rows.block(*block), block), self._blocks, self.n_jobs)
 
     def features(self) -> Float32:
-        """Give the features (n, d) of all rows at once."""
+        """Return the features (n, d) of all rows."""
         return np.concatenate(list(self.map_blocks(lambda x, _: x)))
 
+    def centred_features(self) -> tuple[Float64, Float64]:
+        """Return the features (n, d) less their mean, and the mean (d,)."""
+        features = self.features().astype(np.float64)
+        mean = features.mean(axis=0)
+        features -= mean
+        return features, mean
+
     def moments(self) -> Moments:
-        """Give n, the sum of X, X'X, X'Y, in float64."""
+        """Return the sums over all rows that do not depend on codes."""
         return self._rows.moments()
 
-    def similar(self) -> NDArray[np.bool_]:
-        """Tell for all pairs of rows whether they share a label, (n, n)."""
+    def share_label(self) -> Flags:
+        """Return a matrix (n, n), true where two rows share a label."""
         return relevance(self.labels, self.labels, 0, len(self))

@@ -1,46 +1,47 @@
-"""Features to bits: SSH, directions that agree with the labels of pairs and along which all rows vary.
+"""Features to bits: SSH, directions that agree with the labels of pairs and along which the rows vary.
 
 "Semi-Supervised Hashing for Large-Scale Search" (Wang, Kumar, Chang, PAMI 2012; its first two forms are those of
 "Semi-Supervised Hashing for Scalable Image Retrieval", CVPR 2010, the third is that of "Sequential Projection Learning for
-Hashing with Compact Codes", ICML 2010). With centred features X (n, d), rows as vectors, and S_ij = 1 where rows i and j share
-a label, else -1, nothing on the diagonal, the bits sgn(X W) shall agree with S; without the sign that is to make large
+Hashing with Compact Codes", ICML 2010). X (n, d) are centred features. S_ij is 1 if rows i and j share a label, else -1; its
+diagonal is 0. The bits sgn(X W) should agree with S. Without the sign, this means to maximise
 
     J(W) = tr(W' M W) / 2,    M = X' S X + eta X' X         (the adjusted covariance)
 
 orthogonal
     W'W = I: the eigenvectors of M with the largest eigenvalues.
 nonorthogonal
-    J(W) - rho |W'W - I|^2 / 4 instead of the constraint: W W' = Q = I + M / rho, positive definite once rho exceeds the
-    negative of M's smallest eigenvalue. With its Cholesky factor, Q = L L', and those eigenvectors U, W = L U.
+    J(W) - rho |W'W - I|^2 / 4 instead of the constraint: W W' = Q = I + M / rho. Q is positive definite if rho is above the
+    negative of M's smallest eigenvalue. With its Cholesky factor, Q = L L', and the orthogonal directions U, W = L U.
 sequential
-    One direction after another, the top eigenvector w of M. Then pairs that the direction got wrong, p = X w, p_i p_j S_ij < 0,
-    weigh more, ``S_ij - alpha p_i p_j``, and X is left without that direction where it stands for the variance:
+    One direction w after another: the top eigenvector of M. A pair is wrong if p_i p_j S_ij < 0 for the projections p = X w.
+    Wrong pairs then get a larger weight, ``S_ij - alpha p_i p_j``, and the direction is removed from the variance:
 
-        M <- (X' S X) - alpha X' T X + eta (X - X w w')' (X - X w w'),    T_ij = p_i p_j where the pair is wrong, else 0
+        M <- (X' S X) - alpha X' T X + eta (X - X w w')' (X - X w w'),    T_ij = p_i p_j for wrong pairs, else 0
 
-S is never written out. Rows fall into groups that carry the same labels, so that a sum over pairs that share a label is one over
-pairs of groups, and T splits by sign: for similar rows ``-(p+ p-' + p- p+')``, for others ``p+ p+' + p- p-'``, with the
-positive and negative parts p+ and p- of p. A bit then costs the eigenvector and O(n d), not O(n^2 d).
+S is never written out. Rows with the same labels form a group, so a sum over pairs that share a label is a sum over pairs of
+groups. T splits by sign into the positive and negative parts p+ and p- of p: for pairs that share a label it is
+``-(p+ p-' + p- p+')``, for other pairs ``p+ p+' + p- p-'``. So a bit costs an eigenvector and O(n d), not O(n^2 d).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-from supquant.arrays import Float64
+from supquant.arrays import Flags, Float64
 from supquant.errors import InputError
 from supquant.features import Features
+from supquant.hashing.algebra import signs, top_eigenvectors
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.pairs import LabelGroups
 from supquant.hashing.rows import HashRows
 from supquant.progress import Progress
-from supquant.validation import check_choice, check_integer, check_nonnegative
+from supquant.validation import check_choice, check_nonnegative
 
 VARIANTS = ("sequential", "nonorthogonal", "orthogonal")
 
@@ -48,40 +49,45 @@ VARIANTS = ("sequential", "nonorthogonal", "orthogonal")
 class SSH(HashEstimator):
     """Semi-supervised hashing: eigenvectors of a covariance that the labels of pairs adjust.
 
-    With classes as labels, the part of the labels has a rank below their number: in the orthogonal form later bits are mere
-    principal components, and more than a few dozen of them hurt. The sequential form, which the authors recommend, has bits
-    that mend the errors of earlier ones, and may have more of them than features.
+    With L classes, the label part of the adjusted covariance has a rank below L. The later bits of the orthogonal form are
+    therefore principal components, and more than a few dozen of them make the ranking worse. The authors recommend the
+    sequential form: its bits correct the errors of earlier bits, and there may be more bits than features.
 
     Parameters
     ----------
     n_bits : int, default=64
-        A multiple of 8. The orthogonal and the nonorthogonal form have at most as many as there are features.
+        Number of bits of a code, a multiple of 8. In the orthogonal and the nonorthogonal form it is at most the number of
+        features.
     variant : {'sequential', 'nonorthogonal', 'orthogonal'}, default='sequential'
+        The form of the method.
     variance_weight : float, default=30
-        eta, what the variance of the features counts beside the pairs, of which there are as many as rows squared.
+        eta, the weight of the variance of the n features beside the labels of n^2 pairs.
     correction : float, default=1
-        alpha, how much more a pair weighs that a bit got wrong, in the sequential form. The products of projections that it
-        multiplies are those of the features: it suits rows of about unit length.
+        alpha, the additional weight of pairs that a bit gets wrong, in the sequential form. It multiplies products of
+        projections, so the default suits rows of about unit length.
     features : AnchorKernel, 'auto' or None, default=None
-        None takes vectors as they are, as published; 'auto' a kernel of 1000 anchors.
+        None takes the vectors as features, as published; 'auto' is a kernel of 1000 anchors.
     max_rows : int or None, default=5000
-        How many random rows to learn from at the most; None for all.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-    callback : callable, optional
-        Gets a `Progress` after each step: a bit in the sequential form, all bits at once in the others.
+        Largest number of random rows to learn from; None for all.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. Codes do not depend on it.
+    random_state : int, numpy Generator or None, default=None
+        Draws the rows and the anchors.
+    callback : callable or None, default=None
+        Called with a `Progress` after each step: one bit in the sequential form, all bits in the others.
     verbose : int, default=0
+        If above 0, progress is logged.
 
     Attributes
     ----------
     codec_ : BinaryCodec
     training_codes_ : (n, n_bits / 8) uint8
     objective_ : list of dict
-        After each step: "objective" is J(W) with the labels S as they were given, "agreement" the mean of S_ij h_i h_j over all
-        pairs and over the bits h so far, from -1 to 1. Both are to be large.
+        After each step: "objective" is J(W) for the original S; "agreement" is the mean of S_ij h_i h_j over all pairs and
+        over the bits h so far, from -1 to 1. Larger is better for both.
     n_iter_ : int
-        Steps taken.
+        Number of steps.
+    n_features_in_ : int
 
     Examples
     --------
@@ -124,97 +130,93 @@ class SSH(HashEstimator):
         check_choice(self.variant, "variant", VARIANTS)
         check_nonnegative(self.variance_weight, "variance_weight")
         check_nonnegative(self.correction, "correction")
-        if self.max_rows is not None:
-            check_integer(self.max_rows, "max_rows", 2)
 
     def _n_steps(self) -> int:
         return self.n_bits if self.variant == "sequential" else 1
 
     def _learn(self, rows: HashRows, rng: np.random.Generator) -> Iterator[HashStep]:
-        del rng  # there is no chance in it
-        X = rows.features().astype(np.float64)  # (n, d)
-        mean = X.mean(axis=0)
-        X -= mean
+        del rng  # nothing is drawn
+        X, mean = rows.centred_features()  # (n, d)
         pairs = PairLabels(LabelGroups.of(rows.labels))
         label_part, variance_part = pairs.covariance(X), self.variance_weight * (X.T @ X)  # (d, d)
         adjusted = label_part + variance_part
         W = np.zeros((X.shape[1], self.n_bits))
         agreement = 0.0
 
-        def finished(start: int, stop: int) -> HashStep:
+        def finish_bits(start: int, stop: int) -> HashStep:
             nonlocal agreement
             agreement += sum(pairs.agreement(X @ w > 0) for w in W.T[start:stop])
             values = {"objective": 0.5 * float(np.sum(W * (adjusted @ W))), "agreement": agreement / stop}
-            return HashStep(values, lambda: HashFunctions(W, mean @ W))
+            return HashStep(values, partial(HashFunctions.around, mean, W))
 
         if self.variant == "sequential":
             directions = sequential_directions(X, pairs, label_part, variance_part, self.correction)
             for bit, w in zip(range(self.n_bits), directions, strict=False):
                 W[:, bit] = w
-                yield finished(bit, bit + 1)
+                yield finish_bits(bit, bit + 1)
             return
         if self.n_bits > len(W):
             raise InputError(
                 f"n_bits must be at most {len(W)}, the number of features, with variant={self.variant!r}, "
                 f"got {self.n_bits}; variant='sequential' makes more"
             )
-        solve = orthogonal_directions if self.variant == "orthogonal" else nonorthogonal_directions
+        solve = top_eigenvectors if self.variant == "orthogonal" else nonorthogonal_directions
         W[:] = solve(adjusted, self.n_bits)
-        yield finished(0, self.n_bits)
+        yield finish_bits(0, self.n_bits)
 
 
 @dataclass(frozen=True)
 class PairLabels:
-    """S, which is 1 for pairs of rows that share a label and -1 for others, by groups of rows with the same labels."""
+    """S, which is 1 for pairs of rows that share a label and -1 for other pairs, by groups of rows with the same labels."""
 
     groups: LabelGroups
 
     def covariance(self, X: Float64) -> Float64:
-        """Give X' S X (d, d) of rows X (n, d)."""
+        """Return X' S X (d, d) of rows X (n, d)."""
         sums, total = self.groups.sums(X), X.sum(axis=0)
-        own = 2 * self._with_itself() - 1  # (n,): on the diagonal, where there is no pair
+        diagonal = 2 * self._has_label() - 1  # (n,): a row is no pair with itself
         return np.asarray(
-            2 * (sums.T @ self.groups.alike @ sums) - np.outer(total, total) - X.T @ (own[:, None] * X)
+            2 * (sums.T @ self.groups.share_label @ sums)
+            - np.outer(total, total)
+            - X.T @ (diagonal[:, None] * X)
         )
 
     def wrong_covariance(self, X: Float64, projected: Float64) -> Float64:
-        """Give X' T X (d, d), T_ij the product of the projections (n,) of rows i and j where it contradicts S_ij, else 0."""
-        above, below = (np.maximum(sign * projected, 0)[:, None] * X for sign in (1, -1))  # (n, d)
-        a, b = self.groups.sums(above), self.groups.sums(below)  # (g, d)
+        """Return X' T X (d, d): T_ij is the product of the projections (n,) of rows i and j if it contradicts S_ij, else 0."""
+        positive, negative = (np.maximum(sign * projected, 0)[:, None] * X for sign in (1, -1))  # (n, d)
+        a, b = self.groups.sums(positive), self.groups.sums(negative)  # (g, d)
         a_total, b_total = a.sum(axis=0), b.sum(axis=0)
-        crossed = a.T @ self.groups.alike @ b
-        together = np.outer(a_total, a_total) - a.T @ self.groups.alike @ a
-        together += np.outer(b_total, b_total) - b.T @ self.groups.alike @ b
-        own = ((1 - self._with_itself()) * projected)[:, None] * X  # rows without labels, on the diagonal
-        return np.asarray(together - crossed - crossed.T - own.T @ own)
+        shared = a.T @ self.groups.share_label @ b  # pairs that share a label, on opposite sides
+        others = (
+            np.outer(a_total, a_total) - a.T @ self.groups.share_label @ a
+        )  # other pairs, on the same side
+        others += np.outer(b_total, b_total) - b.T @ self.groups.share_label @ b
+        diagonal = ((1 - self._has_label()) * projected)[
+            :, None
+        ] * X  # rows without labels, counted in `others`
+        return np.asarray(others - shared - shared.T - diagonal.T @ diagonal)
 
-    def agreement(self, bit: NDArray[np.bool_]) -> float:
-        """Give the mean of S_ij h_i h_j over all pairs, h (n,) being 1 where the bit is set, else -1."""
-        h = np.where(bit, 1.0, -1.0)
+    def agreement(self, bit: Flags) -> float:
+        """Return the mean of S_ij h_i h_j over all pairs, where h (n,) is 1 if the bit is set, else -1."""
+        h = signs(bit)
         n = len(h)
         return float(self.covariance(h[:, None])[0, 0]) / (n * (n - 1)) if n > 1 else 0.0
 
-    def _with_itself(self) -> Float64:
-        """Tell whether a row shares a label with itself, (n,): 1, or 0 where it has none."""
-        return np.asarray(self.groups.alike.diagonal()[self.groups.of_row])
-
-
-def orthogonal_directions(adjusted: Float64, n_bits: int) -> Float64:
-    """Give the eigenvectors (d, n_bits) of M (d, d) with the largest eigenvalues, the largest first."""
-    d = len(adjusted)
-    vectors: Float64 = scipy.linalg.eigh(adjusted, subset_by_index=(d - n_bits, d - 1))[1]
-    return vectors[:, ::-1]
+    def _has_label(self) -> Float64:
+        """Return 1 for a row that carries a label and 0 for one without, (n,)."""
+        return np.asarray(self.groups.share_label.diagonal()[self.groups.of_row])
 
 
 def nonorthogonal_directions(adjusted: Float64, n_bits: int) -> Float64:
-    """Give L U (d, n_bits), ``L L' = I + M / rho``, U the orthogonal directions of M (d, d).
+    """Return L U (d, n_bits), where ``L L' = I + M / rho`` and U are the orthogonal directions of M (d, d).
 
-    rho is kept just above the least that makes it positive definite, where directions differ most from orthogonal ones.
+    rho is just above the smallest value that makes the sum positive definite. There the directions differ most from
+    orthogonal ones.
     """
     eigenvalues = scipy.linalg.eigvalsh(adjusted)
-    rho = 1.01 * max(-eigenvalues[0], 1e-6 * eigenvalues[-1]) or 1.0  # any, where nothing varies
+    rho = 1.01 * max(-eigenvalues[0], 1e-6 * eigenvalues[-1]) or 1.0  # any value will do if M is zero
     L = scipy.linalg.cholesky(np.eye(len(adjusted)) + adjusted / rho, lower=True)
-    return np.asarray(L @ orthogonal_directions(adjusted, n_bits))
+    return np.asarray(L @ top_eigenvectors(adjusted, n_bits))
 
 
 def sequential_directions(
@@ -224,14 +226,14 @@ def sequential_directions(
     variance_part: Float64,
     correction: float,
 ) -> Iterator[Float64]:
-    """Give one direction (d,) after another, for ever.
+    """Yield one direction (d,) after another, without end.
 
     Parameters
     ----------
     X : (n, d) float64
-        Centred.
+        Centred features.
     pairs : PairLabels
-        Of its rows.
+        The labels of the n rows.
     label_part : (d, d)
         X' S X.
     variance_part : (d, d)
@@ -240,8 +242,8 @@ def sequential_directions(
         alpha.
     """
     while True:
-        w = orthogonal_directions(label_part + variance_part, 1)[:, 0]
+        w = top_eigenvectors(label_part + variance_part, 1)[:, 0]
         yield w
         label_part = label_part - correction * pairs.wrong_covariance(X, X @ w)
-        kept = np.eye(len(w)) - np.outer(w, w)  # (d, d)
-        variance_part = kept @ variance_part @ kept
+        without_w = np.eye(len(w)) - np.outer(w, w)  # (d, d)
+        variance_part = without_w @ variance_part @ without_w

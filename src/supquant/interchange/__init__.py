@@ -1,4 +1,4 @@
-"""Codes for other libraries: an index leaves as one that FAISS searches."""
+"""Codes for other libraries: an index is exported to FAISS."""
 
 from supquant.interchange.faiss_export import to_faiss
 

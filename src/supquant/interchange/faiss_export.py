@@ -1,11 +1,11 @@
-"""Index to FAISS: the same codes behind the same question, as an inner product that FAISS can add up.
+"""Index to FAISS: the same codes and the same ranking, written as an inner product that FAISS can compute.
 
-The additive index of FAISS compares by ``q . s``, and drops the squared norms of its own Euclidean distance. So each
-codeword gets its squared norm as one more coordinate, and each query ``z`` becomes ``[2 z, -1]``:
+The additive index of FAISS compares a query q with a decoded vector s by ``q . s``; its Euclidean distance leaves out the norm of
+s. So each codeword gets its squared norm as one more coordinate, and each query ``z`` becomes ``[2 z, -1]``:
 
     [2 z, -1] . sum_m [c_m, |c_m|^2]  =  -sum_m (|c_m|^2 - 2 z . c_m)
 
-which is our sum of tables with its sign turned.
+This is the negative of our sum of tables.
 """
 
 from __future__ import annotations
@@ -23,27 +23,30 @@ if TYPE_CHECKING:
 
     from supquant.index import CodeIndex
 
-CODEWORDS = 256  # of a byte; a smaller codebook is filled up with codewords that no code names
+BYTE_CODEWORDS = 256
+"""Number of codewords that a byte can number. A smaller codebook is filled up with zeros, which no code refers to."""
 
 
 def to_faiss(index: CodeIndex) -> Any:
-    """Give a FAISS index of the same codes, which finds the same neighbours in the same order, ranked by distance.
+    """Return a FAISS index of the same codes, which finds the same neighbours in the same order.
 
-    It takes queries that the codec has projected, ``index.codec.transform(Q)``, since FAISS knows no feature maps, and
-    answers with inner products: ``|z|^2 + eps`` less the answer is our squared distance. Of an index of meaning and position
-    it takes ``index.codec.query_vectors(Q)``, by either ranking, and answers with scores before they become probabilities. Of
-    an index of Hamming
-    codes it takes the queries' own codes, ``index.codec.encode_items(Q)``, and answers with Hamming distances. Where
-    two scores are equal, or closer than float32 can tell, FAISS may order them otherwise.
+    FAISS has no feature maps, so its queries are made by the codec. The query vectors and the scores depend on the codec:
 
-    The FAISS index is a copy, for searching: removed rows are left out, and later changes do not reach it. It answers
-    with the ids of `index`. It can be written with ``faiss.write_index``. Do not add vectors to it: FAISS would
-    encode them in its own way.
+    - Codes ranked by distance take ``index.codec.transform(Q)``. The scores are inner products; ``|z|^2 + eps`` less a score is
+      our squared distance.
+    - Codes of meaning and position take ``index.codec.query_vectors(Q)``, for either ranking. The scores are those before they
+      become probabilities.
+    - Hamming codes take the codes of the queries, ``index.codec.encode_items(Q)``. The scores are Hamming distances.
+
+    If two scores are equal, or equal up to float32 rounding, FAISS may order them differently.
+
+    The FAISS index is a copy for searching. Removed rows are left out, and later changes of `index` do not reach it. It returns
+    the ids of `index`. ``faiss.write_index`` can write it. Do not add vectors to it: FAISS would encode them in its own way.
 
     Parameters
     ----------
     index : CodeIndex
-        Its ids are numbers, given or automatic.
+        Its ids must be numbers.
 
     Returns
     -------
@@ -77,7 +80,7 @@ def to_faiss(index: CodeIndex) -> Any:
             "numbers, CodeIndex(index.codec).add_codes(index.codes(index.ids)), whose id i is index.ids[i]"
         )
     codes = index.codes(ids)
-    are_row_numbers = np.array_equal(ids, np.arange(len(ids)))  # which FAISS answers with by itself
+    are_row_numbers = np.array_equal(ids, np.arange(len(ids)))  # FAISS returns row numbers by default
     given = None if are_row_numbers else ids
     if isinstance(codec, BinaryCodec):
         return binary_index(faiss, codes, given)
@@ -89,7 +92,7 @@ def to_faiss(index: CodeIndex) -> Any:
 
 
 def import_faiss() -> Any:
-    """Import FAISS, or say how to get it."""
+    """Return the module of FAISS, or raise an error that says how to install it."""
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
@@ -101,15 +104,19 @@ def import_faiss() -> Any:
 def euclidean_index(
     faiss: Any, codebooks: NDArray[np.float32], codes: NDArray[np.uint8], ids: NDArray[np.int64] | None = None
 ) -> Any:
-    """Make a FAISS index that takes vectors (q, r) and gives the rows whose sums of tables are the smallest.
+    """Return a FAISS index that takes vectors (q, r) and finds the rows with the smallest sums of tables.
 
     Parameters
     ----------
     faiss : module
-    codebooks : ndarray (M, K, r) float32
-    codes : ndarray (n, M) uint8
-    ids : ndarray (n,) int64, optional
-        Row numbers by default.
+    codebooks : ndarray of shape (M, K, r), float32
+    codes : ndarray of shape (n, M), uint8
+    ids : ndarray of shape (n,), int64, or None, default=None
+        None for row numbers.
+
+    Returns
+    -------
+    faiss.Index
     """
     r = codebooks.shape[2]
     norms = np.einsum("mkr,mkr->mk", codebooks, codebooks)
@@ -125,12 +132,12 @@ def euclidean_index(
 def product_index(
     faiss: Any, codebooks: NDArray[np.float32], codes: NDArray[np.uint8], ids: NDArray[np.int64] | None = None
 ) -> Any:
-    """Make a FAISS index that takes vectors (q, r) and gives the rows whose decoded vectors have the greatest product.
+    """Return a FAISS index that takes vectors (q, r) and finds the rows with the largest inner product.
 
-    Parameters are those of `euclidean_index`.
+    The parameters are those of `euclidean_index`.
     """
     M, K, r = codebooks.shape
-    padded = np.zeros((M, CODEWORDS, r), dtype=np.float32)
+    padded = np.zeros((M, BYTE_CODEWORDS, r), dtype=np.float32)
     padded[:, :K] = codebooks
     additive = faiss.IndexResidualQuantizer(
         r, M, 8, faiss.METRIC_INNER_PRODUCT, faiss.AdditiveQuantizer.ST_LUT_nonorm
@@ -141,7 +148,7 @@ def product_index(
 
 
 def binary_index(faiss: Any, codes: NDArray[np.uint8], ids: NDArray[np.int64] | None = None) -> Any:
-    """Make a FAISS index of codes (n, M) that compares them by Hamming distance."""
+    """Return a FAISS index of codes (n, M) that finds rows by Hamming distance; `ids` (n,) are row numbers if None."""
     flat = faiss.IndexBinaryFlat(8 * codes.shape[1])
     if ids is None:
         flat.add(codes)
@@ -152,8 +159,8 @@ def binary_index(faiss: Any, codes: NDArray[np.uint8], ids: NDArray[np.int64] | 
 
 
 def put_codes(faiss: Any, empty: Any, codes: NDArray[np.uint8], ids: NDArray[np.int64] | None = None) -> Any:
-    """Fill a trained, empty flat index of FAISS with codes (n, M) as they are, under ids if there are any."""
-    named = empty if ids is None else faiss.IndexIDMap(empty)  # it only takes an index that is still empty
+    """Return a trained, empty flat index of FAISS filled with codes (n, M); `ids` (n,) are row numbers if None."""
+    named = empty if ids is None else faiss.IndexIDMap(empty)  # IndexIDMap takes only an empty index
     faiss.copy_array_to_vector(codes.ravel(), empty.codes)
     empty.ntotal = len(codes)
     if ids is not None:
