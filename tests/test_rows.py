@@ -1,4 +1,4 @@
-"""Passes over the rows, against dense matrices; rows in three places against the same rows in one."""
+"""Passes over the rows are compared with dense matrices, and rows in three places with the same rows in one place."""
 
 from functools import reduce
 from itertools import chain, pairwise
@@ -229,7 +229,7 @@ def test_the_cache_changes_work_but_no_result(make_rows, rng, cached_blocks):
     assert_same_sums(moments, plain.moments(), ("sum_x", "xx", "xy", "yy"), rtol=0)
     assert_same_sums(statistics, plain.assign(model), ("bb", "bx", "by", "changed"), rtol=0)
     np.testing.assert_array_equal(all_codes(rows), all_codes(plain))
-    # the short block also fits into what two full ones leave
+    # the last block is short and fits beside two full ones
     computed_once = min(cached_blocks, 3)
     assert len(seen) == 2 * 3 - computed_once
 
@@ -304,8 +304,8 @@ def test_merged_sums_are_those_of_all_rows(make_rows, data, labels, rng):
 @pytest.mark.parametrize("mu", [0.0, 0.1])
 @pytest.mark.parametrize("solver", [joint_steps, alternating_steps])
 def test_rows_in_three_places_get_the_codes_of_rows_in_one(digits, monkeypatch, solver, mu):
-    # All values are multiples of 1/16: sums over the rows are exact, in whatever order they are made. Those of
-    # the mu term are not, and a hundred iterations of L-BFGS make much of a last bit.
+    # All values are multiples of 1/16, so that sums over the rows are exact in any order. Sums of the mu term are not, and a
+    # hundred iterations of L-BFGS amplify a difference in the last bit.
     monkeypatch.setattr("supquant.quantizers.alternating.CODEBOOK_ITERATIONS", 10)
     X, y = digits[0][:400], digits[1][:400]
     labels, learned = read_labels(y), []

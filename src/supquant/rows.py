@@ -1,7 +1,7 @@
-"""The rows of training: passes are sent to them, sums come back.
+"""The rows of training: a solver sends passes over them and gets sums back.
 
 A solver sees its data through `TrainingRows` alone, so rows can live in memory, in a file, on another device or in several
-places at once; `LocalRows` are rows of this process.
+places at once. `LocalRows` are rows of this process. `FeatureCache` keeps the features of rows between passes.
 """
 
 from __future__ import annotations
@@ -23,36 +23,78 @@ from supquant.validation import as_float32
 Positions = NDArray[np.intp]
 
 FLOAT64_ROWS = 1024
+"""Rows of a block that are converted to float64 at a time: small enough to stand beside those of other threads."""
 
 
 class Targets(Protocol):
-    """Y, the matrix that a classifier of the rows aims at: `Labels`, or any other."""
+    """The matrix Y (n, L) that a classifier of the rows aims at: `Labels`, or any other."""
 
     @property
     def n_labels(self) -> int:
-        """L, its columns."""
+        """L, the number of columns."""
 
     def dense(self, start: int, stop: int) -> Float64:
-        """Write out rows ``start`` to ``stop``, (b, L)."""
+        """Return rows ``start`` to ``stop`` of Y as an array (b, L)."""
 
 
 class TrainingRows(Protocol):
     """What a solver may ask of the rows."""
 
     def moments(self) -> Moments:
-        """Give the sums that do not depend on the codes."""
+        """Return the sums that do not depend on the codes."""
 
     def statistics(self) -> CodeStatistics:
-        """Give the sums for the codes as they are."""
+        """Return the sums for the present codes."""
 
     def assign(self, model: ModelState) -> CodeStatistics:
-        """Give every row its best code under the model, and the sums for the new codes."""
+        """Assign to every row its best code under the model; return the sums for the new codes."""
 
     def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
-        """Give the inter-dictionary products under a matrix (u, u) of products of the used codewords."""
+        """Return the sums of inter-dictionary products.
+
+        Parameters
+        ----------
+        used : ndarray of shape (u,), intp
+            Flat positions m K + k of codewords, ascending. They hold every codeword that a row uses.
+        gram : ndarray of shape (u, u), float64
+            Products of these codewords.
+        eps : float
+            The constant that the inter-dictionary product of every code should have.
+        """
 
     def codes(self) -> Iterator[Codes]:
-        """Give the codes, block by block."""
+        """Yield the codes, block by block."""
+
+
+class FeatureCache:
+    """Features of blocks of rows, kept as long as they fit.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Bytes of all kept blocks at the most. A block that no longer fits is computed again whenever it is asked for.
+
+    Examples
+    --------
+    >>> cache = FeatureCache(1000)
+    >>> first = cache.get(0, lambda: np.zeros((10, 20), np.float32))
+    >>> cache.get(0, lambda: np.ones((10, 20), np.float32)) is first
+    True
+    """
+
+    def __init__(self, n_bytes: int) -> None:
+        self._bytes_left = n_bytes
+        self._blocks: dict[int, Float32] = {}
+
+    def get(self, key: int, compute: Callable[[], Float32]) -> Float32:
+        """Return the block (b, d) under a key, such as the number of its first row; compute it unless it is kept."""
+        if key in self._blocks:
+            return self._blocks[key]
+        block = compute()
+        if block.nbytes <= self._bytes_left:
+            self._bytes_left -= block.nbytes
+            self._blocks[key] = block
+        return block
 
 
 class LocalRows:
@@ -60,20 +102,20 @@ class LocalRows:
 
     Parameters
     ----------
-    X : (n, p) array of any real dtype, may be memory-mapped
-        Vectors before the feature map.
+    X : ndarray of shape (n, p)
+        Vectors before the feature map, of any real dtype. They may be memory-mapped.
     labels : Targets
-        Their labels.
-    codes : (n, M) uint8
-        Codes to start from; recoded in place.
+        The labels of the rows.
+    codes : ndarray of shape (n, M), uint8
+        Codes to start from. They are changed in place.
     n_codewords : int
-        K.
-    features : callable or None
-        From a block (b, p) float32 to its features (b, d) float32.
-    n_jobs : int
-        Threads; results do not depend on it.
-    cache_bytes : int
-        Feature blocks are kept as long as they fit, and computed again where they do not.
+        K, the codewords of a codebook.
+    features : callable or None, default=None
+        Maps a block (b, p) float32 to its features (b, d) float32. None takes vectors as features.
+    n_jobs : int, default=1
+        Number of threads. Results do not depend on it.
+    cache_bytes : int, default=4 GiB
+        Bytes for feature blocks that are kept between passes. Others are computed again in every pass.
     """
 
     def __init__(
@@ -94,13 +136,12 @@ class LocalRows:
         self._features = features
         self._n_jobs = n_jobs
         self._blocks = row_blocks(len(X))
-        self._cache: dict[int, Float32] = {}
-        self._cache_left = cache_bytes if features is not None else 0
+        self._cache = FeatureCache(cache_bytes)
         self._distinct: tuple[Codes, Float64] | None = None
         self._compacted: tuple[Positions, tuple[Codes, Float64, list[int]]] | None = None
 
     def moments(self) -> Moments:
-        """Give the sums that do not depend on the codes."""
+        """Return the sums that do not depend on the codes."""
 
         def of_block(block: tuple[int, int]) -> Moments:
             x, y = self.block(*block), self._labels.dense(*block)
@@ -110,11 +151,11 @@ class LocalRows:
         return reduce(Moments.merge, ordered_map(of_block, self._blocks, self._n_jobs))
 
     def statistics(self) -> CodeStatistics:
-        """Give the sums for the codes as they are."""
+        """Return the sums for the present codes."""
         return self._gather((block, self.block(*block), 0) for block in self._blocks)
 
     def assign(self, model: ModelState) -> CodeStatistics:
-        """Give every row its best code under the model, and the sums for the new codes."""
+        """Assign to every row its best code under the model; return the sums for the new codes."""
         weights = model.penalties
         search = CodeSearch(
             model.codebooks, model.classifier, weights.quantization, weights.constraint, model.constant
@@ -126,7 +167,7 @@ class LocalRows:
             new = search.search(search.target(x @ projection, y), old)
             moved = np.flatnonzero((new != old).any(axis=1))
             changed = 0
-            # the search is float32: a code changes only where float64 agrees that its cost is strictly lower
+            # The search is float32: a code changes only where its cost is strictly lower in float64 too.
             for part in _slices(len(moved)):
                 rows = moved[part]
                 z = search.target(x[rows].astype(np.float64) @ model.projection, y[rows])
@@ -139,39 +180,31 @@ class LocalRows:
         return self._gather(ordered_map(recode, self._blocks, self._n_jobs))
 
     def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
-        """Give the inter-dictionary products under a matrix (u, u) of products of the used codewords.
-
-        `used` are their flat positions m K + k, ascending, and hold every codeword that a row uses.
-        """
+        """Return the sums of inter-dictionary products, as `TrainingRows.interaction` says."""
         codes, counts, sizes = self._compact(used)
         return Interaction(
             *kernels.active().interaction(codes, counts, gram, eps, sizes=sizes, n_threads=self._n_jobs)
         )
 
     def recode(self, codes: Codes) -> None:
-        """Give the rows other codes (n, M), of any M."""
+        """Replace the codes of all rows by codes (n, M), of any M."""
         self._codes = codes
         self._distinct = self._compacted = None
 
     def codes(self) -> Iterator[Codes]:
-        """Give the codes, block by block."""
+        """Yield the codes, block by block."""
         for start, stop in self._blocks:
             yield self._codes[start:stop]
 
     def block(self, start: int, stop: int) -> Float32:
-        """Give the features (b, d) of one block, from the cache where it holds them."""
-        if start in self._cache:
-            return self._cache[start]
-        x = as_float32(self._X[start:stop])
-        if self._features is not None:
-            x = self._features(x)
-            if x.nbytes <= self._cache_left:
-                self._cache_left -= x.nbytes
-                self._cache[start] = x
-        return x
+        """Return the features (b, d) of rows ``start`` to ``stop``, one of the fixed blocks."""
+        features = self._features
+        if features is None:
+            return as_float32(self._X[start:stop])
+        return self._cache.get(start, lambda: features(as_float32(self._X[start:stop])))
 
     def distinct(self) -> tuple[Codes, Float64]:
-        """Give each distinct code (u, M) and how many rows have it (u,)."""
+        """Return the distinct codes (u, M), and the number of rows that have each of them (u,)."""
         if self._distinct is None:
             codes, counts = kernels.active().distinct(self._codes)
             self._distinct = codes, counts.astype(np.float64)
@@ -180,18 +213,24 @@ class LocalRows:
     def _compact(self, used: Positions) -> tuple[Codes, Float64, list[int]]:
         """Renumber the used codewords of each codebook from 0.
 
-        Returns the distinct codes (u', M) in these numbers, their counts, and how many codewords of each codebook are used.
+        Returns the distinct codes (u', M) in these numbers, their counts (u',), and the number of used codewords of each
+        codebook.
         """
         if self._compacted is None or not np.array_equal(self._compacted[0], used):
             codes, counts = self.distinct()
             n_codebooks, K = codes.shape[1], self._n_codewords
             sizes = np.bincount(used // K, minlength=n_codebooks).tolist()
-            renumber = np.zeros(n_codebooks * K, dtype=np.uint8)
-            renumber[used] = np.concatenate([np.arange(size) for size in sizes])
-            self._compacted = used, (renumber[codes + K * np.arange(n_codebooks)], counts, sizes)
+            number = np.zeros(n_codebooks * K, dtype=np.uint8)  # new number of the codeword at m K + k
+            number[used] = np.concatenate([np.arange(size) for size in sizes])
+            # for i, code in enumerate(codes):
+            #     for m in range(n_codebooks):
+            #         compact[i, m] = number[m * K + code[m]]
+            compact = number[codes + K * np.arange(n_codebooks)]
+            self._compacted = used, (compact, counts, sizes)
         return self._compacted[1]
 
     def _gather(self, visited: Iterator[tuple[tuple[int, int], Float32, int]]) -> CodeStatistics:
+        """Sum over visited blocks: (start, stop), features (b, d), and how many of its codes changed."""
         n_words = self._codes.shape[1] * self._n_codewords
         bx: Float64 | None = None
         by = np.zeros((n_words, self._labels.n_labels))
@@ -210,7 +249,7 @@ class LocalRows:
 
 
 def _slices(n_rows: int) -> list[slice]:
-    """Cut a block into pieces small enough to stand in float64 beside those of other threads."""
+    """Return slices of at most `FLOAT64_ROWS` rows that cover a block."""
     return [slice(start, stop) for start, stop in row_blocks(n_rows, FLOAT64_ROWS)]
 
 

@@ -7,13 +7,13 @@ from supquant.cli import app
 
 @pytest.fixture
 def run():
-    """Run the command with arguments and give its result."""
+    """Function that runs the command with arguments and returns its result."""
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="session")
 def files(digits, tmp_path_factory):
-    """Give a folder with 500 training rows, 300 items and 60 queries."""
+    """Folder with 500 training rows, 300 items and 60 queries."""
     folder = tmp_path_factory.mktemp("files")
     X, y = digits
     np.savez(folder / "train.npz", X=X[:500], y=y[:500])

@@ -15,7 +15,7 @@ def items(files):
 
 @pytest.fixture
 def names(tmp_path):
-    """A file of 300 ids that look like numbers but for their zeros."""
+    """File of 300 ids that are strings because of their leading zeros."""
     path = tmp_path / "names.txt"
     path.write_text("\n".join(f"{number:03}" for number in range(300)))
     return path
@@ -186,7 +186,7 @@ def test_info_of_an_index_without_rows(run, model, tmp_path):
 
 
 def mistakes(files, model, folder, place):
-    """Give arguments and a part of the one line that answers them."""
+    """Return arguments, each with a part of the line of the error."""
     np.savez(place / "narrow.npz", X=np.zeros((5, 3)))
     np.save(place / "flat.npy", np.zeros(64))
     np.save(place / "floats.npy", np.zeros(300))

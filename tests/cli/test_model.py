@@ -92,7 +92,7 @@ def test_evaluate_prints_and_writes_map(run, files, model, tmp_path):
 
 
 def mistakes(files, model, folder):
-    """Give arguments and a part of the one line that answers them."""
+    """Return arguments, each with a part of the line of the error."""
     np.save(folder / "nan.npy", np.full((300, 64), np.nan))
     np.savez(folder / "narrow.npz", X=np.zeros((5, 3)), y=[0, 1, 0, 1, 0])
     np.save(folder / "short.npy", np.arange(10))
@@ -134,7 +134,7 @@ def test_mistakes_are_answered_in_one_line_with_exit_code_2(run, files, model, t
         result = run(*arguments)
         assert result.exit_code == 2, (arguments, result.output, result.exception)
         assert part in result.stderr, (arguments, result.stderr)
-        if "--frobnicate" not in arguments:  # the parser's own answers also show how the command is used
+        if "--frobnicate" not in arguments:  # errors of the parser also show how the command is used
             assert len(result.stderr.strip().splitlines()) == 1, result.stderr
     assert not (tmp_path / "out").exists()
 

@@ -1,4 +1,4 @@
-"""The frozen codec of sums of codewords by itself: its ways, its tables, its file."""
+"""The codec of sums of codewords: encoding, tables, files."""
 
 import errno
 import itertools
@@ -25,7 +25,7 @@ def read_only(array):
 
 @pytest.fixture
 def codec(rng):
-    """A codec with all its parts, gamma and mu of like size."""
+    """A codec with all its parts; gamma and mu are of the same size."""
 
     def draw(*shape):
         return read_only(rng.normal(size=shape).astype(np.float32))
@@ -315,7 +315,7 @@ def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
 
 
 def test_a_file_of_format_version_1_is_read_and_written_unchanged(tmp_path):
-    """The file was written by the first version of the format and must never be made again."""
+    """The file was written by the first version of the format and must never be replaced."""
     path = Path(__file__).parent / "files" / "codec-1.safetensors"
     codec, settings = AdditiveCodec.load(path)
     assert settings == {}

@@ -1,4 +1,4 @@
-"""Codes of bits by themselves: packing, Hamming distances, signs, the file."""
+"""The codec of bits: packing, Hamming distances, signs, files."""
 
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_a_saved_codec_comes_back(codec, rng, tmp_path, without):
 
 
 def test_a_file_of_format_version_1_is_read_and_written_unchanged(tmp_path):
-    """The file was written by the first version of the format and must never be made again."""
+    """The file was written by the first version of the format and must never be replaced."""
     path = Path(__file__).parent / "files" / "binary-1.safetensors"
     codec, _ = BinaryCodec.load(path)
     assert (codec.projection.shape, codec.feature_map.bandwidth) == ((6, 16), 1.5)

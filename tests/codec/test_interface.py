@@ -1,4 +1,4 @@
-"""What an index relies on, for every type of codec."""
+"""The properties that an index relies on, for every type of codec."""
 
 from dataclasses import replace
 from importlib import import_module
@@ -8,7 +8,7 @@ import pytest
 
 from supquant import AdditiveCodec, ProductQuantizer, SupervisedQuantizer
 from supquant.codec import AnyCodec, BinaryCodec, QueryTables, load_codec
-from supquant.codec.interface import FEATURE_MAPS
+from supquant.codec.feature_maps import FEATURE_MAPS
 from supquant.codec.queries import QUERY_ROWS
 from supquant.errors import FileFormatError
 from supquant.features import GaussianMap
@@ -19,7 +19,7 @@ P, H, BITS = 30, 70, 32
 
 @pytest.fixture(params=["additive", "binary"])
 def codec(request, rng):
-    """Wide enough for a BLAS to cut its sums."""
+    """A codec of vectors so wide that a BLAS divides its sums."""
 
     def draw(*shape):
         return rng.normal(size=shape).astype(np.float32)

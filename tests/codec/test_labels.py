@@ -92,7 +92,7 @@ def test_a_saved_codec_comes_back(multilabel, rng, tmp_path):
 
 
 def test_a_file_of_format_version_1_is_read_and_written_unchanged(tmp_path):
-    """The file was written by the first version of the format and must never be made again."""
+    """The file was written by the first version of the format and must never be replaced."""
     path = FILES / "labels-1.safetensors"
     codec, _ = LabelCodec.load(path)
     assert codec.classes.tolist() == ["cat", "dog", "owl"]

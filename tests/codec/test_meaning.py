@@ -1,4 +1,4 @@
-"""Ranking by meaning: products of label vectors, what they stand for, and files that hold it."""
+"""Ranking by meaning: products of label vectors, their probabilities, and files."""
 
 from dataclasses import replace
 
@@ -7,7 +7,8 @@ import pytest
 
 from supquant import AdditiveCodec, CodeIndex
 from supquant.codec import Meaning, label_columns, load_codec
-from supquant.codec.interface import QueryTables, least_product, read_curve
+from supquant.codec.curves import least_product, read_curve
+from supquant.codec.interface import QueryTables
 from supquant.errors import InputError
 
 CURVE = np.float32([[-1, 0, 0.5, 0.5001, 2], [0, 0.1, 0.4, 0.4, 0.9]])
@@ -146,7 +147,7 @@ def test_items_with_labels_say_their_labels_and_others_what_their_features_say(m
 
 
 def assert_best_code(codec, X, codes, wanted):
-    """No other code comes closer to the label vectors, the projections and the constant."""
+    """Assert that no other code has a lower cost."""
     every = np.stack(np.meshgrid(*2 * [np.arange(codec.n_codewords)], indexing="ij"), -1).reshape(-1, 2)
     decoded = codec.decode(every).astype(np.float64)
     first, second = codec.codebooks.astype(np.float64)

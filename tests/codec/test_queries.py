@@ -1,4 +1,4 @@
-"""Products of a few rows do not depend on what stands beside them, and blocks of queries are that small."""
+"""Products of a few rows do not depend on the other rows, and blocks of queries are no larger."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Codes of meaning and position: scores, labels that are known or not, files."""
+"""Codes of meaning and position: scores, items with and without labels, files."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,8 @@ import pytest
 
 from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.codec import SemanticCodec, load_codec
-from supquant.codec.semantic import NEAREST_FIRST, NOVELTY_WEIGHT
+from supquant.codec.semantic_vectors import COSINE_WEIGHT
+from supquant.codec.words import NOVELTY_WEIGHT
 from supquant.errors import InputError
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -72,7 +73,7 @@ def test_where_nothing_is_new_labels_come_first_and_then_the_nearest(fitted, dig
     nearness = query[:, 9:] @ codec.prepare(features, "position")[:, 9:].T
     assert (np.diag(nearness) > 0).all()
     assert (
-        np.abs(query[:, 9:]).max() < NEAREST_FIRST * np.abs(codec.prepare(features, "position")).max() * 1.01
+        np.abs(query[:, 9:]).max() < COSINE_WEIGHT * np.abs(codec.prepare(features, "position")).max() * 1.01
     )
 
 
@@ -125,7 +126,7 @@ def test_rows_without_labels_teach_what_is_new(digits):
     quantizer = SupervisedQuantizer(4, n_codewords=64, random_state=0).fit(X[:1500], partly)
     new = y[1500:] > 6
     u = quantizer.novelty(X[1500:])
-    assert quantizer.codec_.map.novelty[1] > 0  # the discriminator has its say
+    assert quantizer.codec_.map.novelty[1] > 0  # the discriminator counts
     assert u[new].mean() > 0.8
     assert u[~new].mean() < 0.25
 
@@ -163,7 +164,7 @@ def test_new_classes_are_found_by_position(digits):
     X, y = digits
     partly = [
         None if label > 7 else label for label in y[:1200].tolist()
-    ]  # these rows teach codebooks and the share
+    ]  # codebooks and the share of new rows are learned from these rows
     fitted = SupervisedQuantizer(8, random_state=0).fit(X[:1200], partly)
     items, queries = slice(0, 1200), np.flatnonzero(y[1200:] > 7) + 1200
     index = CodeIndex(fitted).add(X[items])

@@ -1,11 +1,16 @@
-"""Labels that are spelled with a few words each: different ones as long as there are any, and exact in short codes."""
+"""Labels spelled with a few words each: the words are distinct while there are enough, and short codes keep them exactly."""
 
 import numpy as np
 import pytest
 import scipy.sparse
 
 from supquant import CodeIndex, SupervisedQuantizer, load_model
-from supquant.codec.spelling import FAINTEST, FAINTEST_OF_LABELLED, Spelling, spell_labels
+from supquant.codec.spelling import (
+    LEAST_PROBABILITY,
+    LEAST_PROBABILITY_OF_LABELLED,
+    Spelling,
+    spell_labels,
+)
 from supquant.labels import read_labels
 
 
@@ -19,7 +24,7 @@ from supquant.labels import read_labels
         (50, 7, 3),
         (3000, 224, 2),
         (64, 8, 2),  # more than the square of the largest prime
-        (512, 8, 4),  # more than its third power: another word
+        (512, 8, 4),  # more than its third power: a fourth word
         (4, 2, 2),
         (65_536, 256, 2),
     ],
@@ -45,7 +50,7 @@ def test_with_fewer_words_than_tell_them_apart_some_labels_have_the_same(rng):
 
 
 def test_labels_share_as_few_words_as_can_be(rng):
-    words = spell_labels(1000, 23, rng).words  # three words, for the last of which there is hardly any digit
+    words = spell_labels(1000, 23, rng).words  # three words; the last digit is nearly always 0
     alike = (words[:, None] == words).sum(axis=2)[np.triu_indices(1000, 1)]
     assert words.shape[1] == 3
     assert alike.max() == 2
@@ -79,7 +84,7 @@ def test_a_row_without_its_own_label_keeps_what_others_say(rng):
     np.testing.assert_allclose(left, [[0, 0.125, 0, 0, 0.125]])
     sharing = Spelling(
         np.array([[0, 2], [0, 3], [1, 3]], dtype=np.int32)
-    )  # one word of both is told apart by the other
+    )  # two labels share word 0, two word 3
     left = sharing.without(sharing.of_probabilities(p), np.array([0]))
     np.testing.assert_allclose(left, [[0.125, 0, 0, 0.125]])
     one_each = spell_labels(3, 3, rng)
@@ -88,7 +93,7 @@ def test_a_row_without_its_own_label_keeps_what_others_say(rng):
 
 @pytest.fixture(scope="module")
 def many():
-    """Sixty Gaussian classes, told apart nearly always, and a model whose codebooks have seven label words."""
+    """Sixty Gaussian classes that hardly overlap, and a model whose codebooks have seven label words."""
     rng = np.random.default_rng(0)
     means = rng.normal(size=(60, 16)) * 2
     y = rng.integers(60, size=3000)
@@ -139,15 +144,15 @@ def test_fainter_words_count_where_all_items_have_labels(many):
     X, _, model = many
     spelling = Spelling(np.array([[0, 2], [1, 3], [0, 4]], dtype=np.int32))
     s = spelling.of_probabilities(np.float32([[0.99, 0.01, 0]]))
-    for faintest, unlikely_first in ((FAINTEST, False), (FAINTEST_OF_LABELLED, True)):
-        scores = spelling.weights(s, faintest)[:, spelling.words].sum(axis=2)[0]
+    for least, unlikely_first in ((LEAST_PROBABILITY, False), (LEAST_PROBABILITY_OF_LABELLED, True)):
+        scores = spelling.weights(s, least)[:, spelling.words].sum(axis=2)[0]
         assert (scores[1] > scores[2]) == unlikely_first  # the third label shares a word with the likely one
     codec = model.codec_
     features = codec.query_features(X[:20], novelty=0.0)
     r = codec.map.spelling.n_columns
-    for all_labelled, faintest in ((False, FAINTEST), (True, FAINTEST_OF_LABELLED)):
+    for all_labelled, least in ((False, LEAST_PROBABILITY), (True, LEAST_PROBABILITY_OF_LABELLED)):
         prepared = codec.prepare(features, all_labelled=all_labelled)
-        np.testing.assert_allclose(prepared[:, :r], codec.map.spelling.weights(features[:, :r], faintest))
+        np.testing.assert_allclose(prepared[:, :r], codec.map.spelling.weights(features[:, :r], least))
     told = codec.query_tables(X[:20], all_labelled=True).tables
     np.testing.assert_array_equal(told, codec.tables_of(prepared))
 

@@ -6,17 +6,18 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from supquant.features import LabelKernel, class_means, label_kernel
 from supquant.features.class_means import class_sums
-from supquant.features.kernel_classifier import FeatureCache, KernelRows
+from supquant.features.kernel_rows import KernelRows
 from supquant.features.label_kernel import MANY_LABELS
 from supquant.labels import read_labels
+from supquant.rows import FeatureCache
 
 
 @pytest.fixture(scope="module")
 def gaussian():
-    """More classes than are learned one by one, nearly always told apart by the Bayes rule."""
+    """Rows of more than `MANY_LABELS` classes, which the Bayes rule nearly always recognises."""
     rng = np.random.default_rng(0)
     means = rng.normal(size=(MANY_LABELS + 44, 24)) * 1.2
-    spread = rng.uniform(0.5, 2, size=24)  # of a class, other in every direction
+    spread = rng.uniform(0.5, 2, size=24)  # within a class, different in every direction
     means *= spread
 
     def draw(n):
@@ -40,7 +41,7 @@ def test_weights_are_those_of_linear_discriminant_analysis(rng):
     X = (means[y] + rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))).astype(np.float32)
     weights = class_sums(rows_of(np.tile(X, (500, 1)), np.tile(y, 500))).weights(
         1e-9
-    )  # rows enough to trust all means
+    )  # so many rows that all means are trusted
     want = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y).decision_function(X)
     got = X @ weights[:-1] + weights[-1]
     np.testing.assert_allclose(
@@ -49,7 +50,7 @@ def test_weights_are_those_of_linear_discriminant_analysis(rng):
 
 
 def test_means_of_few_rows_are_drawn_to_that_of_all(rng):
-    """As the posterior mean has it: by as many rows as noise of a row over spread of means."""
+    """The posterior mean adds as many rows at the mean of all as the variance within classes over that of means."""
     L, d, spread = 4000, 6, 0.5
     y = np.concatenate([np.arange(L), rng.integers(L // 2, size=3 * L)])
     means = 3 + spread * rng.normal(size=(L, d))
@@ -123,7 +124,7 @@ def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):
 def test_probabilities_say_how_often_they_are_right_before_any_logistic_regression(
     gaussian, rng, monkeypatch
 ):
-    monkeypatch.setattr(class_means, "MOST_WORK", 0)
+    monkeypatch.setattr(class_means, "MOST_PASS_WORK", 0)
     X, y, Q, asked, _ = gaussian
     X, Q = (each + 2 * rng.normal(size=each.shape) for each in (X, Q))  # much harder to tell apart
     kernel = LabelKernel(random_state=0).fit(X, y)
@@ -141,7 +142,7 @@ def test_few_classes_have_anchors(gaussian):
 
 
 def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch):
-    """Two far places a class: their means all lie in the middle, and say nothing."""
+    """Each class lies at two opposite places, so that all class means are the same."""
     places = rng.normal(size=(40, 12)) * 2
     y = rng.integers(40, size=6000)
     X = (places[y] * rng.choice([-1, 1], size=(6000, 1)) + 0.5 * rng.normal(size=(6000, 12))).astype(
@@ -149,7 +150,7 @@ def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch
     )
     monkeypatch.setattr(label_kernel, "MANY_LABELS", 20)
     fitted = LabelKernel(random_state=0).fit(X[:5000], y[:5000])
-    assert len(fitted.map_.kernel.anchors) == label_kernel.MANY_ANCHORS
+    assert len(fitted.map_.kernel.anchors) == label_kernel.ANCHORS_OF_MANY_LABELS
 
     def right(kernel):
         found = kernel.transform(X[5000:])[:, :40].argmax(axis=1)
@@ -157,14 +158,14 @@ def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch
 
     assert right(fitted) > 0.95
     assert right(LabelKernel(0, random_state=0).fit(X[:5000], y[:5000])) < 0.3
-    monkeypatch.setattr(label_kernel, "MOST_ANCHORED", 30)  # a query would have too many weights
+    monkeypatch.setattr(label_kernel, "MOST_ANCHORED_LABELS", 30)  # a query would have too many weights
     assert LabelKernel(random_state=0).fit(X[:5000], y[:5000]).map_.kernel is None
 
 
 def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
     X, y, *_ = gaussian
     seen = []
-    monkeypatch.setattr(label_kernel, "PROBED_CLASSES", 50)
+    monkeypatch.setattr(label_kernel, "TRIAL_CLASSES", 50)
     monkeypatch.setattr(label_kernel, "held_out_loss", lambda *rows: seen.append(rows) or 1.0)
     LabelKernel(random_state=0).fit(X, y)
     for kept, held in seen:
@@ -172,6 +173,6 @@ def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
         assert len(kept) + len(held) == len(kept.X) == len(kept.labels) < len(X) / 4
         assert not set(np.concatenate(kept.blocks)) & set(np.concatenate(held.blocks))
     kept, _ = seen[0]
-    for number in range(50):  # rows of one class are of one class still
+    for number in range(50):  # rows with one number have one class
         own = kept.X[kept.labels.indices == number]
         assert len({y[np.flatnonzero((row == X).all(axis=1))[0]] for row in own}) == 1

@@ -13,7 +13,7 @@ def pictures():
 
 
 def by_definition(picture):
-    """The descriptor of one square grey picture, in float64 and without any short cut."""
+    """The descriptor of one square grey picture, in float64 and computed step by step."""
     grey = picture.astype(float) - picture.min()
     x = np.pad(np.log(1 + 255 * grey / grey.max()), 5, mode="symmetric")
     down, across = np.meshgrid(*[np.fft.fftfreq(len(x)) * len(x)] * 2, indexing="ij")
@@ -71,7 +71,7 @@ def test_picture_of_one_grey_has_no_shape(value):
 
 def test_stripes_answer_to_the_filters_across_them():
     stripes = np.zeros((32, 32), dtype=np.uint8)
-    stripes[:, ::4] = 255  # upright, they vary along a line
+    stripes[:, ::4] = 255  # upright: they vary along a row of pixels
     upright, lying = gist_descriptors(np.stack([stripes, stripes.T])).reshape(2, 4, 8, 16).mean(axis=(1, 3))
     assert upright.argmax() == 0
     assert lying.argmax() == 4

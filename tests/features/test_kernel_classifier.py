@@ -9,17 +9,12 @@ from scipy.sparse import csr_array
 
 from supquant.codec import label_probabilities
 from supquant.errors import InputError
-from supquant.features import kernel_classifier
-from supquant.features.kernel_classifier import (
-    FeatureCache,
-    KernelRows,
-    NormalEquations,
-    calibrate,
-    log_loss,
-    logistic_steps,
-    ridge_path,
-)
+from supquant.features import least_squares
+from supquant.features.kernel_classifier import logistic_steps
+from supquant.features.kernel_rows import KernelRows, NormalEquations
+from supquant.features.least_squares import calibrate, log_loss, ridge_path
 from supquant.labels import read_labels
+from supquant.rows import FeatureCache
 
 
 def rows_of(X, y, n_blocks=2, kernel=None, cache_bytes=0):
@@ -59,7 +54,7 @@ def test_log_loss_is_that_of_the_probabilities(rng):
 def test_of_many_scores_a_temperature_is_chosen_by_some_and_judged_by_all(rng, multilabel, monkeypatch):
     scores = rng.normal(size=(60, 5)).astype(np.float32)
     Y = csr_array((rng.uniform(size=(60, 5)) < 0.3) if multilabel else np.eye(5)[scores.argmax(axis=1)])
-    monkeypatch.setattr(kernel_classifier, "CALIBRATION_SCORES", 100)
+    monkeypatch.setattr(least_squares, "CALIBRATION_SCORES", 100)
     chosen, loss = calibrate(scores, Y, multilabel=multilabel)
     logits = scores * np.float32(chosen.temperature) - np.float32(chosen.shift)
     assert loss == pytest.approx(log_loss(logits, Y, multilabel=multilabel) / 60)

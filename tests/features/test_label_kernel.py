@@ -7,12 +7,15 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from supquant.codec.interface import load_feature_map
+from supquant.codec import label_probabilities
+from supquant.codec.feature_maps import load_feature_map
 from supquant.errors import InputError
-from supquant.features import LabelKernel, LabelMap, kernel_classifier, label_kernel
-from supquant.features.kernel_classifier import FeatureCache, KernelRows, logistic_steps
+from supquant.features import LabelKernel, LabelMap, kernel_classifier, label_kernel, least_squares
+from supquant.features.kernel_classifier import logistic_steps
+from supquant.features.kernel_rows import KernelRows
 from supquant.labels import Labels, read_labels
 from supquant.parallel import BLOCK_ROWS
+from supquant.rows import FeatureCache
 
 
 @parametrize_with_checks([LabelKernel(8), LabelKernel(0, n_directions=2, n_jobs=2)])
@@ -66,15 +69,16 @@ def test_iterations_end_with_the_best_on_held_out_rows(digits):
     best = min(steps, key=lambda step: step["loss"])
     assert kernel.n_iter_ == best["iteration"] > 0
     assert len(steps) == min(kernel.n_iter_ + kernel_classifier.PATIENCE, kernel_classifier.MOST_PASSES)
-    held = mean_log_loss(kernel.held_features_[:, :10], digits[1][kernel.held_rows_])
+    p = label_probabilities(kernel.held_logits_, multilabel=False)
+    held = mean_log_loss(p, digits[1][kernel.held_rows_])
     assert held == pytest.approx(best["loss"], rel=1e-3)
 
 
-def test_held_out_features_come_from_a_classifier_that_did_not_see_them(digits, monkeypatch):
+def test_held_out_logits_come_from_a_classifier_that_did_not_see_them(digits, monkeypatch):
     X, y = digits
-    # held-out labels choose these, and nothing else
+    # Held-out labels choose these settings and nothing else.
     monkeypatch.setattr(kernel_classifier, "RIDGES", (1e-3,))
-    monkeypatch.setattr(kernel_classifier, "TEMPERATURES", (4.0,))
+    monkeypatch.setattr(least_squares, "TEMPERATURES", (4.0,))
     monkeypatch.setattr(kernel_classifier, "MOST_PASSES", 1)
     kernel = LabelKernel(0, random_state=0).fit(X, y)
     assert len(kernel.held_rows_) == 256
@@ -88,11 +92,11 @@ def test_held_out_features_come_from_a_classifier_that_did_not_see_them(digits, 
 
     other = refit_with_wrong_labels(kernel.held_rows_[:20])
     assert other.n_iter_ == kernel.n_iter_ == 1
-    np.testing.assert_array_equal(other.held_features_, kernel.held_features_)
+    np.testing.assert_array_equal(other.held_logits_, kernel.held_logits_)
     assert not np.array_equal(other.map_.weights, kernel.map_.weights)
     assert not np.array_equal(other.map_.smooth, kernel.map_.smooth)
     other = refit_with_wrong_labels(others[:1])
-    assert not np.array_equal(other.held_features_, kernel.held_features_)
+    assert not np.array_equal(other.held_logits_, kernel.held_logits_)
 
 
 def test_the_map_is_learned_from_all_rows_as_the_held_out_ones_chose(digits, monkeypatch):
@@ -105,14 +109,14 @@ def test_the_map_is_learned_from_all_rows_as_the_held_out_ones_chose(digits, mon
     def solved(ridge):
         return sums.factor(ridge).solve(sums.products)
 
-    # least squares of all rows with more ridge, scaled by one of the temperatures
-    scales = [np.abs(kernel.map_.smooth - t * solved(1e-3)).max() for t in kernel_classifier.TEMPERATURES]
+    # Smooth weights are least squares of all rows with more ridge, times one of the temperatures.
+    scales = [np.abs(kernel.map_.smooth - t * solved(1e-3)).max() for t in least_squares.TEMPERATURES]
     assert min(scales) < 1e-3 < sorted(scales)[1]
-    # as many steps from least squares with the ridge chosen
+    # Weights are reached from least squares with the chosen ridge by `n_iter_` steps.
     factor = sums.factor(1e-5)
     ends = [
         next(islice(logistic_steps(rows, t * solved(1e-5), factor), kernel.n_iter_ - 1, None))
-        for t in kernel_classifier.TEMPERATURES
+        for t in least_squares.TEMPERATURES
     ]
     assert kernel.n_iter_ > 0
     assert min(np.abs(kernel.map_.weights - end).max() for end in ends) < 1e-2
@@ -154,7 +158,7 @@ def test_features_do_not_depend_on_the_number_of_threads(rng, multilabel):
     one, two = (LabelKernel(40, n_jobs=n_jobs, random_state=0) for n_jobs in (1, 2))
     y = y if multilabel else y.argmax(axis=1)
     np.testing.assert_array_equal(one.fit_transform(X, y), two.fit_transform(X, y))
-    np.testing.assert_array_equal(one.held_features_, two.held_features_)
+    np.testing.assert_array_equal(one.held_logits_, two.held_logits_)
     assert one.losses_ == two.losses_
     for name, array in one.map_.arrays().items():
         np.testing.assert_array_equal(array, two.map_.arrays()[name])
@@ -172,7 +176,7 @@ def test_several_labels_have_probabilities_of_their_own(digits, several):
     p, h = np.split(kernel.transform(X[1::2])[:, :6], 2, axis=1)
     for probabilities in (p, h):
         assert ((probabilities > 0.5) == several[1::2]).mean() > 0.93
-        assert probabilities.sum(axis=1).std() > 0.5  # rows carry none to three
+        assert probabilities.sum(axis=1).std() > 0.5  # rows have between no and three labels
     assert kernel.map_.multilabel
     sparse = LabelKernel(300, random_state=0).fit(X[::2], scipy.sparse.csr_array(several[::2]))
     np.testing.assert_array_equal(sparse.map_.weights, kernel.map_.weights)
@@ -210,7 +214,7 @@ def test_a_few_rows_are_enough(rng, n_rows, n_anchors):
     assert features.shape == (n_rows, 2 * 2 + 3)
     assert np.isfinite(features).all()
     n_held = n_rows // 3 if n_rows >= 8 else 0
-    assert kernel.held_features_.shape == (n_held, 7)
+    assert kernel.held_logits_.shape == (n_held, 2)
     assert len(kernel.held_rows_) == n_held
     assert n_rows >= 8 or (kernel.ridge_, kernel.n_iter_) == (1e-3, 0)
 
@@ -245,7 +249,7 @@ def test_a_class_that_is_held_out_entirely_is_no_obstacle(clusters):
     y[held[:3]] = 7
     kernel = LabelKernel(20, random_state=0).fit(X, y)
     np.testing.assert_array_equal(kernel.held_rows_, held)
-    assert np.isfinite(kernel.held_features_).all()
+    assert np.isfinite(kernel.held_logits_).all()
     assert np.isfinite([step["loss"] for step in kernel.losses_]).all()
 
 

@@ -1,15 +1,15 @@
-"""What is new, learned from rows without labels."""
+"""The probability of being new, learned from rows without labels."""
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from supquant.features.novelty import discriminator, mixed_share, novelty_of_mixture
+from supquant.features.novelty import learn_discriminator, mixed_share, novelty_of_mixture
 
 
 @pytest.fixture
 def samples(rng):
-    """Known rows, and a mixture of known ones and of three in ten that are new: (evidence, discriminator)."""
+    """Evidence and discriminator of known rows, and of a mixture in which three rows in ten are new."""
     known = rng.normal(size=(2000, 2))
     mixture = rng.normal(size=(2000, 2))
     new = np.arange(2000) < 600
@@ -46,8 +46,8 @@ def test_another_share_moves_all_logits_alike(samples):
 
 def test_a_discriminator_tells_two_samples_apart(rng):
     labelled, unlabelled = rng.normal(size=(300, 5)), rng.normal([2, 0, 0, 0, 0], size=(900, 5))
-    weights = discriminator(None, labelled, unlabelled)
+    weights = learn_discriminator(None, labelled, unlabelled)
     assert weights.shape == (6,)
     low, high = (rows @ weights[:-1] + weights[-1] for rows in (labelled, unlabelled))
     assert low.mean() + 0.3 < high.mean()
-    assert (low.mean() + high.mean()) / 2 == pytest.approx(0.5, abs=0.1)  # as if both were as many
+    assert (low.mean() + high.mean()) / 2 == pytest.approx(0.5, abs=0.1)  # both samples weigh the same

@@ -1,4 +1,4 @@
-"""The `supquant` command: the one place that prints."""
+"""The `supquant` command. No other part of the library prints."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The `supquant` command itself: which commands there are, and how errors and Ctrl-C end them.
+"""The `supquant` command: the list of its commands, and how errors and Ctrl-C end them.
 
-A command's module is imported when the command is called, so that ``supquant --version`` takes no time.
+The module of a command is imported when the command is called, so that ``supquant --version`` is fast.
 """
 
 from __future__ import annotations
@@ -17,34 +17,39 @@ from supquant.cli.console import err, out
 from supquant.errors import InputError, SupquantError
 
 WRONG_INPUT = 2
+"""Exit code after an error that the user can correct."""
+
 INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 
 class CommandSource(NamedTuple):
-    """Where a command is, and what it does."""
+    """The module of a command, and what the command does."""
 
-    module: str  # whose `app` has the command
+    module: str  # its `app` has the command
     help: str
 
 
 OWN_COMMANDS = {
     "demo": CommandSource("supquant.cli.demo", "Train on handwritten digits and write a page of pictures."),
     "fit": CommandSource("supquant.cli.model", "Learn codes from labelled vectors and write a model file."),
-    "encode": CommandSource("supquant.cli.model", "Turn vectors into codes, a byte a codebook."),
+    "encode": CommandSource("supquant.cli.model", "Turn vectors into codes of one byte a codebook."),
     "index": CommandSource("supquant.cli.index", "Encode items and write an index of them, or add to one."),
     "search": CommandSource("supquant.cli.index", "Find the items of an index that are nearest to queries."),
     "evaluate": CommandSource("supquant.cli.model", "Measure how well codes answer queries."),
-    "info": CommandSource("supquant.cli.model", "Say what a model file or an index folder holds."),
+    "info": CommandSource("supquant.cli.model", "Describe a model file or an index folder."),
 }
+"""The commands of the library."""
 
 LAB_COMMANDS = ("experiment", "results", "paper", "bench")
 """The commands of `supquant_experiments`, which it adds by the entry point group `PLUGINS`."""
 
 PLUGINS = "supquant.commands"
+"""The entry point group of packages that add commands."""
 
 
 class Commands(TyperGroup):
-    """Commands whose expected errors are said in one line, without a traceback."""
+    """Commands whose expected errors are printed in one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -79,7 +84,7 @@ class LazyCommands(Commands):
         return list(self._sources())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return what the list of commands says of one, without importing it."""
+        """Return a command with its name and help alone, without importing its module."""
         del ctx
         source = self._sources().get(cmd_name)
         if source is None:
@@ -87,7 +92,7 @@ class LazyCommands(Commands):
         return typer.core.TyperCommand(cmd_name, help=source.help, rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Import the command that was called."""
+        """Return the command that was called, imported from its module."""
         if args[0] in LAB_COMMANDS and args[0] not in self._sources():
             raise InputError(
                 f"`supquant {args[0]}` is a command of supquant_experiments, which is not installed: "
@@ -117,7 +122,7 @@ app = typer.Typer(
 )
 
 
-def _say_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         out.print(f"supquant {supquant.__version__}", highlight=False)
         raise typer.Exit
@@ -127,13 +132,13 @@ def _say_version(asked: bool) -> None:
 def _options(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and exit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Take what is asked of the command itself."""
+    """Read the options of `supquant` itself."""
 
 
 def _end(message: str) -> NoReturn:
-    """Say in one line what is wrong; something the user can put right."""
+    """Print an error in one line and exit."""
     err.print(f"Error: {' '.join(message.split())}", markup=False, soft_wrap=True)
     raise typer.Exit(WRONG_INPUT) from None

@@ -1,4 +1,4 @@
-"""What the command shows: tables on the output, progress with the time left on the error stream."""
+"""The output of the command: tables on standard output, progress bars on standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from supquant.progress import Progress
 
-PIPED_WIDTH = 160  # where the output is no terminal, tables need not fit one
+PIPED_WIDTH = 160
+"""Columns of the output where it is no terminal."""
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 err = Console(stderr=True, highlight=False)
@@ -25,7 +26,7 @@ err = Console(stderr=True, highlight=False)
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[Progress], None]]:
-    """Give a callback that keeps one bar for each stage; nothing is shown where there is no terminal."""
+    """Yield a callback that shows one progress bar for each stage; without a terminal it shows nothing."""
     columns = (
         TextColumn("{task.description:<12}"),
         BarColumn(bar_width=30),
@@ -54,7 +55,7 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
 
 
 def time_left(seconds: float | None) -> str:
-    """Say how much longer it takes.
+    """Return the time left as text; None is unknown.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def time_left(seconds: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Say how long something takes.
+    """Return a number of seconds as text.
 
     Examples
     --------
@@ -81,17 +82,22 @@ def duration(seconds: float) -> str:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print a table; columns after the first stand on the right."""
+    """Print a table; columns after the first are aligned on the right."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for number, name in enumerate(header):
         table.add_column(name, justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
-        table.add_row(*map(Text, row))  # as it is: what users call their things may look like markup
+        table.add_row(*map(Text, row))  # no markup: names that users chose may look like it
     out.print(table)
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:
-    """Print names and values, one pair a line, never folded."""
+    """Print pairs of names and values, one pair a line, without line breaks inside."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
-        out.print(f"{name:<{width}}  {value}", soft_wrap=True, markup=False)
+        print_line(f"{name:<{width}}  {value}")
+
+
+def print_line(text: str, console: Console = out) -> None:
+    """Print text on one line, as it is: without markup and without line breaks."""
+    console.print(text, soft_wrap=True, markup=False)

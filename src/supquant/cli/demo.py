@@ -1,4 +1,4 @@
-"""`supquant demo`: what the library does, in a table and a page of pictures."""
+"""`supquant demo`: train on handwritten digits, print a table and write a page of pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from supquant.cli.console import out, print_table, progress_bars
+from supquant.cli.console import print_line, print_table, progress_bars
 from supquant.cli.files import check_output
 from supquant.demo.digits import run_demo
 from supquant.demo.page import demo_page
@@ -18,7 +18,7 @@ app = typer.Typer()
 @app.command()
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("demo.html"),
-    seed: Annotated[int, typer.Option(help="Of the split and of training.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of training.", min=0)] = 0,
 ) -> None:
     """Train on handwritten digits, compare with product quantization, and write a page of pictures."""
     check_output(output)
@@ -33,4 +33,4 @@ def demo(
         title=f"{found.n_queries} queries over {found.n_database} digits that training never saw",
     )
     output.write_text(demo_page(found), encoding="utf-8")
-    out.print(f"Wrote {output}: open it in a browser.", markup=False, soft_wrap=True)
+    print_line(f"Wrote {output}: open it in a browser.")

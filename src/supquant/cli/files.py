@@ -1,4 +1,4 @@
-"""What the command reads and where it writes: .npy, .npz, .csv, .txt and .jsonl files."""
+"""Files that the command reads and writes: .npy, .npz, .csv, .txt and .jsonl."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read_vectors(path: Path) -> Array:
-    """Read vectors (n, d): an .npy file (mapped), `X` of an .npz file, or a .csv file of numbers."""
+    """Return vectors (n, p) from an .npy file (memory-mapped), from `X` of an .npz file, or from a .csv file of numbers."""
     kind = _kind(path, (".npy", ".npz", ".csv"))
     if kind == ".npz":
         X = read_arrays(path, ("X",))[0]
@@ -33,9 +33,9 @@ def read_vectors(path: Path) -> Array:
 
 
 def read_label_file(path: Path) -> Array:
-    """Read labels: an .npy file, `y` of an .npz file, or a .csv or .txt file, a row a line.
+    """Return labels from an .npy file, from `y` of an .npz file, or from a .csv or .txt file with one row a line.
 
-    One column of text or whole numbers holds class labels; several columns of 0 and 1 an indicator.
+    One column of text or whole numbers holds class labels. Several columns of 0 and 1 are an indicator matrix.
     """
     kind = _kind(path, (".npy", ".npz", ".csv", ".txt"))
     if kind == ".npz":
@@ -50,7 +50,7 @@ def read_label_file(path: Path) -> Array:
 
 
 def read_labelled(path: Path, labels: Path | None = None) -> tuple[Array, Array]:
-    """Read vectors and their labels, from one .npz file or from two files."""
+    """Return vectors and their labels, from one .npz file or from two files."""
     if labels is not None:
         return read_vectors(path), read_label_file(labels)
     if path.suffix.lower() != ".npz":
@@ -63,9 +63,15 @@ def read_labelled(path: Path, labels: Path | None = None) -> tuple[Array, Array]
 
 
 def read_ids(path: Path, *, text: bool | None = None) -> Array:
-    """Read ids (n,), whole numbers or strings: an .npy file, `ids` of an .npz file, or a .csv or .txt file, one a line.
+    """Return ids (n,) from an .npy file, from `ids` of an .npz file, or from a .csv or .txt file with one id a line.
 
-    Lines are numbers if all of them are written as numbers are, so that 007 stays a string; `text` tells it beforehand.
+    Parameters
+    ----------
+    path : Path
+        The file to read.
+    text : bool or None, default=None
+        Whether lines of a text file are strings or whole numbers. None takes them as numbers if all of them are written as
+        numbers are; 007 is not.
     """
     kind = _kind(path, (".npy", ".npz", ".csv", ".txt"))
     if kind in (".npy", ".npz"):
@@ -88,12 +94,13 @@ def read_ids(path: Path, *, text: bool | None = None) -> Array:
 
 
 ANSWER_FILES = (".npz", ".csv", ".jsonl")
+"""Endings of the files that `write_answers` writes."""
 
 
 def write_answers(path: Path, scores: Array, ids: Array) -> None:
-    """Write the answers (q, k) of all queries.
+    """Write scores (q, k) and ids (q, k) of the answers to all queries.
 
-    An .npz file holds `scores` and `ids`; a .csv file a line for each answer; a .jsonl file a line for each query.
+    An .npz file holds `scores` and `ids`. A .csv file has a line for each answer, a .jsonl file a line for each query.
     """
     if path.suffix == ".npz":
         np.savez(path, scores=scores, ids=ids.astype(str) if ids.dtype.kind == "O" else ids)
@@ -111,7 +118,10 @@ def write_answers(path: Path, scores: Array, ids: Array) -> None:
 
 
 def check_output(path: Path, kinds: tuple[str, ...] = ()) -> Path:
-    """Refuse an output that could not be written, before any work is done; `kinds` are the endings it may have."""
+    """Return the path of an output; raise an `InputError` if it cannot be written or has none of the endings `kinds`.
+
+    It is called before any work is done.
+    """
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
     check_parent(path)
@@ -121,7 +131,10 @@ def check_output(path: Path, kinds: tuple[str, ...] = ()) -> Path:
 
 
 def make_folder(path: Path) -> Path:
-    """Make a folder for results before any work is done; one that is a file or cannot be written to is refused."""
+    """Make a folder for results and return its path; raise an `InputError` if it is a file or cannot be written to.
+
+    It is called before any work is done.
+    """
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; name a folder")
     path.mkdir(parents=True, exist_ok=True)
@@ -131,12 +144,13 @@ def make_folder(path: Path) -> Path:
 
 
 def check_parent(path: Path) -> None:
-    """Refuse a file or a folder to write whose own folder is not there."""
+    """Raise an `InputError` if the folder of a file or folder to write does not exist."""
     if not path.absolute().parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.absolute().parent}")
 
 
 def _kind(path: Path, kinds: tuple[str, ...]) -> str:
+    """Return the ending of a file to read, in lower case; raise an `InputError` if it is none of `kinds`."""
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     if path.suffix.lower() not in kinds:
@@ -155,6 +169,7 @@ def _read_npy(path: Path, *, mapped: bool) -> Array:
 
 
 def _read_lines(path: Path) -> list[list[str]]:
+    """Return the values of every line of a text file; all lines have the same number of values."""
     with path.open(newline="") as file:
         try:
             lines = [[value.strip() for value in line] for line in csv.reader(file) if line]
@@ -171,9 +186,10 @@ def _read_lines(path: Path) -> list[list[str]]:
 
 
 def _read_numbers(path: Path) -> Array:
+    """Return the numbers (n, p) float32 in a text file, whose first line may hold names."""
     lines = _read_lines(path)
     if not _is_number(lines[0][0]):
-        lines = lines[1:]  # a line of names
+        lines = lines[1:]
     if not lines:
         raise InputError(f"{path} has a line of names and no rows")
     try:

@@ -1,4 +1,4 @@
-"""`supquant index` and `supquant search`: vectors into an index folder, and queries to its nearest items."""
+"""`supquant index` and `supquant search`: write an index of vectors, and find its items that are nearest to queries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from supquant.cli.console import out, print_facts, print_table, progress_bars
+from supquant.cli.console import print_facts, print_line, print_table, progress_bars
 from supquant.cli.files import (
     ANSWER_FILES,
     check_output,
@@ -26,13 +26,16 @@ from supquant.progress import Reporter
 
 app = typer.Typer()
 
-BATCH_ROWS = 65_536  # between two reports of progress
+BATCH_ROWS = 65_536
+"""Rows that are encoded between two reports of progress."""
+
 SHOWN_QUERIES = 3
+"""Queries whose answers are printed where no file is written."""
 
 IndexFolder = Annotated[
     Path, typer.Argument(help="A folder written by `supquant index`.", show_default=False)
 ]
-Jobs = Annotated[int | None, typer.Option(help="Threads; all cores by default.")]
+Jobs = Annotated[int | None, typer.Option(help="Number of threads; all cores by default.")]
 
 
 @app.command("index")
@@ -51,11 +54,11 @@ def make_index(
     ids: Annotated[
         Path | None,
         typer.Option(
-            help="Ids of the items, whole numbers or strings: .npy, .npz with ids, .csv or .txt. Else 0, 1, ..."
+            help="Ids of the items, whole numbers or strings: .npy, .npz with ids, .csv or .txt. By default 0, 1, ..."
         ),
     ] = None,
-    append: Annotated[bool, typer.Option("--append", help="Add to the index that is there.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the index that is there.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Add to an index that exists.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an index that exists.")] = False,
     jobs: Jobs = None,
 ) -> None:
     """Encode items and write an index of them, or add them to one."""
@@ -78,11 +81,7 @@ def make_index(
         index.add_codes(_encode(codec, X, y, jobs, callback), names)
     index.save(output)
     done = f"Added {len(X):,} items to" if append else "Wrote"
-    out.print(
-        f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes a code.",
-        markup=False,
-        soft_wrap=True,
-    )
+    print_line(f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes a code.")
 
 
 @app.command()
@@ -90,9 +89,9 @@ def search(
     *,
     folder: IndexFolder,
     queries: Annotated[Path, typer.Argument(help="Queries: .npy, .csv, or .npz with X.", show_default=False)],
-    k: Annotated[int, typer.Option("-k", help="Answers a query.")] = 10,
+    k: Annotated[int, typer.Option("-k", help="Number of answers to each query.")] = 10,
     ranking: Annotated[
-        str | None, typer.Option(help="One that the model knows; its first by default.")
+        str | None, typer.Option(help="A ranking of the model; its first one by default.")
     ] = None,
     where: Annotated[
         Path | None,
@@ -100,7 +99,9 @@ def search(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write all answers: .npz, .csv or .jsonl. Else some are shown."),
+        typer.Option(
+            "--output", "-o", help="File for all answers: .npz, .csv or .jsonl. By default some are printed."
+        ),
     ] = None,
     jobs: Jobs = None,
 ) -> None:
@@ -115,17 +116,13 @@ def search(
         _print_answers(scores, ids)
     else:
         write_answers(output, scores, ids)
-        out.print(
-            f"Wrote {output}: {ids.shape[1]} answers to each of {len(ids):,} queries.",
-            markup=False,
-            soft_wrap=True,
-        )
+        print_line(f"Wrote {output}: {ids.shape[1]} answers to each of {len(ids):,} queries.")
 
 
 def print_index(folder: Path) -> None:
-    """Say what an index folder holds."""
-    told = CodeIndex.load(folder).info()
-    rows, sizes = told["rows"], told["bytes"]
+    """Print what an index folder holds."""
+    facts = CodeIndex.load(folder).info()
+    rows, sizes = facts["rows"], facts["bytes"]
     total = sum(sizes.values())
     kinds = {
         "automatic": "numbers given in turn",
@@ -137,15 +134,15 @@ def print_index(folder: Path) -> None:
         [
             ("index", folder),
             ("rows", f"{rows:,}"),
-            ("removed, not yet cleared", f"{told['removed']:,}"),
-            ("ids", kinds[told["id_kind"]]),
-            ("bytes a code", told["bytes_per_code"]),
+            ("removed, not yet cleared", f"{facts['removed']:,}"),
+            ("ids", kinds[facts["id_kind"]]),
+            ("bytes a code", facts["bytes_per_code"]),
             ("bytes", f"{total:,}: " + ", ".join(f"{name} {size:,}" for name, size in sizes.items())),
             ("bytes a row", f"{(total - sizes['codec']) / rows:.2f}, without the codec" if rows else "-"),
-            ("instruction set", told["instruction_set"]),
+            ("instruction set", facts["instruction_set"]),
         ]
     )
-    if told["segments"]:
+    if facts["segments"]:
         print_table(
             ["segment", "rows", "removed", "distinct codes", "equal codes kept once"],
             [
@@ -156,13 +153,13 @@ def print_index(folder: Path) -> None:
                     f"{segment['distinct_codes']:,}" if segment["grouped"] else "not counted",
                     "yes" if segment["grouped"] else "no",
                 ]
-                for number, segment in enumerate(told["segments"])
+                for number, segment in enumerate(facts["segments"])
             ],
         )
 
 
 def _check_folder(path: Path, may_be_there: bool) -> None:
-    """Refuse a folder that the index could not be written to, before any work is done."""
+    """Raise an `InputError` if the index cannot be written to a folder, before any work is done."""
     check_parent(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; an index is a folder")
@@ -171,7 +168,7 @@ def _check_folder(path: Path, may_be_there: bool) -> None:
 
 
 def _encode(codec: Any, X: Any, y: Any, jobs: int | None, callback: Any) -> Any:
-    """Encode in batches, so that progress can be told; rows stay on the disk until their turn comes."""
+    """Return the codes (n, M) of X (n, p), encoded in batches, so that progress is shown and X may be memory-mapped."""
     batches = row_blocks(len(X), BATCH_ROWS)
     codes = np.empty((len(X), codec.n_codebooks), dtype=np.uint8)
     with Reporter(callback).stage("encode", total=len(batches)) as stage:
@@ -183,12 +180,13 @@ def _encode(codec: Any, X: Any, y: Any, jobs: int | None, callback: Any) -> Any:
 
 
 def _ids_are_text(index: CodeIndex) -> bool | None:
-    """Tell whether the ids of an index are strings; None while it has none."""
+    """Return whether the ids of an index are strings; None while it has no ids."""
     kind = index.info()["id_kind"]
     return None if kind is None else kind == "str"
 
 
 def _print_answers(scores: Any, ids: Any) -> None:
+    """Print scores (q, k) and ids (q, k) of the first queries."""
     print_table(
         ["query", "rank", "id", "score"],
         [
@@ -198,4 +196,4 @@ def _print_answers(scores: Any, ids: Any) -> None:
         ],
     )
     if len(ids) > SHOWN_QUERIES:
-        out.print(f"{len(ids) - SHOWN_QUERIES:,} more queries: write all answers with -o answers.csv")
+        print_line(f"{len(ids) - SHOWN_QUERIES:,} more queries: write all answers with -o answers.csv")

@@ -1,4 +1,4 @@
-"""`supquant fit`, `encode`, `evaluate` and `info`: a model file and what it is good for."""
+"""`supquant fit`, `encode`, `evaluate` and `info`: write a model file, use it and describe it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import numpy as np
 import typer
 
 import supquant
-from supquant import kernels
+from supquant import evaluation, kernels
 from supquant.cli.app import INTERRUPTED
-from supquant.cli.console import err, out, print_facts, print_table, progress_bars
+from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
 from supquant.cli.files import check_output, read_label_file, read_labelled, read_vectors
 from supquant.cli.index import print_index
 from supquant.cli.parameters import Parameters, read_parameters
 from supquant.errors import InputError
-from supquant.evaluation import evaluate_tables, forecast
 from supquant.features import AnchorKernel
 from supquant.labels import read_labels
 from supquant.models import ESTIMATORS, load_model, make_estimator
@@ -41,33 +40,38 @@ def fit(
         "model.safetensors"
     ),
     labels: Annotated[
-        Path | None, typer.Option(help="Labels: .npy, .npz with y, .csv or .txt; else y of the .npz file.")
+        Path | None,
+        typer.Option(help="Labels: .npy, .npz with y, .csv or .txt. By default y of the .npz file."),
     ] = None,
     method: Annotated[str, typer.Option(help=", ".join(ESTIMATORS))] = "sq",
     bits: Annotated[int, typer.Option(help="Length of a code, a multiple of 8.")] = 64,
     init: Annotated[Path | None, typer.Option(help="A model with a shorter code to start from.")] = None,
     anchors: Annotated[
         int | None,
-        typer.Option(help="Anchors of the kernel features; 0: none. By default the method's own choice."),
+        typer.Option(help="Number of anchors of the kernel features, or 0. By default the method chooses."),
     ] = None,
     solver: Annotated[str | None, typer.Option(help="joint or alternating.")] = None,
-    quantization_weight: Annotated[float | None, typer.Option(help="gamma, above 0.")] = None,
-    constraint_weight: Annotated[float | None, typer.Option(help="mu.")] = None,
+    quantization_weight: Annotated[
+        float | None, typer.Option(help="Weight gamma of the quantization error, above 0.")
+    ] = None,
+    constraint_weight: Annotated[
+        float | None, typer.Option(help="Weight mu of the constraint on codes.")
+    ] = None,
     codewords: Annotated[int | None, typer.Option(help="Codewords of a codebook, at most 256.")] = None,
-    max_iter: Annotated[int | None, typer.Option(help="Iterations at the most.")] = None,
+    max_iter: Annotated[int | None, typer.Option(help="Number of iterations at the most.")] = None,
     parameters: Parameters = None,
-    foretell: Annotated[
+    forecast: Annotated[
         bool,
         typer.Option(
-            "--forecast", help="Say first how good retrieval will be, from a fit without some of the rows."
+            "--forecast", help="Print first how good retrieval will be, from a fit without some of the rows."
         ),
     ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same codes.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of threads; all cores by default.")] = None,
 ) -> None:
     """Learn codes from labelled vectors and write a model file. Ctrl-C saves the best model so far."""
     check_output(output)
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "solver": solver,
         "quantization_weight": quantization_weight,
         "constraint_weight": constraint_weight,
@@ -75,14 +79,14 @@ def fit(
         "max_iter": max_iter,
         "init": None if init is None else load_model(init),
     }
-    given = {name: value for name, value in told.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     if anchors is not None:
         given["features"] = AnchorKernel(anchors, random_state=seed) if anchors else None
-    told = {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)}
-    estimator = make_estimator(method, bits, told)
+    settings = {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)}
+    estimator = make_estimator(method, bits, settings)
     X, y = read_labelled(vectors, labels)
-    if foretell:
-        out.print(str(forecast(estimator, X, y, random_state=seed)), markup=False, soft_wrap=True)
+    if forecast:
+        print_line(str(evaluation.forecast(estimator, X, y, random_state=seed)))
     with progress_bars() as callback:
         if "callback" in estimator.get_params(deep=False):
             estimator.set_params(callback=callback)
@@ -92,11 +96,7 @@ def fit(
             _save_interrupted(estimator, output)
             raise typer.Exit(INTERRUPTED) from None
     estimator.save(output)
-    out.print(
-        f"Wrote {output}: {len(X)} rows learned, {estimator.codec_.n_codebooks} bytes a code.",
-        markup=False,
-        soft_wrap=True,
-    )
+    print_line(f"Wrote {output}: {len(X)} rows learned, {estimator.codec_.n_codebooks} bytes a code.")
 
 
 @app.command()
@@ -108,7 +108,7 @@ def encode(
     ] = Path("codes.npy"),
     labels: Annotated[Path | None, typer.Option(help="Labels of the vectors, where they are known.")] = None,
 ) -> None:
-    """Turn vectors into codes, a byte a codebook."""
+    """Turn vectors into codes of one byte a codebook."""
     check_output(output, (".npy", ".npz"))
     codec = load_model(model).codec_
     X = read_vectors(vectors)
@@ -117,9 +117,7 @@ def encode(
         np.save(output, codes)
     else:
         np.savez(output, codes=codes)
-    out.print(
-        f"Wrote {output}: {codes.shape[0]} codes of {codes.shape[1]} bytes.", markup=False, soft_wrap=True
-    )
+    print_line(f"Wrote {output}: {codes.shape[0]} codes of {codes.shape[1]} bytes.")
 
 
 @app.command()
@@ -129,13 +127,13 @@ def evaluate(
     database: Annotated[Path, typer.Option(help="Items to search: .npz with X and y.", show_default=False)],
     queries: Annotated[Path, typer.Option(help="Queries: .npz with X and y.", show_default=False)],
     ranking: Annotated[
-        str | None, typer.Option(help="One that the model knows; its first by default.")
+        str | None, typer.Option(help="A ranking of the model; its first one by default.")
     ] = None,
-    cut: Annotated[int | None, typer.Option(help="Count only the first so many of a ranking.")] = None,
+    cut: Annotated[int | None, typer.Option(help="Count only this many answers to each query.")] = None,
     with_labels: Annotated[
         bool, typer.Option("--with-labels", help="Encode items with their labels.")
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file too.")] = None,
+    json: Annotated[Path | None, typer.Option(help="File to which the figures are also written.")] = None,
 ) -> None:
     """Measure how well codes answer queries; items that share a label with the query count as right."""
     if json is not None:
@@ -144,7 +142,7 @@ def evaluate(
     (X, y), (Q, query_y) = read_labelled(database), read_labelled(queries)
     codes = codec.encode_items(X, y if with_labels else None)
     labels = read_labels(_stacked(y, query_y), n_rows=len(X) + len(Q))
-    quality = evaluate_tables(
+    quality = evaluation.evaluate_tables(
         codec.query_tables(Q, ranking).tables,
         codes,
         labels.take(np.arange(len(X), len(X) + len(Q))),
@@ -176,7 +174,7 @@ def info(
         Path | None, typer.Argument(help="A model file or an index folder.", show_default=False)
     ] = None,
 ) -> None:
-    """Say what a model file or an index folder holds; without one, what this installation runs on."""
+    """Describe a model file or an index folder; without one, describe this installation."""
     if path is None:
         print_facts(
             [
@@ -193,6 +191,7 @@ def info(
 
 
 def _print_model(path: Path) -> None:
+    """Print what a model file holds."""
     model = load_model(path)
     codec = model.codec_
     facts: list[tuple[str, Any]] = [
@@ -208,22 +207,23 @@ def _print_model(path: Path) -> None:
     classes = getattr(codec, "classes", None)
     if classes is not None:
         facts.append(("labels", f"{len(classes)}: {_some(classes)}"))
-    unchanged = ("n_codebooks", "n_codewords", "n_bits", "features", "init", "callback", "verbose", "n_jobs")
-    told = model.get_params(deep=False)
-    facts += [(name.replace("_", " "), value) for name, value in told.items() if name not in unchanged]
+    hidden = ("n_codebooks", "n_codewords", "n_bits", "features", "init", "callback", "verbose", "n_jobs")
+    parameters = model.get_params(deep=False)
+    facts += [(name.replace("_", " "), value) for name, value in parameters.items() if name not in hidden]
     print_facts(facts)
 
 
 def _save_interrupted(estimator: Any, output: Path) -> None:
+    """Write the best model so far, if there is one."""
     if hasattr(estimator, "codec_"):
         estimator.save(output)
-        err.print(f"Interrupted: wrote the best model so far to {output}.", markup=False, soft_wrap=True)
+        print_line(f"Interrupted: wrote the best model so far to {output}.", err)
     else:
         err.print("Interrupted before there was a model; nothing was written.")
 
 
 def _stacked(first: Any, second: Any) -> Any:
-    """Join the labels of two files, so that both are read over the same classes."""
+    """Return the labels of two files in one array, so that both are read over the same classes."""
     if first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
         raise InputError(
             f"labels of the database have shape {first.shape}, those of the queries {second.shape}"
@@ -232,5 +232,6 @@ def _stacked(first: Any, second: Any) -> Any:
 
 
 def _some(classes: Any, limit: int = 8) -> str:
+    """Return the first classes as text."""
     shown = ", ".join(str(label) for label in classes[:limit])
     return shown if len(classes) <= limit else f"{shown}, ..."

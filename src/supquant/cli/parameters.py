@@ -1,4 +1,4 @@
-"""Parameters of any estimator, as the command takes them: --set name=value."""
+"""Parameters of estimators on the command line: --set name=value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Parameters = Annotated[
 
 
 def read_parameters(texts: Sequence[str] | None) -> dict[str, Any]:
-    """Read name=value, the values as JSON where they are JSON.
+    """Return the parameters in texts name=value; a value that is no JSON is a string.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def read_parameters(texts: Sequence[str] | None) -> dict[str, Any]:
 
 
 def read_numbers(text: str, name: str) -> list[int]:
-    """Read whole numbers with commas between them.
+    """Return the whole numbers in a text, in which commas stand between them; `name` is for the error message.
 
     Examples
     --------

@@ -1,15 +1,14 @@
-"""Codes that are sums of codewords: what every quantizer ends in.
+"""Codes that are sums of codewords: the codec of quantizers.
 
-X -> features -> project -> encode -> codes            codes -> decode
-              -> prepare -> tables_of -> (q, M, K) look-up tables, summed over the codebooks of a code by a scan
+    X -> features -> project -> encode -> codes            codes -> decode
+                  -> prepare -> tables_of -> (q, M, K) look-up tables; a scan sums their entries over the codebooks of a code
 
-Two rankings share the codes. ``"euclidean"`` prepares a query by projecting it, and its tables sum to squared distances;
-``"semantic"`` prepares its label vector, and the tables sum to products with the label vectors ``W's`` of the codes.
+Two rankings share the codes. Under ``"euclidean"`` a query is prepared by projecting it, and its tables sum to squared distances.
+Under ``"semantic"`` its label vector is prepared, and its tables sum to products with the label vectors ``W's`` of codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -20,58 +19,60 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import Codes, Float32
 from supquant.assignment import CodeSearch
-from supquant.codec.base import (
-    MOST_CODEBOOKS,
-    ProjectingCodec,
-    check_part,
-    classes_from_plain,
-    plain_classes,
-)
-from supquant.codec.interface import FeatureMap, QueryTables
+from supquant.codec.base import check_part, classes_from_plain, plain_classes
+from supquant.codec.codebooks import CodebookCodec
+from supquant.codec.feature_maps import FeatureMap
+from supquant.codec.interface import QueryTables
 from supquant.codec.meaning import Meaning
+from supquant.codec.prefixes import add_prefix, split_prefix
 from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
-from supquant.validation import as_float32, check_choice, check_integer, check_vectors, resolve_jobs
+from supquant.validation import as_float32, check_choice, check_vectors
 
 MissingLabels = Literal["predict", "drop"]
 Ranking = Literal["semantic", "euclidean"]
 
 RANKINGS: tuple[Ranking, ...] = ("semantic", "euclidean")
-"""The rankings of an `AdditiveCodec` that knows what its codes mean; without a meaning it has the last one."""
+"""The rankings of an `AdditiveCodec` with a meaning; without one it has the last ranking alone."""
 
 _MEANING = "meaning."
 """Prefix of a meaning's arrays in a file."""
 
 _SETTINGS = ("multilabel", "constant", "quantization_weight", "constraint_weight", "independent")
+"""Names of the attributes that a file holds as JSON."""
 
 
 @dataclass(frozen=True, eq=False)
-class AdditiveCodec(ProjectingCodec):
+class AdditiveCodec(CodebookCodec):
     """Encodes, decodes and makes look-up tables.
 
     Parameters
     ----------
-    codebooks : (M, K, r) float32
-    projection : (d, r) float32 or None
-        None where the codebooks lie in the space of the features.
-    classifier : (r, E) float32 or None
-        From decoded vectors to label vectors: L labels, and what features say beyond them. None where no labels were
-        learned from.
-    classes : (L,) array or None
+    codebooks : ndarray of shape (M, K, r), float32
+        The codewords.
+    projection : ndarray of shape (d, r), float32, or None, default=None
+        From features to the space of the codebooks; None where codebooks lie in the space of the features.
+    classifier : ndarray of shape (r, E), float32, or None, default=None
+        W, from decoded vectors to label vectors: L labels, then other columns of the features. None without labels.
+    classes : ndarray of shape (L,) or None, default=None
         The labels; with `multilabel`, their column numbers.
-    multilabel : bool
-    constant : float
+    multilabel : bool, default=False
+        Whether an item may have several labels.
+    constant : float, default=0.0
         Eps, the inter-dictionary product of every code.
-    quantization_weight, constraint_weight : float
-        Gamma and mu, which weigh the parts of an encoding's cost.
-    seeds : (s, M) uint8 or None
-        Codes of training rows that an encoding of more than two codebooks may start from.
-    independent : bool
+    quantization_weight : float, default=1.0
+        Gamma, the weight of the quantization error in the cost of a code.
+    constraint_weight : float, default=0.0
+        Mu, the weight of the deviation of the inter-dictionary product from eps.
+    seeds : ndarray of shape (s, M), uint8, or None, default=None
+        Codes of training rows from which the search for a code of more than two codebooks may start.
+    independent : bool, default=False
         Whether codebooks have disjoint supports, so that each codeword is chosen by itself.
-    feature_map : FeatureMap or None
-    meaning : Meaning or None
-        What label vectors say; None where codes are ranked by distance alone.
+    feature_map : FeatureMap or None, default=None
+        From vectors to features; None takes vectors as features.
+    meaning : Meaning or None, default=None
+        How label vectors are made and compared; None where codes are ranked by distance alone.
     """
 
     codebooks: Float32
@@ -91,9 +92,7 @@ class AdditiveCodec(ProjectingCodec):
     _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "projection", "classifier", "seeds")
 
     def __post_init__(self) -> None:
-        check_part("codebooks", self.codebooks, "M", "K", "r")
-        check_integer(self.n_codebooks, "the number of codebooks", 1, MOST_CODEBOOKS)
-        check_integer(self.n_codewords, "the number of codewords", 1, 256)
+        self._check_codebooks("r")
         if self.projection is not None:
             check_part("projection", self.projection, "d", self.n_components)
         if self.classifier is not None:
@@ -103,29 +102,14 @@ class AdditiveCodec(ProjectingCodec):
         super().__post_init__()
 
     @property
-    def n_codebooks(self) -> int:
-        """M, the bytes of one code."""
-        return int(self.codebooks.shape[0])
-
-    @property
-    def n_codewords(self) -> int:
-        """K."""
-        return int(self.codebooks.shape[1])
-
-    @property
-    def n_components(self) -> int:
-        """r, the width of projected and decoded vectors."""
-        return int(self.codebooks.shape[2])
-
-    @property
     def rankings(self) -> tuple[str, ...]:
-        """The rankings that `query_tables` knows; the first one is the default."""
+        """The rankings that `query_tables` takes; the first one is the default."""
         return RANKINGS if self.meaning is not None else RANKINGS[-1:]
 
     # the steps of a query --------------------------------------------------------------------------------------------
 
     def prepare(self, features: Float32, ranking: str | None = None) -> Float32:
-        """Turn features (b, d) of queries into what tables are made of: projections (b, r), or label vectors (b, E)."""
+        """Return what tables are computed from, for queries with features (b, d): projections (b, r) or label vectors (b, E)."""
         if self._ranking(ranking) == "euclidean":
             return self.project(features)
         meaning, n_labels = self._known_meaning(), self._n_labels
@@ -133,11 +117,11 @@ class AdditiveCodec(ProjectingCodec):
         return meaning.query_vectors(scores, n_labels, multilabel=self.multilabel)
 
     def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
-        """Make look-up tables (q, M, K) for prepared queries.
+        """Return the look-up tables (q, M, K) of prepared queries.
 
-        ``"euclidean"``, of projections (q, r): ``|c|^2 - 2 q . c``, whose sum over a code's codewords is the squared distance
-        to the decoded vector less ``|q|^2`` and less eps, which are the same for all codes (equation 5 of the paper).
-        ``"semantic"``, of label vectors v (q, E): ``-v . W'c``.
+        ``"euclidean"``, for projections (q, r): the entry of a codeword c is ``|c|^2 - 2 q . c``. The sum over a code is the
+        squared distance to the decoded vector, less ``|q|^2 + eps``, which is the same for all codes (equation 5 of the paper).
+        ``"semantic"``, for label vectors v (q, E): the entry is ``-v . W'c``.
         """
         if self._ranking(ranking) == "semantic":
             tables = row_products(prepared, self._meanings)
@@ -148,37 +132,37 @@ class AdditiveCodec(ProjectingCodec):
         return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
 
     def offsets_of(self, projected: Float32) -> Float32:
-        """Give what a sum of Euclidean tables lacks to be a squared distance, (q,): ``|q|^2 + eps``."""
+        """Return ``|q|^2 + eps`` (q,) of projections (q, r): a sum of Euclidean tables plus this is a squared distance."""
         squares: Float32 = np.einsum("ij,ij->i", projected, projected) + np.float32(self.constant)
         return squares
 
     @cached_property
     def _squared_norms(self) -> Float32:
-        """``|c|^2`` of every codeword, (MK,)."""
+        """``|c|^2`` (M K,) of all codewords."""
         flat = self.codebooks.reshape(-1, self.n_components)
         norms: Float32 = np.einsum("ij,ij->i", flat, flat)
         return norms
 
     @cached_property
     def _meanings(self) -> Float32:
-        """``-W'c`` of every codeword, (MK, E)."""
+        """``-W'c`` (M K, E) of all codewords."""
         flat = self.codebooks.reshape(-1, self.n_components)
         return np.asarray(-(flat @ self._learned_classifier()))
 
     @cached_property
     def _score_rows(self) -> Float32:
-        """W'P', (L, d): from features to scores."""
+        """W'P' (L, d), from features to scores."""
         classifier = self._learned_classifier()
         return np.ascontiguousarray(
             (classifier if self.projection is None else self.projection @ classifier).T
         )
 
-    # whole ways --------------------------------------------------------------------------------------------------------
+    # from vectors ------------------------------------------------------------------------------------------------------
 
     def transform(self, X: object, *, n_jobs: int | None = None) -> Float32:
-        """Project vectors X (n, p) into the space of the codebooks, (n, r) float32.
+        """Return the projections (n, r) float32 of vectors X (n, p) into the space of the codebooks.
 
-        Sums are of double precision: those of single precision tell by their last bit where a row stood among others.
+        Sums are float64. The last bit of float32 sums would depend on the place of a row among others.
         """
 
         def project(features: Float32, _: object) -> NDArray[Any]:
@@ -189,7 +173,7 @@ class AdditiveCodec(ProjectingCodec):
     def query_tables(
         self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Make what a scan needs of queries Q (q, p): the same bits for a query alone and in a batch."""
+        """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
         ranking = self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
@@ -200,37 +184,19 @@ class AdditiveCodec(ProjectingCodec):
             )
             return QueryTables(tables, offsets, descending=True, curve=self._known_meaning().curve)
 
-        def made_of(features: Float32) -> tuple[Float32, Float32]:
+        def tables_and_offsets(features: Float32) -> tuple[Float32, Float32]:
             projected = self.project(features)
-            with np.errstate(
-                over="ignore", invalid="ignore"
-            ):  # what overflows is refused below, or by the scan
+            with np.errstate(over="ignore", invalid="ignore"):  # overflows are refused below, or by the scan
                 return self.tables_of(projected, ranking), self.offsets_of(projected)
 
-        self._by_queries(Q, n_jobs, (tables, offsets), made_of)
+        self._by_queries(Q, n_jobs, (tables, offsets), tables_and_offsets)
         if not np.isfinite(offsets).all():
             row = int(np.argmin(np.isfinite(offsets)))
             raise InputError(f"row {row} of Q lies too far out: its squared distances are beyond float32")
         return QueryTables(tables, offsets)
 
-    def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Float32:
-        """Make look-up tables (q, M, K) float32 for queries Q (q, p); smaller sums are nearer."""
-        return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
-
-    def rank(
-        self, Q: object, codes: object, ranking: str | None = None, *, n_jobs: int | None = None
-    ) -> NDArray[np.intp]:
-        """Rank all codes (n, M) for every query Q (q, p): row numbers (q, n), nearest first, ties in order of insertion.
-
-        The order is that of float32 tables summed in codebook order.
-        """
-        checked = self.check_codes(codes)
-        tables = self.tables(Q, ranking, n_jobs=n_jobs)
-        sums = kernels.active().table_sums(checked, tables, n_threads=resolve_jobs(n_jobs))
-        return sums.argsort(axis=1, kind="stable")
-
     def decision_function(self, X: object, *, n_jobs: int | None = None) -> Float32:
-        """Score every label for vectors X (n, p): ``W'P'x``, or the probabilities among their features; (n, L) float32."""
+        """Return the score (n, L) float32 of every label for vectors X (n, p): ``W'P'x``, or the probabilities in features."""
         classifier = self._learned_classifier()
 
         def scores(features: Float32, _: tuple[int, int]) -> Float32:
@@ -242,7 +208,7 @@ class AdditiveCodec(ProjectingCodec):
         return self._by_blocks(X, n_jobs, width, np.float32, scores)
 
     def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Float32:
-        """Give the probability of every label for vectors X (n, p): (n, L) float32."""
+        """Return the probability of every label for vectors X (n, p): (n, L) float32."""
         meaning, L = self._known_meaning(), self._n_labels
         scores = self.decision_function(X, n_jobs=n_jobs)
         return meaning.probabilities(scores, L, multilabel=self.multilabel)
@@ -255,9 +221,22 @@ class AdditiveCodec(ProjectingCodec):
         missing_labels: MissingLabels = "predict",
         n_jobs: int | None = None,
     ) -> Codes:
-        """Give vectors X (n, p) their codes (n, M) uint8, heeding labels `y` of the kind it was learned from.
+        """Encode vectors X (n, p): codes (n, M) uint8.
 
-        Without `y` it is `encode`, which takes labels that were read already.
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Vectors of items.
+        y : array-like or None, default=None
+            Their labels, of the kind that the codec was learned from.
+        missing_labels : {"predict", "drop"}, default="predict"
+            Without `y`, label vectors are predicted, or with ``"drop"`` codes depend on the quantization error alone.
+        n_jobs : int or None, default=None
+            Number of threads; None takes all cores.
+
+        Returns
+        -------
+        ndarray of shape (n, M), uint8
         """
         if y is None:
             return self.encode(X, missing_labels=missing_labels, n_jobs=n_jobs)
@@ -275,25 +254,24 @@ class AdditiveCodec(ProjectingCodec):
         missing_labels: MissingLabels = "predict",
         n_jobs: int | None = None,
     ) -> Codes:
-        """Give vectors X (n, p) their codes (n, M) uint8.
-
-        Without labels, ``missing_labels="predict"`` puts the predicted label vector in their place, and ``"drop"`` looks
-        at the quantization error alone.
-        """
+        """Encode vectors X (n, p), as `encode_items` does, with labels that were read already: codes (n, M) uint8."""
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
-        return self._by_blocks(
-            X, n_jobs, self.n_codebooks, np.uint8, self._block_encoder(labels, missing_labels)
-        )
+        search = self._search(labels is not None or missing_labels == "predict")
 
-    def encode_features(self, features: Float32, *, missing_labels: MissingLabels = "predict") -> Codes:
-        """Give features (n, d) float32 their codes (n, M), without labels and on one thread."""
-        check_choice(missing_labels, "missing_labels", ("predict", "drop"))
-        return self._block_encoder(None, missing_labels)(features, (0, len(features)))
+        def encode_block(features: Float32, block: tuple[int, int]) -> Codes:
+            projected = self.project(features)
+            if self.independent:
+                nearest: Codes = self.tables_of(projected, "euclidean").argmin(axis=2).astype(np.uint8)
+                return nearest
+            y = self._item_vectors(features, None if labels is None else labels.dense(*block))
+            return search.search(as_float32(search.target(projected, y)))
+
+        return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
 
     def encode_projected(self, Z: object, *, missing_labels: MissingLabels = "predict") -> Codes:
-        """Give vectors that `transform` made, (n, r), their codes (n, M), without labels and on one thread.
+        """Encode projections Z (n, r), which `transform` returned, without labels and on one thread: codes (n, M) uint8.
 
-        Labels are predicted from them, which a codec whose features are label vectors refuses.
+        A codec whose features are label vectors refuses to predict labels from projections.
         """
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
         if self._features_are_labels and missing_labels == "predict":
@@ -305,30 +283,15 @@ class AdditiveCodec(ProjectingCodec):
         return search.search(as_float32(search.target(projected, None)))
 
     def mean_cost(self, features: Float32) -> float:
-        """Give the mean cost of the codes found for features (n, d) without labels: lower is a better search."""
+        """Return the mean cost of the codes found for features (n, d) without labels: the lower, the better the search."""
         search = self._search(labelled=True)
         targets = search.target(self.project(features), self._item_vectors(features, None))
         return float(search.costs(targets, search.search(as_float32(targets))).mean())
 
-    def _block_encoder(
-        self, labels: Labels | None, missing_labels: MissingLabels
-    ) -> Callable[[Float32, tuple[int, int]], Codes]:
-        search = self._search(labels is not None or missing_labels == "predict")
-
-        def encode_block(features: Float32, block: tuple[int, int]) -> Codes:
-            projected = self.project(features)
-            if self.independent:
-                nearest: Codes = self.tables_of(projected, "euclidean").argmin(axis=2).astype(np.uint8)
-                return nearest
-            y = self._item_vectors(features, None if labels is None else labels.dense(*block))
-            return search.search(as_float32(search.target(projected, y)))
-
-        return encode_block
-
     def _item_vectors(
         self, features: Float32, labels: NDArray[np.float64] | None
     ) -> NDArray[np.floating] | None:
-        """Give the label vectors of items, from labels (b, L) or features (b, d); None: their scores are to be taken."""
+        """Return the label vectors of items, from labels (b, L) or features (b, d); None where scores take their place."""
         if not self._features_are_labels:
             return labels
         assert self.meaning is not None
@@ -337,16 +300,12 @@ class AdditiveCodec(ProjectingCodec):
             return features * self.meaning.shares
         return label_columns(labels, len(self.meaning.shares))
 
-    def decode(self, codes: object) -> Float32:
-        """Give the vectors (n, r) that codes (n, M) stand for."""
-        return kernels.active().decode(self.check_codes(codes), self.codebooks)
-
     # files --------------------------------------------------------------------------------------------------------------
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         arrays = super()._stored_arrays()
         if self.meaning is not None:
-            arrays |= {_MEANING + name: value for name, value in self.meaning.arrays().items()}
+            arrays |= add_prefix(_MEANING, self.meaning.arrays())
         return arrays
 
     def _stored_settings(self) -> dict[str, Any]:
@@ -357,21 +316,15 @@ class AdditiveCodec(ProjectingCodec):
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         classes = own.pop("classes")
-        meaning = {
-            name.removeprefix(_MEANING): arrays.pop(name)
-            for name in list(arrays)
-            if name.startswith(_MEANING)
-        }
-        parts: dict[str, Any] = {
-            **arrays,
-            **own,
-            "meaning": Meaning.from_arrays(meaning) if meaning else None,
-        }
+        of_meaning, arrays = split_prefix(_MEANING, arrays)
+        parts: dict[str, Any] = {**arrays, **own}
+        parts["meaning"] = Meaning.from_arrays(of_meaning) if of_meaning else None
         return cls(**parts, classes=None if classes is None else classes_from_plain(classes))
 
     # parts ----------------------------------------------------------------------------------------------------------------
 
     def _search(self, labelled: bool) -> CodeSearch:
+        """Return the search for codes, with labels in its cost or without."""
         classifier = self.classifier if labelled else None
         return CodeSearch(
             self.codebooks.astype(np.float64),
@@ -384,9 +337,10 @@ class AdditiveCodec(ProjectingCodec):
         )
 
     def _target_basis(self) -> Float32 | None:
-        """Give a basis (r, r') of the space of projected vectors where it is small: costs need no more of a codeword.
+        """Return a basis (r, r') of the space of projected vectors; None where r' is more than half of r.
 
-        W lies in it too, so it holds every target. A projection fitted to few codewords spans few dimensions.
+        Costs depend on a codeword by its products with targets alone. All targets lie in this space, since W lies in it too. A
+        projection that was fitted to few codewords spans few dimensions.
         """
         if self.projection is None:
             return None
@@ -396,7 +350,7 @@ class AdditiveCodec(ProjectingCodec):
 
     @property
     def _features_are_labels(self) -> bool:
-        """Whether features are label vectors already."""
+        """Whether features are label vectors."""
         return self.meaning is not None and self.meaning.shares is not None
 
     @property
@@ -416,7 +370,7 @@ class AdditiveCodec(ProjectingCodec):
 
 
 def label_columns(labels: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """Give the label vectors (n, E) of items whose labels (n, L) are known: nothing beyond the labels counts.
+    """Return the label vectors (n, E) of items with known labels (n, L): columns beyond those of labels are zero.
 
     Examples
     --------
@@ -428,7 +382,9 @@ def label_columns(labels: NDArray[np.float64], width: int) -> NDArray[np.float64
 
 
 def spread_codes(codes: Codes, limit: int) -> Codes:
-    """Give at most `limit` distinct ones (s, M) of codes (n, M), spread evenly over the rows in sorted order."""
+    """Return at most `limit` distinct codes (s, M) of codes (n, M), at even distances in their sorted order."""
     distinct, counts = kernels.active().distinct(codes)
+    # every = sorted(codes)
+    # return distinct codes among [every[rank] for rank in ranks]
     ranks = np.linspace(0, len(codes) - 1, min(limit, len(codes))).round()
     return distinct[np.unique(np.searchsorted(np.cumsum(counts), ranks, side="right"))]

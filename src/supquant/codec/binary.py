@@ -1,8 +1,9 @@
-"""Codes of bits, ranked by the number of bits that differ: what linear hashing ends in.
+"""Codes of bits, ranked by the number of bits that differ: the codec of hashing methods.
 
     X -> features -> project -> compare with thresholds -> pack eight bits a byte -> codes
 
-A byte is a codeword of 256, and a Hamming distance is a sum of popcounts: the tables of a query hold those.
+A byte is one of 256 codewords. The tables of a query hold the number of bits in which each byte differs from its own, so that a
+sum over a code is a Hamming distance.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
 from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
-from supquant.codec.interface import FeatureMap, QueryTables
+from supquant.codec.feature_maps import FeatureMap
+from supquant.codec.interface import QueryTables
 from supquant.errors import InputError
 from supquant.validation import check_vectors
 
-_POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(
-    axis=1, dtype=np.float32
-)  # (256,)
+_POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.float32)
+"""Number of set bits (256,) of every byte."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +33,12 @@ class BinaryCodec(ProjectingCodec):
 
     Parameters
     ----------
-    projection : (d, bits) float32 or None
-        None where the features themselves are compared.
-    thresholds : (bits,) float32
-        A multiple of eight of them.
-    feature_map : FeatureMap or None
+    projection : ndarray of shape (d, bits), float32, or None
+        From features to the numbers that are compared with thresholds; None compares the features themselves.
+    thresholds : ndarray of shape (bits,), float32
+        One for each bit; the number of bits is a multiple of eight.
+    feature_map : FeatureMap or None, default=None
+        From vectors to features; None takes vectors as features.
 
     Examples
     --------
@@ -73,7 +75,7 @@ class BinaryCodec(ProjectingCodec):
 
     @property
     def n_codewords(self) -> int:
-        """K, the values of a byte."""
+        """K, the number of values of a byte."""
         return 256
 
     @property
@@ -83,11 +85,11 @@ class BinaryCodec(ProjectingCodec):
 
     @property
     def rankings(self) -> tuple[str, ...]:
-        """The one ranking that `query_tables` knows."""
+        """The one ranking that `query_tables` takes."""
         return ("hamming",)
 
     def encode_items(self, X: object, y: object = None, *, n_jobs: int | None = None) -> Codes:
-        """Give vectors X (n, p) their codes (n, M) uint8; labels are refused."""
+        """Encode vectors X (n, p): codes (n, M) uint8. Labels `y` are refused."""
         if y is not None:
             raise InputError("codes of bits are made from vectors alone: encode items without y")
         return self._by_blocks(
@@ -97,23 +99,24 @@ class BinaryCodec(ProjectingCodec):
     def query_tables(
         self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Make tables (q, M, 256) of the bits in which each byte differs from that of a query in Q (q, p)."""
+        """Return what a scan needs of queries Q (q, p): tables (q, M, 256) of numbers of bits that differ, and their codes."""
         self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         bits = np.empty((len(Q), self.n_codebooks), dtype=np.uint8)
         self._by_queries(Q, n_jobs, (bits,), lambda x: (self.bits_of(self.project(x)),))
+        # tables[q, m, byte] = _POPCOUNTS[bits[q, m] ^ byte]
         tables = _POPCOUNTS[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]
         return QueryTables(tables, np.zeros(len(bits), dtype=np.float32), bits=bits)
 
     def decode(self, codes: object) -> Float32:
-        """Give the signs (n, bits) float32 that codes (n, M) stand for: 1 for a bit that is set, else -1."""
+        """Return the signs (n, bits) float32 that codes (n, M) stand for: 1 for a bit that is set, else -1."""
         signs = np.unpackbits(self.check_codes(codes), axis=1).astype(np.float32)
         signs *= 2
         signs -= 1
         return signs
 
     def bits_of(self, projected: Float32) -> Codes:
-        """Compare projected vectors (b, bits) with the thresholds: codes (b, M)."""
+        """Return the codes (b, M) of projected vectors (b, bits), compared with the thresholds."""
         return np.packbits(projected > self.thresholds, axis=1)
 
     def _stored_settings(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Codes that are labels, ranked by the scores that a query's classifier gives them.
+"""Codes that are labels: the codec of a classifier. Queries rank items by the scores of their labels.
 
-    X -> features -> class scores;   an item is its label, or its set of labels
+    X -> features -> class scores         an item is its label, or its set of labels
 
-A class number is one byte where there are at most 256 classes; a set of labels is a bit a label. A query's tables hold its
-class scores, so that the sum over a code is the score of the item's labels.
+A class number takes one byte where there are at most 256 classes, else one byte for each 255 classes. A set of labels takes a bit
+for each label. The tables of a query hold its class scores, so that the sum over a code is the score of the item's labels.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from supquant.codec.base import (
     classes_from_plain,
     plain_classes,
 )
-from supquant.codec.interface import FeatureMap, QueryTables
-from supquant.codec.queries import row_products
+from supquant.codec.codebooks import product_tables
+from supquant.codec.feature_maps import FeatureMap
+from supquant.codec.interface import QueryTables
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import check_vectors
 
 _CLASSES_A_BYTE = 255
-"""Where one byte is not enough for a class number: each byte knows so many classes, and 0 for none of them."""
+"""Classes of each byte, where one byte is too little for a class number; the value 0 means none of them."""
 
 
 def check_label_count(n_labels: int, *, multilabel: bool) -> None:
-    """Refuse more labels than codes can tell apart."""
+    """Raise an `InputError` for more labels than a code can hold."""
     a_byte = 8 if multilabel else _CLASSES_A_BYTE
     if n_labels > MOST_CODEBOOKS * a_byte:
         raise InputError(
@@ -49,12 +50,14 @@ class LabelCodec(ProjectingCodec):
 
     Parameters
     ----------
-    projection : (d, L) float32
+    projection : ndarray of shape (d, L), float32
         The classifier: class scores are ``features(x) @ projection``.
-    classes : (L,) array
-    multilabel : bool
+    classes : ndarray of shape (L,)
+        The labels.
+    multilabel : bool, default=False
         Whether an item is a set of labels.
-    feature_map : FeatureMap or None
+    feature_map : FeatureMap or None, default=None
+        From vectors to features; None takes vectors as features.
 
     Examples
     --------
@@ -88,7 +91,7 @@ class LabelCodec(ProjectingCodec):
 
     @property
     def n_codewords(self) -> int:
-        """K, the values of a byte."""
+        """K, the number of values that a byte may have."""
         return self.n_components if self.n_components <= 256 and not self.multilabel else 256
 
     @property
@@ -98,12 +101,12 @@ class LabelCodec(ProjectingCodec):
 
     @property
     def rankings(self) -> tuple[str, ...]:
-        """The one ranking that `query_tables` knows."""
+        """The one ranking that `query_tables` takes."""
         return ("semantic",)
 
     @cached_property
     def codebooks(self) -> Float32:
-        """The labels (M, K, L) that each value of each byte stands for, as 0 and 1."""
+        """The label vectors (M, K, L), 0 and 1, of each value of each byte."""
         M, K, L = self.n_codebooks, self.n_codewords, self.n_components
         if self.multilabel:
             bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # (256, 8)
@@ -117,17 +120,20 @@ class LabelCodec(ProjectingCodec):
         books[book, word, every] = 1
         return books
 
-    def tables_of(self, projected: Float32, ranking: str | None = None) -> Float32:
-        """Make look-up tables (q, M, K) from class scores (q, L): less the score of the labels of a byte."""
+    def prepare(self, features: Float32, ranking: str | None = None) -> Float32:
+        """Return the class scores (q, L) of queries with features (q, d)."""
         self._ranking(ranking)
-        tables = row_products(projected, self.codebooks.reshape(-1, self.n_components))
-        np.negative(tables, out=tables)
-        return tables.reshape(len(projected), self.n_codebooks, self.n_codewords)
+        return self.project(features)
+
+    def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
+        """Return look-up tables (q, M, K) from class scores (q, L): minus the sum of the scores of the labels of a byte."""
+        self._ranking(ranking)
+        return product_tables(prepared, self.codebooks)
 
     def query_tables(
         self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Make the tables of queries Q (q, p); a code's score is the sum of the scores of its labels."""
+        """Return what a scan needs of queries Q (q, p); the score of a code is the sum of the scores of its labels."""
         self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
@@ -135,14 +141,25 @@ class LabelCodec(ProjectingCodec):
         return QueryTables(tables, np.zeros(len(Q), dtype=np.float32), descending=True)
 
     def decision_function(self, X: object, *, n_jobs: int | None = None) -> Float32:
-        """Score every label for vectors X (n, p): (n, L) float32."""
+        """Return the score of every label for vectors X (n, p): (n, L) float32."""
         return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda x, _: self.project(x))
 
     def encode_items(self, X: object, y: object = None, *, n_jobs: int | None = None) -> Codes:
-        """Give vectors X (n, p) the codes (n, M) of their labels `y`, or of the labels that their scores say.
+        """Encode vectors X (n, p): codes (n, M) uint8 of their labels.
 
-        These are the class of the greatest score or, where there can be several, the labels that score above one half and
-        in any case the greatest.
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Vectors of items.
+        y : array-like or None, default=None
+            Their labels. None predicts them: the label with the greatest score and, where there may be several, all labels that
+            score above one half.
+        n_jobs : int or None, default=None
+            Number of threads; None takes all cores.
+
+        Returns
+        -------
+        ndarray of shape (n, M), uint8
         """
         X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
         if y is not None:
@@ -153,31 +170,33 @@ class LabelCodec(ProjectingCodec):
         )
 
     def codes_of(self, labels: Labels) -> Codes:
-        """Give labels that were read already their codes (n, M)."""
+        """Return the codes (n, M) of labels that were read already."""
         if labels.indices is None:
             return np.packbits(labels.dense(0, len(labels)) > 0, axis=1)
-        return self._numbered(labels.indices)
+        return self._codes_of_classes(labels.indices)
 
     def decode(self, codes: object) -> Float32:
-        """Give the label vectors (n, L) float32, 0 and 1, that codes (n, M) stand for."""
+        """Return the label vectors (n, L) float32, 0 and 1, that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
 
     def _predicted(self, scores: Float32) -> Codes:
+        """Return the codes (b, M) of the labels that scores (b, L) predict."""
         best = scores.argmax(axis=1)
         if not self.multilabel:
-            return self._numbered(best)
+            return self._codes_of_classes(best)
         chosen = scores > 0.5
         chosen[np.arange(len(scores)), best] = True
         return np.packbits(chosen, axis=1)
 
-    def _numbered(self, classes: NDArray[np.integer[Any]]) -> Codes:
+    def _codes_of_classes(self, classes: NDArray[np.integer[Any]]) -> Codes:
+        """Return the codes (b, M) of class numbers (b,)."""
         codes = np.zeros((len(classes), self.n_codebooks), dtype=np.uint8)
         book, word = self._place(classes)
         codes[np.arange(len(classes)), book] = word
         return codes
 
     def _place(self, classes: NDArray[np.integer[Any]]) -> tuple[Any, Any]:
-        """Give the byte of each class number and its value there."""
+        """Return the byte (b,) that holds each class number (b,), and the value (b,) of this byte."""
         if self.n_codebooks == 1:
             return np.zeros_like(classes), classes
         return classes // _CLASSES_A_BYTE, classes % _CLASSES_A_BYTE + 1

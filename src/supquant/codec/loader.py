@@ -1,4 +1,4 @@
-"""Files to codecs, of whichever type the file holds."""
+"""Files to codecs: a file says which type of codec it holds."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ _TYPES: dict[str, type[AdditiveCodec | BinaryCodec | LabelCodec | SemanticCodec]
 def load_codec(path: str | os.PathLike[str]) -> AnyCodec:
     """Read a codec of any type from a file that its `save` wrote.
 
+    Parameters
+    ----------
+    path : str or path-like
+        The file to read.
+
+    Returns
+    -------
+    AdditiveCodec, BinaryCodec, LabelCodec or SemanticCodec
+
     Raises
     ------
     FileFormatError
@@ -43,7 +52,7 @@ def load_codec(path: str | os.PathLike[str]) -> AnyCodec:
 
 
 def load_codec_of(path: str | os.PathLike[str], kind: str) -> tuple[AnyCodec, dict[str, Any]]:
-    """Read the codec in a file of some kind, such as that of a model, with the settings saved beside it."""
+    """Read the codec in a file of a kind, such as that of a model; return it and the settings saved beside it."""
     own = open_arrays(path, kind).settings.get("codec")
     name = own.get("type", AdditiveCodec.TYPE) if isinstance(own, dict) else None
     if not isinstance(name, str) or name not in _TYPES:

@@ -1,12 +1,12 @@
-"""What codes mean: the label vectors of queries and items, and what their product says.
+"""The meaning of codes: label vectors of queries and items, and the probabilities that their products stand for.
 
     query -> p(x), the probability of every label -> v(x)
     item  -> its labels y where they are known, else its own p(x)
     v(query) . (W' decoded item) -> curve -> the probability that the two share a label
 
-Where a row has one label, v is p and the product the chance that the labels agree. Where it may have several,
-``v = -log(1 - p)``: summed over the labels of an item it is the logarithm of the chance that the query carries none of them.
-Either way the product is a sum over codebooks, so a scan of look-up tables adds it up.
+Where a row has one label, v is p, and the product is the probability that the labels agree. Where a row may have several labels,
+``v = -log(1 - p)``: its sum over the labels of an item is minus the log probability that the query has none of them. In both
+cases the product is a sum over codebooks, which a scan of look-up tables adds up.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from scipy.special import expit
 
 from supquant.arrays import Float32
 from supquant.codec.base import check_part
+from supquant.codec.curves import IDENTITY, check_curve
 from supquant.errors import InputError
 
-_SUREST = np.float32(1 - 2.0**-20)
-"""The greatest probability of one of several labels: beyond it -log(1 - p) would drown all others."""
-
-_IDENTITY = np.array([[0, 1], [0, 1]], dtype=np.float32)
+_MOST_PROBABILITY = np.float32(1 - 2.0**-20)
+"""Greatest probability of one of several labels. With a greater one, its ``-log(1 - p)`` would outweigh all other labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +33,13 @@ class Meaning:
 
     Parameters
     ----------
-    scaling : (2, L) float32 or None
-        Slopes and shifts that turn scores ``W'P'x`` into logits; None where the features themselves are label vectors.
-    shares : (E,) float32 or None
-        Where they are: what each of their E columns counts for in an item whose labels are not known. The first L are
-        probabilities of labels, the others say where a vector lies.
-    curve : (2, k) float32
-        Products, ascending, and the probabilities that they stand for.
+    scaling : ndarray of shape (2, L), float32, or None, default=None
+        Slopes and shifts that turn scores ``W'P'x`` into logits; None where features are label vectors.
+    shares : ndarray of shape (E,), float32, or None, default=None
+        Where features are label vectors: the factor of each of their E columns in items without known labels. The first L
+        columns are probabilities of labels, the others say where a vector lies. Either `scaling` or `shares` is given.
+    curve : ndarray of shape (2, k), float32
+        Products, ascending, and the probabilities that they stand for; by default a product is its probability.
 
     Examples
     --------
@@ -52,7 +51,7 @@ class Meaning:
 
     scaling: Float32 | None = None
     shares: Float32 | None = None
-    curve: Float32 = field(default_factory=_IDENTITY.copy)
+    curve: Float32 = field(default_factory=IDENTITY.copy)
 
     def __post_init__(self) -> None:
         if (self.scaling is None) == (self.shares is None):
@@ -64,37 +63,32 @@ class Meaning:
         check_curve(self.curve)
 
     def probabilities(self, vectors: Float32, n_labels: int, *, multilabel: bool) -> Float32:
-        """Give the probability of every label (b, L) from scores (b, L), or from features (b, E) that begin with them."""
+        """Return the probability of every label (b, L), from scores (b, L) or from features (b, E) that begin with it."""
         if self.scaling is None:
             return vectors[:, :n_labels]
         slopes, shifts = self.scaling
         return label_probabilities(vectors * slopes + shifts, multilabel=multilabel)
 
     def query_vectors(self, vectors: Float32, n_labels: int, *, multilabel: bool) -> Float32:
-        """Give what queries multiply items by, (b, L) or (b, E), from scores or from features."""
+        """Return the label vectors v of queries: (b, L) from scores (b, L), or (b, E) from features (b, E)."""
         p = label_weights(self.probabilities(vectors, n_labels, multilabel=multilabel), multilabel=multilabel)
         return p if self.scaling is not None else np.hstack([p, vectors[:, n_labels:]])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what a file must hold."""
+        """Return the arrays that a file must hold."""
         parts = {"scaling": self.scaling, "shares": self.shares, "curve": self.curve}
         return {name: part for name, part in parts.items() if part is not None}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make it again from a file's arrays."""
+        """Return the meaning with the arrays of a file."""
         return cls(**arrays)
 
 
-def check_curve(curve: Float32) -> None:
-    """Refuse what is no curve (2, k) from scores to probabilities."""
-    check_part("curve", curve, 2, "k")
-    if not (np.diff(curve) >= 0).all() or curve.shape[1] < 2:
-        raise InputError("a curve must have two points at least and never fall")
-
-
 def label_weights(p: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
-    """Return what queries with label probabilities p (b, L) multiply labels by: p, or ``-log(1 - p)`` for several labels.
+    """Return the weights v (b, L) of labels for queries with label probabilities p (b, L).
+
+    They are p for one label a row, and ``-log(1 - p)`` for several.
 
     Examples
     --------
@@ -102,11 +96,11 @@ def label_weights(p: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
     >>> label_weights(p, multilabel=False), label_weights(p, multilabel=True).round(3)
     (array([[0.5 , 0.25]]), array([[0.693, 0.288]]))
     """
-    return -np.log1p(-np.minimum(p, _SUREST)) if multilabel else p
+    return -np.log1p(-np.minimum(p, _MOST_PROBABILITY)) if multilabel else p
 
 
 def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
-    """Turn logits (b, L) into the probabilities of labels: softmax, or a sigmoid each where a row may carry several.
+    """Return the probabilities (b, L) of labels with logits (b, L): a softmax, or sigmoids where a row may have several labels.
 
     Examples
     --------

@@ -1,12 +1,12 @@
-"""Rows of queries through dense algebra, so that a query alone and in a batch comes out as the same bits.
+"""Rows through functions block by block, and products of rows that are the same bits for one row alone and in a batch.
 
-A BLAS adds in another order for one row than for many, and for many threads than for one. A few rows therefore go through a
-kernel of our own, which is also the faster one for them; the rest of a query is arithmetic of one row at a time.
+A BLAS adds in another order for one row than for many, and for many threads than for one. Products of a few rows therefore go
+through a kernel of our own, which is also faster for them. All else that is done with a query is arithmetic on its row alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,14 @@ from supquant.parallel import ordered_map, row_blocks
 from supquant.validation import as_float32
 
 QUERY_ROWS = 128
-"""Queries that are made at a time; more rows than that are none of queries."""
+"""Queries of one block. Blocks with more rows do not hold queries."""
 
 
 def row_products(x: Float32, y: Float32) -> Float32:
     """Multiply rows x (b, d) and y (n, d), which is contiguous: ``x y'`` (b, n).
 
-    Up to `QUERY_ROWS` rows come out as the same bits whatever stands beside them; for more a BLAS is faster.
+    With up to `QUERY_ROWS` rows in x, a product is the same bits whatever the other rows are. More rows go through a BLAS, which
+    is faster for them.
 
     Examples
     --------
@@ -36,18 +37,42 @@ def row_products(x: Float32, y: Float32) -> Float32:
     return kernels.active().products(np.ascontiguousarray(x), y)
 
 
-def by_queries(
-    function: Callable[[Float32], tuple[NDArray[Any], ...]],
+def fill_blocks(
+    function: Callable[[Float32, tuple[int, int]], tuple[NDArray[Any], ...]],
     rows: NDArray[Any],
-    made: tuple[NDArray[Any], ...],
+    results: tuple[NDArray[Any], ...],
+    blocks: Sequence[tuple[int, int]],
     n_jobs: int,
 ) -> None:
-    """Fill arrays (q, ...) with what a function makes of rows (q, p), given to it as float32 blocks of `QUERY_ROWS`."""
+    """Fill arrays (n, ...) with the results of a function for rows (n, p), block by block.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a block (b, p) float32 and its (start, stop); returns one array (b, ...) for each array to fill.
+    rows : ndarray of shape (n, p)
+        Any real dtype.
+    results : tuple of ndarray
+        The arrays to fill.
+    blocks : sequence of (start, stop)
+    n_jobs : int
+        Number of threads.
+    """
 
     def fill(block: tuple[int, int]) -> None:
-        for whole, part in zip(made, function(as_float32(rows[slice(*block)])), strict=True):
+        for whole, part in zip(results, function(as_float32(rows[slice(*block)]), block), strict=True):
             whole[slice(*block)] = part
 
-    blocks = row_blocks(len(rows), QUERY_ROWS)
-    for _ in ordered_map(fill, blocks, max(1, min(n_jobs, len(blocks)))):
+    for _ in ordered_map(fill, blocks, n_jobs):
         pass
+
+
+def by_queries(
+    function: Callable[[Float32], tuple[NDArray[Any], ...]],
+    queries: NDArray[Any],
+    results: tuple[NDArray[Any], ...],
+    n_jobs: int,
+) -> None:
+    """Fill arrays (q, ...) with the results of a function for queries (q, p), in blocks of `QUERY_ROWS`."""
+    blocks = row_blocks(len(queries), QUERY_ROWS)
+    fill_blocks(lambda x, _: function(x), queries, results, blocks, max(1, min(n_jobs, len(blocks))))

@@ -1,8 +1,8 @@
-"""Labels in a space of bounded width: a label is spelled with a few words, and its vector is the mean of their columns.
+"""Labels in a space of bounded width: a label is spelled with a few words, and every word is a column.
 
-One word a label while labels are few: the space then has a column for each of them. Of more labels every one has two words or
-three, a different pair or triple each, so that a code of as many bytes still tells all of them apart, and nothing is as wide as
-the number of labels.
+The vector of a label is the mean of the columns of its words. While labels are few, each has one word, and the space has a column
+for each label. Of more labels each has two or three words, and no two labels have the same ones. A code of as many bytes still
+tells all labels apart, and no array is as wide as the number of labels.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 Words = NDArray[np.int32]
 
 MOST_COLUMNS = 512
-"""Labels that may have a column each where they have no codewords of their own."""
+"""Labels without codewords of their own have a column each up to this number of labels."""
 
-FAINTEST = 1e-2
-FAINTEST_OF_LABELLED = 1e-5
-"""Probability of a word at which it begins to count for a query whose labels have several words, and the same where all items
-have labels. The lower it is, the better are items with labels ranked, and the worse those without, which have a part of many
-words."""
+LEAST_PROBABILITY = 1e-2
+"""Probability of a word from which on it counts for a query, where labels have several words. A lower one ranks items with labels
+better, and items without labels worse, because these have a share of many words."""
+
+LEAST_PROBABILITY_OF_LABELLED = 1e-5
+"""The same probability where all items have labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spelling:
-    """What words labels are made of.
+    """The words of labels.
 
     Parameters
     ----------
-    words : (L, t) int32
-        The columns of each label, in the order of the places of its words.
+    words : ndarray of shape (L, t), int32
+        The columns of the t words of each label.
 
     Examples
     --------
@@ -53,12 +54,12 @@ class Spelling:
 
     @property
     def n_labels(self) -> int:
-        """L."""
+        """L, the number of labels."""
         return len(self.words)
 
     @property
     def length(self) -> int:
-        """t, the words of a label."""
+        """t, the number of words of a label."""
         return int(self.words.shape[1])
 
     @cached_property
@@ -68,21 +69,21 @@ class Spelling:
 
     @cached_property
     def _matrix(self) -> scipy.sparse.csr_array:
-        """(L, r) float32: ``1 / t`` at the words of a label."""
+        """Vectors (L, r) float32 of all labels: ``1 / t`` at their words."""
         L, t = self.words.shape
         values = np.full(L * t, 1 / t, dtype=np.float32)
         starts = np.arange(0, L * t + 1, t)
         return scipy.sparse.csr_array((values, self.words.ravel(), starts), shape=(L, self.n_columns))
 
     def of_probabilities(self, p: Float32) -> Float32:
-        """Return the mean vectors (b, r) of labels with probabilities p (b, L)."""
+        """Return the mean (b, r) of the vectors of labels, weighted by their probabilities p (b, L)."""
         return p if self.length == 1 else np.ascontiguousarray(p @ self._matrix)
 
     def of_labels(self, labels: Labels, start: int, stop: int) -> Float32:
-        """Return the vectors (b, r + a) of the labels of rows ``start`` to ``stop``; unknown ones are NaN.
+        """Return the vectors (b, r + a) of the labels of rows ``start`` to ``stop``; those of unknown labels are NaN.
 
-        Labels past the last one that is spelled have a column of their own behind the others. A row with several labels has
-        the sum of their vectors, a word that is in two of them counted once.
+        The a labels that were added after the fit are not spelled; each has a column of its own behind the others. A row with
+        several labels has the sum of their vectors, in which a word of two labels counts once.
         """
         r, more = self.n_columns, labels.n_labels - self.n_labels
         vectors = np.zeros((stop - start, r + more), dtype=np.float32)
@@ -102,22 +103,28 @@ class Spelling:
         vectors[~labels.known[start:stop]] = np.nan
         return vectors
 
-    def weights(self, s: Float32, faintest: float = FAINTEST) -> Float32:
-        """Return what queries with the mean vectors s (b, r) multiply those of items by.
+    def weights(self, s: Float32, least: float = LEAST_PROBABILITY) -> Float32:
+        """Return the vectors (b, r) by which queries with mean vectors s (b, r) multiply the vectors of items.
 
-        With one word a label, s itself. With more, the words of a label are all likely where it is, and of a label that no row
-        has some may be by chance: the logarithm of a word's probability makes such labels count for little, since the sum of
-        logarithms is low where one of the words is unlikely. They are taken of shares: where little speaks for any of these
-        labels, as beside others that were added, none counts for more than that.
+        With one word a label, it is s itself. With more, all words of a likely label are likely, but some words of an unlikely
+        label may be likely too, because other labels have them. The logarithm of a word's probability makes such labels count
+        little: the sum of logarithms is low where one of the words is unlikely. Logarithms are taken of ``s / sum(s)`` and
+        multiplied by ``sum(s)``, so that a query of an added label, whose sum is low, gives low weights.
+
+        Parameters
+        ----------
+        s : ndarray of shape (b, r), float32
+        least : float, default=LEAST_PROBABILITY
+            Probability of a word from which on it counts.
         """
         if self.length == 1:
             return s
         total = np.maximum(s.sum(axis=1, keepdims=True), np.float32(1e-30))
-        shares = s / total * np.float32(self.length / faintest)
-        return np.asarray(total * (np.log1p(shares) / np.float32(np.log1p(1 / faintest))))
+        shares = s / total * np.float32(self.length / least)
+        return np.asarray(total * (np.log1p(shares) / np.float32(np.log1p(1 / least))))
 
     def without(self, s: Float32, own: NDArray[np.intp]) -> Float32:
-        """Return mean vectors (b, r), from which the row's own label (b,) is taken as far as its words can be it."""
+        """Return mean vectors s (b, r) without the label `own` (b,) of each row: its words lose the least of their values."""
         left = s.copy()
         rows = np.arange(len(s))[:, None]
         words = self.words[own]
@@ -126,12 +133,27 @@ class Spelling:
 
 
 def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator, most: int | None = None) -> Spelling:
-    """Spell labels with so many words at each place, and with as few as tell the labels apart; with `most` at the most.
+    """Spell labels with as few words each as tell all labels apart.
 
     The digits of a label's number are the coefficients of a polynomial modulo a prime, and its words are values of this
-    polynomial (a Reed-Solomon code): every word of a place is used about as often, and two labels with k words each share at
-    most k - 1 of them, whichever digits they have in common. Of 100,000 labels that are spelled by their digits many share two
-    words of three; items with labels then were ranked .95 as well as by storing the label, and with these words .98.
+    polynomial (a Reed-Solomon code). Every word of a place is used about equally often, and two labels with k words each share at
+    most k - 1 of them. If instead the digits were the words, many of 100,000 labels would share two words of three: the MAP of
+    items with labels was then 0.95 of that of stored labels, and it is 0.98 with these words.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels.
+    n_words : int
+        Number of words at each place.
+    rng : numpy Generator
+        Draws the number of each label.
+    most : int or None, default=None
+        Words of a label at the most; with fewer than tell labels apart, some labels are spelled alike.
+
+    Returns
+    -------
+    Spelling
 
     Examples
     --------
@@ -146,11 +168,12 @@ def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator, most: in
     if length == 1:
         return Spelling(np.arange(n_labels, dtype=np.int32)[:, None])
     base = _largest_prime(n_words)
-    if base**length < n_labels:  # two places tell numbers apart by any base, more by a prime
+    if base**length < n_labels:  # with two places any base tells numbers apart, with more only a prime
         base, length = (n_words, 2) if length == 2 else (base, length + 1)
     length = min(length, most or length)
     number = rng.permutation(n_labels)
     digits = [number // base**k % base for k in range(length)]
+    # word of label i at a place: place * base + (digits[0][i] + digits[1][i] * place + digits[2][i] * place**2 + ...) % base
     words = [
         place * base + sum(digit * place**k for k, digit in enumerate(digits)) % base
         for place in range(length)
@@ -159,13 +182,13 @@ def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator, most: in
 
 
 def _largest_prime(most: int) -> int:
-    """Return the largest prime that is at most so large; 2 if there is none."""
+    """Return the largest prime that is not above `most`; 2 if there is none."""
     primes = (n for n in range(most, 2, -1) if all(n % factor for factor in range(2, int(n**0.5) + 1)))
     return next(primes, 2)
 
 
 def spelling_from(arrays: dict[str, Any], n_labels: int) -> Spelling:
-    """Make the spelling again from a file's arrays; files of few labels need not have it."""
+    """Return the spelling in the arrays of a file; one word a label where the file has none."""
     words = arrays.get("spelling")
     if words is None:
         words = np.arange(n_labels, dtype=np.int32)[:, None]

@@ -1,1 +1,1 @@
-"""The demonstration: two bytes a handwritten digit, in a table and a page of pictures."""
+"""The demonstration: codes of two bytes for handwritten digits, in a table and a page of pictures."""

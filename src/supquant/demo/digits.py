@@ -1,4 +1,4 @@
-"""Demonstrate: two bytes a digit, and what comes back for a query."""
+"""Train on handwritten digits, and compare the answers of two-byte codes with those of other methods."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ ANCHORS = 200
 """Anchors of the kernel features."""
 
 SHOWN = 10
-"""Items shown for a query."""
+"""Items that the page shows for a query."""
 
-HARDEST = 4
-"""Queries shown because our codes did worst on them."""
+N_HARDEST = 4
+"""Queries that the page shows because our codes have the lowest average precision on them."""
 
 TIMED_QUERIES = 50
-"""Queries whose median time is told."""
+"""Queries whose median time is measured."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to store the database, and how well it answers."""
+    """One way to store the database, and the quality and time of its answers."""
 
     name: str
     bytes_per_item: float
@@ -54,7 +54,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Answer:
-    """A query and the first items that two contenders gave back, as row numbers of the data set."""
+    """A query and the first answers of two contenders, as row numbers of the data set."""
 
     query: int
     ours: list[int]
@@ -63,9 +63,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration found."""
+    """The results of the demonstration."""
 
-    images: Array  # (n, 8, 8) float, 0 to 1
+    images: Array  # (n, 8, 8) float32, 0 to 1
     labels: Array  # (n,)
     n_training: int
     n_database: int
@@ -76,7 +76,18 @@ class Demo:
 
 
 def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = None) -> Demo:
-    """Train on a part of scikit-learn's digits, and search another part that training never saw.
+    """Train on a part of scikit-learn's digits, and search another part that was not trained on.
+
+    Parameters
+    ----------
+    seed : int, default=0
+        Seed of the split and of training.
+    callback : callable or None, default=None
+        Is called with a `Progress` after every step of training.
+
+    Returns
+    -------
+    Demo
 
     Examples
     --------
@@ -123,7 +134,7 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
 
     query_digits = digits[split.queries]
     relevant = digits[split.database][our_order] == query_digits[:, None]
-    worst = np.argsort(average_precision(relevant), kind="stable")[:HARDEST]
+    worst = np.argsort(average_precision(relevant), kind="stable")[:N_HARDEST]
     first = [int(np.flatnonzero(query_digits == digit)[0]) for digit in np.unique(query_digits)]
     return Demo(
         images=X.reshape(-1, 8, 8),
@@ -138,7 +149,7 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
 
 
 def _scores_of(estimator: ProductQuantizer | SupervisedQuantizer, codes: npt.NDArray[np.uint8]) -> Score:
-    """Return the function from queries (q, d) to the scores (q, n) of codes (n, M), smaller is nearer."""
+    """Return the function from queries (q, p) to the scores (q, n) of codes (n, M); the smaller, the nearer."""
     codec = estimator.codec_
     return lambda queries: kernels.active().table_sums(codes, codec.query_tables(queries, "euclidean").tables)
 

@@ -1,4 +1,4 @@
-"""Report: the demonstration as one HTML page that needs nothing beside it."""
+"""The demonstration as one HTML page that needs no other file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def demo_page(demo: Demo) -> str:
-    """Write the page: the table, then queries with what came back, right and wrong ones marked."""
+    """Return the page: the table, then queries with their answers, right and wrong ones marked."""
     return _PAGE.substitute(
         n_training=demo.n_training,
         n_database=demo.n_database,
@@ -126,7 +126,7 @@ code { font-size: .9em }
 </head>
 <body>
 <main>
-<h1>Two bytes a digit, and what comes back means the same</h1>
+<h1>Two bytes a digit, and the answers mean the same</h1>
 <p>supquant learned codes of two bytes from $n_training labelled handwritten digits. Then it searched
 $n_database other digits, which it had never seen, for what is nearest to each of $n_queries queries.</p>
 <div class="scroll"><table>
@@ -147,7 +147,7 @@ stored without their labels. <b style="color:var(--right)">&#10003;</b> is the q
 $typical
 
 <h2>The queries on which supquant did worst</h2>
-<p>No method is right always; these are its lowest average precisions.</p>
+<p>No method is always right. These are the queries with its lowest average precisions.</p>
 $hardest
 </main>
 </body>

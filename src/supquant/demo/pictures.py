@@ -1,4 +1,4 @@
-"""Report: pictures as PNG, within a page that needs nothing beside it."""
+"""Pictures as PNG, inside a page that needs no other file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 
 def png(image: npt.NDArray[Any]) -> bytes:
-    r"""Write a grey picture (height, width) or a coloured one (height, width, 3), 0 black to 1 white, as PNG.
+    r"""Return the PNG of a grey picture (height, width) or a coloured one (height, width, 3); 0 is black, 1 is white.
 
     Examples
     --------
@@ -22,9 +22,8 @@ def png(image: npt.NDArray[Any]) -> bytes:
     pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
     height, width = pixels.shape[:2]
     colour = 2 if pixels.ndim == 3 else 0
-    lines = np.concatenate(
-        [np.zeros((height, 1), dtype=np.uint8), pixels.reshape(height, -1)], axis=1
-    )  # each line begins with its filter, 0
+    no_filter = np.zeros((height, 1), dtype=np.uint8)  # the first byte of a line names its filter
+    lines = np.concatenate([no_filter, pixels.reshape(height, -1)], axis=1)
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -39,7 +38,7 @@ def png(image: npt.NDArray[Any]) -> bytes:
 
 
 def data_uri(image: npt.NDArray[Any]) -> str:
-    """Give a picture as an address that carries it.
+    """Return a data URI that holds a picture as PNG.
 
     Examples
     --------

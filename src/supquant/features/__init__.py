@@ -1,4 +1,24 @@
-"""Vectors to features. Maps are what codecs hold; what fits them needs scikit-learn, and is imported when it is used."""
+"""Vectors to features.
+
+Codecs hold fitted maps. The estimators that fit them need scikit-learn, and are imported when they are used.
+
+    gaussian_map       GaussianMap: the Gaussian kernel on anchors, and rows through any map block by block
+    anchor_kernel      AnchorKernel, which draws the anchors
+    choice             the map that an estimator's parameter `features` stands for
+    label_map          LabelMap: probabilities of labels, and coordinates
+    label_kernel       LabelKernel, which learns it
+    kernel_rows        labelled rows seen through a kernel, and sums over them
+    least_squares      least squares with a path of ridges
+    kernel_classifier  logistic regression that follows it
+    class_means        the classifier for many classes: linear discriminant analysis
+    meaning_map        MeaningMap: what a vector means, how new it looks, and where it lies
+    meaning            fit_meaning, which fits it
+    position           coordinates and a metric in which classes lie close together
+    novelty            how new a vector looks, learned from rows without labels
+    leaving_out        how new a vector looks, learned from classes that are left out of training
+    added_classes      classes that are added after the fit
+    gist               pictures to vectors
+"""
 
 from typing import TYPE_CHECKING
 

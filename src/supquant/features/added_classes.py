@@ -1,6 +1,6 @@
-"""Vectors to features: classes that become known after the fit, from a few labelled rows of each.
+"""Vectors to features: classes that are added after the fit, from a few labelled rows of each.
 
-An added class is a place: the mean of the positions of its rows. No item has a column for it, so codes stay as they are.
+An added class is described by the mean of the positions of its rows. Items have no column for it, so codes stay as they are.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from supquant.arrays import Float32
 from supquant.codec import row_products
 from supquant.labels import Labels
 
-QUERY_RIDGE, ITEM_RIDGE = 3.0, 0.1
-"""On the diagonal of the scatter within classes, in units of its mean: where a query is judged alone, where items are ordered.
-Few rows say little of a mean, so that a query is judged with care; an order bears more."""
+QUERY_RIDGE = 3.0
+"""Ridge on the scatter within classes for the logits of queries, in units of its mean diagonal. It is large because a mean of few
+rows is uncertain."""
+
+ITEM_RIDGE = 0.1
+"""Ridge on the scatter within classes for the directions that order items, in the same units. Uncertain means harm an order less
+than they harm probabilities."""
 
 
 def class_means(z: NDArray[Any], labels: Labels) -> Float32:
-    """Return the mean positions (L, g) of rows with positions z (n, g) and labels, one or several each.
+    """Return the mean positions (L, g) of classes, from positions z (n, g) of rows with one or several labels each.
 
     Examples
     --------
@@ -37,10 +41,10 @@ def class_means(z: NDArray[Any], labels: Labels) -> Float32:
 
 
 def class_logits(means: Float32, scatter: Float32) -> Float32:
-    """Return weights (L, g + 1), the last column the shift, from positions to logits of classes with these means (L, g).
+    """Return weights (L, g + 1) from positions to the logits of classes with means (L, g); the last column holds the shifts.
 
-    Classes are normal, with the scatter (g, g) that the trained ones have on average; the logit 0 is that of any other class,
-    which lies around the origin.
+    All classes are normal, with the mean scatter (g, g) of the trained ones. The logit 0 is that of a class around the origin,
+    which stands for any other class.
     """
     weights = _solved(scatter, means, QUERY_RIDGE)
     shifts = -0.5 * np.einsum("cg,gc->c", means, weights)
@@ -48,7 +52,7 @@ def class_logits(means: Float32, scatter: Float32) -> Float32:
 
 
 def class_directions(means: Float32, scatter: Float32) -> Float32:
-    """Return directions (c, g) that tell positions of classes with these means (c, g) from others; the product is 1 at a mean."""
+    """Return directions (c, g) that tell classes with means (c, g) from others; the product with a position is 1 at the mean."""
     directions = _solved(scatter, means, ITEM_RIDGE).T
     products = np.einsum("cg,cg->c", directions, means)[:, None]
     return np.asarray(directions / np.where(products > 0, products, 1), dtype=np.float32)
@@ -62,25 +66,27 @@ def _solved(scatter: Float32, means: Float32, ridge: float) -> NDArray[np.float6
 
 
 def divided(p: Float32, u: Float32, z: Float32, by_place: Float32, n_trained: int) -> tuple[Float32, Float32]:
-    """Divide the probability u (b,) of no trained class among the added classes and others still.
-
-    Where a vector lies tells which. One that lies as a trained class does gives nothing to the added ones.
+    """Divide the probability u of no trained class between the added classes and all other classes, by positions.
 
     Parameters
     ----------
-    p : (b, t) float32
-        Probabilities of trained labels, of a vector of a trained class, or the mean vector of these labels.
-    u : (b,) float32
-    z : (b, g) float32
-        Positions.
-    by_place : (L, g + 1) float32
-        Logits of trained and added classes, as `class_logits` makes them.
+    p : ndarray of shape (b, t), float32
+        Probabilities of trained labels, given that the class is a trained one; or the mean vectors of these labels.
+    u : ndarray of shape (b,), float32
+        Probabilities of no trained class.
+    z : ndarray of shape (b, g), float32
+        Positions. Those near the mean of a trained class give little to the added classes.
+    by_place : ndarray of shape (L, g + 1), float32
+        Weights of the logits of trained and added classes, from `class_logits`.
     n_trained : int
+        Number of trained classes; they are the first rows of `by_place`.
 
     Returns
     -------
-    (b, L) and (b,) float32
-        The probabilities of all labels, of a vector of a known class; and that of no known class.
+    known : ndarray of shape (b, t + L - n_trained), float32
+        Like `p`, of trained and added labels, given that the class is a trained or an added one.
+    new : ndarray of shape (b,), float32
+        Probabilities of no trained and no added class.
     """
     scores = row_products(np.pad(z, ((0, 0), (0, 1)), constant_values=1), by_place)
     shares = softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[:, 1 + n_trained :]

@@ -1,6 +1,6 @@
 """Vectors to features: a Gaussian kernel on anchors drawn from the training rows.
 
-The representation of "Supervised Discrete Hashing" (Shen et al., 2015) that the supervised quantization paper uses:
+It is the representation of "Supervised Discrete Hashing" (Shen et al., 2015), which the supervised quantization paper uses:
 
     phi(x) = [exp(-|x - a_1|^2 / 2 sigma^2), ..., exp(-|x - a_h|^2 / 2 sigma^2)],
     sigma = the mean over training rows of the distance to the nearest anchor.
@@ -35,18 +35,20 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_anchors : int, default=1000
-        How many anchors; all rows if there are fewer.
-    bandwidth : float, optional
-        Sigma. By default the published rule: the mean over rows of the distance to the nearest anchor.
-    n_jobs : int, optional
-        Threads; all cores by default. Features do not depend on it.
-    random_state : int, numpy Generator or None
-        Which rows become anchors.
+        Number of anchors; all rows become anchors if they are fewer.
+    bandwidth : float or None, default=None
+        Sigma. None takes the published rule: the mean over rows of the distance to the nearest anchor.
+    n_jobs : int or None, default=None
+        Number of threads; None takes all cores. Features do not depend on it.
+    random_state : int, numpy Generator or None, default=None
+        Chooses the rows that become anchors.
 
     Attributes
     ----------
-    anchors_ : (n_anchors, p) float32
+    anchors_ : ndarray of shape (n_anchors, p), float32
+        The anchors.
     bandwidth_ : float
+        Sigma.
     map_ : GaussianMap
         The frozen map from a float32 block to its features.
 
@@ -73,7 +75,13 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Draw the anchors and measure the bandwidth."""
+        """Draw the anchors from rows X (n, p) and measure the bandwidth; `y` is ignored.
+
+        Returns
+        -------
+        AnchorKernel
+            The fitted estimator itself.
+        """
         del y
         n_anchors = check_integer(self.n_anchors, "n_anchors", 1)
         if self.bandwidth is not None:
@@ -97,11 +105,12 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # float32 whatever comes in
+        tags.transformer_tags.preserves_dtype = []  # features are always float32
         return tags
 
 
 def _mean_nearest(X: NDArray[np.generic], anchors: Float32, n_jobs: int) -> float:
+    """Return the mean distance of rows X (n, p) to their nearest anchor; 1 where it is 0."""
     norms = squared_norms(anchors)
 
     def of_block(block: tuple[int, int]) -> float:
@@ -110,5 +119,4 @@ def _mean_nearest(X: NDArray[np.generic], anchors: Float32, n_jobs: int) -> floa
 
     with single_blas():
         total = sum(ordered_map(of_block, row_blocks(len(X)), n_jobs))
-    # every row an anchor, or all rows equal: any width separates them equally badly
     return total / len(X) or 1.0

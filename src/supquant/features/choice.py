@@ -1,4 +1,4 @@
-"""Vectors to features: which map an estimator's `features` stands for, fitted."""
+"""Vectors to features: the fitted map that an estimator's parameter `features` stands for."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from supquant.features.anchor_kernel import AnchorKernel
 Features = AnchorKernel | Literal["auto"] | None
 
 WIDE = 2000
-"""Vectors of more dimensions than this are taken as they are by ``"auto"``: they separate classes linearly."""
+"""Vectors with more dimensions than this are taken as they are by ``"auto"``: they separate classes linearly."""
 
 MOST_ANCHORS = 1000
-"""That ``"auto"`` takes; it takes a quarter of the rows where that is less."""
+"""Number of anchors that ``"auto"`` takes; a quarter of the rows where that is less."""
 
 
 def check_features(features: object) -> None:
-    """Refuse what `fit_feature_map` does not know."""
+    """Raise an `InputError` unless `fit_feature_map` takes these features."""
     if features is not None and not isinstance(features, AnchorKernel) and features != "auto":
         raise InputError(f"features must be 'auto', an AnchorKernel or None, got {features!r}")
 
@@ -30,9 +30,23 @@ def check_features(features: object) -> None:
 def fit_feature_map(
     features: Features, X: NDArray[Any], rng: np.random.Generator, n_jobs: int | None
 ) -> FeatureMap | None:
-    """Fit the map from vectors X (n, p) to features; None takes vectors as they are.
+    """Fit the map from vectors X (n, p) to features.
 
-    The estimator's own generator seeds a kernel that has no seed.
+    Parameters
+    ----------
+    features : AnchorKernel, "auto" or None
+        What the estimator was given.
+    X : ndarray of shape (n, p)
+        Training rows.
+    rng : numpy Generator
+        Seeds a kernel that has no seed of its own.
+    n_jobs : int or None
+        Number of threads; None takes all cores.
+
+    Returns
+    -------
+    FeatureMap or None
+        None where vectors are taken as they are.
 
     Examples
     --------

@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.codec import block_rows, row_products
-from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.codec.prefixes import add_prefix, split_prefix
+from supquant.codec.queries import fill_blocks
+from supquant.parallel import row_blocks, single_blas
 from supquant.storage import lay_out_as_stored
-from supquant.validation import as_float32
+
+_KERNEL = "kernel."
+"""Prefix of a kernel's arrays among those of a map that holds it."""
 
 
 @dataclass(frozen=True)
 class GaussianMap:
-    """The fitted, frozen map: what a codec holds."""
+    """The fitted, frozen map that a codec holds: ``exp(-|x - a|^2 / 2 sigma^2)`` for every anchor a."""
 
     anchors: Float32  # (h, p)
     bandwidth: float  # sigma
@@ -31,12 +35,12 @@ class GaussianMap:
 
     @property
     def n_inputs(self) -> int:
-        """Width of what comes in."""
+        """p, the width of the vectors."""
         return int(self.anchors.shape[1])
 
     @cached_property
     def _norms(self) -> Float32:
-        """Squared lengths (h,) of the anchors; they take longer than one query."""
+        """Squared lengths (h,) of the anchors. To compute them takes longer than one query."""
         return squared_norms(self.anchors)
 
     def __call__(self, x: Float32) -> Float32:
@@ -46,13 +50,29 @@ class GaussianMap:
         return np.exp(squares, out=squares)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what a file must hold."""
+        """Return the arrays that a file must hold."""
         return {"anchors": self.anchors, "bandwidth": np.array([self.bandwidth])}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make the map again from a file's arrays."""
+        """Return the map with the arrays of a file."""
         return cls(arrays["anchors"], float(arrays["bandwidth"][0]))
+
+
+def kernel_features(kernel: GaussianMap | None, x: Float32) -> Float32:
+    """Return the features (b, d) of a block (b, p): those of the kernel, or the vectors themselves if there is none."""
+    return x if kernel is None else kernel(x)
+
+
+def kernel_arrays(kernel: GaussianMap | None) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a kernel within a map that holds it; none if there is no kernel."""
+    return {} if kernel is None else add_prefix(_KERNEL, kernel.arrays())
+
+
+def kernel_from_arrays(arrays: dict[str, NDArray[Any]]) -> GaussianMap | None:
+    """Return the kernel whose arrays `kernel_arrays` gave, from all arrays of the map that holds it."""
+    inner, _ = split_prefix(_KERNEL, arrays)
+    return GaussianMap.from_arrays(inner) if inner else None
 
 
 def map_rows(
@@ -62,26 +82,34 @@ def map_rows(
     n_jobs: int,
     rows: int | None = None,
 ) -> Float32:
-    """Return the features (n, width) of rows X (n, p), so many rows at a time; as many as the map asks for if None."""
+    """Return the features (n, width) of rows X (n, p), mapped block by block.
+
+    Parameters
+    ----------
+    feature_map : callable
+        Maps a block (b, p) float32 to features (b, width) float32.
+    X : ndarray of shape (n, p)
+    width : int
+    n_jobs : int
+        Number of threads.
+    rows : int or None, default=None
+        Rows of a block; None takes the number that the map asks for.
+    """
     features = np.empty((len(X), width), dtype=np.float32)
-
-    def fill(block: tuple[int, int]) -> None:
-        features[slice(*block)] = feature_map(as_float32(X[slice(*block)]))
-
+    blocks = row_blocks(len(X), rows or block_rows(feature_map))
     with single_blas():
-        for _ in ordered_map(fill, row_blocks(len(X), rows or block_rows(feature_map)), n_jobs):
-            pass
+        fill_blocks(lambda x, _: (feature_map(x),), X, (features,), blocks, n_jobs)
     return features
 
 
 def squared_norms(rows: Float32) -> Float32:
-    """Give the squared lengths (n,) of rows (n, p)."""
+    """Return the squared lengths (n,) of rows (n, p)."""
     norms: Float32 = np.einsum("ij,ij->i", rows, rows)
     return norms
 
 
 def squared_distances(x: Float32, anchors: Float32, norms: Float32) -> Float32:
-    """Give the squared distances (b, h) between rows and anchors of squared lengths `norms` (h,), never negative."""
+    """Return the squared distances (b, h), never negative, of rows (b, p) to anchors (h, p) of squared lengths `norms` (h,)."""
     squares = row_products(x, anchors)
     squares *= -2
     squares += squared_norms(x)[:, None]

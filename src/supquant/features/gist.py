@@ -1,9 +1,9 @@
 """Pictures to vectors: the GIST descriptor of Oliva and Torralba, "Modeling the Shape of the Scene" (2001).
 
-A grey picture is whitened (slow changes of brightness taken out, local contrast made equal), looked at through
-4 scales x 8 orientations of Gabor filters, and described by the mean response of each of them in every cell of a
-4 x 4 grid: 512 numbers. The filters are given by their transfer functions, in polar coordinates (rho, theta) of the
-frequency plane, rho in cycles per pixel:
+A grey picture is whitened: slow changes of brightness are removed, and local contrast is made equal. Then Gabor filters of 4
+scales and 8 orientations are applied. The descriptor is the mean response of each filter in every cell of a 4 x 4 grid: 512
+numbers. The filters are given by their transfer functions, in polar coordinates (rho, theta) of the frequency plane, rho in
+cycles per pixel:
 
     G[s, o] = exp(-3.5 (rho / rho_s - 1)^2 - 2 pi (theta + o pi / 8)^2),    rho_s = .3 / 1.85^s,   s = 0..3, o = 0..7
 """
@@ -29,18 +29,34 @@ if TYPE_CHECKING:
     from supquant.progress import Progress
 
 RECIPE = 1
-"""Grows when descriptors change, so that those kept in a cache are made again."""
+"""Version of the descriptors. It grows when descriptors change, so that those kept in a cache are computed again."""
 
 SCALES = 4
-ORIENTATIONS = 8
-GRID = 4
-DIMENSIONS = SCALES * ORIENTATIONS * GRID**2
+"""Number of scales of the filters."""
 
-CYCLES = 4.0  # per picture; what is slower is brightness, not shape
+ORIENTATIONS = 8
+"""Number of orientations of the filters."""
+
+GRID = 4
+"""Cells along each side of a picture."""
+
+DIMENSIONS = SCALES * ORIENTATIONS * GRID**2
+"""Width of a descriptor."""
+
+BRIGHTNESS_CYCLES = 4.0
+"""Cycles per longer side of a picture. Slower changes are brightness, not shape, and are removed."""
+
 WHITENING_BORDER = 5
-FILTER_BORDER = 32  # mirrored around the picture, so that filters do not see its edges
-SMALLEST_CONTRAST = 0.2
-BLOCK_IMAGES = 32  # whose spectra stay in the cache of a core
+"""Pixels that are mirrored around the picture before it is whitened."""
+
+FILTER_BORDER = 32
+"""Pixels that are mirrored around the whitened picture, so that filters do not respond to its edges."""
+
+LEAST_CONTRAST = 0.2
+"""Number that is added to the local contrast before the picture is divided by it."""
+
+BLOCK_IMAGES = 32
+"""Pictures that are described at a time: their spectra fit into the cache of a core."""
 
 
 def gist_descriptors(
@@ -56,15 +72,15 @@ def gist_descriptors(
     images : ndarray of shape (n, h, w) or (n, h, w, 3), uint8
         Grey or coloured pictures of one size, at least 4 x 4. Grey is the mean of the colours. A memory map
         is read block by block.
-    n_jobs : int, optional
-        Threads; all cores by default. Descriptors do not depend on it.
-    callback : callable, optional
-        Gets a `Progress` after every block.
+    n_jobs : int or None, default=None
+        Number of threads; None takes all cores. Descriptors do not depend on it.
+    callback : callable or None, default=None
+        Is called with a `Progress` after every block.
 
     Returns
     -------
     ndarray of shape (n, 512), float32
-        By scale (fine to coarse), then orientation, then cell, column of cells by column.
+        Ordered by scale (fine to coarse), then by orientation, then by cell; cells column by column.
 
     Examples
     --------
@@ -97,17 +113,17 @@ def _check_images(images: NDArray[Any]) -> None:
 
 
 def _grey(images: NDArray[np.uint8]) -> Float32:
-    """Take the mean of the colours, stretched so that each picture (h, w) reaches from 0 to 255."""
+    """Return grey pictures (b, h, w): the mean of the colours, stretched so that each picture reaches from 0 to 255."""
     grey: Float32 = images.mean(axis=3, dtype=np.float32) if images.ndim == 4 else images.astype(np.float32)
     grey -= grey.min(axis=(1, 2), keepdims=True)
     brightest = grey.max(axis=(1, 2), keepdims=True)
-    brightest[brightest == 0] = 1  # a picture of one grey is black
+    brightest[brightest == 0] = 1  # a picture of one colour becomes black
     grey *= np.float32(255) / brightest
     return grey
 
 
 def _describe(grey: Float32) -> Float32:
-    """Give the descriptors (b, 512) of pictures (b, h, w) of 0..255."""
+    """Return the descriptors (b, 512) of grey pictures (b, h, w) with values from 0 to 255."""
     n, height, width = grey.shape
     spectra = fft.fft2(_mirrored(_whitened(grey), FILTER_BORDER))  # (b, H, W) complex64, H = h + 64
     rows, columns = (slice(FILTER_BORDER, FILTER_BORDER + side) for side in (height, width))
@@ -116,14 +132,14 @@ def _describe(grey: Float32) -> Float32:
     cells = np.empty((n, SCALES * ORIENTATIONS, GRID, GRID), dtype=np.float32)
     for number, transfer in enumerate(_transfer_functions(*spectra.shape[1:])):
         np.multiply(spectra, transfer, out=filtered)
-        # back to pixels one axis after the other: what falls on the border is dropped before the second
+        # Back to pixels, one axis after the other; the border is dropped before the second.
         response = fft.ifft(fft.ifft(filtered, axis=1)[:, rows], axis=2)[:, :, columns]
         cells[:, number] = (mean_rows @ np.abs(response) @ mean_columns.T).transpose(0, 2, 1)
     return cells.reshape(n, DIMENSIONS)
 
 
 def _whitened(grey: Float32) -> Float32:
-    """Subtract the slow part of log intensities, then divide by the local contrast."""
+    """Return pictures (b, h, w) of log intensities, less their slow part, divided by the local contrast."""
     x = _mirrored(np.log1p(grey), WHITENING_BORDER)
     low_pass = _low_pass(*x.shape[1:])
 
@@ -131,7 +147,7 @@ def _whitened(grey: Float32) -> Float32:
         return fft.irfft2(fft.rfft2(x) * low_pass, s=x.shape[1:])
 
     x -= slow_part(x)
-    x /= np.float32(SMALLEST_CONTRAST) + np.sqrt(np.abs(slow_part(np.square(x))))
+    x /= np.float32(LEAST_CONTRAST) + np.sqrt(np.abs(slow_part(np.square(x))))
     return x[:, WHITENING_BORDER:-WHITENING_BORDER, WHITENING_BORDER:-WHITENING_BORDER]
 
 
@@ -141,14 +157,14 @@ def _mirrored(x: Float32, border: int) -> Float32:
 
 @lru_cache(maxsize=4)
 def _low_pass(height: int, width: int) -> Float32:
-    """Make the half plane (height, width // 2 + 1) of a Gaussian that is one half at `CYCLES` per longer side."""
+    """Return the half plane (height, width // 2 + 1) of a Gaussian that is one half at `BRIGHTNESS_CYCLES`."""
     cycles = max(height, width) * np.hypot(fft.fftfreq(height)[:, None], fft.rfftfreq(width))
-    return np.exp2(-np.square(cycles / CYCLES)).astype(np.float32)
+    return np.exp2(-np.square(cycles / BRIGHTNESS_CYCLES)).astype(np.float32)
 
 
 @lru_cache(maxsize=4)
 def _transfer_functions(height: int, width: int) -> Float32:
-    """Make the filters (32, height, width), zero frequency first."""
+    """Return the filters (32, height, width), zero frequency first."""
     down, across = fft.fftfreq(height)[:, None], fft.fftfreq(width)
     rho, theta = np.hypot(down, across), np.arctan2(down, across)
     scales = 0.3 / 1.85 ** np.arange(SCALES)
@@ -162,7 +178,7 @@ def _transfer_functions(height: int, width: int) -> Float32:
 
 @lru_cache(maxsize=4)
 def _cell_means(side: int) -> Float32:
-    """Make the matrix (4, side) that takes pixels along one side to the means of four cells."""
+    """Return the matrix (4, side) from pixels along one side to the means of four cells."""
     cell = np.arange(side) * GRID // side  # (side,)
     member = cell == np.arange(GRID)[:, None]
     return (member / member.sum(axis=1, keepdims=True)).astype(np.float32)

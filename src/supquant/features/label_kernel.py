@@ -1,4 +1,4 @@
-"""Vectors to features: a kernel classifier learned from labelled rows, whose outputs say what a vector means."""
+"""Vectors to features: a kernel classifier learned from labelled rows. Its outputs say what a vector means."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.arrays import Float32, RowNumbers
 from supquant.errors import InputError
 from supquant.features.class_means import held_out_loss, learn_class_means
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
-from supquant.features.kernel_classifier import (
-    FeatureCache,
-    KernelRows,
-    gram_jobs,
-    learn_classifier,
-)
+from supquant.features.kernel_classifier import learn_classifier
+from supquant.features.kernel_rows import KernelRows, gram_jobs
 from supquant.features.label_map import LabelMap
 from supquant.labels import Labels, read_labels
 from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.rows import FeatureCache
 from supquant.validation import (
     as_float32,
     check_integer,
@@ -33,88 +30,88 @@ from supquant.validation import (
     resolve_jobs,
 )
 
-MOST_HELD = 4096
-FEW_HELD = 256
-"""Rows held out: an eighth of all, at most the one and at least the other, of which a third is the most of few rows."""
+FEWEST_ROWS = 8
+"""Below this number of rows, none is held out."""
 
-MOST_ANCHORS = 4000
-"""Taken by default; all rows that are not held out where there are fewer."""
+FEWEST_HELD_ROWS, MOST_HELD_ROWS = 256, 4096
+"""One row in eight is held out: at most `MOST_HELD_ROWS`, at least `FEWEST_HELD_ROWS`, never more than a third of all rows."""
+
+MOST_HELD_SCORES = 1 << 24
+"""Where held-out rows would have more scores than this, one for each row and label, fewer rows are held out, but not fewer than
+`FEWEST_HELD_ROWS`."""
 
 MOST_ROWS = 1 << 17
-"""Learned from, beside those held out; a random part where there are more."""
+"""The classifier learns from at most this many rows beside the held-out ones: from random ones where there are more."""
+
+MOST_ANCHORS = 4000
+"""Number of anchors by default; all rows that are not held out where they are fewer."""
 
 MANY_LABELS = 256
-"""Where there are more, classes of one label a row are learned by their means, and vectors are taken as they are unless held-out
-rows of these classes ask for anchors."""
+"""Where there are more labels, there are no anchors by default. If every row has one label, classes are then learned by their
+means, and a trial may still choose anchors."""
 
-MANY_ANCHORS = 1000
-"""Taken for so many labels, where vectors as they are tell classes apart worse."""
+ANCHORS_OF_MANY_LABELS = 1000
+"""Number of anchors in that trial, and of the kernel if the trial says so."""
 
-MOST_ANCHORED = 4096
-"""Labels for which that is tried: for more the weights of anchors would be too many for a query."""
+MOST_ANCHORED_LABELS = 4096
+"""Where there are more labels, there is no such trial: a query would need too many weights of anchors."""
 
-PROBED_ROWS = 20_000
-PROBED_CLASSES = 1000
-"""Rows and classes by which it is tried, at the most."""
+TRIAL_ROWS, TRIAL_CLASSES = 20_000, 1000
+"""The trial has at most this many rows beside the held-out ones, of at most this many classes."""
 
-CLEARLY_LESS = 0.8
-"""Part of the held-out loss without anchors, below which that with them must be."""
-
-HELD_SCORES = 1 << 24
-"""Scores of held-out rows for all labels, at the most."""
-
-FEWEST_ROWS = 8
-"""Of which any are held out."""
+ANCHOR_LOSS_RATIO = 0.8
+"""Anchors are taken if the held-out loss with them is less than this share of the loss without them."""
 
 BANDWIDTH_ROWS = 2000
-"""Whose distances to the anchors make the bandwidth."""
+"""Number of rows whose distances to the anchors make the bandwidth, at the most."""
 
 CACHE_BYTES = 2 << 30
-"""Of kernel features between passes; beyond it they are computed again."""
+"""Bytes of kernel features that are kept between passes. Others are computed again."""
 
 
 class LabelKernel(TransformerMixin, BaseEstimator):
     """Features that say what a vector means: label probabilities of a kernel classifier, and where the vector lies.
 
-    The features of x are ``[p | h | k]``: p (L,) are the probabilities of the labels by logistic regression on a Gaussian
-    kernel, h (L,) those of least squares with more ridge, which tell classes apart better that nobody trained on, and
-    k (g,) are coordinates along principal directions of the vectors themselves.
+    The features of x are ``[p | h | k]``. p (L,) are the probabilities of the labels by logistic regression on a Gaussian
+    kernel. h (L,) are those by least squares with more ridge: they tell classes apart better that were not trained on. k (g,) are
+    coordinates along principal directions of the vectors.
 
-    A random eighth of the rows, at most 4,096 (of few rows a third), is held out to choose the ridge and when to stop; then
-    the classifier is learned from all rows, of more than 131,072 from a random part.
+    A random eighth of the rows, at most 4,096 and at least 256 or a third of all rows, is held out to choose the ridge and the
+    number of iterations. Then the classifier is learned from all rows, or from 131,072 random ones where there are more.
 
     Parameters
     ----------
-    n_anchors : int, optional
-        How many training rows the kernel compares a vector with; 0 takes vectors as they are. By default all that are not
-        held out, at most 4,000; where there are more than 256 labels none, or 1,000 if held-out rows are told apart better so.
-    bandwidth : float, optional
-        Sigma of the kernel. By default half the mean distance between rows and anchors.
+    n_anchors : int or None, default=None
+        Number of training rows that the kernel compares a vector with; 0 takes vectors as they are. None takes all rows that are
+        not held out, at most 4,000. With more than 256 labels None takes no anchors, or 1,000 if held-out rows have a clearly
+        lower loss with them.
+    bandwidth : float or None, default=None
+        Sigma of the kernel. None takes half the mean distance between rows and anchors.
     n_directions : int, default=32
-        The width of k; that of the vectors where it is less.
-    n_jobs : int, optional
-        Threads; all cores by default. Features do not depend on it.
-    random_state : int, numpy Generator or None
-        Which rows are held out and which become anchors.
+        The width of k, at most that of the vectors.
+    n_jobs : int or None, default=None
+        Number of threads; None takes all cores. Features do not depend on it.
+    random_state : int, numpy Generator or None, default=None
+        Chooses the rows that are held out and those that become anchors.
 
     Attributes
     ----------
     map_ : LabelMap
         The frozen map from a float32 block to its features.
-    classes_ : (L,) array
-    held_rows_ : (s,) int64
+    classes_ : ndarray of shape (L,)
+        The labels.
+    held_rows_ : ndarray of shape (s,), int64
         Numbers of the rows that were held out, ascending.
-    held_features_ : (s, 2 L + g) float32
-        Their features by the classifier that had not seen them: what features of new vectors will be like.
-    held_logits_ : (s, L) float32
-        The logits of which p is made, for the same rows.
+    held_logits_ : ndarray of shape (s, L), float32
+        Logits of these rows by a classifier that was learned without them. Logits of new vectors will be like them.
     ridge_ : float
         The ridge chosen, in units of the mean diagonal of the kernel features' products.
     losses_ : list of dict
-        The held-out log loss a row for every ridge, then after every iteration of logistic regression.
+        The mean log loss of a held-out row for every ridge, then after every iteration of logistic regression.
     n_iter_ : int
         The iteration of logistic regression that was best on held-out rows.
     n_features_in_ : int
+        p, the width of the vectors.
 
     Examples
     --------
@@ -143,12 +140,28 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: object, y: object) -> Self:
-        """Learn the classifier from vectors X (n, p) and labels `y`, as `SupervisedQuantizer` takes them."""
+        """Learn the classifier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Vectors.
+        y : array-like or Labels
+            Their labels, as `SupervisedQuantizer` takes them.
+
+        Returns
+        -------
+        LabelKernel
+            The fitted estimator itself.
+        """
         self._fit(X, y)
         return self
 
     def fit_transform(self, X: object, y: object = None) -> Float32:
-        """Learn from X (n, p) and `y`, and give the features (n, 2 L + g) of X, kernel features made once."""
+        """Learn from vectors X (n, p) and labels `y`, as `fit` does, and return the features (n, 2 L + g) of X.
+
+        Kernel features are computed once for both.
+        """
         X = check_vectors(X)
         rows = self._fit(X, y)
         if len(rows) < len(X):
@@ -159,13 +172,6 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         features[np.concatenate(rows.blocks)] = found
         return features
 
-    @property
-    def held_features_(self) -> Float32:
-        """Features (s, 2 L + g) of held-out rows by the classifier that had not seen them."""
-        check_is_fitted(self)
-        label_map, x = self._held
-        return map_rows(label_map, x, label_map.n_features, resolve_jobs(self.n_jobs))
-
     def transform(self, X: object) -> Float32:
         """Map X (n, p) to its features (n, 2 L + g) float32."""
         check_is_fitted(self)
@@ -173,7 +179,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         return map_rows(self.map_, X, self.map_.n_features, resolve_jobs(self.n_jobs))
 
     def _fit(self, X: object, y: object) -> KernelRows:
-        """Learn; give all rows, whose kernel features are still at hand."""
+        """Learn the classifier; return the rows it was learned from, with their kernel features in the cache."""
         n_anchors = None if self.n_anchors is None else check_integer(self.n_anchors, "n_anchors", 0)
         n_directions = check_integer(self.n_directions, "n_directions", 0)
         bandwidth = None if self.bandwidth is None else check_positive(self.bandwidth, "bandwidth")
@@ -182,7 +188,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         labels = _checked_labels(y, len(X))
         order = random_generator(self.random_state).permutation(len(X))
         many = labels.n_labels > MANY_LABELS
-        n_held = min(held_count(len(X)), max(FEW_HELD, HELD_SCORES // labels.n_labels))
+        n_held = min(held_count(len(X)), max(FEWEST_HELD_ROWS, MOST_HELD_SCORES // labels.n_labels))
         by_means = many and not labels.multilabel
         if n_anchors is None:
             n_anchors = MOST_ANCHORS
@@ -191,26 +197,19 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         held_rows = np.sort(order[:n_held])
         kernel = None if n_anchors == 0 else _kernel(X, order[n_held:], n_anchors, bandwidth)
         cache = FeatureCache(0 if kernel is None else CACHE_BYTES)
-
-        def part(rows: RowNumbers) -> KernelRows:
-            blocks = [rows[slice(*block)] for block in row_blocks(len(rows))]
-            return KernelRows(X, labels, kernel, blocks, cache, n_jobs)
-
         learned_from = order[n_held:] if by_means else order[n_held:][:MOST_ROWS]
-        kept, held = part(np.sort(learned_from)), part(held_rows)
+        kept, held = (
+            KernelRows.of(X, labels, kernel, rows, cache=cache, n_jobs=n_jobs)
+            for rows in (np.sort(learned_from), held_rows)
+        )
         with single_blas():
             mean, directions = _principal_directions(X, n_directions, n_jobs)
             learned = (learn_class_means if by_means else learn_classifier)(kept, held)
-
-            def label_map(weights: Float64, smooth: Float64) -> LabelMap:
-                parts = weights.astype(np.float32), smooth.astype(np.float32)
-                return LabelMap(kernel, *parts, mean, directions, labels.multilabel)
-
             self.held_logits_ = (
                 held.logits(learned.held_weights) if n_held else np.zeros((0, labels.n_labels), np.float32)
             )
-        self._held = label_map(learned.held_weights, learned.held_smooth), as_float32(X[held_rows])
-        self.map_ = label_map(learned.weights, learned.smooth)
+        weights, smooth = (each.astype(np.float32) for each in (learned.weights, learned.smooth))
+        self.map_ = LabelMap(kernel, weights, smooth, mean, directions, labels.multilabel)
         self.classes_ = labels.classes
         self.held_rows_ = held_rows
         self.ridge_ = learned.ridge
@@ -222,12 +221,12 @@ class LabelKernel(TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = []  # float32 whatever comes in
+        tags.transformer_tags.preserves_dtype = []  # features are always float32
         return tags
 
 
 def held_count(n_rows: int) -> int:
-    """Give the number of rows to hold out; none of fewer than eight.
+    """Return the number of rows to hold out.
 
     Examples
     --------
@@ -236,7 +235,7 @@ def held_count(n_rows: int) -> int:
     """
     if n_rows < FEWEST_ROWS:
         return 0
-    return max(min(MOST_HELD, n_rows // 8), min(FEW_HELD, n_rows // 3))
+    return max(min(MOST_HELD_ROWS, n_rows // 8), min(FEWEST_HELD_ROWS, n_rows // 3))
 
 
 def _checked_labels(y: object, n_rows: int) -> Labels:
@@ -248,7 +247,7 @@ def _checked_labels(y: object, n_rows: int) -> Labels:
 
 
 def _kernel(X: NDArray[Any], candidates: RowNumbers, n_anchors: int, bandwidth: float | None) -> GaussianMap:
-    """Make anchors of the first candidates; those at the other end say how far rows and anchors are apart."""
+    """Return the kernel whose anchors are the first candidates; the last ones measure distances for the bandwidth."""
     anchors = as_float32(X[np.sort(candidates[:n_anchors])])
     if bandwidth is None:
         sample = as_float32(X[np.sort(candidates[-BANDWIDTH_ROWS:])])
@@ -261,43 +260,53 @@ def _kernel(X: NDArray[Any], candidates: RowNumbers, n_anchors: int, bandwidth: 
 def _anchors_of_many(
     X: NDArray[Any], labels: Labels, order: RowNumbers, n_held: int, bandwidth: float | None, n_jobs: int
 ) -> int:
-    """Return how many anchors many classes want: none, unless some of the rows are told apart better with them.
+    """Return the number of anchors for many classes: 0, unless a trial on some classes has a lower loss with anchors.
 
-    Vectors of a network are best as they are; of 400 kinds of handwritten digits .84 were found with 1,000 anchors, .75 without.
-    The first rows of the order are those held out. All rows seen are of a few classes.
+    Vectors of a neural network are best without anchors. Of rows of 400 kinds of handwritten digits, 84 in 100 were recognised
+    with 1,000 anchors, and 75 without.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+    labels : Labels
+        One for each row.
+    order : ndarray of shape (n,), int64
+        All row numbers in random order. The first `n_held` of them are held out.
+    n_held : int
+    bandwidth : float or None
+    n_jobs : int
     """
-    if not n_held or labels.n_labels > MOST_ANCHORED:
+    if not n_held or labels.n_labels > MOST_ANCHORED_LABELS:
         return 0
     assert labels.indices is not None
-    seen = order[: n_held + PROBED_ROWS]
+    seen = order[: n_held + TRIAL_ROWS]
     classes, first, sorted_number = np.unique(labels.indices[seen], return_index=True, return_inverse=True)
-    number = np.argsort(np.argsort(first))[sorted_number].astype(np.int32)  # as rows show them: at random
-    chosen = number < PROBED_CLASSES
+    # Classes are numbered in the order in which `seen` shows them first, which is random:
+    # numbers = {}
+    # number = [numbers.setdefault(label, len(numbers)) for label in labels.indices[seen]]
+    number = np.argsort(np.argsort(first))[sorted_number].astype(np.int32)
+    chosen = number < TRIAL_CLASSES
     n_held = int(chosen[:n_held].sum())
     x = as_float32(X[seen[chosen]])
-    few = Labels(np.arange(min(len(classes), PROBED_CLASSES)), False, number[chosen], None)
-    kernel = _kernel(x, np.arange(n_held, len(x)), MANY_ANCHORS, bandwidth)
+    few = Labels(np.arange(min(len(classes), TRIAL_CLASSES)), False, number[chosen], None)
+    kept, held = np.arange(n_held, len(x)), np.arange(n_held)
+    kernel = _kernel(x, kept, ANCHORS_OF_MANY_LABELS, bandwidth)
 
     def loss(kernel: GaussianMap | None) -> float:
-        parts = [
-            KernelRows(
-                x,
-                few,
-                kernel,
-                [rows[slice(*each)] for each in row_blocks(len(rows))],
-                FeatureCache(0),
-                n_jobs,
-            )
-            for rows in (np.arange(n_held, len(x)), np.arange(n_held))
-        ]
+        parts = (
+            KernelRows.of(x, few, kernel, rows, cache=FeatureCache(0), n_jobs=n_jobs) for rows in (kept, held)
+        )
         return held_out_loss(*parts)
 
     with single_blas():
-        return MANY_ANCHORS if loss(kernel) < CLEARLY_LESS * loss(None) else 0
+        return ANCHORS_OF_MANY_LABELS if loss(kernel) < ANCHOR_LOSS_RATIO * loss(None) else 0
 
 
 def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:
-    """Give the mean (p,) of rows, and principal directions (p, g) on which centred rows have a mean squared length of one."""
+    """Return the mean (p,) of rows X (n, p) and their principal directions (p, g).
+
+    Directions are scaled so that the coordinates of centred rows have a mean squared length of one.
+    """
     n, p = X.shape
     blocks = row_blocks(n)
     sums = ordered_map(lambda block: X[slice(*block)].sum(axis=0, dtype=np.float64), blocks, n_jobs)
@@ -320,10 +329,9 @@ def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tu
 
 
 def _features(label_map: LabelMap, rows: KernelRows) -> Float32:
-    """Give the features (n, 2 L + g) of rows, in the order of their blocks."""
+    """Return the features (n, 2 L + g) of rows, in the order of their blocks."""
 
     def of_block(numbers: RowNumbers) -> Float32:
         return label_map.from_kernel(rows.features(numbers)[:, :-1], rows.vectors(numbers))
 
-    none = np.zeros((0, 2 * label_map.n_labels + label_map.n_directions), dtype=np.float32)
-    return np.concatenate([none, *rows.map_blocks(of_block)])
+    return np.concatenate(list(rows.map_blocks(of_block)))

@@ -1,4 +1,4 @@
-"""Vectors to features that say what a vector means: the probability of every label, twice, and where the vector lies."""
+"""Vectors to features: the fitted map to the probabilities of labels, by two classifiers, and to coordinates of the vector."""
 
 from __future__ import annotations
 
@@ -11,24 +11,21 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.codec import label_probabilities, row_products
-from supquant.features.gaussian_map import GaussianMap
+from supquant.features.gaussian_map import GaussianMap, kernel_arrays, kernel_features, kernel_from_arrays
 from supquant.storage import lay_out_as_stored
-
-_KERNEL = "kernel."
-"""Prefix of the kernel's arrays in a file."""
 
 
 @dataclass(frozen=True)
 class LabelMap:
-    """The fitted, frozen map of `LabelKernel`: what a codec holds.
+    """The fitted, frozen map of `LabelKernel`, which a codec holds.
 
-    A vector becomes ``[p | h | k]``: probabilities of the L labels by likelihood, the same by least squares, and g coordinates
-    along principal directions.
+    The features of a vector are ``[p | h | k]``: probabilities of the L labels by logistic regression, the same by least squares,
+    and g coordinates along principal directions.
     """
 
-    kernel: GaussianMap | None  # None takes vectors as they are: d = p
-    weights: Float32  # (d + 1, L), the last row the intercept: logits by likelihood
-    smooth: Float32  # (d + 1, L)  logits by least squares with more ridge, nearer for classes that nobody trained on
+    kernel: GaussianMap | None  # None takes vectors as features: d = p
+    weights: Float32  # (d + 1, L) of logits by logistic regression; the last row is the intercept
+    smooth: Float32  # (d + 1, L) of logits by least squares with more ridge
     mean: Float32  # (p,)
     directions: Float32  # (p, g), scaled so that the mean of |k|^2 over training rows is one
     multilabel: bool
@@ -40,7 +37,7 @@ class LabelMap:
 
     @property
     def n_inputs(self) -> int:
-        """Width of what comes in."""
+        """Width of the vectors."""
         return len(self.mean)
 
     @property
@@ -50,20 +47,20 @@ class LabelMap:
 
     @property
     def n_directions(self) -> int:
-        """The width g of k."""
+        """g, the width of k."""
         return int(self.directions.shape[1])
 
     @property
     def n_features(self) -> int:
-        """Width of what comes out, 2 L + g."""
+        """Width of the features, 2 L + g."""
         return 2 * self.n_labels + self.n_directions
 
     def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, 2 L + g)."""
-        return self.from_kernel(x if self.kernel is None else self.kernel(x), x)
+        return self.from_kernel(kernel_features(self.kernel, x), x)
 
     def from_kernel(self, phi: Float32, x: Float32) -> Float32:
-        """Give the features (b, 2 L + g) of a block whose kernel features phi (b, d) are known."""
+        """Return the features (b, 2 L + g) of a block x (b, p), from its kernel features phi (b, d)."""
         L = self.n_labels
         features = np.empty((len(x), self.n_features), dtype=np.float32)
         for part, weights in enumerate((self.weights, self.smooth)):
@@ -74,7 +71,7 @@ class LabelMap:
 
     @cached_property
     def _rows(self) -> tuple[Float32, Float32, Float32]:
-        """Weights of either kind and directions, with a row for every output."""
+        """Both kinds of weights and the directions, transposed: a row for every output."""
         return (
             np.ascontiguousarray(self.weights[:-1].T),
             np.ascontiguousarray(self.smooth[:-1].T),
@@ -82,9 +79,8 @@ class LabelMap:
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what a file must hold."""
-        arrays = {} if self.kernel is None else self.kernel.arrays()
-        return {_KERNEL + name: value for name, value in arrays.items()} | {
+        """Return the arrays that a file must hold."""
+        return kernel_arrays(self.kernel) | {
             "weights": self.weights,
             "smooth": self.smooth,
             "mean": self.mean,
@@ -94,12 +90,9 @@ class LabelMap:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make the map again from a file's arrays."""
-        inner = {
-            name.removeprefix(_KERNEL): value for name, value in arrays.items() if name.startswith(_KERNEL)
-        }
+        """Return the map with the arrays of a file."""
         return cls(
-            kernel=GaussianMap.from_arrays(inner) if inner else None,
+            kernel=kernel_from_arrays(arrays),
             weights=arrays["weights"],
             smooth=arrays["smooth"],
             mean=arrays["mean"],
@@ -109,7 +102,7 @@ class LabelMap:
 
 
 def logits(phi: Float32, weights: Float32) -> Float32:
-    """Give phi W (b, L) for features phi (b, d) and weights (d + 1, L), whose last row is the intercept."""
+    """Return the logits (b, L) of features phi (b, d) under weights (d + 1, L), whose last row is the intercept."""
     scores = phi @ weights[:-1]
     scores += weights[-1]
     return scores

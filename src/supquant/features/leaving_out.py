@@ -1,7 +1,7 @@
-"""Vectors to features: what is learned by leaving classes out of training, one fold of them after the other.
+"""Vectors to features: a study of new classes, in which classes are left out of training, one fold of them after another.
 
-Rows of a class that was left out are what rows of a new class will be like. They tell how novelty shows in the logits of a
-classifier, and in which metric a class that nobody trained on lies together.
+Rows of a class that was left out are like rows of a new class. They show how new rows differ from known ones in the logits of a
+classifier, and in which metric rows of a new class lie close together.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from supquant.arrays import Float64
 from supquant.codec import label_probabilities
+from supquant.features.gaussian_map import kernel_features
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.meaning_map import evidence, opinion_roots
@@ -24,30 +25,36 @@ from supquant.labels import Labels
 from supquant.metrics import average_precision
 from supquant.validation import as_float32
 
-FOLDS = 5
+N_FOLDS = 5
+"""Number of folds that the classes are divided into, at the most."""
+
 STUDY_ROWS = 6000
 """Rows of the study at the most."""
 
 STUDY_CLASSES = 1200
-"""Classes of the study at the most: of more, it would have few rows of each."""
+"""Classes of the study at the most. With more classes there would be few rows of each."""
 
 STUDY_ANCHORS = 600
-STUDY_QUERIES = 200
+"""Anchors of the classifiers of the study, where they have any."""
+
+FOLD_QUERIES = 200
 """Queries of a fold at the most."""
 
-STUDY_ITEMS = 2000
-"""Items of a fold at the most, left out and known ones together."""
+FOLD_ITEMS = 2000
+"""Items of a fold: left-out rows up to this number, then held-out rows up to this number in all, but at least half of them."""
 
-FEWEST_ROWS = 50
-"""A fold with fewer rows to learn from says nothing."""
+FEWEST_FOLD_ROWS = 50
+"""A fold with fewer rows to learn from is passed over."""
 
 METRIC_RIDGES = (np.inf, 3.0, 1.0, 0.3)
-OPINION_WEIGHTS = (0.5, 0.0, 1.0)
-"""Lengths of opinions beside positions, whose mean square is one; the most sensible one first."""
+"""Ridges of the metric that are tried, the plainest metric first; an infinite one leaves positions as they are."""
 
-NEARLY_THE_BEST = (1.03, 1.02)
-"""Taken are the plainest metric, and then the most sensible weight of opinions, that are at most so many times worse than the
-best: few classes tell small differences badly, and the plainer the metric, the better codes keep the cosine."""
+OPINION_WEIGHTS = (0.5, 0.0, 1.0)
+"""Root mean square lengths of opinions that are tried, where that of positions is one. The one that is mostly best is first."""
+
+METRIC_TOLERANCE, OPINION_TOLERANCE = 1.03, 1.02
+"""The first ridge is taken whose MAP times `METRIC_TOLERANCE` reaches the best MAP, then likewise the first weight of opinions.
+A few classes do not show small differences, and codes keep the cosine better under a plain metric."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +64,14 @@ class Study:
     Attributes
     ----------
     slope, shift : float
-        The logit of being new, with as many new rows as known ones, along evidence in units of its spread among known rows.
+        The logit of being new is ``slope * evidence + shift``, with evidence in units of its spread among known rows, for as many
+        new rows as known ones.
     metric_ridge, opinion_weight : float
-        Of the position that finds left-out classes best.
-    left_out : (s,) float64
-        The logits of being new that left-out rows have, ascending.
+        The ridge of the metric and the length of opinions with which left-out classes are found best.
+    left_out : ndarray of shape (s,), float64
+        Logits of being new of left-out rows, ascending.
     sureness : float
-        The mean sum of squared probabilities of left-out rows, over that of known rows.
+        The mean sum of squared probabilities of left-out rows, divided by that of known rows.
     """
 
     slope: float
@@ -75,7 +83,7 @@ class Study:
 
 
 NOTHING_LEARNED = Study(0.0, -np.inf, np.inf, 0.0, np.zeros(0), 1.0)
-"""Where too few classes or rows are there to leave some out: nothing is new."""
+"""The study with too few classes or rows to leave some out: nothing is new."""
 
 
 def leave_classes_out(
@@ -87,41 +95,69 @@ def leave_classes_out(
     anchored: bool,
     n_jobs: int,
 ) -> Study:
-    """Learn from rows X (n, p) with one label each, all known; `anchored` says whether classifiers compare rows with anchors."""
+    """Leave classes out, fold by fold.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        Rows with one known label each.
+    labels : Labels
+    directions : Directions
+        Principal directions of the positions.
+    rng : numpy Generator
+        Draws rows, classes and folds.
+    anchored : bool
+        Whether classifiers compare rows with anchors.
+    n_jobs : int
+        Number of threads.
+
+    Returns
+    -------
+    Study
+    """
     assert labels.indices is not None
     rows = rng.permutation(len(X))
     if labels.n_labels > STUDY_CLASSES:
         some = rng.permutation(labels.n_labels)[:STUDY_CLASSES]
         rows = rows[np.isin(labels.indices[rows], some)]
     rows = np.sort(rows[:STUDY_ROWS])
-    seeds = rng.integers(2**31, size=FOLDS)
+    seeds = rng.integers(2**31, size=N_FOLDS)
     classes = rng.permutation(np.unique(labels.indices[rows]))
-    folds = np.array_split(classes, min(FOLDS, max(len(classes), 1)))
-    known, new, sure = [], [], []
-    found: dict[tuple[float, float], list[float]] = {}
-    for fold, seed in zip(folds, seeds, strict=False):
-        judged = _judge(X, labels, rows, fold, directions, STUDY_ANCHORS * anchored, int(seed), n_jobs)
-        if judged is None:
-            continue
-        known.append(judged[0])
-        new.append(judged[1])
-        sure.append(judged[3])
-        for setting, quality in judged[2].items():
-            found.setdefault(setting, []).append(quality)
-    if not known:
+    folds = np.array_split(classes, min(N_FOLDS, max(len(classes), 1)))
+    tried = (
+        _leave_fold_out(X, labels, rows, fold, directions, STUDY_ANCHORS * anchored, int(seed), n_jobs)
+        for fold, seed in zip(folds, seeds, strict=False)
+    )
+    results = [each for each in tried if each is not None]
+    if not results:
         return NOTHING_LEARNED
-    left_out = np.sort(np.concatenate(new))[::-1]
-    slope, shift = _novelty_curve(np.concatenate(known), left_out)
-    means = {setting: float(np.mean(values)) for setting, values in found.items()}
+    left_out = np.sort(np.concatenate([each.new for each in results]))[::-1]
+    slope, shift = _novelty_curve(np.concatenate([each.known for each in results]), left_out)
+    means = {setting: float(np.mean([each.map[setting] for each in results])) for setting in results[0].map}
     best = {ridge: max(means[ridge, weight] for weight in OPINION_WEIGHTS) for ridge in METRIC_RIDGES}
-    ridge = next(each for each in METRIC_RIDGES if best[each] * NEARLY_THE_BEST[0] >= max(best.values()))
-    weight = next(each for each in OPINION_WEIGHTS if means[ridge, each] * NEARLY_THE_BEST[1] >= best[ridge])
+    ridge = next(each for each in METRIC_RIDGES if best[each] * METRIC_TOLERANCE >= max(best.values()))
+    weight = next(each for each in OPINION_WEIGHTS if means[ridge, each] * OPINION_TOLERANCE >= best[ridge])
     return Study(
-        slope, shift, ridge, weight, left_out=slope * left_out + shift, sureness=float(np.mean(sure))
+        slope,
+        shift,
+        ridge,
+        weight,
+        left_out=slope * left_out + shift,
+        sureness=float(np.mean([each.sureness for each in results])),
     )
 
 
-def _judge(
+@dataclass(frozen=True)
+class _FoldResult:
+    """What one fold shows."""
+
+    known: Float64  # (k,) evidence of known rows
+    new: Float64  # (s,) evidence of left-out rows
+    map: dict[tuple[float, float], float]  # MAP by ridge of the metric and weight of opinions
+    sureness: float  # mean sum of squared probabilities of left-out rows, divided by that of known rows
+
+
+def _leave_fold_out(
     X: NDArray[Any],
     labels: Labels,
     rows: NDArray[np.int64],
@@ -130,29 +166,30 @@ def _judge(
     n_anchors: int,
     seed: int,
     n_jobs: int,
-) -> tuple[Float64, Float64, dict[tuple[float, float], float], float] | None:
-    """Leave the classes of a fold out.
-
-    Returns evidence for known rows and for left-out ones, the MAP of every metric, and the sureness of left-out rows over that of
-    known ones.
-    """
+) -> _FoldResult | None:
+    """Leave the classes of a fold out; None where too few rows are left to learn from."""
     assert labels.indices is not None
     out = np.isin(labels.indices[rows], fold)
     order = np.random.default_rng(seed).permutation(np.flatnonzero(~out))
     held, kept = rows[order[: len(order) // 4]], np.sort(rows[order[len(order) // 4 :]])
     left = rows[out]
-    if len(kept) < FEWEST_ROWS or len(np.unique(labels.indices[kept])) < 2 or not len(left) or not len(held):
+    if (
+        len(kept) < FEWEST_FOLD_ROWS
+        or len(np.unique(labels.indices[kept])) < 2
+        or not len(left)
+        or not len(held)
+    ):
         return None
     _, compact = np.unique(labels.indices[kept], return_inverse=True)
     kernel = LabelKernel(n_anchors, n_directions=0, n_jobs=n_jobs, random_state=seed)
     fitted = kernel.fit(as_float32(X[kept]), compact).map_
-    items = np.concatenate([left[:STUDY_ITEMS], held[: max(STUDY_ITEMS - len(left), len(held) // 2)]])
+    items = np.concatenate([left[:FOLD_ITEMS], held[: max(FOLD_ITEMS - len(left), len(held) // 2)]])
     x = as_float32(X[items])
-    scores = logits(x if fitted.kernel is None else fitted.kernel(x), fitted.weights)
-    speaks = evidence(scores.astype(np.float64))
+    scores = logits(kernel_features(fitted.kernel, x), fitted.weights)
+    of_items = evidence(scores.astype(np.float64))
     is_left = np.isin(labels.indices[items], fold)
-    centre, spread = spread_of(speaks[~is_left])
-    speaks = (speaks - centre) / spread
+    centre, spread = spread_of(of_items[~is_left])
+    of_items = (of_items - centre) / spread
 
     z = directions(x)
     scatter = within_scatter(directions(as_float32(X[kept])), labels.take(kept))
@@ -160,7 +197,7 @@ def _judge(
     opinions = opinion_roots(p)
     opinions -= opinions.mean(axis=0)
     opinions /= root_mean_square(opinions[~is_left])
-    asking = np.flatnonzero(is_left)[:STUDY_QUERIES]
+    asking = np.flatnonzero(is_left)[:FOLD_QUERIES]
     relevant = labels.indices[items][None] == labels.indices[items[asking]][:, None]
     relevant[np.arange(len(asking)), asking] = False
     of_opinions = opinions[asking] @ opinions.T
@@ -173,12 +210,12 @@ def _judge(
         ranked = np.take_along_axis(relevant, np.argsort(-similar, axis=1, kind="stable"), axis=1)
         quality[ridge, weight] = float(average_precision(ranked).mean())
     squares = np.square(p).sum(axis=1)
-    sure = float(squares[is_left].mean() / squares[~is_left].mean())
-    return speaks[~is_left], speaks[is_left], quality, sure
+    sureness = float(squares[is_left].mean() / squares[~is_left].mean())
+    return _FoldResult(of_items[~is_left], of_items[is_left], quality, sureness)
 
 
 def root_mean_square(rows: NDArray[Any]) -> float:
-    """Return the root of the mean squared length of rows (n, k), or 1 where all are zero.
+    """Return the root of the mean squared length of rows (n, k); 1 where all rows are zero.
 
     Examples
     --------
@@ -189,13 +226,19 @@ def root_mean_square(rows: NDArray[Any]) -> float:
 
 
 def spread_of(values: Float64) -> tuple[float, float]:
-    """Return the median and the distance between the quartiles, at least a little above 0."""
+    """Return the median of values (n,) and the distance between their quartiles, which is kept above 0."""
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
     return float(middle), float(max(high - low, 1e-6 * max(abs(middle), 1.0)))
 
 
 def _novelty_curve(known: Float64, new: Float64) -> tuple[float, float]:
-    """Fit the logit of being new along evidence, as if there were as many new rows as known ones."""
+    """Return slope and shift of the logit of being new, as if there were as many new rows as known ones.
+
+    Parameters
+    ----------
+    known, new : ndarray of shape (k,) and (s,), float64
+        Evidence of known rows and of new ones.
+    """
     values = np.concatenate([known, new])[:, None]
     is_new = np.arange(len(values)) >= len(known)
     fitted = LogisticRegression(C=1.0, class_weight="balanced").fit(values, is_new)

@@ -1,4 +1,4 @@
-"""Vectors to features: the map of meaning and position, fitted to rows of which some or all have labels."""
+"""Vectors to features: the map to meaning and position, fitted to rows of which some or all have labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from supquant.arrays import Float32, Float64
 from supquant.codec import label_probabilities
 from supquant.codec.spelling import Spelling
 from supquant.features.added_classes import class_means
-from supquant.features.gaussian_map import GaussianMap
+from supquant.features.gaussian_map import GaussianMap, kernel_features, map_rows
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.leaving_out import (
@@ -26,48 +26,49 @@ from supquant.features.leaving_out import (
 )
 from supquant.features.meaning_map import MeaningMap, evidence, opinion_roots, unit_rows
 from supquant.features.novelty import (
-    FEWEST_ROWS,
+    FEWEST_UNLABELLED,
     MOST_ROWS,
+    NOTHING_NEW,
     Novelty,
-    discriminator,
+    learn_discriminator,
     novelty_of_mixture,
 )
 from supquant.features.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.labels import Labels
-from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.validation import as_float32
 
 DEFAULT_SHARE = 0.25
-"""Share of new classes that is expected where nothing tells."""
+"""Share of rows of new classes that is expected where neither the user nor unlabelled rows tell it."""
 
 MOST_OPINIONS = 32
-"""Columns of the opinion in a position."""
+"""Columns of a position that hold the opinion, at the most."""
 
 SAMPLE_ROWS = 16384
-"""Rows that spreads and opinions are measured on, at the most."""
+"""Rows on which metric, spreads and class means are measured, at the most."""
 
 
 @dataclass(frozen=True)
 class FittedMeaning:
-    """The map, and the features of rows that it has not seen.
+    """The map, and the features of rows that it was not learned from.
 
     Attributes
     ----------
     map : MeaningMap
-    held_rows : (s,) int64
-        Labelled rows that the classifier held out, by their number among the labelled ones.
-    held_features : (s, F) float32
-        Their features by the classifier that had not seen them.
+        The fitted map.
+    held_rows : ndarray of shape (s,), int64
+        Rows that the classifier held out, by their number among the labelled rows.
+    held_features : ndarray of shape (s, F), float32
+        Their features by a classifier that was learned without them.
     new_classes : float
-        The share of new classes that was told or found.
-    novelty_of_new : (s,) float32
-        How new rows of new classes look; none where there are no new classes.
+        The share of rows of new classes, as it was given or found.
+    novelty_of_new : ndarray of shape (s,), float32
+        Probabilities of being new that rows of new classes have; empty where there are no new classes.
     sureness_of_new : float
-        The mean sum of squared probabilities of words that they have.
-    directions : Directions or None
-        What positions are made of; None where the map was taken from a shorter code.
-    metric_ridge : float
-        Of their metric; infinite where no labels are needed to make it.
+        The mean sum of squared probabilities of words of such rows.
+    directions : Directions or None, default=None
+        The principal directions of positions; None where the map was taken from a shorter code.
+    metric_ridge : float, default=inf
+        The ridge of the metric of positions; infinite where the metric does not depend on labels.
     """
 
     map: MeaningMap
@@ -82,16 +83,23 @@ class FittedMeaning:
     def placed_without(
         self, X: NDArray[Any], labels: Labels, without: NDArray[np.intp], rng: np.random.Generator
     ) -> Callable[[Float32], Float32] | None:
-        """Return the map from vectors (b, p) to positions (b, k) that nobody learned from some classes; None if it is the same.
+        """Return the map from vectors (b, p) to positions (b, k) that is learned without the rows of some classes.
 
         Parameters
         ----------
-        X : (n, p) array
+        X : ndarray of shape (n, p)
+            All rows.
         labels : Labels
-            One each, or unknown.
-        without : (w,) intp
-            The numbers of those classes.
-        rng : Generator
+            One label a row, or an unknown one.
+        without : ndarray of shape (w,), intp
+            Numbers of the classes to leave out.
+        rng : numpy Generator
+            Draws at most `SAMPLE_ROWS` of the other rows.
+
+        Returns
+        -------
+        callable or None
+            None where positions do not depend on labels.
         """
         if self.directions is None or np.isinf(self.metric_ridge):
             return None
@@ -112,7 +120,29 @@ def fit_meaning(
     rng: np.random.Generator,
     n_jobs: int,
 ) -> FittedMeaning:
-    """Fit classifier, novelty and position to rows X (n, p) with labels that may be unknown."""
+    """Fit classifier, novelty and position.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        Rows of which some or all have labels.
+    labels : Labels
+        Their labels; some may be unknown.
+    kernel : LabelKernel
+        The classifier, which is fitted to the labelled rows.
+    spelling : Spelling
+        The words of the labels.
+    new_classes : float or None
+        Share of rows of new classes to expect; None estimates it from rows without labels.
+    rng : numpy Generator
+        Draws samples and the classes to leave out.
+    n_jobs : int
+        Number of threads.
+
+    Returns
+    -------
+    FittedMeaning
+    """
     known = np.flatnonzero(labels.known)
     X_known, labels_known = X if len(known) == len(X) else X[known], labels.take(known)
     kernel.fit(X_known, labels_known)
@@ -130,14 +160,14 @@ def fit_meaning(
     held = as_float32(X_known[kernel.held_rows_])
     held_logits = kernel.held_logits_
     if not len(held):  # so few rows that all are in the sample
-        held_logits = logits(x if map_.kernel is None else map_.kernel(x), map_.weights)
+        held_logits = logits(kernel_features(map_.kernel, x), map_.weights)
     p = label_probabilities(held_logits, multilabel=labels.multilabel)
     opinion_mean, opinion = _opinion(opinion_roots(spelling.of_probabilities(p)), study.opinion_weight)
-    told_apart, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
+    discriminator, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
     n_position = metric.shape[1] + opinion.shape[1]
     fitted = MeaningMap(
         map_.kernel,
-        np.column_stack([map_.weights, told_apart]).astype(np.float32),
+        np.column_stack([map_.weights, discriminator]).astype(np.float32),
         directions.mean,
         metric,
         cosine,
@@ -149,12 +179,19 @@ def fit_meaning(
         labels.multilabel,
         spelling,
     )
-    z = _positions(fitted, x, n_jobs)
+    first = fitted.n_columns + 1
+    z = map_rows(
+        lambda block: fitted.of_labelled(block)[:, first : first + n_position],
+        x,
+        n_position,
+        n_jobs,
+        fitted.block_rows,
+    )
     of_sample = labels_known.take(sample)
     scatter = within_scatter(z[:, : metric.shape[1]], of_sample)
     fitted = replace(fitted, scatter=scatter.astype(np.float32), means=class_means(z, of_sample))
-    told = _apart(map_.kernel, told_apart, held)
-    outputs = np.column_stack([kernel.held_logits_, told.astype(np.float32)])
+    of_held = _discriminator_values(map_.kernel, discriminator, held)
+    outputs = np.column_stack([kernel.held_logits_, of_held.astype(np.float32)])
     held_features = fitted.from_logits(outputs, held)
     squares = spelling.length * np.square(held_features[:, : fitted.n_columns]).sum(axis=1)
     return FittedMeaning(
@@ -178,54 +215,41 @@ def _novelty(
     new_classes: float | None,
     rng: np.random.Generator,
 ) -> tuple[Float32, Novelty]:
-    """Return the weights (d + 1,) of the discriminator, zero where there is none, and how to tell what is new."""
+    """Return the weights (d + 1,) of the discriminator, zero where there is none, and the logit of being new."""
     map_ = kernel.map_
     no_weights = np.zeros(len(map_.weights), dtype=np.float32)
     if np.isinf(study.shift):
-        return no_weights, Novelty(0.0, 0.0, -np.inf, 0.0, np.zeros(0))
+        return no_weights, NOTHING_NEW
     known = np.flatnonzero(labels.known)
     unlabelled = rng.permutation(np.flatnonzero(~labels.known))[: MOST_ROWS + MOST_ROWS // 4]
-    if len(unlabelled) < FEWEST_ROWS or len(kernel.held_rows_) < FEWEST_ROWS // 4:
+    if len(unlabelled) < FEWEST_UNLABELLED or len(kernel.held_rows_) < FEWEST_UNLABELLED // 4:
         centre, spread = spread_of(evidence(held_logits.astype(np.float64)))
         slope = study.slope / spread
         novelty = Novelty(slope, 0.0, study.shift - slope * centre, 0.5, study.left_out)
         return no_weights, novelty.expecting(DEFAULT_SHARE if new_classes is None else new_classes)
     judged, learned = np.split(unlabelled, [len(unlabelled) // 5])
     kept = rng.permutation(np.setdiff1d(np.arange(len(known)), kernel.held_rows_))[:MOST_ROWS]
-    told_apart = discriminator(map_.kernel, X[np.sort(known[kept])], X[np.sort(learned)])
+    weights = learn_discriminator(map_.kernel, X[np.sort(known[kept])], X[np.sort(learned)])
     held, mixed = as_float32(X[known[kernel.held_rows_]]), as_float32(X[np.sort(judged)])
-    phi = mixed if map_.kernel is None else map_.kernel(mixed)
-    mixture = np.column_stack(
-        [evidence(logits(phi, map_.weights).astype(np.float64)), logits(phi, told_apart)]
-    )
+    phi = kernel_features(map_.kernel, mixed)
+    of_held = _discriminator_values(map_.kernel, weights, held)
     novelty = novelty_of_mixture(
-        np.column_stack([evidence(held_logits.astype(np.float64)), _apart(map_.kernel, told_apart, held)]),
-        mixture,
+        np.column_stack([evidence(held_logits.astype(np.float64)), of_held]),
+        np.column_stack([evidence(logits(phi, map_.weights).astype(np.float64)), logits(phi, weights)]),
     )
-    return told_apart, novelty if new_classes is None else novelty.expecting(new_classes)
+    return weights, novelty if new_classes is None else novelty.expecting(new_classes)
 
 
-def _positions(map_: MeaningMap, x: Float32, n_jobs: int) -> Float32:
-    """Return the positions (n, g) of rows x (n, p)."""
-    z = np.empty((len(x), map_.n_position), dtype=np.float32)
-
-    def fill(block: tuple[int, int]) -> None:
-        features = map_.of_labelled(x[slice(*block)])
-        z[slice(*block)] = features[:, map_.n_columns + 1 :][:, : map_.n_position]
-
-    with single_blas():
-        for _ in ordered_map(fill, row_blocks(len(x), map_.block_rows), n_jobs):
-            pass
-    return z
-
-
-def _apart(kernel: GaussianMap | None, weights: Float32, x: Float32) -> Float64:
-    """Return the discriminator (b,) of a block (b, p)."""
-    return np.asarray(logits(x if kernel is None else kernel(x), weights), dtype=np.float64)
+def _discriminator_values(kernel: GaussianMap | None, weights: Float32, x: Float32) -> Float64:
+    """Return the values (b,) of the discriminator with weights (d + 1,) for a block (b, p)."""
+    return np.asarray(logits(kernel_features(kernel, x), weights), dtype=np.float64)
 
 
 def _metric(directions: Directions, x: Float32, labels: Labels, ridge: float) -> tuple[Float32, Float32]:
-    """Return the maps (p, k) from unit vectors to positions of mean squared length one, and to what gives their cosine."""
+    """Return the maps (p, k) from centred unit vectors to z, and from unit vectors to c.
+
+    Positions z of rows x (n, p) have a mean squared length of one; ``c . z`` is a cosine, less a constant of the first vector.
+    """
     z = directions(x)
     root, inverse = metric_of(within_scatter(z, labels), ridge)
     length = root_mean_square(z @ root)
@@ -234,7 +258,10 @@ def _metric(directions: Directions, x: Float32, labels: Labels, ridge: float) ->
 
 
 def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:
-    """Return the mean (L,) of opinions (n, L), and their leading directions (L, r), scaled to a length (root of mean square)."""
+    """Return the mean (L,) of opinions (n, L), and their leading directions (L, r).
+
+    Directions are scaled so that the root mean square length of centred opinions is `weight`; at 0 there are none.
+    """
     mean = roots.mean(axis=0)
     if weight == 0:
         return mean.astype(np.float32), np.zeros((len(mean), 0), dtype=np.float32)

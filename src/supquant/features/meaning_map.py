@@ -1,4 +1,4 @@
-"""Vectors to features that say what a vector means, how new it looks, and where it lies."""
+"""Vectors to features: the fitted map that says what a vector means, how new it looks, and where it lies."""
 
 from __future__ import annotations
 
@@ -12,44 +12,42 @@ from scipy.special import expit
 
 from supquant.arrays import Float32
 from supquant.codec import label_probabilities, row_products
+from supquant.codec.meaning import label_weights
 from supquant.codec.spelling import Spelling, spelling_from
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
-from supquant.features.gaussian_map import GaussianMap
+from supquant.features.gaussian_map import GaussianMap, kernel_arrays, kernel_features, kernel_from_arrays
 from supquant.labels import Labels
 from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
 
-_KERNEL = "kernel."
-"""Prefix of the kernel's arrays in a file."""
-
 BLOCK_SCORES = 1 << 24
-"""Scores of a block of rows for all labels, at the most."""
+"""A block of rows has at most this many scores, one for each row and label."""
 
 SMOOTHING = 2.0
-"""Temperature of the opinion: new classes are told apart by what known classes they resemble, faintly."""
+"""Temperature of opinions. Above one it raises low probabilities: new classes differ in which known classes they resemble."""
 
 
 @dataclass(frozen=True)
 class MeaningMap:
-    """The fitted, frozen map from vectors to ``[s | u | z | c]``: what a `SemanticCodec` holds.
+    """The fitted, frozen map from vectors to features ``[s | u | z | c]``, which a `SemanticCodec` holds.
 
-    s (r,) is the mean vector of labels, as they are spelled, by their probabilities; these probabilities p (L,) themselves where
-    every label has a column. u is the probability of no known class. The position z (g,) has two parts: the
-    vector itself, of unit length, centred, in a learned metric; and the opinion of the classifier, the square root of smoothed
-    probabilities, so that the product of two opinions is a similarity of distributions. c (g,) is what z must be multiplied
-    by to give the cosine of two vectors, less a constant of the query.
+    s (r,) is the mean of the spelled vectors of labels, weighted by the probabilities p (L,) of labels; s is p where every label
+    has a column. u is the probability of no known class. The position z (g,) has two parts: the vector itself, of unit length,
+    centred, in a learned metric; and the opinion of the classifier, the square roots of smoothed probabilities, so that the
+    product of two opinions is a similarity of distributions. The product of c (g,) of one vector with z of another is the cosine
+    of the two vectors, less a constant of the first.
     """
 
-    kernel: GaussianMap | None  # None takes vectors as they are: d = p
-    weights: Float32  # (d + 1, L + 1), the last row the intercept: logits of labels, and what tells new rows from labelled ones
+    kernel: GaussianMap | None  # None takes vectors as features: d = p
+    weights: Float32  # (d + 1, L + 1) of the logits of labels and of the discriminator; the last row is the intercept
     mean: Float32  # (p,) of unit vectors
-    metric: Float32  # (p, k): from centred unit vectors to the first part of z
-    cosine: Float32  # (p, k): from unit vectors to the first part of c
+    metric: Float32  # (p, k) from centred unit vectors to the first part of z
+    cosine: Float32  # (p, k) from unit vectors to the first part of c
     opinion_mean: Float32  # (r,)
-    opinion: Float32  # (r, g - k): from centred roots of smoothed s to the second part of z
-    novelty: Float32  # (3,): weights of evidence and of the last output in the logit of u, and its shift
+    opinion: Float32  # (r, g - k) from centred roots of smoothed s to the second part of z
+    novelty: Float32  # (3,) weights of evidence and of the discriminator in the logit of u, and its shift
     scatter: Float32  # (k, k) of the first part of z around the means of trained labels
-    means: Float32  # (L, g) in z, of trained labels, and then of those that were added
+    means: Float32  # (L, g) positions of labels: first those that were trained, then those that were added
     multilabel: bool
     spelling: Spelling  # of trained labels
 
@@ -71,37 +69,37 @@ class MeaningMap:
 
     @property
     def n_inputs(self) -> int:
-        """Width of the vectors that come in."""
+        """p, the width of the vectors."""
         return len(self.mean)
 
     @property
     def n_trained(self) -> int:
-        """Labels that were trained on: the first ones."""
+        """Number of labels that were trained on. They are the first ones."""
         return int(self.weights.shape[1]) - 1
 
     @property
     def n_labels(self) -> int:
-        """L: trained labels, then added ones."""
+        """L, the number of labels: trained ones, then added ones."""
         return len(self.means)
 
     @property
     def n_columns(self) -> int:
-        """Columns of s: those of trained labels, then one for every added one."""
+        """Columns of s: those of trained labels, then one for each added label."""
         return self.spelling.n_columns + self.n_labels - self.n_trained
 
     @property
     def n_position(self) -> int:
-        """g, the columns of z and of c."""
+        """g, the width of z and of c."""
         return int(self.metric.shape[1] + self.opinion.shape[1])
 
     @property
     def n_features(self) -> int:
-        """Width of what comes out, r + 1 + 2 g."""
+        """Width of the features, r + 1 + 2 g."""
         return self.n_columns + 1 + 2 * self.n_position
 
     @property
     def block_rows(self) -> int:
-        """How many rows are mapped at a time: fewer where there are many labels."""
+        """Rows that are mapped at a time: fewer where there are many labels."""
         return max(1, min(BLOCK_ROWS, BLOCK_SCORES // (self.n_trained + 1)))
 
     def __call__(self, x: Float32) -> Float32:
@@ -109,7 +107,7 @@ class MeaningMap:
         return self.from_logits(self._outputs(x), x)
 
     def of_labelled(self, x: Float32) -> Float32:
-        """Map a block (b, p) of items whose labels are known: s, u and c stay zero where no opinion is made of them."""
+        """Map a block (b, p) of items with known labels; s, u and c are zero unless opinions need them."""
         if self.opinion.shape[1]:
             return self(x)
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
@@ -117,11 +115,11 @@ class MeaningMap:
         return features
 
     def _placed(self, units: Float32) -> Float32:
-        """Return the first part of z (b, k) of vectors of unit length (b, p)."""
+        """Return the first part of z (b, k) for vectors of unit length (b, p)."""
         return row_products(units - self.mean, self._rows["metric"])
 
     def _place(self, x: Float32, features: Float32) -> Float32:
-        """Fill the first parts of z and c in features (b, r + 1 + 2 g) of a block (b, p); give that of z (b, k)."""
+        """Fill the first parts of z and c in the features (b, r + 1 + 2 g) of a block (b, p); return that of z (b, k)."""
         first, k = self.n_columns + 1, self.metric.shape[1]
         units = unit_rows(x)
         place = self._placed(units)
@@ -132,8 +130,7 @@ class MeaningMap:
 
     def _outputs(self, x: Float32) -> Float32:
         """Return the logits of trained labels and the discriminator (b, L + 1) of a block (b, p)."""
-        phi = x if self.kernel is None else self.kernel(x)
-        return row_products(phi, self._rows["weights"]) + self.weights[-1]
+        return row_products(kernel_features(self.kernel, x), self._rows["weights"]) + self.weights[-1]
 
     def probabilities(self, x: Float32) -> Float32:
         """Return the probability of every label (b, L) for a block (b, p)."""
@@ -145,7 +142,7 @@ class MeaningMap:
         return divided(p, self._novelty(outputs, p), place, self._by_place, self.n_trained)[0]
 
     def from_logits(self, outputs: Float32, x: Float32) -> Float32:
-        """Return the features (b, r + 1 + 2 g) of a block, from logits of trained labels and the discriminator."""
+        """Return the features (b, r + 1 + 2 g) of a block x (b, p), from its logits and discriminator (b, L + 1)."""
         L, k, g = self.n_columns, self.metric.shape[1], self.n_position
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
         place = self._place(x, features)
@@ -159,20 +156,20 @@ class MeaningMap:
         return features
 
     def with_opinions(self, features: Float32) -> Float32:
-        """Return features (b, r + 1 + 2 g), changed in place, whose opinions are those of their mean vectors s."""
+        """Compute the opinions in features (b, r + 1 + 2 g) anew from s; change the features in place and return them."""
         L, k, g = self.n_columns, self.metric.shape[1], self.n_position
         features[:, L + 1 + k : L + 1 + g] = self._opinions(features[:, :L])
         return features
 
     def _opinions(self, s: Float32) -> Float32:
-        """Return the part of z (b, g - k) that the mean vectors (b, r) of trained labels make; nothing if there is none."""
+        """Return the second part of z (b, g - k) for mean vectors s (b, r) of trained labels."""
         if not self.opinion.shape[1]:
             return np.zeros((len(s), 0), dtype=np.float32)
         return row_products(opinion_roots(s) - self.opinion_mean, self._rows["opinion"])
 
     @cached_property
     def _rows(self) -> dict[str, Float32]:
-        """Matrices with a row for every output."""
+        """Matrices, transposed: a row for every output."""
         matrices = {
             "weights": self.weights[:-1],
             "metric": self.metric,
@@ -183,49 +180,45 @@ class MeaningMap:
 
     @cached_property
     def _by_place(self) -> Float32:
-        """The logits (L, k + 1) of all labels along the first part of z, the last column the shifts."""
+        """Weights (L, k + 1) from the first part of z to the logits of all labels; the last column holds the shifts."""
         return class_logits(self.means[:, : len(self.scatter)], self.scatter)
 
     @cached_property
     def added_directions(self) -> Float32:
-        """Directions (c, g) in z of the added labels: the product is 1 at the mean of a label.
+        """Directions (c, g) of the added labels: their product with a position is 1 at the mean of the label.
 
-        Opinions are left out: those of a trained class agree, those of a new one need not.
+        They are zero in the part of opinions, since rows of a new class may differ in their opinions.
         """
         k = len(self.scatter)
         directions = class_directions(self.means[self.n_trained :, :k], self.scatter)
         return np.pad(directions, ((0, 0), (0, self.n_position - k)))
 
     def with_classes(self, x: Float32, labels: Labels) -> MeaningMap:
-        """Return the map that knows more classes, those of rows x (n, p)."""
+        """Return a map that knows more classes, those of rows x (n, p) with labels."""
         z = self(x)[:, self.n_columns + 1 :][:, : self.n_position]
         return replace(self, means=np.concatenate([self.means, class_means(z, labels)]))
 
     def _novelty(self, outputs: Float32, p: Float32) -> NDArray[np.floating]:
-        """Return u (b,); for several labels a row, the probability that it carries none."""
+        """Return u (b,); with several labels a row, the probability that it carries none."""
         if self.multilabel:
-            return np.asarray(np.exp(np.log1p(-np.minimum(p, 1 - 2.0**-20)).sum(axis=1)))
+            return np.asarray(np.exp(-label_weights(p, multilabel=True).sum(axis=1)))
         slope, weight, shift = self.novelty
         return np.asarray(expit(slope * evidence(outputs[:, :-1]) + weight * outputs[:, -1] + shift))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what a file must hold."""
-        inner = {} if self.kernel is None else self.kernel.arrays()
+        """Return the arrays that a file must hold."""
         return (
-            {_KERNEL + name: value for name, value in inner.items()}
+            kernel_arrays(self.kernel)
             | {name: getattr(self, name) for name in self._ARRAYS}
             | {"multilabel": np.array([self.multilabel], dtype=np.uint8), "spelling": self.spelling.words}
         )
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make the map again from a file's arrays."""
-        inner = {
-            name.removeprefix(_KERNEL): value for name, value in arrays.items() if name.startswith(_KERNEL)
-        }
+        """Return the map with the arrays of a file."""
         own = {name: arrays[name] for name in cls._ARRAYS}
         return cls(
-            kernel=GaussianMap.from_arrays(inner) if inner else None,
+            kernel=kernel_from_arrays(arrays),
             multilabel=bool(arrays["multilabel"][0]),
             spelling=spelling_from(arrays, own["weights"].shape[1] - 1),
             **own,
@@ -233,7 +226,7 @@ class MeaningMap:
 
 
 def unit_rows(x: NDArray[Any]) -> Float32:
-    """Return the rows of x (b, p) at unit length; a row of zeros stays.
+    """Return the rows of x (b, p) divided by their lengths; a row of zeros stays as it is.
 
     Examples
     --------
@@ -246,7 +239,7 @@ def unit_rows(x: NDArray[Any]) -> Float32:
 
 
 def opinion_roots(p: NDArray[Any]) -> NDArray[Any]:
-    """Return the square roots (b, L) of smoothed probabilities, from those (b, L) of one label a row.
+    """Return the square roots (b, L) of smoothed probabilities: p to the power ``1 / SMOOTHING``, with a sum of one.
 
     Examples
     --------
@@ -258,8 +251,7 @@ def opinion_roots(p: NDArray[Any]) -> NDArray[Any]:
 
 
 def evidence(scores: NDArray[Any]) -> NDArray[Any]:
-    """Return the log of the sum of exponentiated logits (b,): how much speaks for any known class."""
-    highest = scores.max(
-        axis=1, keepdims=True
-    )  # logsumexp of SciPy says the same, in ten times the time of a query
+    """Return ``log sum exp`` (b,) of logits (b, L): how much speaks for any known class."""
+    # SciPy's logsumexp returns the same, but takes ten times as long for one query.
+    highest = scores.max(axis=1, keepdims=True)
     return np.asarray(highest[:, 0] + np.log(np.exp(scores - highest).sum(axis=1)))

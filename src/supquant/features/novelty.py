@@ -1,8 +1,8 @@
 """Vectors to features: how new a vector looks, learned from rows whose labels are unknown.
 
-Rows without labels are a mixture: of known classes, as the labelled rows are, and of new ones. What tells the two samples apart
-is what is new. A linear discriminator of labelled and unlabelled rows on the features of the classifier costs a query one more
-column of logits; it is calibrated on rows that it has not seen.
+Rows without labels are a mixture of known classes, which labelled rows have too, and of new ones. What tells unlabelled rows from
+labelled ones therefore tells what is new. A linear discriminator of the two, on the features of the classifier, costs a query one
+more column of logits. It is calibrated on rows that it was not learned from.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from supquant.arrays import Float32, Float64
 from supquant.features.gaussian_map import GaussianMap
 from supquant.validation import as_float32
 
-FEWEST_ROWS = 200
-"""So many rows without labels, and held-out rows with labels, are needed to tell them apart."""
+FEWEST_UNLABELLED = 200
+"""With fewer rows without labels, or a quarter as many held-out rows with labels, there is no discriminator."""
 
 MOST_ROWS = 16384
-"""Rows of each kind that the discriminator learns from, at the most."""
+"""Rows of each kind, labelled and unlabelled, that the discriminator learns from, at the most."""
 
 MOST_ANCHORS = 1024
-"""Anchors of the classifier that the discriminator looks at."""
+"""Anchors of the classifier that the discriminator has weights for, at the most."""
 
 RIDGE = 1e-2
-"""In units of the mean variance of a feature, times rows."""
+"""Ridge of the discriminator, in units of the mean variance of a feature, times the number of rows."""
 
-QUANTILES = 200
-"""Of the logits of new rows, that are kept."""
+N_QUANTILES = 200
+"""Number of logits of new rows that are kept, as quantiles of all of them."""
 
 SHARE_LIMITS = (0.02, 0.9)
-"""Of the share of new rows that is found."""
+"""The least and the greatest share of new rows that an estimate may have."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Novelty:
     ----------
     slope, weight, shift : float
     share : float
-        Of new rows, at which the logit holds.
-    of_new : (s,) float64
-        The logits of some new rows.
+        The share of new rows for which the logit is right.
+    of_new : ndarray of shape (s,), float64
+        Logits of some new rows.
     """
 
     slope: float
@@ -59,13 +59,25 @@ class Novelty:
     of_new: Float64
 
     def expecting(self, share: float) -> Novelty:
-        """Return the same for another share of new rows."""
+        """Return the logit for another share of new rows."""
         moved = log_odds(share) - log_odds(self.share)
         return Novelty(self.slope, self.weight, self.shift + moved, share, self.of_new + moved)
 
 
-def discriminator(kernel: GaussianMap | None, labelled: NDArray[Any], unlabelled: NDArray[Any]) -> Float32:
-    """Learn weights (d + 1,) on the classifier's features that tell unlabelled rows from labelled ones; the last is the shift."""
+NOTHING_NEW = Novelty(0.0, 0.0, -np.inf, 0.0, np.zeros(0))
+"""The logit under which no row is new."""
+
+
+def learn_discriminator(
+    kernel: GaussianMap | None, labelled: NDArray[Any], unlabelled: NDArray[Any]
+) -> Float32:
+    """Learn to tell unlabelled rows (s, p) from labelled ones (n, p) by the features of the classifier.
+
+    Returns
+    -------
+    ndarray of shape (d + 1,), float32
+        Weights of the features, and the shift. The sum is greater for rows that look unlabelled.
+    """
     rows = as_float32(np.concatenate([labelled, unlabelled]))
     width = rows.shape[1] if kernel is None else len(kernel.anchors)
     used = np.arange(width)
@@ -76,30 +88,37 @@ def discriminator(kernel: GaussianMap | None, labelled: NDArray[Any], unlabelled
     is_unlabelled = np.arange(len(rows)) >= len(labelled)
     balance = np.where(is_unlabelled, len(rows) / len(unlabelled), len(rows) / len(labelled)) / 2
     variance = float(features.var(axis=0, dtype=np.float64).mean())
-    told = Ridge(alpha=max(RIDGE * variance * len(rows), 1e-9)).fit(
+    fitted = Ridge(alpha=max(RIDGE * variance * len(rows), 1e-9)).fit(
         features.astype(np.float64), is_unlabelled, sample_weight=balance
     )
     weights = np.zeros(width + 1)
-    weights[used] = told.coef_
-    weights[-1] = told.intercept_
+    weights[used] = fitted.coef_
+    weights[-1] = fitted.intercept_
     return weights.astype(np.float32)
 
 
 def novelty_of_mixture(known: Float64, mixture: Float64) -> Novelty:
-    """Learn what is new in a mixture of known and new rows.
+    """Learn the logit of being new from a mixture of known and new rows.
 
-    Both are ``(evidence, discriminator)`` of rows that taught neither: `known` (k, 2) of labelled rows, `mixture` (s, 2) of
-    unlabelled ones.
+    Parameters
+    ----------
+    known : ndarray of shape (k, 2), float64
+        Evidence and discriminator of labelled rows that neither was learned from.
+    mixture : ndarray of shape (s, 2), float64
+        The same of unlabelled rows.
+
+    Returns
+    -------
+    Novelty
     """
     both = np.concatenate([known, mixture])
     centre, spread = both.mean(axis=0), both.std(axis=0) + 1e-12
     is_mixed = np.arange(len(both)) >= len(known)
-    told = LogisticRegression(C=1.0, class_weight="balanced").fit((both - centre) / spread, is_mixed)
-    ratio = told.decision_function(
-        (both - centre) / spread
-    )  # log density of the mixture over that of known rows
+    apart = LogisticRegression(C=1.0, class_weight="balanced").fit((both - centre) / spread, is_mixed)
+    # log of the density of the mixture over the density of known rows
+    ratio = apart.decision_function((both - centre) / spread)
     share = mixed_share(ratio[~is_mixed], ratio[is_mixed])
-    new = np.clip(1 - (1 - share) * np.exp(-ratio[is_mixed]), 1e-3, 1 - 1e-3)  # (s,)
+    new = np.clip(1 - (1 - share) * np.exp(-ratio[is_mixed]), 1e-3, 1 - 1e-3)  # (s,) probabilities
     scaled, of_known = (mixture - centre) / spread, (known - centre) / spread
     fitted = LogisticRegression(C=100.0).fit(
         np.concatenate([scaled, scaled, of_known]),
@@ -108,21 +127,21 @@ def novelty_of_mixture(known: Float64, mixture: Float64) -> Novelty:
     )
     slopes = fitted.coef_[0] / spread
     odds = np.sort(fitted.decision_function(scaled))
-    moved = brentq(lambda by: expit(odds + by).mean() - share, -40, 40)  # in the mixture alone
+    moved = brentq(lambda by: expit(odds + by).mean() - share, -40, 40)  # so that the mixture has this share
     odds += moved
+    # Each row counts by its probability of being new; the quantiles are those of new rows.
     masses = np.cumsum(expit(odds))
-    at = np.searchsorted(
-        masses, (np.arange(QUANTILES) + 0.5) / QUANTILES * masses[-1]
-    )  # of rows that are new
+    at = np.searchsorted(masses, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES * masses[-1])
     shift = float(fitted.intercept_[0] + moved - slopes @ centre)
     return Novelty(float(slopes[0]), float(slopes[1]), shift, share, odds[at])
 
 
 def mixed_share(known: Float64, mixture: Float64) -> float:
-    """Estimate the share of new rows in a mixture, from scores that are low for known rows (Garg et al., 2021).
+    """Estimate the share of new rows in a mixture, from scores (n,) that are low for known rows (Garg et al., 2021).
 
-    Where scores are low there are none but known rows, so the part of the mixture that lies there, over the part of the known
-    rows that does, is the share of known ones; chosen is where this is surest.
+    Below a low score there are only known rows. The part of the mixture that lies below it, divided by the part of the known rows
+    that does, is therefore the share of known rows in the mixture. Of several such scores, the one with the lowest upper bound of
+    this share is taken.
 
     Examples
     --------
@@ -140,7 +159,7 @@ def mixed_share(known: Float64, mixture: Float64) -> float:
 
 
 def log_odds(share: float) -> float:
-    """Return the logit of a share.
+    """Return ``log(share / (1 - share))``.
 
     Examples
     --------

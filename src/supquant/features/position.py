@@ -1,4 +1,4 @@
-"""Vectors to features: where a vector lies, in coordinates and in a metric that keep classes together."""
+"""Vectors to features: the position of a vector, in coordinates and a metric in which classes lie close together."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ VARIANCE_KEPT = 0.99
 """Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MOST_DIRECTIONS`."""
 
 MOST_DIRECTIONS = 256
+"""Number of principal directions at the most."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Directions:
 
 
 def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
-    """Find the directions that hold most of the variance of the rows of X (n, p) at unit length.
+    """Return the directions that hold most of the variance of the rows of X (n, p), each divided by its length.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
 def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:
     """Return the covariance (k, k) of coordinates (n, k) around the means of their classes.
 
-    With several labels a row, around the least-squares prediction from the labels.
+    With several labels a row, it is the covariance around the least-squares prediction from the labels.
     """
     Y = labels.sparse()
     z = coordinates.astype(np.float64)
@@ -83,9 +84,9 @@ def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:
 
 
 def metric_of(scatter: Float64, ridge: float) -> tuple[Float64, Float64]:
-    """Return the root (k, k) of the metric ``(S + ridge mean(S) I)^-1`` and its inverse; an infinite ridge is the identity.
+    """Return the root (k, k) of the metric ``(S + ridge mean(S) I)^-1``, and the inverse (k, k) of this root.
 
-    Directions in which a class spreads widely count less.
+    In this metric, directions in which classes are wide count less. With an infinite ridge it is the identity.
 
     Examples
     --------

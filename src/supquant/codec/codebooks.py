@@ -1,0 +1,50 @@
+"""What codecs share whose codes are sums of codewords."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from supquant import kernels
+from supquant.arrays import Float32
+from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
+from supquant.codec.queries import row_products
+from supquant.validation import check_integer
+
+
+def product_tables(vectors: Float32, codebooks: Float32) -> Float32:
+    """Return look-up tables (q, M, K): minus the products of vectors (q, r) with the codewords of codebooks (M, K, r)."""
+    M, K, r = codebooks.shape
+    tables = row_products(vectors, codebooks.reshape(-1, r))
+    np.negative(tables, out=tables)
+    return tables.reshape(len(vectors), M, K)
+
+
+class CodebookCodec(ProjectingCodec):
+    """A codec with codebooks (M, K, r): a code (M,) stands for ``sum(codebooks[m, code[m]] for m in range(M))``."""
+
+    codebooks: Float32
+
+    def _check_codebooks(self, width: int | str) -> None:
+        """Raise an `InputError` unless the codebooks have the given width, or any if it is a letter, and a possible size."""
+        check_part("codebooks", self.codebooks, "M", "K", width)
+        check_integer(self.n_codebooks, "the number of codebooks", 1, MOST_CODEBOOKS)
+        check_integer(self.n_codewords, "the number of codewords", 1, 256)
+
+    @property
+    def n_codebooks(self) -> int:
+        """M, the bytes of one code."""
+        return int(self.codebooks.shape[0])
+
+    @property
+    def n_codewords(self) -> int:
+        """K, the codewords of a codebook."""
+        return int(self.codebooks.shape[1])
+
+    @property
+    def n_components(self) -> int:
+        """r, the width of decoded vectors."""
+        return int(self.codebooks.shape[2])
+
+    def decode(self, codes: object) -> Float32:
+        """Return the vectors (n, r) that codes (n, M) stand for."""
+        return kernels.active().decode(self.check_codes(codes), self.codebooks)

@@ -1,0 +1,152 @@
+"""The vectors whose products are the scores of a `SemanticCodec`: those of items, and those of queries.
+
+    item   t = [ m | n | z ]     what it is, how new it looks, where it lies; its code stands for it as a sum of codewords
+    query  v                     of the same width; the score of an item is  v . t
+
+    m   (r,)  the labels where they are known, else ``(1 - u) s``: the mean of label vectors by their probabilities, times the
+              probability that the item is of a known class. While labels are few, each has a column; of many labels each has
+              several words (`codec/spelling.py`)
+    n   (1,)  0 where the labels are known, else how new the item looks, which grows with the logarithm of u
+    z   (g,)  the position of the vector, and the opinion of the classifier about it; the same with and without labels
+
+A query is ``[(1 - u) s | NEW_BONUS u | POSITION_WEIGHT u z + COSINE_WEIGHT c]``: known classes are compared by labels, new ones
+by position, and items with equal labels are ordered by cosine. Labels that are added after the fit have no columns; they are
+directions in z. See `docs/design/meaning.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.arrays import Float32
+from supquant.codec.feature_maps import MeaningFeatures
+from supquant.codec.meaning import label_weights
+from supquant.codec.queries import row_products
+from supquant.codec.spelling import LEAST_PROBABILITY, LEAST_PROBABILITY_OF_LABELLED
+from supquant.codec.words import NOVELTY_WEIGHT, novelty_coordinate
+
+__all__ = ["FeatureParts", "item_vectors", "position_queries", "semantic_queries"]
+
+NEW_BONUS = 0.35
+"""Score that an item that is surely new gains for a query that is surely new, beside the product of their positions."""
+
+POSITION_WEIGHT = 1.25
+"""Weight of the product of positions for a query that is surely new."""
+
+COSINE_WEIGHT = 0.02
+"""Weight of the cosine for a query whose label is certain: it orders items whose labels score alike. For other queries it is
+multiplied by the third power of ``sum p^2``, so that it does not outweigh small differences between labels."""
+
+ADDED_LABEL_WEIGHT = 2.0
+"""Score of an item at the mean of a label that was added after the fit, for a query that surely has this label."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureParts:
+    """The parts of features ``[s | u | z | c]``, as `MeaningFeatures` describes them."""
+
+    s: Float32  # (b, r + a) mean vectors of trained labels, then probabilities of the a added labels
+    u: Float32  # (b, 1) probability of no known class
+    z: Float32  # (b, g) position
+    c: Float32  # (b, g) its product with the position of another vector is their cosine
+    n_spelled: int  # r
+
+    @classmethod
+    def of(cls, features: Float32, feature_map: MeaningFeatures) -> Self:
+        """Return the parts of features (b, r + a + 1 + 2 g) as views."""
+        n, g = feature_map.n_columns, feature_map.n_position
+        s, u, z, c = np.split(features, (n, n + 1, n + 1 + g), axis=1)
+        return cls(s, u, z, c, feature_map.spelling.n_columns)
+
+    @property
+    def trained(self) -> Float32:
+        """Mean vectors (b, r) of trained labels."""
+        return self.s[:, : self.n_spelled]
+
+    @property
+    def added(self) -> Float32:
+        """Probabilities (b, a) of added labels."""
+        return self.s[:, self.n_spelled :]
+
+    @property
+    def untrained(self) -> Float32:
+        """Probability (b, 1) of no class that was trained on: of an added class, or of none that is known."""
+        return np.asarray(self.u + (1 - self.u) * self.added.sum(axis=1, keepdims=True))
+
+
+def position_queries(features: FeatureParts) -> Float32:
+    """Return the vectors v (b, D) of queries that rank items by position alone."""
+    return np.pad(features.c, ((0, 0), (features.n_spelled + 1, 0)))
+
+
+def semantic_queries(
+    features: FeatureParts, feature_map: MeaningFeatures, added_columns: Float32 | None, *, all_labelled: bool
+) -> Float32:
+    """Return the vectors v (b, D) of queries that rank items by meaning.
+
+    Parameters
+    ----------
+    features : FeatureParts
+    feature_map : MeaningFeatures
+        The map that the features come from.
+    added_columns : ndarray of shape (g, a), float32, or None
+        Its directions of added labels, transposed and contiguous; None where no labels were added.
+    all_labelled : bool
+        Whether the labels of all items are known.
+    """
+    spelling, s, u = feature_map.spelling, features.trained, features.u
+    r = features.n_spelled
+    vectors = np.zeros((len(s), r + 1 + feature_map.n_position), dtype=np.float32)
+    least = LEAST_PROBABILITY_OF_LABELLED if all_labelled else LEAST_PROBABILITY
+    weights = (
+        label_weights(np.minimum(spelling.length * s, 1), multilabel=True)
+        if feature_map.multilabel
+        else spelling.weights(s, least)
+    )
+    np.multiply(1 - u, weights, out=vectors[:, :r])
+    untrained = features.untrained
+    vectors[:, r] = untrained[:, 0] * np.float32(NEW_BONUS / NOVELTY_WEIGHT)
+    squares = np.einsum("ij,ij->i", features.s, features.s)
+    certainty = np.minimum(spelling.length * squares, 1)[:, None] ** 3
+    vectors[:, r + 1 :] = (
+        np.float32(POSITION_WEIGHT) * untrained * features.z
+        + np.float32(COSINE_WEIGHT) * certainty * features.c
+    )
+    if added_columns is not None:
+        likely = np.float32(ADDED_LABEL_WEIGHT) * (1 - u) * features.added
+        vectors[:, r + 1 :] += row_products(likely, added_columns)
+    return vectors
+
+
+def item_vectors(
+    features: FeatureParts, feature_map: MeaningFeatures, labels: NDArray[np.floating] | None = None
+) -> Float32:
+    """Return the vectors t (b, D) of items.
+
+    Parameters
+    ----------
+    features : FeatureParts
+    feature_map : MeaningFeatures
+        The map that the features come from.
+    labels : ndarray of shape (b, r + a) or None, default=None
+        Labels as they are spelled, those that were added last. A row of NaN is unknown; None says that all rows are.
+    """
+    r = features.n_spelled
+    items = np.empty((len(features.s), r + 1 + feature_map.n_position), dtype=np.float32)
+    np.multiply(1 - features.u, features.trained, out=items[:, :r])
+    items[:, r] = novelty_coordinate(features.untrained[:, 0])
+    items[:, r + 1 :] = features.z
+    if labels is None:
+        return items
+    known = ~np.isnan(labels[:, 0])
+    items[known, :r] = labels[known, :r]
+    items[known, r] = NOVELTY_WEIGHT * labels[known, r:].any(axis=1)
+    # An item with an added label is moved along the mean of the label, until its product with the label's direction is 1.
+    rows, added = np.nonzero(labels[:, r:] == 1)
+    lacking = 1 - np.einsum("ij,ij->i", items[rows, r + 1 :], feature_map.added_directions[added])
+    items[rows, r + 1 :] += lacking[:, None] * feature_map.means[feature_map.n_trained :][added]
+    return items

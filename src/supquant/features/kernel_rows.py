@@ -1,0 +1,179 @@
+"""Labelled rows seen through a kernel, block by block: their features, and the sums over rows that solvers need.
+
+Features phi have a last column of ones. Least squares solves (G + D) W = R with G = Phi'Phi and R = Phi'Y. D is the ridge on the
+diagonal, and zero at the intercept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+from numpy.typing import NDArray
+
+from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.codec import label_probabilities
+from supquant.features.gaussian_map import GaussianMap, kernel_features
+from supquant.labels import Labels
+from supquant.parallel import ordered_map, row_blocks
+from supquant.rows import FeatureCache
+from supquant.validation import as_float32
+
+Result = TypeVar("Result")
+
+GRAM_BYTES = 1 << 30
+"""Bytes of the matrices Phi'Phi of single blocks that wait to be added. No more threads work than fit into it."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRows:
+    """Labelled rows and their kernel features; sums do not depend on the number of threads."""
+
+    X: NDArray[Any]  # (n, p) of any real dtype, may be memory-mapped
+    labels: Labels
+    kernel: GaussianMap | None  # None takes vectors as features: d = p
+    blocks: Sequence[RowNumbers]  # row numbers in X
+    cache: FeatureCache
+    n_jobs: int
+
+    @classmethod
+    def of(
+        cls,
+        X: NDArray[Any],
+        labels: Labels,
+        kernel: GaussianMap | None,
+        rows: RowNumbers,
+        *,
+        cache: FeatureCache,
+        n_jobs: int,
+    ) -> Self:
+        """Return the rows of X (n, p) with the given numbers, divided into blocks."""
+        blocks = [rows[slice(*block)] for block in row_blocks(len(rows))]
+        return cls(X, labels, kernel, blocks, cache, n_jobs)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.blocks))
+
+    def joined(self, other: KernelRows) -> KernelRows:
+        """Return these rows and those of another part of the same data."""
+        return replace(self, blocks=[*self.blocks, *other.blocks])
+
+    def vectors(self, rows: RowNumbers) -> Float32:
+        """Return the vectors (b, p) of one block."""
+        return as_float32(self.X[rows])
+
+    def features(self, rows: RowNumbers) -> Float32:
+        """Return phi (b, d + 1) of one block."""
+
+        def compute() -> Float32:
+            x = self.vectors(rows)
+            return np.hstack([kernel_features(self.kernel, x), np.ones((len(x), 1), dtype=np.float32)])
+
+        return self.cache.get(int(rows[0]), compute)
+
+    @property
+    def width(self) -> int:
+        """Width of phi, d + 1."""
+        return 1 + (self.X.shape[1] if self.kernel is None else len(self.kernel.anchors))
+
+    def indicators(self, rows: RowNumbers) -> scipy.sparse.csr_array:
+        """Return Y (b, L) float32 of some rows."""
+        return self.labels.take(rows).sparse().astype(np.float32)
+
+    def all_indicators(self) -> scipy.sparse.csr_array:
+        """Return Y (n, L) float32 of all rows, in the order of the blocks."""
+        return self.indicators(np.concatenate([np.zeros(0, dtype=np.int64), *self.blocks]))
+
+    def map_blocks(self, function: Callable[[RowNumbers], Result]) -> Iterator[Result]:
+        """Apply a function to the row numbers of every block; results come in the order of the blocks."""
+        return ordered_map(function, self.blocks, self.n_jobs)
+
+    def logits(self, weights: Float64) -> Float32:
+        """Return phi W (n, L) of all rows for weights W (d + 1, L), in the order of the blocks."""
+        W = weights.astype(np.float32)
+        return np.concatenate(list(self.map_blocks(lambda rows: self.features(rows) @ W)))
+
+    def normal_equations(self) -> NormalEquations:
+        """Sum products over all rows: in float32 within a block, in float64 over blocks."""
+
+        def of_block(rows: RowNumbers) -> tuple[Float32, Float32]:
+            phi = self.features(rows)
+            return phi.T @ phi, (self.indicators(rows).T @ phi).T
+
+        width = self.width
+        gram, products = np.zeros((width, width)), np.zeros((width, self.labels.n_labels))
+        for xx, xy in ordered_map(of_block, self.blocks, gram_jobs(width, self.n_jobs)):
+            gram += xx
+            products += xy
+        return NormalEquations(gram, products)
+
+    def gradient(self, weights: Float64) -> Float64:
+        """Return the gradient (d + 1, L) of the negative log likelihood, summed over rows."""
+        W = weights.astype(np.float32)
+
+        def of_block(rows: RowNumbers) -> Float32:
+            phi = self.features(rows)
+            residual = label_probabilities(phi @ W, multilabel=self.labels.multilabel)
+            carried = self.indicators(rows).tocoo()
+            residual[carried.row, carried.col] -= 1
+            return np.asarray(phi.T @ residual)
+
+        gradient = np.zeros(weights.shape)
+        for part in self.map_blocks(of_block):
+            gradient += part
+        return gradient
+
+
+@dataclass(frozen=True, eq=False)
+class NormalEquations:
+    """The sums over rows that least squares needs."""
+
+    gram: Float64  # (d + 1, d + 1)  Phi'Phi
+    products: Float64  # (d + 1, L)  Phi'Y
+
+    def merged(self, other: NormalEquations) -> NormalEquations:
+        """Return the sums over the rows of both."""
+        return NormalEquations(self.gram + other.gram, self.products + other.products)
+
+    def factor(self, ridge: float) -> Factor | None:
+        """Factor G + D for a ridge in units of the mean diagonal of G; None where rounding made the matrix indefinite."""
+        matrix = self.gram.copy()
+        features = np.arange(len(matrix) - 1)  # the intercept has no ridge
+        matrix[features, features] += ridge * (float(matrix[features, features].mean()) or 1.0)
+        try:
+            # NumPy's Cholesky releases the GIL, SciPy's does not.
+            lower: NDArray[Any] = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            return None
+        return Factor(ridge, lower)
+
+    def safe_factor(self, ridge: float) -> Factor:
+        """Factor G + D; the ridge is multiplied by ten until rounding permits it."""
+        while (factor := self.factor(ridge)) is None:
+            ridge *= 10
+        return factor
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """The Cholesky factor of G + D."""
+
+    ridge: float  # in units of the mean diagonal of G
+    lower: Float64  # (d + 1, d + 1)
+
+    def solve(self, right: Float64) -> Float64:
+        """Solve (G + D) W = right (d + 1, L) for W."""
+        solution: Float64 = scipy.linalg.cho_solve((self.lower.T, False), right, check_finite=False)
+        return solution
+
+
+def gram_jobs(width: int, n_jobs: int) -> int:
+    """Return the number of threads, `n_jobs` at the most, for sums of matrices (width, width) float32.
+
+    One matrix more than there are threads waits to be added; all of them fit into `GRAM_BYTES`.
+    """
+    return max(1, min(n_jobs, GRAM_BYTES // (4 * width**2) - 1))

@@ -1,0 +1,162 @@
+"""Least squares on kernel features: a path of ridges, and what turns the scores into logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from supquant.arrays import Float32, Float64
+from supquant.errors import InputError
+from supquant.features.kernel_rows import Factor, KernelRows, NormalEquations
+from supquant.parallel import ordered_map
+
+MOST_LOSS_RATIO = 1.02
+"""The path of ridges ends at a loss that is more than this many times the lowest one."""
+
+TEMPERATURES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0)
+"""Factors that are tried on least-squares scores to make them logits."""
+
+SHIFTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
+"""Numbers that are tried to be subtracted from these logits where a row may carry several labels."""
+
+CALIBRATION_SCORES = 1 << 21
+"""Temperature and shift are chosen by about this many scores at the most."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How scores become logits: ``temperature * score - shift``."""
+
+    temperature: float
+    shift: float
+
+    def applied(self, weights: Float64) -> Float64:
+        """Return weights (d + 1, L) of logits, from weights of scores."""
+        scaled = weights * self.temperature
+        scaled[-1] -= self.shift
+        return scaled
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """The solution for one ridge."""
+
+    ridge: float  # in units of the mean diagonal of G
+    weights: Float64  # (d + 1, L) of scores
+    calibration: Calibration
+    loss: float  # mean over the rows that chose the calibration
+
+    @property
+    def logit_weights(self) -> Float64:
+        """Weights (d + 1, L) of logits."""
+        return self.calibration.applied(self.weights)
+
+
+def ridge_path(
+    equations: NormalEquations, judges: KernelRows, ridges: Sequence[float]
+) -> tuple[list[LeastSquares], Factor]:
+    """Solve least squares for ascending ridges, until the loss of the judging rows gets worse.
+
+    Parameters
+    ----------
+    equations : NormalEquations
+        Sums over the rows to learn from.
+    judges : KernelRows
+        Rows on which the losses are measured.
+    ridges : sequence of float
+        In units of the mean diagonal of G.
+
+    Returns
+    -------
+    path : list of LeastSquares
+        One for each ridge that was tried, except ridges so small that rounding made G + D indefinite.
+    factor : Factor
+        That of the ridge with the lowest loss.
+
+    Examples
+    --------
+    >>> from supquant.labels import read_labels
+    >>> from supquant.rows import FeatureCache
+    >>> X, labels = np.array([[0.0], [0.1], [0.9], [1.0]]), read_labels([0, 0, 1, 1])
+    >>> rows = KernelRows.of(X, labels, None, np.arange(4), cache=FeatureCache(0), n_jobs=1)
+    >>> path, factor = ridge_path(rows.normal_equations(), rows, (1e-2, 1e-1))
+    >>> [each.ridge for each in path], factor.ridge
+    ([0.01, 0.1], 0.01)
+    """
+    Y = judges.all_indicators()
+
+    def solved(ridge: float) -> tuple[LeastSquares, Factor] | None:
+        factor = equations.factor(ridge)
+        if factor is None:
+            return None
+        weights = factor.solve(equations.products)
+        calibration, loss = calibrate(judges.logits(weights), Y, multilabel=judges.labels.multilabel)
+        return LeastSquares(ridge, weights, calibration, loss), factor
+
+    path: list[LeastSquares] = []
+    best: tuple[LeastSquares, Factor] | None = None
+    for each in ordered_map(solved, ridges, min(2, judges.n_jobs)):
+        if each is None:
+            continue
+        path.append(each[0])
+        if best is None or each[0].loss < best[0].loss:
+            best = each
+        elif each[0].loss > MOST_LOSS_RATIO * best[0].loss:
+            break
+    if best is None:
+        raise InputError(
+            f"X gives no least squares that can be solved with a ridge of up to {ridges[-1]} of the mean diagonal"
+        )
+    return path, best[1]
+
+
+def calibrate(scores: Float32, Y: scipy.sparse.csr_array, *, multilabel: bool) -> tuple[Calibration, float]:
+    """Find the temperature and the shift with the lowest loss for scores (n, L) and labels Y (n, L).
+
+    Returns
+    -------
+    calibration : Calibration
+        Chosen by evenly spaced rows where there are more than `CALIBRATION_SCORES` scores.
+    loss : float
+        Its loss, mean over all rows.
+    """
+    some = slice(None, None, max(1, scores.size // CALIBRATION_SCORES))
+    shown, of_shown = scores[some], Y[some]
+    shifts = SHIFTS if multilabel else SHIFTS[:1]  # softmax does not depend on a shift
+    losses = {
+        Calibration(temperature, shift): log_loss(
+            shown * np.float32(temperature) - np.float32(shift), of_shown, multilabel=multilabel
+        )
+        for temperature in TEMPERATURES
+        for shift in shifts
+    }
+    best = min(losses, key=losses.__getitem__)
+    if len(shown) == len(scores):
+        return best, losses[best] / len(scores)
+    logits = scores * np.float32(best.temperature) - np.float32(best.shift)
+    return best, log_loss(logits, Y, multilabel=multilabel) / len(scores)
+
+
+def log_loss(scores: NDArray[Any], Y: scipy.sparse.csr_array, *, multilabel: bool) -> float:
+    """Return the negative log likelihood of labels Y (n, L), 0 and 1, under logits (n, L), summed over rows.
+
+    Examples
+    --------
+    >>> Y = scipy.sparse.csr_array([[0.0, 1.0]])
+    >>> log_loss(np.array([[1e4, 0.0]]), Y, multilabel=False)
+    10000.0
+    >>> log_loss(np.array([[1e4, 1e4]]), Y, multilabel=True)
+    10000.0
+    """
+    if multilabel:
+        normalisers = np.logaddexp(0, scores).sum(dtype=np.float64)
+    else:
+        top = scores.max(axis=1)
+        normalisers = (top + np.log(np.exp(scores - top[:, None]).sum(axis=1))).sum(dtype=np.float64)
+    carried = Y.tocoo()
+    return float(normalisers - scores[carried.row, carried.col].sum(dtype=np.float64))
