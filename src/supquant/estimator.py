@@ -1,4 +1,4 @@
-"""What all estimators offer once they are fitted: the ways of their codec, and files."""
+"""What every estimator can do after its fit: the methods of its codec, and files."""
 
 from __future__ import annotations
 
@@ -11,75 +11,88 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant import kernels
 from supquant.codec import load_codec_of
 from supquant.errors import FileFormatError
-from supquant.validation import resolve_jobs
 
 
 class CodeEstimator(TransformerMixin, BaseEstimator):
-    """The shared part of quantizers and hashing: everything that needs no more than `codec_`."""
+    """The shared part of all estimators: everything that needs only `codec_`."""
 
     codec_: Any
     n_jobs: int | None
     _file_kind: ClassVar[str]
+    """The kind of file that `save` writes; every estimator has its own."""
     _recorded: ClassVar[tuple[str, ...]] = ()
-    """Attributes, less their underscore, that a file holds beside the codec."""
+    """Names, without their last underscore, of the attributes that a file holds beside the codec."""
     _former_parameters: ClassVar[tuple[str, ...]] = ()
-    """Parameters that older files hold and that are no more."""
+    """Parameters that older files hold and that no longer exist."""
     _codec_type: ClassVar[tuple[type[Any], ...]]
-    """What `codec_` may be."""
+    """The classes that `codec_` can have."""
 
     def decode(self, codes: object) -> NDArray[np.float32]:
-        """Give the vectors (n, r) float32 that codes (n, M) stand for, in the space of `transform`."""
+        """Return the vectors that codes stand for.
+
+        Parameters
+        ----------
+        codes : (n, M) uint8
+
+        Returns
+        -------
+        (n, r) float32
+            In the space of `transform`.
+        """
         return self._codec().decode(codes)
 
     @property
     def features_need_labels(self) -> bool:
-        """Whether the features themselves are learned from labels."""
+        """Whether the map from vectors to features is learned from labels."""
         return False
 
     def tables(self, Q: object, ranking: str | None = None) -> NDArray[np.float32]:
-        """Make the look-up tables of queries.
+        """Return the look-up tables of queries.
 
         Parameters
         ----------
         Q : (q, p) array
-        ranking : str, optional
-            One of ``codec_.rankings``; the first of them by default.
+            Queries.
+        ranking : str or None, default=None
+            One of ``codec_.rankings``; None is the first of them.
 
         Returns
         -------
         (q, M, K) float32
-            Summed over the codewords of a code, smaller is nearer.
+            The sum of the entries for the codewords of a code is smaller for nearer items.
         """
         return self._codec().query_tables(Q, ranking, n_jobs=self.n_jobs).tables
 
     def rank(self, Q: object, codes: object, ranking: str | None = None) -> NDArray[np.intp]:
-        """Rank all codes for every query, exactly.
+        """Rank all codes for every query.
 
         Parameters
         ----------
         Q : (q, p) array
+            Queries.
         codes : (n, M) uint8
-        ranking : str, optional
-            As for `tables`.
+            Codes of the items.
+        ranking : str or None, default=None
+            One of ``codec_.rankings``; None is the first of them.
 
         Returns
         -------
         (q, n) int
-            Row numbers of the codes, nearest first; of equal ones the earlier.
+            Row numbers of the codes, the nearest first. Of two equal codes the earlier one comes first.
         """
-        checked = self._codec().check_codes(codes)
-        sums = kernels.active().table_sums(
-            checked, self.tables(Q, ranking), n_threads=resolve_jobs(self.n_jobs)
-        )
-        return sums.argsort(axis=1, kind="stable")
+        return self._codec().rank(Q, codes, ranking, n_jobs=self.n_jobs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one safetensors file; a failure leaves what was there before.
+        """Write the fitted model to one safetensors file.
 
-        The file holds the codec, the parameters and the record of the fit, but not the training codes.
+        The file holds the codec, the parameters and the record of the fit, but not the training codes. If writing fails, an
+        older file of that name is unchanged.
+
+        Parameters
+        ----------
+        path : str or path-like
         """
         codec = self._codec()
         record = {name: getattr(self, f"{name}_") for name in self._recorded}
@@ -87,7 +100,22 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model that `save` wrote."""
+        """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Returns
+        -------
+        CodeEstimator
+            Fitted, without training codes.
+
+        Raises
+        ------
+        FileFormatError
+            If the file is damaged, or holds something else.
+        """
         codec, settings = load_codec_of(path, cls._file_kind)
         try:
             if not isinstance(codec, cls._codec_type):
@@ -108,7 +136,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # float32 whatever comes in
+        tags.transformer_tags.preserves_dtype = []  # the output is float32 for every input
         return tags
 
     def _codec(self) -> Any:
@@ -116,7 +144,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         return self.codec_
 
     def _parameters(self) -> dict[str, Any]:
-        """Give the constructor's parameters that a file can hold; live objects are left to their defaults."""
+        """Return the constructor's parameters that a file can hold; other objects are left out and load as defaults."""
         given = cast("dict[str, Any]", self.get_params(deep=False))
         values = {
             name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()

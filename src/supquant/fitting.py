@@ -9,12 +9,13 @@ from typing import Generic, Protocol, TypeVar
 
 from supquant.progress import Reporter
 
-__all__ = ["FitStage", "FitStep", "Learned", "Record", "learn"]
+__all__ = ["FitStage", "FitStep", "Learned", "Record", "StepT", "learn"]
 
 Record = dict[str, float | int | str]
-"""What a step measured, by name: an entry of an estimator's `objective_`."""
+"""The values that a step measured, by name; an entry of an estimator's `objective_`."""
 
 StepT = TypeVar("StepT", bound="FitStep")
+"""The type of a method's steps."""
 
 
 @contextmanager
@@ -28,8 +29,9 @@ def learn(stages: Iterable[FitStage[StepT]], reporter: Reporter) -> Iterator[Lea
     Parameters
     ----------
     stages : iterable of FitStage
-        At least one step in all. A stage is asked for when the one before it has ended.
+        They have at least one step in all. The loop asks for a stage when the one before it has ended.
     reporter : Reporter
+        Calls the callback and logs.
 
     Yields
     ------
@@ -70,22 +72,22 @@ def learn(stages: Iterable[FitStage[StepT]], reporter: Reporter) -> Iterator[Lea
                     values = last.as_progress()
                     if values is not None:
                         reported.step(**values)
-    finally:  # after an interrupt too; it is raised again when the body of the with statement has ended
+    finally:  # also after an interrupt, which is raised again when the body of the with statement has ended
         if last is not None:
             yield Learned(last, record, n_iter)
 
 
 @dataclass(frozen=True)
 class FitStage(Generic[StepT]):
-    """Steps that are reported under one name, such as those of one code length; see `learn`.
+    """Steps that are reported under one name, such as the steps for one code length.
 
     Attributes
     ----------
     name : str
     total : int or None
-        Reported steps expected, if known.
+        Expected number of reported steps; None if it is not known.
     steps : iterable of FitStep
-        Most often a generator, which works while the loop asks for the next step.
+        Usually a generator, which does its work when the loop asks for the next step.
     """
 
     name: str
@@ -104,21 +106,21 @@ class FitStep(Protocol):
         """Return the entry of `objective_`."""
 
     def as_progress(self) -> Mapping[str, float] | None:
-        """Return the values for the callback; None if the step is not reported."""
+        """Return the values for the callback, or None if the step is not reported."""
 
 
 @dataclass(frozen=True)
 class Learned(Generic[StepT]):
-    """What a fit hands over to be stored; made by `learn`.
+    """What a fit has learned and the estimator stores; made by `learn`.
 
     Attributes
     ----------
     last : FitStep
         The last finished step, with its model.
     record : list of dict
-        One entry for every finished step: `objective_`.
+        One entry for every finished step; the estimator's `objective_`.
     n_iter : int
-        Number of finished steps that count as an iteration: `n_iter_`.
+        Number of finished steps that count as an iteration; the estimator's `n_iter_`.
     """
 
     last: StepT

@@ -1,4 +1,4 @@
-"""Estimators by name, and from files of whichever method they hold."""
+"""Estimators by the name of their method, and models from files of any method."""
 
 from __future__ import annotations
 
@@ -44,25 +44,30 @@ ESTIMATORS: Mapping[str, Callable[[int], CodeEstimator]] = {
     "classifier": lambda _: ClassifierLabels(),
     "classifier-bits": ClassifierBits,
 }
-"""By the name of the method: from the bits of a code to the estimator with its defaults."""
+"""For each method by name, a function that takes the number of bits of a code and returns the estimator with its defaults."""
 
 
 def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = None) -> CodeEstimator:
-    """Make the estimator of a method that is given by its name.
+    """Return the estimator of a method.
 
     Parameters
     ----------
     name : str
-        One of `ESTIMATORS`.
+        Name of the method, a key of `ESTIMATORS`.
     bits : int
-        Length of a code, a multiple of 8.
-    parameters : mapping of str to object, optional
-        Parameters of the estimator to set; one that it does not have is refused.
+        Number of bits of a code, a multiple of 8.
+    parameters : mapping or None, default=None
+        Parameters of the estimator to set, by name.
 
     Returns
     -------
     CodeEstimator
         Not fitted.
+
+    Raises
+    ------
+    InputError
+        If there is no such method or parameter, or `bits` is not a multiple of 8.
 
     Examples
     --------
@@ -82,14 +87,23 @@ def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = 
 
 
 def load_model(path: str | os.PathLike[str]) -> CodeEstimator:
-    """Read a model that the `save` of any estimator wrote.
+    """Read a model that the method `save` of any estimator wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    CodeEstimator
+        Of the class that wrote the file.
 
     Raises
     ------
     FileFormatError
-        If the file is damaged, foreign, or holds no model.
+        If the file is damaged, or holds no model.
     FileNotFoundError
-        If there is no file.
+        If there is no such file.
 
     Examples
     --------

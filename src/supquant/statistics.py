@@ -1,6 +1,6 @@
-"""What training needs from the rows: sums over them, which merge, and the model that is sent to them.
+"""What rows and solvers hand each other: sums over the rows, and the model that is sent to the rows.
 
-All sums are float64 and depend on the order of the blocks alone.
+All sums are float64. They can be merged, and depend only on the order of the blocks of rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from supquant.arrays import Float64
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums that do not depend on the codes; gathered once."""
+    """Sums that do not depend on the codes; they are made once."""
 
     n_rows: int
     sum_x: Float64  # (d,)
@@ -21,7 +21,7 @@ class Moments:
     yy: float  # sum of Y^2
 
     def merge(self, other: Moments) -> Moments:
-        """Add the sums over the rows of both."""
+        """Return the sums over the rows of both."""
         return Moments(
             self.n_rows + other.n_rows,
             self.sum_x + other.sum_x,
@@ -33,15 +33,15 @@ class Moments:
 
 @dataclass(frozen=True)
 class CodeStatistics:
-    """Sums that depend on the codes, B the (n, MK) indicator matrix."""
+    """Sums that depend on the codes. B is the (n, MK) indicator matrix of the codes."""
 
     bb: Float64  # (MK, MK)  B'B
     bx: Float64  # (MK, d)   B'X
     by: Float64  # (MK, L)   B'Y
-    changed: int  # rows whose code is new
+    changed: int  # number of rows that got another code
 
     def merge(self, other: CodeStatistics) -> CodeStatistics:
-        """Add the sums over the rows of both."""
+        """Return the sums over the rows of both."""
         return CodeStatistics(
             self.bb + other.bb, self.bx + other.bx, self.by + other.by, self.changed + other.changed
         )
@@ -49,14 +49,14 @@ class CodeStatistics:
 
 @dataclass(frozen=True)
 class Interaction:
-    """The inter-dictionary products e_i, over all rows, and how their spread depends on the codeword products."""
+    """Sums of the inter-dictionary products e_i over all rows, and the derivative of their spread."""
 
     sum_e: float  # sum of e_i
     sum_squares: float  # sum of (e_i - eps)^2
     derivative: Float64  # (u, u)  of sum_squares by the matrix of codeword products
 
     def merge(self, other: Interaction) -> Interaction:
-        """Add the sums over the rows of both."""
+        """Return the sums over the rows of both."""
         return Interaction(
             self.sum_e + other.sum_e,
             self.sum_squares + other.sum_squares,
@@ -66,17 +66,17 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Penalties:
-    """The weights of the objective."""
+    """The weights of the terms of psi."""
 
     quantization: float  # gamma
     constraint: float  # mu
     ridge: float  # lambda
-    projection_ridge: float = 0.0  # delta, absolute: X'X + delta I
+    projection_ridge: float = 0.0  # delta, in units of X'X
 
 
 @dataclass(frozen=True)
 class ModelState:
-    """The continuous unknowns, as sent to the rows."""
+    """The continuous unknowns, as a solver sends them to the rows."""
 
     codebooks: Float64  # (M, K, r)
     projection: Float64  # (d, r)

@@ -9,8 +9,8 @@ from supquant import SupervisedQuantizer
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.quantizers.objective import SmallProblem
+from supquant.quantizers.projections import RELATIVE_RIDGE
 from supquant.quantizers.steps import Start
-from supquant.quantizers.training import RELATIVE_PROJECTION_RIDGE
 from supquant.rows import LocalRows
 from supquant.statistics import Penalties
 
@@ -145,7 +145,7 @@ def assert_last_objective(psi_terms):
 
     def assert_last_objective(quantizer, X, target):
         codec, X = quantizer.codec_, X.astype(np.float64)
-        delta = RELATIVE_PROJECTION_RIDGE * (X**2).sum() / X.shape[1]
+        delta = RELATIVE_RIDGE * (X**2).sum() / X.shape[1]
         weights = Penalties(
             quantizer.quantization_weight, quantizer.constraint_weight, quantizer.classifier_ridge, delta
         )

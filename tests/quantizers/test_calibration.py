@@ -8,8 +8,9 @@ from sklearn.base import clone
 from supquant import AnchorKernel, CodeIndex, LabelKernel, SupervisedQuantizer, kernels
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
-from supquant.quantizers import by_meaning, calibration
+from supquant.quantizers import calibration, meaning_curves
 from supquant.quantizers.calibration import fit_curve, fit_scaling
+from supquant.quantizers.projections import LearnedProjection
 from supquant.quantizers.published import left_out_scores
 from supquant.quantizers.training import Training
 
@@ -67,11 +68,12 @@ def test_left_out_scores_are_those_of_a_projection_learned_without_the_row(clust
         training = Training(X, read_labels(y), codec.feature_map, 8, np.random.default_rng(0), 1)
         training.begin_from(codec, quantizer.training_codes_)
         rows = np.array([3, 77, 250])
-        scores, kept = left_out_scores(codec, training, X, rows)
+        solver = training.start(1.0, 0.0, 1.0).solver()
+        scores, kept = left_out_scores(codec, solver, X[rows], quantizer.training_codes_[rows])
     assert kept.all()
     phi = codec.features(X.astype(np.float32)).astype(np.float64)
     S, W = codec.decode(quantizer.training_codes_).astype(np.float64), codec.classifier
-    ridge = training.projection_ridge * np.eye(phi.shape[1])
+    ridge = LearnedProjection.ridge(training.moments) * np.eye(phi.shape[1])
     for row, found in zip(rows, scores, strict=True):
         others = np.delete(np.arange(len(X)), row)
         P = np.linalg.solve(phi[others].T @ phi[others] + ridge, phi[others].T @ S[others])
@@ -117,7 +119,7 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     X, y = digits[0][:400], digits[1][:400]
     seen = []
     monkeypatch.setattr(
-        by_meaning, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
+        meaning_curves, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
     )
     kernel = LabelKernel(50, random_state=0)
     quantizer = SupervisedQuantizer(2, n_codewords=16, features=kernel, max_iter=1, random_state=0).fit(X, y)

@@ -11,8 +11,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant import CompositeQuantizer, ProductQuantizer, load_model
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS
-from supquant.quantizers.composite import composite_start, solve_codebooks
-from supquant.quantizers.steps import used_codewords
+from supquant.quantizers.composite import composite_start
+from supquant.quantizers.joint import solve_codebooks
+from supquant.quantizers.objective import SmallProblem
 
 SMALL = {"n_codewords": 8, "random_state": 0}
 
@@ -178,10 +179,10 @@ def test_codebooks_without_the_constraint_are_a_least_squares_fit(clusters):
     small = start.problem(start.solver(), start.rows.statistics())
     codebooks = start.codebooks
     for _ in range(4):
-        codebooks = solve_codebooks(small, codebooks, 30)
+        codebooks = solve_codebooks(small, codebooks, 30, SmallProblem.reduced_without_labels)
     B = np.hstack([np.eye(8)[codes[:, m]] for m in range(2)])
     best = ((X - B @ np.linalg.lstsq(B, X)[0]) ** 2).sum()
-    assert small.reduced_without_labels(used_codewords(small, codebooks))[0] == pytest.approx(best, rel=1e-4)
+    assert small.reduced_without_labels(small.used_codewords(codebooks))[0] == pytest.approx(best, rel=1e-4)
 
 
 def test_the_weight_has_no_unit(clusters):

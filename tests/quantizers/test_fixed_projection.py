@@ -13,10 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant import AnchorKernel, SupervisedQuantizer
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS
-from supquant.quantizers import joint
 from supquant.quantizers.alternating import alternating_steps
-from supquant.quantizers.joint import joint_steps
-from supquant.quantizers.steps import used_codewords
+from supquant.quantizers.joint import joint_steps, solve_codebooks
+from supquant.quantizers.projections import FixedProjection
 from supquant.statistics import Penalties
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
@@ -43,7 +42,7 @@ def draw_fixed(draw):
 
     def draw_fixed(*arguments, **settings):
         drawn = draw(*arguments, **settings, delta=0.0)
-        return replace(drawn, start=replace(drawn.start, fixed_projection=True))
+        return replace(drawn, start=replace(drawn.start, projection_type=FixedProjection))
 
     return draw_fixed
 
@@ -118,8 +117,8 @@ def test_a_generic_optimiser_of_all_unknowns_gains_nothing_more(draw_fixed, psi,
     problem = drawn.problem
     codebooks = drawn.start.codebooks
     for _ in range(20):
-        codebooks = joint._solve(problem, codebooks, 30)
-    C = used_codewords(problem, codebooks)
+        codebooks = solve_codebooks(problem, codebooks, 30)
+    C = problem.used_codewords(codebooks)
     u, r = C.shape
 
     def function(flat):
@@ -128,7 +127,7 @@ def test_a_generic_optimiser_of_all_unknowns_gains_nothing_more(draw_fixed, psi,
     begin = np.concatenate([C.ravel(), problem.classifier(C).ravel(), [problem.constant(C @ C.T)]])
     found = minimize(function, begin, method="BFGS", options={"maxiter": 50})
     assert found.fun == pytest.approx(function(begin), rel=1e-3)
-    before = problem.reduced_gradient(used_codewords(problem, drawn.start.codebooks))[0]
+    before = problem.reduced_gradient(problem.used_codewords(drawn.start.codebooks))[0]
     assert function(begin) < 0.8 * before
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from supquant.quantizers.objective import ObjectiveTerms
-from supquant.quantizers.steps import best_state, terms_of, used_codewords, with_codewords
+from supquant.quantizers.steps import best_state, terms_of
 from supquant.statistics import ModelState
 
 WEIGHTS = [(1e-5, 0.1), (0.1, 0.2), (10.0, 0.0), (1e-2, 10.0)]
@@ -50,7 +50,7 @@ def psi(drawn, psi_terms):
     problem = drawn.problem
 
     def psi(C, W, P, eps):
-        codebooks = with_codewords(problem, np.full_like(drawn.start.codebooks, np.nan), C)
+        codebooks = problem.with_codewords(np.full_like(drawn.start.codebooks, np.nan), C)
         return sum(
             psi_terms(drawn.X, drawn.Y, drawn.codes, codebooks, W, P, eps, drawn.start.penalties).values()
         )
@@ -61,7 +61,7 @@ def psi(drawn, psi_terms):
 def test_terms_are_those_of_the_definition(drawn, psi_terms, rng):
     C, W, P, eps = draw_point(rng, drawn)
     problem = drawn.problem
-    codebooks = with_codewords(problem, np.zeros_like(drawn.start.codebooks), C)
+    codebooks = problem.with_codewords(np.zeros_like(drawn.start.codebooks), C)
     want = psi_terms(drawn.X, drawn.Y, drawn.codes, codebooks, W, P, eps, drawn.start.penalties)
     found = problem.terms(C, W, problem.projected(P), eps).as_dict()
     assert found.pop("total") == pytest.approx(sum(want.values()), rel=1e-10)
@@ -78,14 +78,16 @@ def test_t_is_what_its_definition_says(drawn):
     problem, X, B = drawn.problem, drawn.X, drawn.indicator()
     B = B[:, problem.used]
     inverse = np.linalg.inv(X.T @ X + drawn.start.penalties.projection_ridge * np.eye(X.shape[1]))
-    np.testing.assert_allclose(problem.t, B.T @ B - B.T @ X @ inverse @ X.T @ B, atol=1e-9)
+    np.testing.assert_allclose(problem.quantization.t, B.T @ B - B.T @ X @ inverse @ X.T @ B, atol=1e-9)
 
 
 def test_quantization_term_with_the_best_projection_is_a_trace_of_t(drawn, rng):
     problem = drawn.problem
     C, W, _, eps = draw_point(rng, drawn)
     found = problem.terms(C, W, problem.projected(problem.projection(C)), eps).quantization
-    assert found == pytest.approx(problem.penalties.quantization * np.trace(C.T @ problem.t @ C), rel=1e-9)
+    assert found == pytest.approx(
+        problem.penalties.quantization * np.trace(C.T @ problem.quantization.t @ C), rel=1e-9
+    )
 
 
 def test_codewords_nobody_uses_drop_out(draw):
@@ -93,15 +95,15 @@ def test_codewords_nobody_uses_drop_out(draw):
     problem = drawn.problem
     flat = drawn.codes + 16 * np.arange(2)
     np.testing.assert_array_equal(problem.used, np.unique(flat))
-    assert problem.t.shape == (len(problem.used),) * 2
+    assert problem.quantization.t.shape == (len(problem.used),) * 2
 
 
 def test_codewords_are_read_and_written_at_their_places(drawn, rng):
     problem, codebooks = drawn.problem, drawn.start.codebooks
     before = codebooks.copy()
     C = rng.normal(size=(len(problem.used), 3))
-    changed = with_codewords(problem, codebooks, C)
-    np.testing.assert_array_equal(used_codewords(problem, changed), C)
+    changed = problem.with_codewords(codebooks, C)
+    np.testing.assert_array_equal(problem.used_codewords(changed), C)
     unused = np.setdiff1d(np.arange(10), problem.used)
     np.testing.assert_array_equal(changed.reshape(-1, 3)[unused], codebooks.reshape(-1, 3)[unused])
     np.testing.assert_array_equal(codebooks, before)
@@ -133,7 +135,7 @@ def test_best_projection_is_where_a_generic_optimiser_ends(drawn, psi, rng):
 def test_best_projection_is_summed_up_without_being_made(drawn, rng):
     problem = drawn.problem
     C, *_ = draw_point(rng, drawn)
-    found, want = problem.projected_best(C), problem.projected(problem.projection(C))
+    found, want = problem.quantization.projected(C), problem.projected(problem.projection(C))
     np.testing.assert_allclose(found.sums, want.sums, rtol=1e-9, atol=1e-9)
     assert found.energy == pytest.approx(want.energy, rel=1e-9)
 
@@ -205,7 +207,7 @@ def test_one_codebook_has_no_interaction(draw, rng):
 
 def test_best_state_has_the_least_psi_for_its_codebooks(drawn, rng):
     problem, start = drawn.problem, drawn.start
-    state = best_state(problem, start, start.codebooks)
+    state = best_state(problem, start.codebooks)
     least = terms_of(problem, state).total
     for _ in range(5):
         other = ModelState(
@@ -221,7 +223,7 @@ def test_best_state_has_the_least_psi_for_its_codebooks(drawn, rng):
 def test_more_features_than_rows_are_solved_thanks_to_the_ridge(draw, psi_terms):
     drawn = draw(n=8, d=20, delta=1e-3)
     problem, start = drawn.problem, drawn.start
-    state = best_state(problem, start, start.codebooks)
+    state = best_state(problem, start.codebooks)
     want = psi_terms(
         drawn.X,
         drawn.Y,

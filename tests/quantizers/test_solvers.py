@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult
 
-from supquant.quantizers import alternating, joint, lbfgs
+from supquant.quantizers import alternating, lbfgs
 from supquant.quantizers.alternating import alternating_steps
-from supquant.quantizers.joint import joint_steps
+from supquant.quantizers.joint import joint_steps, solve_codebooks
 from supquant.quantizers.lbfgs import minimise_codebooks
-from supquant.quantizers.steps import row_basis
+from supquant.quantizers.projections import row_basis
 
 TERMS = ["classification", "ridge", "quantization", "constraint"]
 SOLVERS = {
@@ -87,7 +87,7 @@ def test_published_order_is_classifier_projection_constant_codebooks_codes(draw)
 
 
 def test_continuous_unknowns_take_more_turns_once_few_codes_change(draw, monkeypatch):
-    monkeypatch.setattr(alternating, "FEW_CHANGES", 2.0)  # every iteration counts as calm
+    monkeypatch.setattr(alternating, "CALM_SHARE", 2.0)  # every iteration counts as calm
     monkeypatch.setattr(alternating, "CODEBOOK_ITERATIONS", 2)  # and leaves something to do
     steps = list(alternating_steps(draw(K=2).start, max_iter=4, tol=-1.0, max_turns=4))
     turns = [
@@ -148,7 +148,7 @@ def test_codewords_of_the_joint_solution_leave_no_slope(draw):
     drawn = draw(n=60, K=3, r=6)
     problem = drawn.problem
     before = problem.reduced_gradient(drawn.start.codebooks.reshape(-1, 6)[problem.used])
-    codebooks = joint._solve(problem, drawn.start.codebooks, 2000)
+    codebooks = solve_codebooks(problem, drawn.start.codebooks, 2000)
     after = problem.reduced_gradient(codebooks.reshape(-1, 6)[problem.used])
     assert np.abs(after[1]).max() < 1e-2 * np.abs(before[1]).max()
 

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from supquant import AnchorKernel, ProductQuantizer, SupervisedQuantizer
 from supquant.parallel import BLOCK_ROWS
-from supquant.quantizers import supervised
+from supquant.quantizers import supervised_features
 from supquant.rows import LocalRows
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
@@ -161,9 +161,9 @@ def test_auto_features_are_labels_by_a_kernel_for_narrow_vectors_and_without_one
 ):
     quantizer = SupervisedQuantizer(1, **SMALL | {"features": "auto", "max_iter": 1})
     assert quantizer.fit(*clusters).codec_.feature_map.kernel.anchors.shape == (200, 8)  # a third is held out
-    monkeypatch.setattr(supervised, "WIDE", 8)
+    monkeypatch.setattr(supervised_features, "WIDE", 8)
     assert quantizer.fit(*clusters).codec_.feature_map.kernel is not None
-    monkeypatch.setattr(supervised, "WIDE", 7)
+    monkeypatch.setattr(supervised_features, "WIDE", 7)
     assert quantizer.fit(*clusters).codec_.feature_map.kernel is None
 
 

@@ -111,7 +111,7 @@ def test_an_interrupt_between_two_turns_leaves_the_model_of_the_last_record(
         return minimise(*arguments, **settings)
 
     monkeypatch.setattr(alternating, "minimise_codebooks", interrupted)
-    monkeypatch.setattr(alternating, "FEW_CHANGES", 2.0)  # two turns in the second iteration
+    monkeypatch.setattr(alternating, "CALM_SHARE", 2.0)  # two turns in the second iteration
     quantizer = SupervisedQuantizer(2, **SMALL, solver="alternating", tol=0.0)
     with pytest.raises(KeyboardInterrupt):
         quantizer.fit(*clusters)

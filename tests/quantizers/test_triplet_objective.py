@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from supquant.quantizers.steps import used_codewords
 from supquant.quantizers.triplet_objective import TripletLoss, TripletProblem
 from supquant.quantizers.triplets import Triplets
 
@@ -50,7 +49,7 @@ def problem(request, draw):
 
 def test_psi_is_its_definition(problem, psi_terms):
     drawn, ours = problem
-    C = used_codewords(ours.small, drawn.start.codebooks)
+    C = ours.small.used_codewords(drawn.start.codebooks)
     P, eps = drawn.start.projection, 0.7
     want = psi_terms(
         drawn.X, drawn.Y, drawn.codes, drawn.start.codebooks, np.zeros((3, 3)), P, eps, drawn.start.penalties
@@ -66,7 +65,7 @@ def test_psi_is_its_definition(problem, psi_terms):
 
 def test_reduced_psi_is_psi_with_the_best_projection_and_constant(problem):
     drawn, ours = problem
-    C = used_codewords(ours.small, drawn.start.codebooks)
+    C = ours.small.used_codewords(drawn.start.codebooks)
     P, eps = ours.small.projection(C), ours.small.constant(C @ C.T)
     lowest = ours.terms(C, ours.small.projected(P), eps).total
     assert ours.reduced_gradient(C)[0] == pytest.approx(lowest, rel=1e-10)
@@ -77,7 +76,7 @@ def test_reduced_psi_is_psi_with_the_best_projection_and_constant(problem):
 
 def test_the_gradient_by_the_codewords_is_that_of_finite_differences(problem):
     drawn, ours = problem
-    C = used_codewords(ours.small, drawn.start.codebooks)
+    C = ours.small.used_codewords(drawn.start.codebooks)
     _, gradient = ours.reduced_gradient(C)
     step = 1e-6
     for place in np.ndindex(C.shape):
@@ -93,6 +92,6 @@ def test_the_margin_is_the_unit_of_squared_lengths(draw):
     for margin, mu in ((1.0, 0.2), (4.0, 0.05)):
         drawn = draw(mu=mu)
         ours = TripletProblem.of(drawn.problem, TripletLoss(draw_triplets(40, 100), margin), drawn.codes)
-        C = used_codewords(ours.small, drawn.start.codebooks)
+        C = ours.small.used_codewords(drawn.start.codebooks)
         values.append(ours.reduced_gradient(np.sqrt(margin) * C)[0] / margin)
     assert values[0] == pytest.approx(values[1], rel=1e-10)

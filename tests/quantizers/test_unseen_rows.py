@@ -5,11 +5,11 @@ import pytest
 
 from supquant.codec.spelling import spell_labels
 from supquant.quantizers.unseen_rows import (
-    as_held_out,
-    as_left_out,
-    as_sure_as,
-    between_classes,
+    hide_own_classes,
+    imitate_held_out_rows,
+    mix_rows,
     sureness,
+    temper_to_sureness,
 )
 
 
@@ -22,7 +22,7 @@ def features(rng):
 
 @pytest.mark.parametrize("wanted", [0.4, 0.6, 0.9])
 def test_probabilities_become_as_sure_as_wanted(features, wanted):
-    made = as_sure_as(features[:, :5], wanted)
+    made = temper_to_sureness(features[:, :5], wanted)
     assert sureness(made) == pytest.approx(wanted, abs=0.02)
     np.testing.assert_allclose(made.sum(axis=1), 1, rtol=1e-4)
     np.testing.assert_array_equal(made.argmax(axis=1), features[:, :5].argmax(axis=1))
@@ -35,7 +35,7 @@ def test_rows_as_held_out_ones_are_as_sure_of_labels_they_carry_and_of_others(rn
     held = features[:200].copy()
     held[:, :5] = 0.1 + 0.4 * held_labels + 0.1 * rng.uniform(size=(200, 5))
     held[:, :5] /= held[:, :5].sum(axis=1, keepdims=True)
-    made = as_held_out(features, labels, held, held_labels, multilabel=multilabel)
+    made = imitate_held_out_rows(features, labels, held, held_labels, multilabel=multilabel)
     for carried in (0, 1):
         mine, theirs = made[:, :5][labels == carried], held[:, :5][held_labels == carried]
         np.testing.assert_allclose(mine.mean(), theirs.mean(), atol=0.02)
@@ -50,14 +50,14 @@ def test_rows_as_held_out_ones_are_as_sure_of_labels_they_carry_and_of_others(rn
 
 def test_rows_stay_as_they_are_where_none_were_held_out(features):
     labels = np.eye(5)[features[:, :5].argmax(axis=1)]
-    none = as_held_out(features, labels, features[:0], labels[:0], multilabel=False)
+    none = imitate_held_out_rows(features, labels, features[:0], labels[:0], multilabel=False)
     np.testing.assert_array_equal(none, features)
 
 
 def test_rows_of_left_out_classes_know_nothing_of_their_own(features, rng):
     own = features[:, :5].argmax(axis=1)
     novelty = np.linspace(0.2, 0.9, 40).astype(np.float32)
-    made = as_left_out(features, own, novelty, 0.5, spell_labels(5, 5, rng), rng)
+    made = hide_own_classes(features, own, novelty, 0.5, spell_labels(5, 5, rng), rng)
     np.testing.assert_array_equal(made[np.arange(500), own], 0)
     np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
     assert sureness(made[:, :5]) == pytest.approx(0.5, abs=0.03)
@@ -68,9 +68,9 @@ def test_rows_of_left_out_classes_know_nothing_of_their_own(features, rng):
 
 def test_made_up_rows_lie_between_two_and_are_as_long(features, rng):
     first, second = features[rng.integers(len(features), size=(2, 2000))]
-    made = between_classes(first, second, np.float32([0.7]), 5, rng)
+    made = mix_rows(first, second, np.float32([0.7]), 5, rng)
     assert made.shape == (2000, features.shape[1])
     np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
     np.testing.assert_array_equal(made[:, 5], np.float32(0.7))
     assert np.square(made[:, 6:]).sum(axis=1).mean() == pytest.approx(8, rel=0.1)
-    assert len(between_classes(first[:0], second[:0], np.float32([]), 5, rng)) == 0
+    assert len(mix_rows(first[:0], second[:0], np.float32([]), 5, rng)) == 0

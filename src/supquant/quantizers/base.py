@@ -1,24 +1,67 @@
-"""What all quantizers offer once they are fitted, beyond what every estimator does."""
+"""What all quantizers share: one loop for every fit, and the methods of a fitted quantizer.
+
+A quantizer only says what differs. It returns a `FitPlan`, or, if it needs no loop, stores its codec.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Codes
 from supquant.codec import AdditiveCodec
+from supquant.errors import InputError
 from supquant.estimator import CodeEstimator
+from supquant.fitting import FitStage, Record, StepT, learn
+from supquant.parallel import single_blas
+from supquant.progress import Progress, Reporter
+from supquant.validation import check_integer, check_vectors, random_generator
 
 
-class FittedQuantizer(CodeEstimator):
-    """The shared part of the quantizers: their codec is an `AdditiveCodec`."""
+@dataclass(frozen=True)
+class FitPlan(Generic[StepT]):
+    """How a quantizer learns.
+
+    Attributes
+    ----------
+    stages : iterable of FitStage
+        The steps of the fit.
+    result : callable
+        Takes the last finished step and returns the codec and the codes (n, M) of the training rows.
+    calibrate : callable, optional
+        Takes this codec and these codes, and returns the codec to store instead. It is not called after an interrupt.
+    """
+
+    stages: Iterable[FitStage[StepT]]
+    result: Callable[[StepT], tuple[Any, Codes]]
+    calibrate: Callable[[Any, Codes], Any] | None = None
+
+
+class Quantizer(CodeEstimator):
+    """The shared part of all quantizers: they project vectors, and their fits run the same loop."""
 
     codec_: AdditiveCodec
+    training_codes_: Codes
+    objective_: list[Record]
+    n_iter_: int
+    n_codebooks: int
+    n_codewords: int
+    random_state: int | np.random.Generator | None
+    callback: Callable[[Progress], None] | None
+    verbose: int
     _codec_type: ClassVar[tuple[type[Any], ...]] = (AdditiveCodec,)
 
     def transform(self, X: object) -> NDArray[np.float32]:
-        """Project vectors X (n, p) into the space of the codebooks.
+        """Project vectors into the space of the codebooks.
+
+        Parameters
+        ----------
+        X : (n, p) array
 
         Returns
         -------
@@ -26,3 +69,78 @@ class FittedQuantizer(CodeEstimator):
         """
         codec: AdditiveCodec = self._codec()
         return codec.transform(X, n_jobs=self.n_jobs)
+
+    def _run(self, plan: FitPlan[StepT]) -> None:
+        """Take all steps of the plan and store the result; after an interrupt, store the last finished step."""
+        with learn(plan.stages, Reporter(self.callback, self.verbose)) as learned:
+            codec, codes = plan.result(learned.last)
+            self._store(codec, codes)
+            self.objective_, self.n_iter_ = learned.record, learned.n_iter
+        if plan.calibrate is not None:
+            self.codec_ = plan.calibrate(codec, codes)
+
+    def _store(self, codec: Any, codes: Codes) -> None:
+        self.codec_ = codec
+        self.n_features_in_ = int(codec.n_inputs)
+        self.training_codes_ = codes
+
+
+class UnsupervisedQuantizer(Quantizer):
+    """The shared part of the quantizers that need no labels."""
+
+    def fit(self, X: object, y: object = None) -> Self:
+        """Learn the codebooks.
+
+        Parameters
+        ----------
+        X : (n, p) array
+            Vectors of any real dtype, at least as many as there are codewords in a codebook.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the fit was interrupted. After the first finished step the estimator has the best model so far.
+        """
+        del y
+        X = check_vectors(X)
+        check_integer(self.n_codebooks, "n_codebooks", 1, X.shape[1])
+        check_integer(self.n_codewords, "n_codewords", 2, 256)
+        self._check_parameters(X.shape[1])
+        check_enough_rows(len(X), self.n_codewords)
+        with single_blas():
+            self._learn(X, random_generator(self.random_state))
+        return self
+
+    def encode(self, X: object) -> Codes:
+        """Return the codes of vectors.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n, M) uint8
+        """
+        return self._codec().encode(X, n_jobs=self.n_jobs)
+
+    @abstractmethod
+    def _check_parameters(self, n_features: int) -> None:
+        """Check the parameters that the other quantizers do not have, for vectors of `n_features` dimensions."""
+
+    @abstractmethod
+    def _learn(self, X: NDArray[Any], rng: np.random.Generator) -> None:
+        """Learn from checked vectors X (n, p) and store the result."""
+
+
+def check_enough_rows(n_rows: int, n_codewords: int) -> None:
+    """Raise an error if there are fewer rows than codewords in a codebook."""
+    if n_rows < n_codewords:
+        raise InputError(
+            f"n_samples={n_rows} should be >= n_codewords={n_codewords}: give more rows, or ask for fewer codewords"
+        )

@@ -1,27 +1,29 @@
-"""A supervised fit by meaning and position, the default: features, then the vectors of items, then their codes."""
+"""A supervised fit by meaning and position, the default: features, then the vectors of items, then their codes.
+
+The words of a code are chosen in `meaning_words`, the codebooks are learned in `item_codes`, and scores become probabilities in
+`meaning_curves`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes, Float32
+from supquant.arrays import Codes, Flags, Float32
 from supquant.codec import SemanticCodec
-from supquant.codec.semantic import KNOWN_WORD, LABEL_WORD, NOVELTY_BINS, POSITION_WORD, as_curves, item_kinds
-from supquant.codec.spelling import MOST_COLUMNS, Spelling, spell_labels
+from supquant.codec.words import item_kinds
 from supquant.features import FittedMeaning, fit_meaning, map_rows
 from supquant.features.meaning import DEFAULT_SHARE
-from supquant.features.meaning_map import unit_rows
 from supquant.fitting import FitStage
 from supquant.parallel import ordered_map, row_blocks
-from supquant.quantizers.calibration import CALIBRATION_QUERIES, first_answers, fit_curve, spread_rows
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
-from supquant.quantizers.unseen_rows import as_held_out, as_left_out, between_classes
-from supquant.validation import as_float32
+from supquant.quantizers.meaning_curves import fit_curves
+from supquant.quantizers.meaning_words import choose_spelling, word_purposes
+from supquant.quantizers.unseen_rows import imitate_held_out_rows, mix_rows
 
 if TYPE_CHECKING:
     from supquant.features import LabelKernel
@@ -29,8 +31,17 @@ if TYPE_CHECKING:
     from supquant.labels import Labels
 
 
-SAMPLE_ROWS = 1 << 16
-"""Rows that codebooks are learned from, at the most."""
+CODEBOOK_ROWS = 1 << 16
+"""Codebooks are learned from at most this number of rows."""
+
+FEATURE_BYTES = 1 << 29
+"""The features of all rows are kept if they take at most this number of bytes. Otherwise they are made when they are needed."""
+
+ENCODED_ROWS = 1 << 16
+"""Item vectors are made for this number of rows at a time."""
+
+FULL_POSITION_CODEBOOKS = 8
+"""With at least this number of codebooks, position has its full weight. In a shorter code it has less."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +51,15 @@ class Balance:
     Attributes
     ----------
     labelled, familiar, new : (float, float)
-        What a squared error in meaning and one in position counts: for items with labels, without, and for those that look new.
+        Weights of a squared error in meaning and of one in position, for items with labels, for items without labels, and for
+        items that look new.
     position_words : float
-        Part of every codebook but the first that is kept for words that mean nothing, where labels have words of their own.
-    hidden, made_up : float
-        Rows to learn from beside those that came, as parts of the labelled rows that have no unlabelled one beside them: rows
-        without their labels, and rows as those of new classes may be.
+        Part of every codebook without label words that is kept for position, if labels have words.
+    hidden : float
+        Number of rows without their labels that are added to the rows to learn from, as a part of the labelled rows that exceed
+        the unlabelled ones.
+    mixed : float
+        Number of rows as those of new classes may be that are added, as the same part.
     """
 
     labelled: tuple[float, float]
@@ -53,51 +67,28 @@ class Balance:
     new: tuple[float, float]
     position_words: float
     hidden: float
-    made_up: float
+    mixed: float
 
 
 WITH_NEW_CLASSES = Balance((10, 0.5), (1, 0.02), (0.5, 0.3), 0.8, 0.3, 0.3)
+"""The balance if new classes are expected."""
+
 WITHOUT_NEW_CLASSES = Balance((10, 0.005), (1, 0.0005), (1, 0.0005), 1 / 32, 1.0, 0.0)
-
-ENCODED_ROWS = 1 << 16
-"""Rows whose vectors are made at a time."""
-
-CALIBRATION_ROWS = 1 << 15
-"""Rows that play items without labels, at the most, where scores are turned into probabilities."""
-
-FEWEST_QUERIES = 40
-"""Fewer queries do not make a curve of their own."""
-
-ROOM_FOR_POSITION = 8
-"""Codebooks from which on position has its weight; in a shorter code it yields to meaning."""
-
-ROOM_FOR_LABELS = 7 / 8
-"""Part of the first codebook that label words may take; with more labels they have no words of their own."""
-
-MOST_WORDS = 3
-"""Of a label."""
-
-MOST_SHARING = 16
-"""Labels that may have the same words, on average, where codes are too short for all."""
-
-ROOM_FOR_KNOWN = 1 / 2
-"""Part of the first codebook that is then kept for items with known labels."""
-
-
-KEPT_BYTES = 1 << 29
-"""Of features of all rows; where they would take more, those of rows are made when they are asked for."""
+"""The balance if no new classes are expected."""
 
 
 @dataclass(frozen=True)
 class MeaningFit:
-    """A fit under way: rows X (n, p), of which some or all have labels, and what was learned to make features of them."""
+    """A fit to rows X (n, p), of which some or all have labels, and the learned map to their features."""
 
     X: NDArray[Any]
     labels: Labels
-    kept: Float32 | None  # (n, F), the features of all rows where they are kept
+    kept: Float32 | None  # (n, F)  the features of all rows, or None if they are made when needed
     fitted: FittedMeaning
+    shorter: SemanticCodec | None  # the code from which this one starts
     missing_label: Any
     n_codebooks: int
+    n_codewords: int
     n_jobs: int
 
     @classmethod
@@ -115,116 +106,74 @@ class MeaningFit:
         rng: np.random.Generator,
         n_jobs: int,
     ) -> MeaningFit:
-        """Fit the features, or take those of a shorter code."""
+        """Fit the map from vectors to features, or take that of a shorter code."""
         if shorter is None:
-            spelling = _spelling(labels, n_codebooks, n_codewords, rng)
+            spelling = choose_spelling(labels, n_codebooks, n_codewords, rng)
             fitted = fit_meaning(X, labels, kernel, spelling, new_classes=new_classes, rng=rng, n_jobs=n_jobs)
         else:
-            none = np.zeros(0, dtype=np.int64)
+            no_rows = np.zeros(0, dtype=np.int64)
             no_features = np.zeros((0, 0), dtype=np.float32)
             map_ = cast("MeaningMap", shorter.feature_map)
             new = float(np.isfinite(map_.novelty[-1])) * DEFAULT_SHARE
-            fitted = FittedMeaning(map_, none, no_features, new, no_features[:0].ravel(), 0.0)
+            fitted = FittedMeaning(map_, no_rows, no_features, new, no_features[:0].ravel(), 0.0)
         width = fitted.map.n_features
-        kept = map_rows(fitted.map, X, width, n_jobs) if len(X) * width * 4 <= KEPT_BYTES else None
-        return cls(X, labels, kept, fitted, missing_label, n_codebooks, n_jobs)
+        kept = map_rows(fitted.map, X, width, n_jobs) if len(X) * width * 4 <= FEATURE_BYTES else None
+        return cls(X, labels, kept, fitted, shorter, missing_label, n_codebooks, n_codewords, n_jobs)
+
+    # the steps of a fit -----------------------------------------------------------------------------------------------
+
+    def stages(
+        self, *, max_iter: int, tol: float, rng: np.random.Generator
+    ) -> Iterator[FitStage[CodebookStep]]:
+        """Learn the codebooks, in one stage."""
+        steps = codebook_steps(
+            self._item_rows(rng),
+            None if self.shorter is None else self.shorter.codebooks,
+            self._words(self.n_codebooks, self.n_codewords),
+            max_iter=max_iter,
+            tol=tol,
+            rng=rng,
+            n_jobs=self.n_jobs,
+        )
+        yield FitStage(f"codes, {self.n_codebooks} codebooks", max_iter + 1, steps)
+
+    def result(self, last: CodebookStep) -> tuple[SemanticCodec, Codes]:
+        """Return the codec of a step, and the codes (n, M) of all rows, which hold their labels if these are known."""
+        codec = self._codec(last.codebooks)
+        if self.kept is None:
+            return codec, codec.encode(self.X, self.labels, n_jobs=self.n_jobs)
+        codes = np.empty((len(self.X), codec.n_codebooks), dtype=np.uint8)
+        for block in row_blocks(len(codes), ENCODED_ROWS):
+            rows = slice(*block)
+            items = codec.item_vectors(
+                self.kept[rows], self.fitted.map.spelling.of_labels(self.labels, *block)
+            )
+            codes[rows] = self.encode_items(codec, items, self.labels.known[rows])
+        return codec, codes
+
+    def calibrate(self, codec: SemanticCodec, codes: Codes, rng: np.random.Generator) -> SemanticCodec:
+        """Return the codec with curves from scores to probabilities: those of the shorter code, or fitted ones."""
+        if self.shorter is not None:
+            return replace(codec, curves=self.shorter.curves)
+        if not len(self.fitted.held_features):
+            return codec
+        return replace(codec, curves=fit_curves(self, codec, codes, rng))
+
+    # features and vectors of items ------------------------------------------------------------------------------------
 
     def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Float32:
-        """Return the features (r, F) of some rows (r,), or of `labelled` rows all that their items are made of."""
+        """Return the features (r, F) of some rows (r,); if all are `labelled`, only what their item vectors need."""
         if self.kept is not None:
             return self.kept[rows]
         map_ = self.fitted.map
         mapped = map_.of_labelled if labelled else map_
         return map_rows(mapped, self.X[rows], map_.n_features, self.n_jobs, map_.block_rows)
 
-    @property
-    def balance(self) -> Balance:
-        """How meaning and position share a code."""
-        return WITH_NEW_CLASSES if self.fitted.new_classes else WITHOUT_NEW_CLASSES
-
-    def words(
-        self, n_codebooks: int, n_codewords: int, shorter: SemanticCodec | None = None
-    ) -> NDArray[np.uint8]:
-        """Say what the words (M, K) of codebooks are for, and what those of a shorter code are for."""
-        words = np.zeros((n_codebooks, n_codewords), dtype=np.uint8)
-        spelling = self.fitted.map.spelling
-        at_each = np.bincount(_places(spelling), minlength=spelling.length)
-        if (
-            not self.labels.multilabel
-            and spelling.length <= n_codebooks
-            and at_each.max() <= (n_codewords if spelling.length > 1 else n_codewords * ROOM_FOR_LABELS)
-        ):
-            for place, n_words in enumerate(at_each):
-                words[place, :n_words] = LABEL_WORD
-            for_position = max(1, round(n_codewords * self.balance.position_words))
-            words[spelling.length :, :for_position] = POSITION_WORD
-        else:
-            words[0, : round(n_codewords * ROOM_FOR_KNOWN)] = KNOWN_WORD
-        if shorter is not None and n_codebooks >= shorter.n_codebooks:
-            words[: shorter.n_codebooks] = shorter.words
-        return words
-
-    def codec(self, codebooks: Float32 | None, shorter: SemanticCodec | None = None) -> SemanticCodec:
-        """Return the codec with codebooks (M, K, D); without any, one that can make the vectors of items."""
-        map_ = self.fitted.map
-        weights = self.weights() if shorter is None else shorter.weights
-        if codebooks is None:
-            codebooks = np.zeros((1, 1, map_.spelling.n_columns + 1 + map_.n_position), dtype=np.float32)
-        n_codebooks, n_codewords, _ = codebooks.shape
-        words = self.words(n_codebooks, n_codewords, shorter if n_codewords > 1 else None)
-        return SemanticCodec(
-            codebooks,
-            self.labels.classes,
-            self.labels.multilabel,
-            weights,
-            words,
-            map_,
-            missing_label=self.missing_label,
-        )
-
-    def weights(self) -> Float32:
-        """Return what errors in meaning and position count (3, 2), for items with labels, familiar ones, and new ones."""
-        room = min(1.0, max(0.25, self.n_codebooks - 1) / (ROOM_FOR_POSITION - 1)) ** 2
-        balance = self.balance
-        weights = np.array([balance.labelled, balance.familiar, balance.new], dtype=np.float32)
-        weights[:, 1] *= room
-        return weights
-
-    def item_rows(self, codec: SemanticCodec, rng: np.random.Generator) -> ItemRows:
-        """Sample rows to learn codebooks from: as they come, and more where too few come without labels."""
-        known = rng.permutation(np.flatnonzero(self.labels.known))
-        unknown = rng.permutation(np.flatnonzero(~self.labels.known))
-        lonely = max(0, len(known) - len(unknown))
-        hidden = known[: round(self.balance.hidden * lonely)]
-        made_up = round(self.balance.made_up * lonely) if len(self.fitted.novelty_of_new) else 0
-        share = min(1.0, SAMPLE_ROWS / (len(known) + len(unknown) + len(hidden) + made_up))
-        known, unknown, hidden = (each[: round(share * len(each))] for each in (known, unknown, hidden))
-        L = self.fitted.map.n_columns
-        labels = self.fitted.map.spelling.of_labels(self.labels.take(known), 0, len(known))
-        vectors = np.concatenate(
-            [
-                codec.item_vectors(self.features(known, labelled=True), labels),
-                codec.item_vectors(self.features(unknown)),
-                codec.item_vectors(self._as_held_out(hidden)),
-                codec.item_vectors(self._made_up(round(share * made_up), rng)),
-            ]
-        )
-        kinds = item_kinds(vectors[:, L], np.arange(len(vectors)) < len(known))
-        order = np.argsort(kinds, kind="stable")
-        return ItemRows(vectors[order], kinds[order], codec.weights, L + 1)
-
-    def _made_up(self, n: int, rng: np.random.Generator) -> Float32:
-        """Return features (n, F) as rows of new classes may have them."""
-        features = self.features(rng.integers(len(self.X), size=2 * n))
-        return between_classes(
-            features[:n], features[n:], self.fitted.novelty_of_new, self.fitted.map.n_columns, rng
-        )
-
-    def _as_held_out(self, rows: NDArray[np.intp]) -> Float32:
-        """Return the features (r, F) of labelled rows (r,) as if the model had not seen them."""
+    def as_held_out(self, rows: NDArray[np.intp]) -> Float32:
+        """Return the features (r, F) of labelled rows (r,) as a model would make them that has not seen the rows."""
         held = np.flatnonzero(self.labels.known)[self.fitted.held_rows]
         spelled = self.fitted.map.spelling.of_labels
-        changed = as_held_out(
+        changed = imitate_held_out_rows(
             self.features(rows),
             spelled(self.labels.take(rows), 0, len(rows)) > 0,
             self.fitted.held_features,
@@ -234,43 +183,8 @@ class MeaningFit:
         )
         return self.fitted.map.with_opinions(changed)
 
-    def stages(
-        self,
-        shorter: SemanticCodec | None,
-        n_codewords: int,
-        *,
-        max_iter: int,
-        tol: float,
-        rng: np.random.Generator,
-    ) -> Iterator[FitStage[CodebookStep]]:
-        """Learn the codebooks."""
-        rows = self.item_rows(self.codec(None, shorter), rng)
-        steps = codebook_steps(
-            rows,
-            None if shorter is None else shorter.codebooks,
-            self.words(self.n_codebooks, n_codewords, shorter),
-            max_iter=max_iter,
-            tol=tol,
-            rng=rng,
-            n_jobs=self.n_jobs,
-        )
-        yield FitStage(f"codes, {self.n_codebooks} codebooks", max_iter + 1, steps)
-
-    def encoded(self, codec: SemanticCodec) -> Codes:
-        """Return the codes (n, M) of all rows, with their labels where they are known."""
-        if self.kept is None:
-            return codec.encode(self.X, self.labels, n_jobs=self.n_jobs)
-        codes = np.empty((len(self.X), codec.n_codebooks), dtype=np.uint8)
-        for block in row_blocks(len(codes), ENCODED_ROWS):
-            rows = slice(*block)
-            items = codec.item_vectors(
-                self.kept[rows], self.fitted.map.spelling.of_labels(self.labels, *block)
-            )
-            codes[rows] = self._encoded(codec, items, self.labels.known[rows])
-        return codes
-
-    def _encoded(self, codec: SemanticCodec, items: Float32, known: NDArray[np.bool_]) -> Codes:
-        """Return the codes (n, M) of item vectors (n, D), on all threads."""
+    def encode_items(self, codec: SemanticCodec, items: Float32, known: Flags) -> Codes:
+        """Return the codes (n, M) of item vectors (n, D), whose labels are `known` (n,) or not."""
         codes = np.empty((len(items), codec.n_codebooks), dtype=np.uint8)
 
         def encode(block: tuple[int, int]) -> None:
@@ -281,109 +195,77 @@ class MeaningFit:
             pass
         return codes
 
-    def calibrated(self, codec: SemanticCodec, codes: Codes, rng: np.random.Generator) -> SemanticCodec:
-        """Return the codec with the curves from scores to probabilities that held-out rows ask for."""
-        held = self.fitted.held_features
-        if not len(held):
-            return codec
-        known = np.flatnonzero(self.labels.known)
-        labels = self.labels.take(known)
-        asking = labels.take(self.fitted.held_rows)
-        settled = held.copy()
-        settled[:, self.fitted.map.n_columns] = 0  # among items that all have labels nothing is new
-        tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
-        curve = fit_curve(*first_answers(tables, asking, codes[known], labels, self.n_jobs))
-        return replace(
-            codec, curves=as_curves([curve, *self._curves_of_unlabelled(codec, labels, asking, rng)])
+    def _item_rows(self, rng: np.random.Generator) -> ItemRows:
+        """Sample the rows from which codebooks are learned; if few rows have no label, add others that stand in for them."""
+        codec = self._codec(None)
+        known = rng.permutation(np.flatnonzero(self.labels.known))
+        unknown = rng.permutation(np.flatnonzero(~self.labels.known))
+        excess = max(0, len(known) - len(unknown))
+        hidden = known[: round(self._balance.hidden * excess)]
+        n_mixed = round(self._balance.mixed * excess) if len(self.fitted.novelty_of_new) else 0
+        share = min(1.0, CODEBOOK_ROWS / (len(known) + len(unknown) + len(hidden) + n_mixed))
+        known, unknown, hidden = (each[: round(share * len(each))] for each in (known, unknown, hidden))
+        L = self.fitted.map.n_columns
+        labels = self.fitted.map.spelling.of_labels(self.labels.take(known), 0, len(known))
+        vectors = np.concatenate(
+            [
+                codec.item_vectors(self.features(known, labelled=True), labels),
+                codec.item_vectors(self.features(unknown)),
+                codec.item_vectors(self.as_held_out(hidden)),
+                codec.item_vectors(self._mixed_rows(round(share * n_mixed), rng)),
+            ]
+        )
+        kinds = item_kinds(vectors[:, L], np.arange(len(vectors)) < len(known))
+        order = np.argsort(kinds, kind="stable")
+        return ItemRows(vectors[order], kinds[order], codec.weights, L + 1)
+
+    def _mixed_rows(self, n: int, rng: np.random.Generator) -> Float32:
+        """Return features (n, F) as rows of new classes may have them."""
+        features = self.features(rng.integers(len(self.X), size=2 * n))
+        return mix_rows(
+            features[:n], features[n:], self.fitted.novelty_of_new, self.fitted.map.n_columns, rng
         )
 
-    def _curves_of_unlabelled(
-        self, codec: SemanticCodec, labels: Labels, asking: Labels, rng: np.random.Generator
-    ) -> list[Float32]:
-        """Return the curves for items without labels, from rows that play them; some classes play new ones."""
-        known = np.flatnonzero(self.labels.known)
-        chosen = np.sort(rng.permutation(len(known))[:CALIBRATION_ROWS])
-        L, held, items = labels.n_labels, self.fitted.held_features, labels.take(chosen)
-        if len(self.fitted.novelty_of_new) and labels.indices is not None:
-            new = self._neighbouring_classes(min(max(1, round(self.fitted.new_classes * L)), L - 1), rng)
-            placed = self.fitted.placed_without(self.X, self.labels, new, rng)
-            rows = self._playing_new(self._as_held_out(known[chosen]), known[chosen], new, placed, rng)
-            held = self._playing_new(held, known[self.fitted.held_rows], new, placed, rng)
-        elif len(held) > 1:  # held-out rows answer each other, as honest as they ask
-            answering = np.arange(1, len(held), 2)
-            rows, items = held[answering], asking.take(answering)
-            held, asking = held[::2], asking.take(np.arange(0, len(held), 2))
-        else:
-            rows = self._as_held_out(known[chosen])
-        codes = self._encoded(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
-        tables = codec.tables_of(codec.prepare(held))
-        products, relevant = first_answers(tables, asking, codes, items, self.n_jobs)
-        which = codec.curves_of(held[spread_rows(len(held), CALIBRATION_QUERIES)]) - 1
-        of_all = fit_curve(products, relevant)
-        curves = []
-        for each in range(len(NOVELTY_BINS) + 1):
-            mine = which == each
-            enough = mine.sum() >= FEWEST_QUERIES
-            curves.append(fit_curve(products[mine], relevant[mine]) if enough else of_all)
-        return curves
+    # the codec --------------------------------------------------------------------------------------------------------
 
-    def _neighbouring_classes(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Return the numbers (n,) of a class and those nearest to it: what is new is often of one kind."""
-        means = unit_rows(self.fitted.map.means)
-        return np.argsort(-(means @ means[rng.integers(len(means))]), kind="stable")[:n]
-
-    def _playing_new(
-        self,
-        features: Float32,
-        numbers: NDArray[np.intp],
-        new: NDArray[np.intp],
-        placed: Callable[[Float32], Float32] | None,
-        rng: np.random.Generator,
-    ) -> Float32:
-        """Return features (n, F) of rows with these numbers (n,), in which those of some classes look as if these were new.
-
-        `placed` gives their positions, if these are others then.
-        """
-        assert self.labels.indices is not None
-        own = self.labels.indices[numbers].astype(np.intp)
-        rows = np.flatnonzero(np.isin(own, new))
+    def _codec(self, codebooks: Float32 | None) -> SemanticCodec:
+        """Return the codec with codebooks (M, K, D); with None, one that makes only the vectors of items."""
         map_ = self.fitted.map
-        left_out = as_left_out(
-            features[rows],
-            own[rows],
-            self.fitted.novelty_of_new,
-            self.fitted.sureness_of_new,
-            map_.spelling,
-            rng,
+        if codebooks is None:
+            codebooks = np.zeros((1, 1, map_.spelling.n_columns + 1 + map_.n_position), dtype=np.float32)
+        n_codebooks, n_codewords, _ = codebooks.shape
+        return SemanticCodec(
+            codebooks,
+            self.labels.classes,
+            self.labels.multilabel,
+            self._weights() if self.shorter is None else self.shorter.weights,
+            self._words(n_codebooks, n_codewords),
+            map_,
+            missing_label=self.missing_label,
         )
-        if placed is not None:
-            first, k = map_.n_columns + 1, map_.metric.shape[1]
-            left_out[:, first : first + k] = placed(as_float32(self.X[numbers[rows]]))
-        changed = features.copy()
-        changed[rows] = map_.with_opinions(left_out)
-        return changed
 
+    def _words(self, n_codebooks: int, n_codewords: int) -> NDArray[np.uint8]:
+        """Return the kinds (M, K) of codewords, which begin with those of the shorter code."""
+        words = word_purposes(
+            self.fitted.map.spelling,
+            n_codebooks,
+            n_codewords,
+            self._balance.position_words,
+            multilabel=self.labels.multilabel,
+        )
+        shorter = self.shorter
+        if shorter is not None and n_codebooks >= shorter.n_codebooks and n_codewords > 1:
+            words[: shorter.n_codebooks] = shorter.words
+        return words
 
-def _spelling(labels: Labels, n_codebooks: int, n_codewords: int, rng: np.random.Generator) -> Spelling:
-    """Choose how labels are spelled: with codewords of their own where there are enough of these, each other than all others.
+    def _weights(self) -> Float32:
+        """Return the weights (3, 2) of errors in meaning and in position, for labelled, familiar and new items."""
+        part = max(0.25, self.n_codebooks - 1) / (FULL_POSITION_CODEBOOKS - 1)
+        balance = self._balance
+        weights = np.array([balance.labelled, balance.familiar, balance.new], dtype=np.float32)
+        weights[:, 1] *= min(1.0, part) ** 2
+        return weights
 
-    Where codes are too short for that, a few labels have the same words: no code that is learned keeps more of them (of 100
-    labels in 49 codes MAP .50, with learned words .13). Labels that come several a row have a column each, and from
-    `MOST_COLUMNS` labels on a few words, for which codewords are learned.
-    """
-    n_labels, most = labels.n_labels, min(n_codebooks, MOST_WORDS)
-    own = int(n_codewords * ROOM_FOR_LABELS)
-    if not labels.multilabel:
-        for n_words in (own, n_codewords):
-            if n_words**most >= n_labels:
-                return spell_labels(n_labels, n_words, rng)
-        if min(own, most) > 1 and n_labels <= MOST_SHARING * own**most:
-            return spell_labels(n_labels, own, rng, most)
-    enough = int(np.ceil(n_labels ** (1 / MOST_WORDS)))
-    return spell_labels(n_labels, MOST_COLUMNS if n_labels <= MOST_COLUMNS else max(n_codewords, enough), rng)
-
-
-def _places(spelling: Spelling) -> NDArray[np.intp]:
-    """Return the place (r,) in a label that every column is a word for."""
-    first = np.concatenate([spelling.words[:, 1:].min(axis=0), [spelling.n_columns]])
-    return np.searchsorted(first, np.arange(spelling.n_columns), side="right")
+    @property
+    def _balance(self) -> Balance:
+        return WITH_NEW_CLASSES if self.fitted.new_classes else WITHOUT_NEW_CLASSES

@@ -1,8 +1,8 @@
-"""From scores to probabilities, fitted on rows that the model did not see.
+"""Maps from scores to probabilities, fitted to rows that the model has not seen.
 
-Two maps, at the two ends of a semantic ranking: the scores of a query's labels become logits, and the product of label
-vectors becomes the probability that query and item share a label. Nothing lies in between, so products stay sums over
-codebooks.
+There are two maps, one before and one after a semantic ranking. The first turns the scores of a query's labels into logits. The
+second turns the product of two label vectors into the probability that query and item share a label. The products in between
+are sums over codebooks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.linear_model import LogisticRegression
 
 from supquant import kernels
-from supquant.arrays import Float32, Float64
+from supquant.arrays import Codes, Flags, Float32, Float64
 from supquant.parallel import ordered_map, row_blocks
 
 if TYPE_CHECKING:
@@ -27,34 +27,49 @@ if TYPE_CHECKING:
 
 
 CALIBRATION_QUERIES = 2048
+"""At most this number of held-out rows are queries."""
+
 CALIBRATION_ITEMS = 1 << 17
-"""Held-out rows that ask, and training rows that answer, at the most."""
+"""At most this number of training rows are items."""
 
 ANSWERS = 100
-"""First ones of a query that the curve is fitted to, and as many items from everywhere. A product that is among a query's
-highest is right more often than the same product further down: pairs at random alone would make scores too low."""
+"""A curve is fitted to this number of first answers of each query, and to as many items from everywhere. Among the first answers
+of a query a product is right more often than the same product further down, so random pairs alone would make scores too low."""
 
-QUERIES_AT_A_TIME = 16
+BLOCK_QUERIES = 16
+"""Number of queries that are ranked at a time."""
 
-POINTS = 64
-"""Of a curve, at the most."""
+CURVE_POINTS = 64
+"""A curve has at most this number of points."""
 
-_UNSCALED = 4.0
-"""Slope of the logits where nothing is known."""
+DEFAULT_SLOPE = 4.0
+"""Slope of the logits if there are no rows to measure it on."""
 
 
-def unscaled(n_labels: int) -> Float32:
-    """Give slopes and shifts (2, L) where nothing was measured."""
-    return np.repeat(np.array([[_UNSCALED], [0]], dtype=np.float32), n_labels, axis=1)
+def default_scaling(n_labels: int) -> Float32:
+    """Return slopes and shifts (2, L) for scores that were not measured."""
+    return np.repeat(np.array([[DEFAULT_SLOPE], [0]], dtype=np.float32), n_labels, axis=1)
 
 
 def fit_scaling(scores: Float32, labels: Labels) -> Float32:
-    """Fit slopes and shifts (2, L) that turn scores (n, L) of rows into logits of their labels.
+    """Fit the lines that turn scores of rows into logits of their labels.
 
-    One label a row: the same slope for all, no shift (a temperature). Several: a logistic regression for each label.
+    If each row has one label, all labels have the same slope and no shift (a temperature). If rows have several labels, each
+    label has a logistic regression.
+
+    Parameters
+    ----------
+    scores : (n, L) float32
+    labels : Labels
+        Labels of the n rows.
+
+    Returns
+    -------
+    (2, L) float32
+        Slopes and shifts.
     """
     Y = labels.dense(0, len(labels))
-    scaling = unscaled(labels.n_labels)
+    scaling = default_scaling(labels.n_labels)
     if not len(scores):
         return scaling
     if not labels.multilabel:
@@ -68,17 +83,23 @@ def fit_scaling(scores: Float32, labels: Labels) -> Float32:
         if carried.any() and not carried.all():
             fitted = LogisticRegression(C=1e3).fit(scores[:, [label]], carried)
             scaling[:, label] = fitted.coef_[0, 0], fitted.intercept_[0]
-        else:  # never seen, or always: as rare, or as frequent, as it may be among so many rows
+        else:  # all rows or none have the label: the logit is as extreme as this number of rows allows
             scaling[:, label] = 0, np.log(len(Y) + 1) * (1 if carried.any() else -1)
     return scaling
 
 
-def fit_curve(products: Float64, relevant: NDArray[np.bool_]) -> Float32:
-    """Fit the points (2, k) of a curve from products to the probability of relevance, never falling (isotonic regression).
+def fit_curve(products: Float64, relevant: Flags) -> Float32:
+    """Fit a curve from products to the probability of relevance that never falls (isotonic regression).
 
     Parameters
     ----------
-    products, relevant : arrays of one shape
+    products : float64 array
+    relevant : bool array of the same shape
+
+    Returns
+    -------
+    (2, k) float32
+        Products and probabilities at the k points of the curve.
 
     Examples
     --------
@@ -88,8 +109,8 @@ def fit_curve(products: Float64, relevant: NDArray[np.bool_]) -> Float32:
     """
     order = np.argsort(products, axis=None, kind="stable")
     sums, hits = products.ravel()[order], relevant.ravel()[order].astype(np.float64)
-    starts = np.arange(POINTS) * len(sums) // POINTS
-    edges = np.unique(np.searchsorted(sums, sums[starts], side="left"))  # equal products are in one bin
+    starts = np.arange(CURVE_POINTS) * len(sums) // CURVE_POINTS
+    edges = np.unique(np.searchsorted(sums, sums[starts], side="left"))  # equal products are in the same bin
     edges = np.concatenate([edges, [len(sums)]])
     counts = np.diff(edges)
     totals = [np.add.reduceat(each, edges[:-1]) for each in (sums, hits)]
@@ -101,21 +122,27 @@ def fit_curve(products: Float64, relevant: NDArray[np.bool_]) -> Float32:
 
 
 def calibrate(
-    codec: AdditiveCodec, vectors: Float32, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels
+    codec: AdditiveCodec, vectors: Float32, query_labels: Labels, codes: Codes, labels: Labels
 ) -> AdditiveCodec:
-    """Give a codec the curve that held-out queries and training items ask for.
+    """Return the codec with a curve fitted to held-out queries and training items.
 
     Parameters
     ----------
     codec : AdditiveCodec
         With a meaning.
-    vectors : (q, L) or (q, E) float32
-        Scores of the queries' labels or their features, from a model that did not see them.
+    vectors : (q, L) float32
+        Label scores of queries, from a model that has not seen them.
     query_labels : Labels
+        Labels of the queries.
     codes : (n, M) uint8
-        Of items whose labels are known.
+        Codes of items.
     labels : Labels
-        Theirs.
+        Labels of the items.
+
+    Returns
+    -------
+    AdditiveCodec
+        The given one if there are no queries or no items.
     """
     assert codec.meaning is not None
     if not len(vectors) or not len(codes):
@@ -126,39 +153,47 @@ def calibrate(
 
 
 def first_answers(
-    tables: Float32, query_labels: Labels, codes: NDArray[np.uint8], labels: Labels, n_jobs: int = 1
-) -> tuple[Float64, NDArray[np.bool_]]:
-    """Return scores (q, k) of answers to queries, the first ones and some from everywhere, and whether they share a label.
-
-    The queries are `spread_rows` of those given, at the most `CALIBRATION_QUERIES`.
+    tables: Float32, query_labels: Labels, codes: Codes, labels: Labels, n_jobs: int = 1
+) -> tuple[Float64, Flags]:
+    """Return scores of answers to queries: the first answers, and some items from everywhere.
 
     Parameters
     ----------
-    tables : (q, M, K) float32
-        Look-up tables of queries that the model did not see.
+    tables : (m, M, K) float32
+        Look-up tables of queries that the model has not seen. At most `CALIBRATION_QUERIES` of them are asked, evenly spread.
     query_labels : Labels
+        Labels of the queries.
     codes : (n, M) uint8
-        Of items whose labels are known.
+        Codes of items.
     labels : Labels
-        Theirs.
+        Labels of the items.
+    n_jobs : int, default=1
+        Number of threads.
+
+    Returns
+    -------
+    products : (q, k) float64
+        Scores of the answers; greater is nearer.
+    relevant : (q, k) bool
+        Whether query and answer share a label.
     """
     asking, asked = spread_rows(len(tables), CALIBRATION_QUERIES), spread_rows(len(codes), CALIBRATION_ITEMS)
     queries, items = query_labels.take(asking), np.ascontiguousarray(codes[asked])
     tables = tables[asking]
     anywhere = spread_rows(len(items), ANSWERS)
 
-    def of_queries(block: tuple[int, int]) -> tuple[Float64, NDArray[np.bool_]]:
+    def of_queries(block: tuple[int, int]) -> tuple[Float64, Flags]:
         sums = kernels.active().table_sums(items, tables[slice(*block)])  # (b, n), smaller is nearer
         first = np.argpartition(sums, min(ANSWERS, len(items)) - 1, axis=1)[:, :ANSWERS]
         rows = np.hstack([first, np.broadcast_to(anywhere, (len(sums), len(anywhere)))])  # (b, k)
         relevant = queries.take(np.arange(*block)).shared_with(labels.take(asked[rows.ravel()]))
         return -np.take_along_axis(sums, rows, axis=1).astype(np.float64), relevant
 
-    blocks = row_blocks(len(asking), QUERIES_AT_A_TIME)
+    blocks = row_blocks(len(asking), BLOCK_QUERIES)
     products, relevant = zip(*ordered_map(of_queries, blocks, n_jobs), strict=True)
     return np.concatenate(products), np.concatenate(relevant)
 
 
 def spread_rows(n: int, most: int) -> NDArray[np.intp]:
-    """Give at most `most` numbers below n, evenly spread."""
+    """Return at most `most` of the numbers below n, evenly spread."""
     return np.arange(0, n, -(-n // most))

@@ -1,7 +1,8 @@
-"""Quantizers of which a longer code starts from a shorter one, fitted before or within the same fit, as published."""
+"""Supervised quantizers whose longer codes start from a shorter one, fitted before or in the same fit, as published."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,24 +13,81 @@ from sklearn.utils import Tags
 from supquant.arrays import Codes
 from supquant.codec import FeatureMap
 from supquant.errors import InputError
-from supquant.features import Features, fit_feature_map
-from supquant.quantizers.base import FittedQuantizer
-from supquant.quantizers.training import SHORTEST, Training
-from supquant.validation import check_integer
+from supquant.features import fit_feature_map
+from supquant.labels import Labels
+from supquant.parallel import single_blas
+from supquant.quantizers.base import FitPlan, Quantizer, check_enough_rows
+from supquant.quantizers.training import SHORTEST_CODE, Training
+from supquant.validation import check_integer, check_vectors, random_generator
 
 
-class ChainedQuantizer(FittedQuantizer):
-    """The shared part of the supervised quantizers: what `init` means, and the lengths that a fit goes through."""
+class ChainedQuantizer(Quantizer):
+    """The shared part of the supervised quantizers: their fit, the meaning of `init`, and the code lengths of a fit."""
 
     init: Any
-    n_codebooks: int
-    n_codewords: int
     n_components: int
-    features: Features
+    features: Any
     _recorded: ClassVar[tuple[str, ...]] = ("objective", "n_iter")
 
+    def _fit(self, X: object, y: object) -> Labels:
+        """Check, prepare, learn and store; return the labels of the rows."""
+        self._check_codebooks()
+        self._check_parameters()
+        X = check_vectors(X)
+        labels = self._read_labels(y, len(X))
+        check_enough_rows(len(X), self.n_codewords)
+        with single_blas():
+            self._run(self._plan(X, labels, random_generator(self.random_state)))
+        return labels
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Check the parameters that the other supervised quantizers do not have."""
+
+    @abstractmethod
+    def _read_labels(self, y: object, n_rows: int) -> Labels:
+        """Check and read the labels that came with the rows."""
+
+    @abstractmethod
+    def _plan(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> FitPlan[Any]:
+        """Prepare the fit to checked vectors X (n, p) and their labels."""
+
+    # parts of a plan --------------------------------------------------------------------------------------------------
+
+    def _fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
+        """Return the fitted map from vectors to features; with `init` it is the map of `init`."""
+        if self.init is None:
+            return fit_feature_map(self.features, X, rng, self.n_jobs)
+        self._check_width(X)
+        feature_map: FeatureMap | None = self.init.codec_.feature_map
+        return feature_map
+
+    def _begin(self, training: Training, codes: Callable[[], Codes]) -> list[int]:
+        """Start from `init` and the codes (n, M) of the rows under it, or from product quantization.
+
+        Returns
+        -------
+        list of int
+            The numbers of codebooks for which the fit solves, in this order.
+        """
+        if self.init is None:
+            shortest = min(SHORTEST_CODE, self.n_codebooks)
+            training.begin(shortest, self.n_components)
+            return sorted({shortest, self.n_codebooks})
+        training.begin_from(self.init.codec_, codes())
+        return [self.n_codebooks]
+
+    def _init_codes(self, X: NDArray[Any], **encoding: Any) -> Codes:
+        """Return the codes (n, M) of X under `init`: those of its fit, or new ones if X has another number of rows."""
+        codes: Codes | None = getattr(self.init, "training_codes_", None)
+        if codes is None or len(codes) != len(X):
+            codes = self.init.codec_.encode(X, n_jobs=self.n_jobs, **encoding)
+        return codes
+
+    # checks -----------------------------------------------------------------------------------------------------------
+
     def _check_codebooks(self) -> None:
-        """Check the sizes, and that `init` is fitted and fits them."""
+        """Check the numbers of codebooks, codewords and components, and whether `init` agrees with them."""
         M = check_integer(self.n_codebooks, "n_codebooks", 1, 64)
         K = check_integer(self.n_codewords, "n_codewords", 2, 256)
         check_integer(self.n_components, "n_components", 1)
@@ -44,34 +102,11 @@ class ChainedQuantizer(FittedQuantizer):
                 f"got {shorter.n_codebooks} of {shorter.n_codewords}"
             )
 
-    def _fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
-        """Fit the map from vectors to features, or take that of `init`."""
-        if self.init is None:
-            return fit_feature_map(self.features, X, rng, self.n_jobs)
-        shorter = self.init.codec_
-        if shorter.n_inputs != X.shape[1]:
-            raise InputError(f"init was fitted on {shorter.n_inputs} features, X has {X.shape[1]}")
-        feature_map: FeatureMap | None = shorter.feature_map
-        return feature_map
-
-    def _begin(self, training: Training, codes: Callable[[], Codes]) -> list[int]:
-        """Start from `init` and the codes of the rows under it, or from nothing.
-
-        Returns the numbers of codebooks to solve for, one after the other.
-        """
-        if self.init is None:
-            shortest = min(SHORTEST, self.n_codebooks)
-            training.begin(shortest, self.n_components)
-            return sorted({shortest, self.n_codebooks})
-        training.begin_from(self.init.codec_, codes())
-        return [self.n_codebooks]
-
-    def _init_codes(self, X: NDArray[Any], **encoding: Any) -> Codes:
-        """Give the codes of X under `init`, made by its codec if X are other rows than it was fitted to."""
-        codes: Codes | None = getattr(self.init, "training_codes_", None)
-        if codes is None or len(codes) != len(X):
-            codes = self.init.codec_.encode(X, n_jobs=self.n_jobs, **encoding)
-        return codes
+    def _check_width(self, X: NDArray[Any]) -> None:
+        """Check that `init` was fitted to vectors as wide as X (n, p)."""
+        width = self.init.codec_.n_inputs
+        if width != X.shape[1]:
+            raise InputError(f"init was fitted on {width} features, X has {X.shape[1]}")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,90 +1,91 @@
 """Composite quantization: the unsupervised parent of supervised quantization.
 
-"Composite Quantization for Approximate Nearest Neighbor Search" (Zhang, Du, Wang, ICML 2014): vectors are sums of codewords,
-one of each codebook, that need not be orthogonal as in product quantization; the products between those of one vector shall add
-up to the same constant for all vectors, so that distances are still sums of table entries.
+"Composite Quantization for Approximate Nearest Neighbor Search" (Zhang, Du, Wang, ICML 2014). A vector is approximated by a sum
+of codewords, one from each codebook. Other than in product quantization, the codebooks need not be orthogonal. Instead the
+inter-dictionary product e_i of a vector shall be the same constant for all vectors, so distances are still sums of table
+entries.
 
     phi = |X - S|^2 + mu sum_i (e_i - eps)^2        e_i = sum_{a != b} c_a . c_b
 
-The published steps take turns: eps (closed form), the codebooks C (L-BFGS) and the codes B (every codeword of one codebook at a
-time), from product quantization on. Here eps is substituted, so that L-BFGS, preconditioned, finds both at once.
+The published method starts from product quantization and alternates between three steps: eps (closed form), the codebooks C
+(L-BFGS), and the codes B (one codebook at a time). Here eps is substituted, so a preconditioned L-BFGS finds eps and C together.
+It is supervised quantization without labels whose projection is the identity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from supquant.arrays import Codes, Float64
+from supquant.arrays import Codes, Float32
 from supquant.codec import AdditiveCodec
-from supquant.fitting import FitStage, Record, learn
+from supquant.fitting import FitStage, Record
 from supquant.labels import Labels
-from supquant.parallel import row_blocks, single_blas
-from supquant.progress import Progress, Reporter
-from supquant.quantizers.base import FittedQuantizer
+from supquant.parallel import row_blocks
+from supquant.progress import Progress
+from supquant.quantizers.base import FitPlan, UnsupervisedQuantizer
 from supquant.quantizers.initialisation import principal_components
-from supquant.quantizers.joint import MOST_ITERATIONS, SETTLED, joint_steps
-from supquant.quantizers.lbfgs import minimise_preconditioned
+from supquant.quantizers.joint import joint_steps
 from supquant.quantizers.objective import SmallProblem
-from supquant.quantizers.product import check_enough_rows, column_groups, product_codebooks, sample_rows
-from supquant.quantizers.steps import Start, Step, used_codewords, with_codewords
-from supquant.quantizers.training import seeded
+from supquant.quantizers.product import column_groups, product_codebooks, sample_rows
+from supquant.quantizers.projections import FixedProjection
+from supquant.quantizers.steps import CodedStep, Start
+from supquant.quantizers.training import with_seeds
 from supquant.rows import LocalRows
 from supquant.statistics import Moments, Penalties
-from supquant.validation import (
-    as_float32,
-    check_integer,
-    check_nonnegative,
-    check_vectors,
-    random_generator,
-    resolve_jobs,
-)
+from supquant.validation import as_float32, check_integer, check_nonnegative, resolve_jobs
 
 KMEANS_ITERATIONS = 25
-"""Of the start; as many as product quantization takes."""
+"""K-means takes at most this number of iterations at the start, as many as product quantization takes."""
 
 
-class CompositeQuantizer(FittedQuantizer):
-    """Codes of M bytes, each one of K codewords, whose sum is near the vector.
+class CompositeQuantizer(UnsupervisedQuantizer):
+    """Composite quantization: a code is M bytes, one codeword of each codebook, and their sum is near the vector.
 
     Parameters
     ----------
     n_codebooks : int, default=8
-        M, the bytes of a code.
+        M, the number of bytes of a code. At most the number of dimensions.
     n_codewords : int, default=256
-        K, at most 256.
-    n_components : int, optional
-        Quantize so many principal components instead of the vectors themselves, as published for vectors of thousands of
-        dimensions; all dimensions if None.
+        K, the number of codewords in each codebook, from 2 to 256.
+    n_components : int or None, default=None
+        Number of principal components to quantize instead of the vectors, as published for vectors of thousands of dimensions.
+        None quantizes the vectors.
     constraint_weight : float, default=50
-        Mu, of the spread of the inter-dictionary products, times the variance of the vectors (their mean squared distance from
-        their mean). Mu itself has the inverse unit of a squared length; this number has none, so that one value serves data of
-        any scale. The paper chooses mu for each data set by validation; the value in its release, .0004 for SIFT vectors, is of
-        the order of 50 in these units.
+        Mu times the variance of the vectors, which is their mean squared distance from their mean. Mu is the weight of the
+        spread of the inter-dictionary products. Mu has the inverse unit of a squared length; this number has no unit, so one
+        value suits data of any scale. The paper chooses mu for each data set by validation. The value in its release, .0004
+        for SIFT vectors, is about 50 in this unit.
     max_iter : int, default=30
-        Rounds at the most; 0 leaves the start, which is product quantization.
-    tol : float
-        The fit ends when a round lowers the objective by less than this part of itself.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-    callback : callable, optional
+        Maximum number of rounds; 0 keeps the start, which is product quantization.
+    tol : float, default=1e-3
+        The fit ends when a round lowers the objective by less than this part of it.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. The codes do not depend on it.
+    random_state : int, Generator or None, default=None
+        Seed. The same seed gives the same codes.
+    callback : callable or None, default=None
         Called with a `supquant.progress.Progress` after every round.
-    verbose : int
-        Above 0, rounds are logged.
+    verbose : int, default=0
+        If above 0, rounds are logged.
 
     Attributes
     ----------
     codec_ : AdditiveCodec
+        The learned model; it encodes, decodes and makes tables.
     training_codes_ : (n, M) uint8
+        Codes of the training rows.
     objective_ : list of dict
-        After every step: its name, the terms ``quantization`` and ``constraint``, their ``total``, and the rows recoded.
+        For every step: its name, the terms ``quantization`` and ``constraint``, their sum ``total``, and the number of recoded
+        rows ``changed``.
     n_iter_ : int
+        Number of rounds.
     n_features_in_ : int
+        p, the number of dimensions of the vectors.
 
     Examples
     --------
@@ -124,61 +125,55 @@ class CompositeQuantizer(FittedQuantizer):
         self.callback = callback
         self.verbose = verbose
 
-    def fit(self, X: object, y: object = None) -> Self:
-        """Learn the codebooks from vectors X (n, p); `y` is ignored.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If it was interrupted; after the start, the best model so far is fitted all the same.
-        """
-        del y
-        X = check_vectors(X)
-        M = check_integer(self.n_codebooks, "n_codebooks", 1, X.shape[1])
-        K = check_integer(self.n_codewords, "n_codewords", 2, 256)
+    def _check_parameters(self, n_features: int) -> None:
+        if self.n_components is not None:
+            check_integer(self.n_components, "n_components", self.n_codebooks, n_features)
         check_nonnegative(self.constraint_weight, "constraint_weight")
-        max_iter = check_integer(self.max_iter, "max_iter", 0)
+        check_integer(self.max_iter, "max_iter", 0)
         check_nonnegative(self.tol, "tol")
-        check_enough_rows(len(X), K)
-        rng, n_jobs = random_generator(self.random_state), resolve_jobs(self.n_jobs)
-        with single_blas():
-            P = self._leading_directions(X, M, n_jobs)
-            Z = X if P is None else np.concatenate([as_float32(X[a:b]) @ P for a, b in row_blocks(len(X))])
-            start, codes = composite_start(Z, M, K, float(self.constraint_weight), rng, n_jobs)
-            steps = joint_steps(start, max_iter=max_iter, tol=self.tol, solve=solve_codebooks)
-            stage = FitStage("composite", max_iter, steps)
-            # phi never rises, so the last finished step is the best
-            with learn([stage], Reporter(self.callback, self.verbose)) as learned:
-                self._store(learned.last, codes, X, P)
-                self.objective_ = [_without_labels(entry) for entry in learned.record]
-                self.n_iter_ = learned.n_iter
-        return self
 
-    def encode(self, X: object) -> Codes:
-        """Give vectors X (n, p) their codes (n, M) uint8."""
-        return self._codec().encode(X, n_jobs=self.n_jobs)
+    def _learn(self, X: NDArray[Any], rng: np.random.Generator) -> None:
+        n_jobs = resolve_jobs(self.n_jobs)
+        P = self._leading_directions(X, n_jobs)
+        Z = X if P is None else np.concatenate([as_float32(X[a:b]) @ P for a, b in row_blocks(len(X))])
+        start, codes = composite_start(
+            Z, self.n_codebooks, self.n_codewords, float(self.constraint_weight), rng, n_jobs
+        )
+        steps = joint_steps(
+            start, max_iter=self.max_iter, tol=self.tol, function=SmallProblem.reduced_without_labels
+        )
 
-    def _leading_directions(self, X: NDArray[Any], M: int, n_jobs: int) -> NDArray[np.float32] | None:
-        """Give the principal components (d, r) to quantize; None for the vectors as they are."""
+        def result(last: CompositeStep) -> tuple[AdditiveCodec, Codes]:
+            state = last.step.state
+            codec = AdditiveCodec(
+                state.codebooks.astype(np.float32),
+                P,
+                constant=state.constant,
+                quantization_weight=state.penalties.quantization,
+                constraint_weight=state.penalties.constraint,
+            )
+            return with_seeds(codec, codes, X), codes
+
+        coded = (CompositeStep(step, codes) for step in steps)
+        # phi never rises, so the last finished step is the best one
+        self._run(FitPlan([FitStage("composite", self.max_iter, coded)], result))
+
+    def _leading_directions(self, X: NDArray[Any], n_jobs: int) -> Float32 | None:
+        """Return the principal components (d, r) to quantize, or None to quantize the vectors."""
         if self.n_components is None:
             return None
-        r = check_integer(self.n_components, "n_components", M, X.shape[1])
-        no_labels = _no_labels(len(X))
-        rows = LocalRows(X, no_labels, np.zeros((len(X), 0), dtype=np.uint8), 2, n_jobs=n_jobs)
-        return principal_components(rows.moments(), r).astype(np.float32)
+        no_codes = np.zeros((len(X), 0), dtype=np.uint8)
+        rows = LocalRows(X, _no_labels(len(X)), no_codes, 2, n_jobs=n_jobs)
+        return principal_components(rows.moments(), self.n_components).astype(np.float32)
 
-    def _store(self, step: Step, codes: Codes, X: NDArray[Any], P: NDArray[np.float32] | None) -> None:
-        state = step.state
-        codec = AdditiveCodec(
-            state.codebooks.astype(np.float32),
-            P,
-            constant=state.constant,
-            quantization_weight=state.penalties.quantization,
-            constraint_weight=state.penalties.constraint,
-        )
-        self.codec_ = seeded(codec, codes, X)
-        self.n_features_in_ = int(X.shape[1])
-        self.training_codes_ = codes
+
+class CompositeStep(CodedStep):
+    """A step of the solver, recorded without the terms of psi that belong to labels."""
+
+    def as_record(self) -> Record:
+        """Return the entry of `objective_`."""
+        record = self.step.as_record()
+        return {name: value for name, value in record.items() if name not in ("classification", "ridge")}
 
 
 def composite_start(
@@ -191,7 +186,22 @@ def composite_start(
 ) -> tuple[Start, Codes]:
     """Start from product quantization, as a supervised problem without labels whose projection is the identity.
 
-    Returns the codes (n, M) too; a solver changes them in place.
+    Parameters
+    ----------
+    X : (n, d) array
+    n_codebooks, n_codewords : int
+        M and K.
+    relative_weight : float
+        Mu times the variance of the rows.
+    rng : Generator
+    n_jobs : int
+        Number of threads.
+
+    Returns
+    -------
+    start : Start
+    codes : (n, M) uint8
+        A solver changes them in place.
     """
     d = X.shape[1]
     codebooks, _ = product_codebooks(
@@ -208,34 +218,17 @@ def composite_start(
     penalties = Penalties(
         quantization=1.0,
         constraint=relative_weight / (variance(moments) or 1.0),
-        ridge=1.0,  # of a classifier without columns
+        ridge=1.0,  # the classifier has no columns
     )
-    start = Start(rows, moments, codebooks.astype(np.float64), np.eye(d), penalties, fixed_projection=True)
+    start = Start(rows, moments, codebooks.astype(np.float64), np.eye(d), penalties, FixedProjection)
     return start, codes
 
 
 def variance(moments: Moments) -> float:
-    """Give the mean squared distance of the rows from their mean."""
+    """Return the mean squared distance of the rows from their mean."""
     mean = moments.sum_x / moments.n_rows
     return max(float(np.trace(moments.xx)) / moments.n_rows - float(mean @ mean), 0.0)
 
 
-def solve_codebooks(problem: SmallProblem, codebooks: Float64, max_iter: int) -> Float64:
-    """Give better codebooks (M, K, d) for the codes as they are, eps the best for them."""
-    C = minimise_preconditioned(
-        problem.reduced_without_labels,
-        used_codewords(problem, codebooks),
-        problem.bb,
-        problem.projected_best(codebooks).energy,
-        max_iter=min(max_iter, MOST_ITERATIONS),
-        tol=SETTLED,
-    )
-    return with_codewords(problem, codebooks, C)
-
-
 def _no_labels(n: int) -> Labels:
     return Labels(np.arange(0), True, None, csr_array((n, 0), dtype=bool))
-
-
-def _without_labels(entry: Record) -> Record:
-    return {name: value for name, value in entry.items() if name not in ("classification", "ridge")}

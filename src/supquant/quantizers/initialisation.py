@@ -1,7 +1,7 @@
-"""Where the supervised solvers start from, as published (section 4, Initialization).
+"""Where the supervised solvers start, as published (section 4, Initialization).
 
-P from principal components; the codebooks and codes of the shortest code from product quantization of X P; those of a longer
-code from a shorter one, its added codebooks zero and its added codes random.
+P comes from principal components. The codebooks and codes of the shortest code come from product quantization of X P. A longer
+code starts from a shorter one: its added codebooks are zero and its added codes are random.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from supquant.arrays import Codes, Float64
+from supquant.arrays import Codes, Float32, Float64
 from supquant.quantizers.product import product_codebooks
 from supquant.statistics import ModelState, Moments, Penalties
 
 SAMPLE_ROWS_PER_CODEWORD = 32
+"""K-means sees this number of rows for each codeword. A small sample is enough, because the solver soon moves every codeword."""
+
 KMEANS_ITERATIONS = 10
-"""A few k-means iterations on a sample are enough: the solver soon moves every codeword."""
+"""K-means takes at most this number of iterations."""
 
 
 def principal_components(moments: Moments, n_components: int) -> Float64:
-    """Give the leading directions (d, r) of centred X, from its moments."""
+    """Return the leading directions (d, r) of centred X, computed from its moments."""
     mean = moments.sum_x / moments.n_rows
     covariance = moments.xx / moments.n_rows - np.outer(mean, mean)
     d = len(covariance)
@@ -30,7 +32,7 @@ def principal_components(moments: Moments, n_components: int) -> Float64:
 
 
 def product_start(
-    sample: NDArray[np.float32],
+    sample: Float32,
     projection: Float64,
     n_labels: int,
     *,
@@ -39,9 +41,25 @@ def product_start(
     rng: np.random.Generator,
     n_jobs: int,
 ) -> ModelState:
-    """Learn product codebooks from a sample (s, d) of the rows, as a model whose assignment is product quantization.
+    """Learn product codebooks from a sample of the rows.
 
-    Dimensions are dealt out in turn (m, m + M, ...), so that every codebook gets its share of the leading ones.
+    The dimensions are dealt to the codebooks in turn (m, m + M, ...), so every codebook has some of the leading ones.
+
+    Parameters
+    ----------
+    sample : (s, d) float32
+        Features of some rows.
+    projection : (d, r) float64
+    n_labels, n_codebooks, n_codewords : int
+        L, M and K.
+    rng : Generator
+    n_jobs : int
+        Number of threads.
+
+    Returns
+    -------
+    ModelState
+        A model under which the best codes are those of product quantization.
     """
     r = projection.shape[1]
     codebooks, _ = product_codebooks(
@@ -59,7 +77,7 @@ def product_start(
 def lengthen(
     codebooks: NDArray[np.floating], codes: Codes, n_codebooks: int, rng: np.random.Generator
 ) -> tuple[Float64, Codes]:
-    """Add zero codebooks (to M, K, r) and random codes (to n, M)."""
+    """Return codebooks (M, K, r) with zero codebooks added, and codes (n, M) with random codes added."""
     M, K, r = codebooks.shape
     longer = np.zeros((n_codebooks, K, r))
     longer[:M] = codebooks

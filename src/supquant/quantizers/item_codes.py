@@ -1,7 +1,8 @@
 """Codebooks for the vectors of items: residual quantization, then codes and codebooks in turn.
 
-Given the codes, the codebooks are least squares; given the codebooks, every row takes a better code. What an error in the columns
-of meaning counts, and what one in those of position, depends on the kind of a row, so both have normal equations of their own.
+For given codes the codebooks are least squares. For given codebooks every row takes a better code. The weights of an error in
+the columns of meaning and of one in the columns of position depend on the kind of a row, so meaning and position have separate
+normal equations.
 """
 
 from __future__ import annotations
@@ -16,80 +17,73 @@ from scipy.linalg import cho_factor, cho_solve
 from supquant import kernels
 from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
-from supquant.codec.semantic import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
+from supquant.codec.words import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
 from supquant.fitting import Record
 from supquant.parallel import ordered_map, row_blocks
+from supquant.quantizers.steps import NamedStep
 
-START_ROWS = 64
-"""Rows a codeword that k-means sees."""
+KMEANS_ROWS_PER_CODEWORD = 64
+"""K-means sees at most this number of rows for each codeword."""
 
-START_ITERATIONS = 6
-"""Of k-means, for each codebook of the start."""
+KMEANS_ITERATIONS = 6
+"""K-means takes this number of iterations for each codebook of the start."""
 
 SHRINKAGE = 1.0
-"""Rows of zeros, of mean weight, that every codeword stands for beside its own: a codeword of few rows would follow their noise,
-and codewords that always occur together would make least squares singular."""
+"""Every codeword also stands for this number of zero rows of mean weight. Without them a codeword of few rows would follow their
+noise, and codewords that always occur together would make least squares singular."""
 
-SWEEPS = 4
-"""Of the search for codes between two solutions for codebooks."""
+FIRST_SWEEPS = 20
+"""The first search for codes visits every codebook at most this number of times."""
+
+LATER_SWEEPS = 4
+"""A search that starts from the codes of the last round visits every codebook at most this number of times."""
 
 RETRIES = 2
-"""Times that codes are disturbed and searched anew between two solutions for codebooks."""
+"""In a search, codes are disturbed and searched again this number of times."""
 
-LEAST_GAIN = 5e-3
-"""Part of the error that a round must gain; what later rounds gain does not show in rankings."""
+MIN_GAIN = 5e-3
+"""A round that lowers the error by less than this part of it is the last one. Smaller gains do not change rankings."""
 
-MOST_WORDS = 4096
-"""Codewords in all for which least squares is solved; longer codes stay with residual quantization."""
+MAX_SOLVED_CODEWORDS = 4096
+"""Least squares is solved for at most this number of codewords in all; longer codes stay with residual quantization."""
 
 
 @dataclass(frozen=True)
 class ItemRows:
-    """What the codes are learned from: rows of several kinds, one kind after the other."""
+    """The rows from which codebooks are learned, ordered by kind."""
 
     vectors: Float32  # (n, D)
-    kinds: NDArray[np.intp]  # (n,) ascending
-    weights: Float32  # (kinds, 2): what a squared error in meaning and one in position counts
-    n_meaning: int  # columns of meaning
+    kinds: NDArray[np.intp]  # (n,)  ascending
+    weights: Float32  # (kinds, 2)  weights of a squared error in meaning and of one in position
+    n_meaning: int  # number of columns of meaning, the first ones
 
     @property
     def parts(self) -> Iterator[tuple[slice, Float32]]:
-        """Yield the rows of every kind that there is, and their two weights."""
+        """Yield the rows of every kind that occurs, and their two weights."""
         edges = np.searchsorted(self.kinds, np.arange(len(self.weights) + 1))
         for start, stop, weights in zip(edges[:-1], edges[1:], self.weights, strict=True):
             if stop > start:
                 yield slice(int(start), int(stop)), weights
 
     def take(self, rows: NDArray[np.int64]) -> ItemRows:
-        """Return the part that has these rows, given in ascending order."""
+        """Return some of the rows, given in ascending order."""
         return ItemRows(self.vectors[rows], self.kinds[rows], self.weights, self.n_meaning)
 
 
 @dataclass(frozen=True)
-class CodebookStep:
-    """One finished round: the codebooks, and the weighted squared error a row that their codes leave."""
+class CodebookStep(NamedStep):
+    """One finished round: the codebooks, and the mean weighted squared error of the rows."""
 
     name: str
     iteration: int
     codebooks: Float32  # (M, K, D)
     error: float
-    changed: int  # rows recoded by this step
-
-    @property
-    def counts_as_iteration(self) -> bool:
-        """Whether the step counts in `n_iter_`."""
-        return self.name == "codes"
+    changed: int  # number of rows that the step recoded
 
     def as_record(self) -> Record:
         """Return the entry of `objective_`."""
-        return {
-            "codebooks": len(self.codebooks),
-            "iteration": self.iteration,
-            "step": self.name,
-            "quantization": self.error,
-            "total": self.error,
-            "changed": self.changed,
-        }
+        error = self.record({"quantization": self.error, "total": self.error})
+        return {"codebooks": len(self.codebooks), **error}
 
     def as_progress(self) -> Mapping[str, float] | None:
         """Return the values for the callback."""
@@ -106,27 +100,45 @@ def codebook_steps(
     rng: np.random.Generator,
     n_jobs: int,
 ) -> Iterator[CodebookStep]:
-    """Learn codebooks whose words (M, K) are for something, as `SemanticCodec` says; hand out every finished round.
+    """Learn codebooks.
 
-    They begin with those of a shorter code (M', K, D), if there is one.
+    Parameters
+    ----------
+    rows : ItemRows
+    shorter : (M', K, D) float32 or None
+        Codebooks of a shorter code, with which the codebooks begin.
+    words : (M, K) uint8
+        Kinds of the codewords, as in `codec.words`.
+    max_iter : int
+        Maximum number of rounds.
+    tol : float
+        The fit ends when a round lowers the error by less than this part of it, or by less than `MIN_GAIN`.
+    rng : Generator
+    n_jobs : int
+        Number of threads.
+
+    Yields
+    ------
+    CodebookStep
+        The start, then every finished round.
     """
     codebooks = residual_start(rows, shorter, words, rng)
     codes = _assign(rows, codebooks, words, None, n_jobs)
     before = _error(rows, codebooks, codes, n_jobs)
     yield CodebookStep("start", 0, codebooks, before, len(codes))
-    if words.size > MOST_WORDS:
+    if words.size > MAX_SOLVED_CODEWORDS:
         return
     for iteration in range(1, max_iter + 1):
         solved = _solve(rows, codes, codebooks, words, n_jobs)
         new = _assign(rows, solved, words, codes, n_jobs)
         error = _error(rows, solved, new, n_jobs)
-        if error >= before:  # the ridge costs more than the round gains, as for few rows
+        if error >= before:  # with few rows the shrinkage can cost more than the round gains
             yield CodebookStep("codes", iteration, codebooks, before, 0)
             return
         changed = int((new != codes).any(axis=1).sum())
         codebooks, codes = solved, new
         yield CodebookStep("codes", iteration, codebooks, error, changed)
-        if before - error <= max(tol, LEAST_GAIN) * before:
+        if before - error <= max(tol, MIN_GAIN) * before:
             return
         before = error
 
@@ -134,8 +146,9 @@ def codebook_steps(
 def residual_start(
     rows: ItemRows, shorter: Float32 | None, words: NDArray[np.uint8], rng: np.random.Generator
 ) -> Float32:
-    """Run k-means on a sample of the rows, then on what its centres leave, and so on: (M, K, D)."""
-    sample = rows.take(np.sort(rng.permutation(len(rows.vectors))[: START_ROWS * words.shape[1]]))
+    """Return codebooks (M, K, D) by residual quantization: k-means on a sample of the rows, then on its residuals, and so on."""
+    chosen = rng.permutation(len(rows.vectors))[: KMEANS_ROWS_PER_CODEWORD * words.shape[1]]
+    sample = rows.take(np.sort(chosen))
     left = sample.vectors.astype(np.float32)
     codebooks = np.zeros((*words.shape, left.shape[1]), dtype=np.float32)
     given = 0 if shorter is None else len(shorter)
@@ -145,17 +158,32 @@ def residual_start(
     label_words = (words == LABEL_WORD).sum(axis=1)
     for m in range(given, len(words)):
         column = int(label_words[:m].sum())
-        codebooks[m], nearest = _first_words(left, sample, words[m], column, rng)
+        codebooks[m], nearest = _start_codebook(left, sample, words[m], column, rng)
         left -= codebooks[m][nearest]
     return codebooks
 
 
-def _first_words(
+def _start_codebook(
     left: Float32, sample: ItemRows, words: NDArray[np.uint8], column: int, rng: np.random.Generator
 ) -> tuple[Float32, NDArray[np.intp]]:
-    """Return a codebook (K, D) for what is left (s, D) of a sample, and each row's nearest word (s,) in it.
+    """Learn one codebook of the start.
 
-    Label words stand for the columns from `column` on.
+    Parameters
+    ----------
+    left : (s, D) float32
+        Residuals of the sample.
+    sample : ItemRows
+    words : (K,) uint8
+        Kinds of the codewords.
+    column : int
+        The column of meaning for which the first label word stands; the others follow.
+    rng : Generator
+
+    Returns
+    -------
+    codebook : (K, D) float32
+    nearest : (s,) int
+        Nearest codeword of each row, among those that it may use.
     """
     a = sample.n_meaning
     weights = sample.weights[sample.kinds].astype(np.float32)  # (s, 2)
@@ -175,14 +203,14 @@ def _first_words(
     if len(for_position):
         placed = left.copy()
         placed[:, :a] = 0
-        codebook[for_position] = weighted_means(placed, weights, a, len(for_position), rng)[0]
+        codebook[for_position] = weighted_means(placed, weights, a, len(for_position), rng)
     for kind, users in (
         (FREE_WORD, ~labelled if words.any() else np.full(len(left), True)),
         (KNOWN_WORD, labelled),
     ):
         chosen = np.flatnonzero(words == kind)
         if len(chosen) and users.any():
-            codebook[chosen] = weighted_means(left[users], weights[users], a, len(chosen), rng)[0]
+            codebook[chosen] = weighted_means(left[users], weights[users], a, len(chosen), rng)
     nearest = np.empty(len(left), dtype=np.intp)
     scaled = left * np.repeat(weights, (a, left.shape[1] - a), axis=1)
     for kind in (0, 1):
@@ -193,24 +221,39 @@ def _first_words(
 
 def weighted_means(
     x: Float32, weights: Float32, n_first: int, n_centres: int, rng: np.random.Generator
-) -> tuple[Float32, NDArray[np.intp]]:
-    """Run k-means on rows x (n, D), whose first columns and whose others count by the two weights (n, 2) of the row.
+) -> Float32:
+    """Run k-means on rows whose first columns have one weight and whose other columns have another.
 
-    Centres are drawn towards zero by one row of mean weight, so that one that stands for few rows does not follow their noise.
-    Returns the centres (K, D), and each row's nearest (n,).
+    A centre is drawn towards zero as if one more row of mean weight were zero (`SHRINKAGE`).
+
+    Parameters
+    ----------
+    x : (n, D) float32
+    weights : (n, 2) float32
+        The two weights of each row.
+    n_first : int
+        Number of columns with the first weight.
+    n_centres : int
+        K.
+    rng : Generator
+
+    Returns
+    -------
+    (K, D) float32
+        Centres.
 
     Examples
     --------
     >>> x = np.array([[0, 5], [0, 6], [1, 5], [1, 6]], dtype=np.float32)
-    >>> centres, nearest = weighted_means(x, np.tile([1, 0.01], (4, 1)), 1, 2, np.random.default_rng(1))
-    >>> bool(nearest[0] == nearest[1] != nearest[2] == nearest[3])
-    True
+    >>> centres = weighted_means(x, np.tile([1, 0.01], (4, 1)), 1, 2, np.random.default_rng(1))
+    >>> np.sort(centres[:, 0]).round(2)  # the first column decides; zero rows draw the second centre from 1 to 2/3
+    array([0.  , 0.67], dtype=float32)
     """
     centres = x[np.sort(rng.choice(len(x), n_centres, replace=len(x) < n_centres))].copy()
     weights = weights.astype(np.float32)
     widths = (n_first, x.shape[1] - n_first)
     scaled = x * np.repeat(weights, widths, axis=1)
-    for _ in range(START_ITERATIONS):
+    for _ in range(KMEANS_ITERATIONS):
         nearest = _nearest(scaled, weights, centres, n_first)
         counts = np.bincount(nearest, minlength=n_centres)
         masses = np.stack([np.bincount(nearest, each, minlength=n_centres) for each in weights.T], axis=1)
@@ -218,11 +261,11 @@ def weighted_means(
         means = sums / np.repeat(masses + SHRINKAGE * weights.mean(axis=0, dtype=np.float64), widths, axis=1)
         means[counts == 0] = x[rng.integers(len(x), size=int((counts == 0).sum()))]
         centres = means.astype(np.float32)
-    return centres, _nearest(scaled, weights, centres, n_first)
+    return centres
 
 
 def _nearest(scaled: Float32, weights: Float32, centres: Float32, n_first: int) -> NDArray[np.intp]:
-    """Return each row's nearest centre (n,); `scaled` rows have their weights in them already."""
+    """Return the nearest centre (n,) of each row, given rows `scaled` (n, D) that are already multiplied by their weights."""
     squares = np.square(centres)
     sizes = np.stack([squares[:, :n_first].sum(axis=1), squares[:, n_first:].sum(axis=1)])  # (2, K)
     found = np.empty(len(scaled), dtype=np.intp)
@@ -236,7 +279,7 @@ def _nearest(scaled: Float32, weights: Float32, centres: Float32, n_first: int) 
 def _assign(
     rows: ItemRows, codebooks: Float32, words: NDArray[np.uint8], codes: Codes | None, n_jobs: int
 ) -> Codes:
-    """Give every row a code (n, M), from its old one on where it has one."""
+    """Return a code (n, M) for every row; the search starts from the row's present code if there is one."""
     found = np.empty((len(rows.vectors), len(codebooks)), dtype=np.uint8)
     for part, weights in rows.parts:
         search = ItemSearch.of(
@@ -244,7 +287,7 @@ def _assign(
             rows.n_meaning,
             weights,
             allowed_words(words, int(rows.kinds[part.start])),
-            max_sweeps=20 if codes is None else SWEEPS,
+            max_sweeps=FIRST_SWEEPS if codes is None else LATER_SWEEPS,
             retries=RETRIES,
         )
 
@@ -261,7 +304,10 @@ def _assign(
 def _solve(
     rows: ItemRows, codes: Codes, codebooks: Float32, words: NDArray[np.uint8], n_jobs: int
 ) -> Float32:
-    """Return the codebooks (M, K, D) of least squared error for codes (n, M); what label words mean stays as it is."""
+    """Return the codebooks (M, K, D) of least squared error for codes (n, M).
+
+    The columns of meaning of label words and of position words do not change.
+    """
     (M, K, D), a = codebooks.shape, rows.n_meaning
     grams = np.zeros((2, M * K, M * K))
     sums = np.zeros((M * K, D))

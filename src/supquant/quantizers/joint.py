@@ -1,9 +1,9 @@
 """The `joint` solver: variable projection on the codebooks.
 
-Given the codes, W, P and eps have closed forms in the codebooks; substitute them and minimise over the codebooks alone. The
-substituted psi depends on C through C C' only and is convex in it, so that C can be turned to as many columns as there are
-used codewords, and L-BFGS runs into no poor minimum. Then every row takes its best code, and so on until nothing changes.
-Where P is fixed, W and eps alone are substituted.
+For given codes, W, P and eps have closed forms in the codebooks. The solver substitutes them and minimises over the codebooks
+alone. Psi then depends on C C' only and is convex in it. So C can be turned to have as many columns as there are used
+codewords, and L-BFGS does not end in a poor minimum. Afterwards every row takes its best code. This repeats until nothing
+changes. If P is fixed, only W and eps are substituted.
 """
 
 from __future__ import annotations
@@ -13,26 +13,15 @@ from dataclasses import replace
 from functools import partial
 
 from supquant.arrays import Float64
-from supquant.quantizers.lbfgs import minimise_codebooks, minimise_preconditioned
-from supquant.quantizers.objective import FixedProjection, SmallProblem
-from supquant.quantizers.steps import (
-    Start,
-    Step,
-    best_state,
-    row_basis,
-    terms_of,
-    used_codewords,
-    with_codewords,
-)
+from supquant.quantizers.objective import SmallProblem
+from supquant.quantizers.steps import Start, Step, best_state, terms_of
 
-FIRST_ITERATIONS = 15
-"""L-BFGS iterations of the first round. Codes change completely after it, so precision would be wasted; doubled every round."""
+FIRST_LBFGS_ITERATIONS = 15
+"""L-BFGS takes this number of iterations in the first round, and twice as many in every further one. After the first round most
+codes change, so more precision would be wasted."""
 
-MOST_ITERATIONS = 30
-"""L-BFGS iterations of a round where P is fixed: the codewords have as many columns as there are features."""
-
-SETTLED = 1e-8
-"""L-BFGS ends when an iteration lowers psi by less than this part of itself."""
+ReducedFunction = Callable[[SmallProblem, Float64], tuple[float, Float64]]
+"""Psi of a small problem as a function of the codewords C (u, r), with its gradient; the other unknowns are substituted."""
 
 
 def joint_steps(
@@ -40,47 +29,50 @@ def joint_steps(
     *,
     max_iter: int,
     tol: float,
-    least: float = 0.0,
-    solve: Callable[[SmallProblem, Float64, int], Float64] | None = None,
+    function: ReducedFunction = SmallProblem.reduced_gradient,
 ) -> Iterator[Step]:
-    """Run the solver, handing out every finished step.
+    """Run the solver.
 
-    The last round is the one that lowers psi by less than `tol` of itself, or of `least` if that is more. `solve` takes the
-    small problem, codebooks (M, K, r) and a number of L-BFGS iterations, and gives better codebooks; variable projection by
-    default.
+    Parameters
+    ----------
+    start : Start
+    max_iter : int
+        Maximum number of rounds.
+    tol : float
+        The last round is the first one that lowers psi by less than this part of psi.
+    function : callable, default=SmallProblem.reduced_gradient
+        What a round minimises.
+
+    Yields
+    ------
+    Step
+        Every finished step.
     """
-    solve = solve or _solve
     solver = start.solver()
     problem = start.problem(solver, start.rows.statistics())
-    state = best_state(problem, start, start.codebooks)
+    state = best_state(problem, start.codebooks)
     step = Step.of("start", 0, problem, state)
     yield step
     for iteration in range(1, max_iter + 1):
         before = step.terms.total
-        codebooks = solve(problem, state.codebooks, FIRST_ITERATIONS * 2 ** (iteration - 1))
-        state = best_state(problem, start, codebooks)
+        n_lbfgs = FIRST_LBFGS_ITERATIONS * 2 ** (iteration - 1)
+        state = best_state(problem, solve_codebooks(problem, state.codebooks, n_lbfgs, function))
         yield Step("solve", iteration, terms_of(problem, state), partial(replace, state))
-        del problem  # its matrices make room for those of the pass
+        del problem  # frees its matrices before the pass makes new ones
         problem = start.problem(solver, start.rows.assign(state))
         step = Step.of("codes", iteration, problem, state)
         yield step
-        if before - step.terms.total <= tol * max(before, least):
+        if before - step.terms.total <= tol * before:
             return
 
 
-def _solve(problem: SmallProblem, codebooks: Float64, max_iter: int) -> Float64:
-    C = used_codewords(problem, codebooks)  # (u, r)
-    if isinstance(problem.solver, FixedProjection):
-        energy = problem.projected_best(C).energy
-        best = minimise_preconditioned(
-            problem.reduced_gradient,
-            C,
-            problem.bb,
-            energy,
-            max_iter=min(max_iter, MOST_ITERATIONS),
-            tol=SETTLED,
-        )
-        return with_codewords(problem, codebooks, best)
-    basis = row_basis(C)
-    turned = minimise_codebooks(problem.reduced_gradient, C @ basis, max_iter=max_iter, tol=SETTLED)
-    return with_codewords(problem, codebooks, turned @ basis.T)
+def solve_codebooks(
+    problem: SmallProblem,
+    codebooks: Float64,
+    max_iter: int,
+    function: ReducedFunction = SmallProblem.reduced_gradient,
+) -> Float64:
+    """Return better codebooks (M, K, r) for the current codes, after at most `max_iter` iterations of L-BFGS."""
+    C = problem.used_codewords(codebooks)  # (u, r)
+    best = problem.quantization.minimise(partial(function, problem), C, max_iter)
+    return problem.with_codewords(codebooks, best)

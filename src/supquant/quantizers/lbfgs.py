@@ -11,9 +11,11 @@ from scipy.optimize import minimize
 from supquant.arrays import Float64
 
 HISTORY = 10
+"""L-BFGS remembers this number of past steps."""
 
 RELATIVE_RIDGE = 0.1
-"""On the diagonal of B'B, in units of its mean: the error does not see a shift of one codebook against another."""
+"""This part of the mean diagonal of B'B is added to its diagonal. The error does not change when one codebook is shifted and
+another one is shifted back, so B'B is singular."""
 
 
 def minimise_codebooks(
@@ -23,12 +25,26 @@ def minimise_codebooks(
     max_iter: int,
     tol: float,
 ) -> Float64:
-    """Minimise a function of the codewords C (u, r), which gives its value and gradient.
+    """Minimise a function of the codewords C (u, r).
 
-    Ends when an iteration gains less than `tol` of the function's first value. The result is never worse than the start.
+    Parameters
+    ----------
+    evaluate : callable
+        Returns the function's value and its gradient (u, r) at some codewords.
+    C : (u, r) float64
+        Start.
+    max_iter : int
+        Maximum number of iterations.
+    tol : float
+        The search ends when an iteration gains less than this part of the function's first value.
+
+    Returns
+    -------
+    (u, r) float64
+        Never worse than the start.
     """
     start, _ = evaluate(C)
-    scale = abs(start) or 1.0  # L-BFGS-B's first step has length one whatever the units
+    scale = abs(start) or 1.0  # the first step of L-BFGS-B has length one, whatever the units are
 
     def function(flat: Float64) -> tuple[float, Float64]:
         value, gradient = evaluate(flat.reshape(C.shape))
@@ -54,10 +70,24 @@ def minimise_preconditioned(
     max_iter: int,
     tol: float,
 ) -> Float64:
-    """Minimise a function of the codewords C (u, r) that grows with |S - Z|^2 for fixed Z, as `minimise_codebooks` does.
+    """Minimise a function of the codewords C (u, r) that contains |S - Z|^2 for fixed Z.
 
-    The second derivative of that error by C is B'B (u, u): L-BFGS works on ``V = R'C``, where ``R R'`` is nearly B'B / |Z|^2.
-    Then V has no unit either, as it should, since L-BFGS begins with a step of length one.
+    The second derivative of that error by C is B'B. L-BFGS works on ``V = R'C``, where ``R R'`` is nearly B'B / |Z|^2. So V has
+    no unit, which suits L-BFGS: its first step has length one.
+
+    Parameters
+    ----------
+    evaluate, C, max_iter, tol
+        As for `minimise_codebooks`.
+    bb : (u, u) float64
+        B'B.
+    energy : float
+        |Z|^2.
+
+    Returns
+    -------
+    (u, r) float64
+        Never worse than the start.
     """
     ridge = RELATIVE_RIDGE * float(np.diag(bb).mean())
     lower: Float64 = cholesky((bb + ridge * np.eye(len(bb))) / (energy or 1.0), lower=True)

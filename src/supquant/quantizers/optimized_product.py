@@ -1,67 +1,73 @@
 """Optimized product quantization: product quantization after the rotation that suits it best.
 
 "Optimized Product Quantization for Approximate Nearest Neighbor Search" (Ge, He, Ke, Sun, CVPR 2013). The non-parametric
-method takes turns: one step of k-means in every group of rotated dimensions, then the best rotation for the decoded vectors S,
-an orthogonal Procrustes problem:
+method alternates between two steps: one step of k-means in every group of rotated dimensions, and the best rotation for the
+decoded vectors S, an orthogonal Procrustes problem:
 
     min |X R - S|^2  over  R'R = I        R = U V'   where   X'S = U diag(s) V'
 
-The parametric method, a rotation by eigenvalue allocation, is where it starts from, or the rotation that does nothing, whichever
-product quantization likes better, as in the authors' release: so it ends no worse than product quantization.
+It starts from the parametric method, a rotation by eigenvalue allocation, or from no rotation: from the one with the smaller
+error after product quantization, as in the authors' release. So the error is never larger than that of product quantization.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, svd
 
 from supquant import kernels
-from supquant.arrays import Float32, Float64
+from supquant.arrays import Codes, Float32, Float64
 from supquant.codec import AdditiveCodec
-from supquant.fitting import FitStage, Record, learn
-from supquant.parallel import single_blas
-from supquant.progress import Progress, Reporter
-from supquant.quantizers.base import FittedQuantizer
-from supquant.quantizers.product import check_enough_rows, column_groups, product_codebooks, sample_rows
-from supquant.validation import check_integer, check_vectors, random_generator, resolve_jobs
+from supquant.fitting import FitStage, Record
+from supquant.progress import Progress
+from supquant.quantizers.base import FitPlan, UnsupervisedQuantizer
+from supquant.quantizers.product import column_groups, product_codebooks, sample_rows
+from supquant.validation import check_integer, resolve_jobs
 
 KMEANS_ITERATIONS = 25
-"""Of the starts; as many as product quantization takes."""
+"""K-means takes at most this number of iterations at the start, as many as product quantization takes."""
 
 
-class OptimizedProductQuantizer(FittedQuantizer):
-    """Codes of M bytes, each the nearest of K centres in its share of the dimensions of the rotated vectors.
+class OptimizedProductQuantizer(UnsupervisedQuantizer):
+    """Product quantization of rotated vectors.
+
+    A byte of a code is the number of the nearest of K centres in one group of the rotated dimensions.
 
     Parameters
     ----------
     n_codebooks : int, default=8
-        M, the bytes of a code.
+        M, the number of bytes of a code. At most the number of dimensions.
     n_codewords : int, default=256
-        K, at most 256.
+        K, the number of centres in each group, from 2 to 256.
     max_iter : int, default=50
-        Rounds of k-means and rotation; 0 leaves the start.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-    callback : callable, optional
+        Number of rounds of k-means and rotation; 0 keeps the start.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. The codes do not depend on it.
+    random_state : int, Generator or None, default=None
+        Seed. The same seed gives the same codes.
+    callback : callable or None, default=None
         Called with a `supquant.progress.Progress` after every round.
-    verbose : int
-        Above 0, rounds are logged.
+    verbose : int, default=0
+        If above 0, rounds are logged.
 
     Attributes
     ----------
     codec_ : AdditiveCodec
-        Its projection is the rotation.
+        The learned model; it encodes, decodes and makes tables. Its projection is the rotation.
     training_codes_ : (n, M) uint8
+        Codes of the training rows.
     objective_ : list of dict
-        ``quantization``, the squared error over the rows learned from (65,536 at the most), of the start and after every round.
+        ``quantization``, the squared error, at the start and after every round. It is summed over the sampled rows, at most
+        256 for each codeword.
     n_iter_ : int
+        Number of rounds.
     n_features_in_ : int
+        p, the number of dimensions of the vectors.
 
     Examples
     --------
@@ -95,40 +101,26 @@ class OptimizedProductQuantizer(FittedQuantizer):
         self.callback = callback
         self.verbose = verbose
 
-    def fit(self, X: object, y: object = None) -> Self:
-        """Learn the rotation and the codebooks from vectors X (n, p); `y` is ignored.
+    def _check_parameters(self, n_features: int) -> None:
+        del n_features
+        check_integer(self.max_iter, "max_iter", 0)
 
-        Raises
-        ------
-        KeyboardInterrupt
-            If it was interrupted; after the start, the best model so far is fitted all the same.
-        """
-        del y
-        X = check_vectors(X)
-        M = check_integer(self.n_codebooks, "n_codebooks", 1, X.shape[1])
-        K = check_integer(self.n_codewords, "n_codewords", 2, 256)
-        max_iter = check_integer(self.max_iter, "max_iter", 0)
-        check_enough_rows(len(X), K)
-        rng = random_generator(self.random_state)
-        sample = sample_rows(X, K, rng)
-        with single_blas():
-            steps = rounds(sample, M, K, max_iter, rng, resolve_jobs(self.n_jobs))
-            stage = FitStage("opq", max_iter + 1, steps)
-            with learn([stage], Reporter(self.callback, self.verbose)) as learned:
-                self.codec_ = learned.last.codec()
-                self.objective_, self.n_iter_ = learned.record, learned.n_iter
-                self.n_features_in_ = int(X.shape[1])
-                self.training_codes_ = self.codec_.encode(X, n_jobs=self.n_jobs)
-        return self
+    def _learn(self, X: NDArray[Any], rng: np.random.Generator) -> None:
+        sample = sample_rows(X, self.n_codewords, rng)
+        steps = rounds(
+            sample, self.n_codebooks, self.n_codewords, self.max_iter, rng, resolve_jobs(self.n_jobs)
+        )
 
-    def encode(self, X: object) -> NDArray[np.uint8]:
-        """Give vectors X (n, p) their codes (n, M) uint8."""
-        return self._codec().encode(X, n_jobs=self.n_jobs)
+        def result(last: RotationStep) -> tuple[AdditiveCodec, Codes]:
+            codec = last.codec()
+            return codec, codec.encode(X, n_jobs=self.n_jobs)
+
+        self._run(FitPlan([FitStage("opq", self.max_iter + 1, steps)], result))
 
 
 @dataclass(frozen=True)
-class Rotated:
-    """A finished round: a rotation, codebooks in the rotated space, and the error |X R - S|^2 they leave."""
+class RotationStep:
+    """A finished round: a rotation, codebooks of the rotated space, and the error |X R - S|^2."""
 
     rotation: Float64  # (d, d)
     codebooks: Float64  # (M, K, d)  zero outside their group of columns
@@ -136,14 +128,14 @@ class Rotated:
     number: int = 0  # of the round, counted from 1; 0 is the start
 
     def codec(self) -> AdditiveCodec:
-        """Give the codec of both."""
+        """Return the codec with this rotation and these codebooks."""
         return AdditiveCodec(
             self.codebooks.astype(np.float32), self.rotation.astype(np.float32), independent=True
         )
 
     @property
     def counts_as_iteration(self) -> bool:
-        """Whether it is more than the start."""
+        """Whether this is a round and not the start."""
         return self.number > 0
 
     def as_record(self) -> Record:
@@ -157,8 +149,8 @@ class Rotated:
 
 def rounds(
     X: Float32, n_codebooks: int, n_codewords: int, max_iter: int, rng: np.random.Generator, n_jobs: int
-) -> Iterator[Rotated]:
-    """Give the start and what every round makes of it."""
+) -> Iterator[RotationStep]:
+    """Learn from rows X (n, d); yield the start, then every finished round."""
     starts = [np.eye(X.shape[1]), eigenvalue_allocation(X, n_codebooks)]
     model = min(
         (_product_start(X, rotation, n_codebooks, n_codewords, rng, n_jobs) for rotation in starts),
@@ -171,14 +163,15 @@ def rounds(
 
 
 def eigenvalue_allocation(X: Float32, n_codebooks: int) -> Float64:
-    """Give the parametric rotation (d, d): principal directions dealt out so that every group has the same volume.
+    """Return the parametric rotation (d, d), in which all groups of dimensions have nearly the same volume.
 
-    The largest eigenvalue left goes to the group whose product of eigenvalues is the least, of those that have room.
+    Principal directions are dealt to the groups, largest eigenvalue first. Each goes to the group that has the smallest product
+    of eigenvalues so far, among the groups that are not full.
     """
     d = X.shape[1]
     values, directions = eigh(np.cov(X, rowvar=False, dtype=np.float64).reshape(d, d))
     floor = np.finfo(np.float64).eps * values[-1] or 1.0
-    logs = np.log(np.maximum(values, floor) / max(values[0], floor))  # (d,) ascending, from 0 on
+    logs = np.log(np.maximum(values, floor) / max(values[0], floor))  # (d,)  ascending from 0
     groups = column_groups(d, n_codebooks)
     volumes = np.zeros(n_codebooks)
     filled = np.zeros(n_codebooks, dtype=np.intp)
@@ -198,7 +191,7 @@ def _product_start(
     n_codewords: int,
     rng: np.random.Generator,
     n_jobs: int,
-) -> Rotated:
+) -> RotationStep:
     codebooks, _ = product_codebooks(
         X @ rotation.astype(np.float32),
         column_groups(X.shape[1], n_codebooks),
@@ -207,37 +200,41 @@ def _product_start(
         max_iter=KMEANS_ITERATIONS,
         n_jobs=n_jobs,
     )
-    start = Rotated(rotation, codebooks.astype(np.float64), np.inf)
+    start = RotationStep(rotation, codebooks.astype(np.float64), np.inf)
     sums, counts = _code_sums(X, start, n_jobs)
     flat = start.codebooks.reshape(sums.shape)
     return replace(start, error=_error(X, counts, flat, float(np.vdot(sums @ rotation, flat))))
 
 
-def _round(X: Float32, model: Rotated, n_jobs: int) -> Rotated:
-    """Take one step of k-means, then the best rotation."""
+def _round(X: Float32, model: RotationStep, n_jobs: int) -> RotationStep:
+    """Return the step after one step of k-means and the best rotation."""
     M, K, d = model.codebooks.shape
     sums, counts = _code_sums(X, model, n_jobs)  # (M K, d), (M K,)
     codebooks = np.zeros_like(model.codebooks)
     for m, columns in enumerate(column_groups(d, M)):
         rows = slice(m * K, (m + 1) * K)
         means = sums[rows] @ model.rotation[:, columns] / np.maximum(counts[rows], 1)[:, None]
-        # a centre without rows stays where it is
+        # a centre without rows does not move
         codebooks[m][:, columns] = np.where(counts[rows, None] > 0, means, model.codebooks[m][:, columns])
     flat = codebooks.reshape(M * K, d)
     left, singular, right = svd(sums.T @ flat)
     error = _error(X, counts, flat, float(singular.sum()))
-    return Rotated(left @ right, codebooks, error, model.number + 1)
+    return RotationStep(left @ right, codebooks, error, model.number + 1)
 
 
-def _code_sums(X: Float32, model: Rotated, n_jobs: int) -> tuple[Float64, Float64]:
-    """Give every row its nearest centres; the sums B'X (M K, d) and how many rows each centre has (M K,)."""
+def _code_sums(X: Float32, model: RotationStep, n_jobs: int) -> tuple[Float64, Float64]:
+    """Assign every row to its nearest centres; return the sums B'X (M K, d) and the number of rows (M K,) of each centre."""
     M, K, _ = model.codebooks.shape
     codes = model.codec().encode(X, n_jobs=n_jobs)
+    # for i, m: counts[m K + codes[i, m]] += 1
     counts = np.bincount((codes + K * np.arange(M)).ravel(), minlength=M * K).astype(np.float64)
     return kernels.active().code_sums(codes, X, K, n_threads=n_jobs), counts
 
 
 def _error(X: Float32, counts: Float64, flat: Float64, agreement: float) -> float:
-    """|X R - S|^2 from tr(R'X'S) and the centres (M K, d): rotations keep |X|, and groups are orthogonal."""
+    """Return |X R - S|^2 from `agreement`, which is tr(R'X'S), and the centres `flat` (M K, d).
+
+    A rotation does not change |X|, and the groups are orthogonal, so |S|^2 is the sum of the squared centres of all rows.
+    """
     energy = float(np.einsum("ij,ij->", X, X, dtype=np.float64))
     return energy - 2 * agreement + float(counts @ np.einsum("ij,ij->i", flat, flat))

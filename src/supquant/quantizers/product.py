@@ -1,14 +1,14 @@
-"""Product quantization: the unsupervised baseline, and where supervised codes start from.
+"""Product quantization: the unsupervised baseline, and the start of supervised codes.
 
-"Product quantization for nearest neighbor search" (Jegou, Douze, Schmid, 2011): the dimensions are cut into M groups, and
-k-means gives each group a codebook of its own.
+"Product quantization for nearest neighbor search" (Jegou, Douze, Schmid, 2011). The dimensions are cut into M groups, and
+k-means learns one codebook for each group.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,37 +18,40 @@ from threadpoolctl import threadpool_limits
 
 from supquant.arrays import Float32
 from supquant.codec import AdditiveCodec
-from supquant.errors import InputError
 from supquant.parallel import ordered_map, single_blas
-from supquant.quantizers.base import FittedQuantizer
-from supquant.validation import as_float32, check_integer, check_vectors, random_generator, resolve_jobs
+from supquant.quantizers.base import UnsupervisedQuantizer
+from supquant.validation import as_float32, check_integer, resolve_jobs
 
 ROWS_PER_CODEWORD = 256
-"""Rows that k-means looks at for each codeword; more change the centres little."""
+"""K-means sees at most this number of rows for each codeword; more rows change the centres little."""
 
 
-class ProductQuantizer(FittedQuantizer):
-    """Codes of M bytes, each the nearest of K centres in its share of the dimensions.
+class ProductQuantizer(UnsupervisedQuantizer):
+    """Product quantization: a byte of a code is the number of the nearest of K centres in one group of dimensions.
 
     Parameters
     ----------
     n_codebooks : int, default=8
-        M, the bytes of a code.
+        M, the number of bytes of a code. At most the number of dimensions.
     n_codewords : int, default=256
-        K, at most 256.
+        K, the number of centres in each group, from 2 to 256.
     max_iter : int, default=25
-        Of k-means.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
+        Maximum number of k-means iterations.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. The codes do not depend on it.
+    random_state : int, Generator or None, default=None
+        Seed. The same seed gives the same codes.
 
     Attributes
     ----------
     codec_ : AdditiveCodec
+        The learned model; it encodes, decodes and makes tables.
     training_codes_ : (n, M) uint8
+        Codes of the training rows.
     n_iter_ : int
-        Iterations of k-means, the most of any group.
+        Number of k-means iterations of the group that took the most.
     n_features_in_ : int
+        p, the number of dimensions of the vectors.
 
     Examples
     --------
@@ -78,36 +81,31 @@ class ProductQuantizer(FittedQuantizer):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: object, y: object = None) -> Self:
-        """Learn the codebooks from vectors X (n, p); `y` is ignored."""
-        del y
-        X = check_vectors(X)
-        M = check_integer(self.n_codebooks, "n_codebooks", 1, X.shape[1])
-        K = check_integer(self.n_codewords, "n_codewords", 2, 256)
-        max_iter = check_integer(self.max_iter, "max_iter", 1)
-        check_enough_rows(len(X), K)
-        n_jobs = resolve_jobs(self.n_jobs)
-        rng = random_generator(self.random_state)
-        codebooks, self.n_iter_ = product_codebooks(
-            sample_rows(X, K, rng), column_groups(X.shape[1], M), K, rng=rng, max_iter=max_iter, n_jobs=n_jobs
-        )
-        self.codec_ = AdditiveCodec(codebooks, independent=True)
-        self.n_features_in_ = int(X.shape[1])
-        self.training_codes_ = self.codec_.encode(X, n_jobs=self.n_jobs)
-        return self
+    def _check_parameters(self, n_features: int) -> None:
+        del n_features
+        check_integer(self.max_iter, "max_iter", 1)
 
-    def encode(self, X: object) -> NDArray[np.uint8]:
-        """Give vectors X (n, p) their codes (n, M) uint8."""
-        return self._codec().encode(X, n_jobs=self.n_jobs)
+    def _learn(self, X: NDArray[Any], rng: np.random.Generator) -> None:
+        codebooks, n_iter = product_codebooks(
+            sample_rows(X, self.n_codewords, rng),
+            column_groups(X.shape[1], self.n_codebooks),
+            self.n_codewords,
+            rng=rng,
+            max_iter=self.max_iter,
+            n_jobs=resolve_jobs(self.n_jobs),
+        )
+        codec = AdditiveCodec(codebooks, independent=True)
+        self._store(codec, codec.encode(X, n_jobs=self.n_jobs))
+        self.n_iter_ = n_iter
 
 
 def sample_rows(X: NDArray[Any], n_codewords: int, rng: np.random.Generator) -> Float32:
-    """Choose the rows (s, d) that k-means looks at, in their order."""
+    """Return a random sample (s, d) of the rows of X (n, d) for k-means, in their order."""
     return as_float32(X[np.sort(rng.permutation(len(X))[: ROWS_PER_CODEWORD * n_codewords])])
 
 
 def column_groups(n_columns: int, n_codebooks: int) -> list[NDArray[np.intp]]:
-    """Cut the columns into the consecutive groups that codebooks stand for."""
+    """Return the columns of each codebook: consecutive groups, which differ in size by at most one."""
     return np.array_split(np.arange(n_columns), n_codebooks)
 
 
@@ -120,9 +118,27 @@ def product_codebooks(
     max_iter: int,
     n_jobs: int,
 ) -> tuple[Float32, int]:
-    """Run k-means on each group of columns of Z (n, r).
+    """Run k-means on each group of columns.
 
-    Returns the codebooks (M, K, r), zero outside their group, and the most iterations that a group took.
+    Parameters
+    ----------
+    Z : (n, r) float32
+    groups : sequence of M int arrays
+        Columns of each group.
+    n_codewords : int
+        K.
+    rng : Generator
+    max_iter : int
+        Maximum number of k-means iterations.
+    n_jobs : int
+        Number of threads.
+
+    Returns
+    -------
+    codebooks : (M, K, r) float32
+        Zero outside their group.
+    n_iter : int
+        Number of iterations of the group that took the most, at least 1.
     """
     seeds = rng.integers(2**31, size=len(groups))
     codebooks = np.zeros((len(groups), n_codewords, Z.shape[1]), dtype=np.float32)
@@ -138,17 +154,9 @@ def product_codebooks(
 
     iterations = 1
     with single_blas(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than codewords are fine
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than codewords are allowed
         found = ordered_map(centres, zip(groups, seeds, strict=True), n_jobs)
         for codebook, columns, (centre, n_iter) in zip(codebooks, groups, found, strict=True):
             codebook[:, columns] = centre
             iterations = max(iterations, n_iter)
     return codebooks, iterations
-
-
-def check_enough_rows(n_rows: int, n_codewords: int) -> None:
-    """Refuse to learn more codewords than there are rows."""
-    if n_rows < n_codewords:
-        raise InputError(
-            f"n_samples={n_rows} should be >= n_codewords={n_codewords}: give more rows, or ask for fewer codewords"
-        )

@@ -1,47 +1,65 @@
-"""A fit under way: the rows with their codes, and the codebooks, from the published start to ever longer codes."""
+"""The state of a fit: the rows with their codes, and the codebooks, from the published start to longer codes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from supquant.arrays import Float64
+from supquant.arrays import Codes, Float32, Float64
 from supquant.codec import spread_codes
+from supquant.fitting import FitStage, StepT
 from supquant.quantizers.initialisation import (
     SAMPLE_ROWS_PER_CODEWORD,
     lengthen,
     principal_components,
     product_start,
 )
+from supquant.quantizers.projections import FixedProjection, LearnedProjection, Projection
 from supquant.quantizers.steps import Start
 from supquant.rows import LocalRows
-from supquant.statistics import ModelState, Moments, Penalties
+from supquant.statistics import Moments, Penalties
 from supquant.validation import as_float32
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from supquant.codec import AdditiveCodec, FeatureMap
     from supquant.rows import Targets
 
 N_SEEDS = 1024
-"""Training codes that a codec keeps to start encodings from."""
+"""A codec keeps this number of training codes, from which encodings can start."""
 
-SHORTEST = 2
-"""Codebooks of the code that starts from product quantization; longer ones start from it."""
+SHORTEST_CODE = 2
+"""Codes of at most this number of codebooks start from product quantization; longer codes start from a shorter one."""
 
-Projection = Literal["learned", "identity", "pca"]
+ProjectionName = Literal["learned", "identity", "pca"]
 
-RELATIVE_PROJECTION_RIDGE = 1e-6
-"""Delta, in units of the mean diagonal of X'X, which is nearly singular for kernel features."""
+PROJECTION_TYPES: Mapping[str, type[Projection]] = {
+    "learned": LearnedProjection,
+    "identity": FixedProjection,
+    "pca": FixedProjection,
+}
+"""The class behind each value of the parameter `projection`."""
 
 
 class Training:
-    """The rows, what was summed over them once, and the current codebooks (M, K, r) and codes (n, M).
+    """The rows, the sums over them that do not change, and the current codebooks (M, K, r) and codes (n, M).
 
-    The projection is learned from principal components on, or stays what it is: these, or the identity.
+    Parameters
+    ----------
+    X : (n, p) array
+    labels : Targets
+    feature_map : FeatureMap or None
+        None takes the vectors themselves as features.
+    n_codewords : int
+        K.
+    rng : Generator
+    n_jobs : int
+        Number of threads.
+    projection : {"learned", "identity", "pca"}, default="learned"
+        ``"learned"`` starts from principal components. The other two do not change during the fit.
     """
 
     def __init__(
@@ -52,19 +70,19 @@ class Training:
         n_codewords: int,
         rng: np.random.Generator,
         n_jobs: int,
-        projection: Projection = "learned",
+        projection: ProjectionName = "learned",
     ) -> None:
-        self._mode = projection
+        self._projection_name = projection
         self._X, self._labels, self._feature_map = X, labels, feature_map
         self._n_codewords, self.rng, self._n_jobs = n_codewords, rng, n_jobs
-        self.codes: NDArray[np.uint8] = np.zeros((len(X), 0), dtype=np.uint8)
+        self.codes: Codes = np.zeros((len(X), 0), dtype=np.uint8)
         self.rows = LocalRows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
         self.moments: Moments = self.rows.moments()
 
     def begin(self, n_codebooks: int, n_components: int) -> None:
-        """Start from principal components, or the identity, and product quantization."""
+        """Start from principal components, or from the identity, and from product quantization."""
         d = len(self.moments.xx)
-        if self._mode == "identity":
+        if self._projection_name == "identity":
             self.projection = np.eye(d)
         else:
             self.projection = principal_components(self.moments, min(n_components, d))
@@ -82,8 +100,8 @@ class Training:
         self._set(start.codebooks, np.zeros((len(self._X), n_codebooks), dtype=np.uint8))
         self.rows.assign(start)
 
-    def begin_from(self, shorter: AdditiveCodec, codes: NDArray[np.uint8]) -> None:
-        """Start from a fitted codec and the codes (n, M) of the rows under it."""
+    def begin_from(self, shorter: AdditiveCodec, codes: Codes) -> None:
+        """Start from a fitted codec and the codes (n, M) that the rows have under it."""
         projection = np.eye(shorter.n_components) if shorter.projection is None else shorter.projection
         self.projection = projection.astype(np.float64)
         self._set(shorter.codebooks.astype(np.float64), codes.copy())
@@ -93,36 +111,39 @@ class Training:
         if n_codebooks > self.codes.shape[1]:
             self._set(*lengthen(self.codebooks, self.codes, n_codebooks, self.rng))
 
-    def take(self, state: ModelState) -> None:
-        """Go on from a solver's model."""
-        self.codebooks, self.projection = state.codebooks, state.projection
+    def take(self, codebooks: Float64, projection: Float64) -> None:
+        """Continue from codebooks (M, K, r) and a projection (d, r) that a solver found."""
+        self.codebooks, self.projection = codebooks, projection
 
-    @property
-    def projection_is_fixed(self) -> bool:
-        """Whether the projection stays what it is."""
-        return self._mode != "learned"
+    def stages(
+        self, lengths: list[int], name: str, max_iter: int, steps: Callable[[], Iterator[StepT]]
+    ) -> Iterator[FitStage[StepT]]:
+        """Yield one stage for each code length; a longer code starts from the shorter one.
 
-    @property
-    def projection_ridge(self) -> float:
-        """Delta, absolute; 0 where the projection is fixed."""
-        mean_diagonal = float(np.trace(self.moments.xx)) / len(self.moments.xx)
-        return 0.0 if self.projection_is_fixed else RELATIVE_PROJECTION_RIDGE * (mean_diagonal or 1.0)
+        `steps` runs a solver for the current length. When it ends, it has called `take`.
+        """
+        for length in lengths:
+            self.lengthen(length)
+            yield FitStage(f"{name}, {length} codebooks", max_iter, steps())
 
     def start(self, quantization: float, constraint: float, ridge: float) -> Start:
-        """Give a solver what it needs."""
-        penalties = Penalties(quantization, constraint, ridge, self.projection_ridge)
-        return Start(
-            self.rows, self.moments, self.codebooks, self.projection, penalties, self.projection_is_fixed
-        )
+        """Return where a solver starts, given the weights gamma, mu and lambda."""
+        kind = PROJECTION_TYPES[self._projection_name]
+        penalties = Penalties(quantization, constraint, ridge, kind.ridge(self.moments))
+        return Start(self.rows, self.moments, self.codebooks, self.projection, penalties, kind)
 
-    def _set(self, codebooks: Float64, codes: NDArray[np.uint8]) -> None:
+    def stored_projection(self, P: Float64) -> Float32 | None:
+        """Return P (d, r) as a codec holds it: None stands for the identity."""
+        return None if self._projection_name == "identity" else P.astype(np.float32)
+
+    def _set(self, codebooks: Float64, codes: Codes) -> None:
         self.codebooks, self.codes = codebooks, codes
         self.rows.recode(codes)
 
 
-def seeded(codec: AdditiveCodec, codes: NDArray[np.uint8], X: NDArray[Any]) -> AdditiveCodec:
-    """Let encodings start from codes (n, M) of rows like X, if that finds codes of lower cost than a start of their own."""
-    if codec.n_codebooks <= SHORTEST:  # searched exactly
+def with_seeds(codec: AdditiveCodec, codes: Codes, X: NDArray[Any]) -> AdditiveCodec:
+    """Return a codec whose encodings start from some of the codes (n, M), if this lowers the cost on rows of X (n, p)."""
+    if codec.n_codebooks <= SHORTEST_CODE:  # such codes are searched exactly
         return codec
     from_codes = replace(codec, seeds=spread_codes(codes, N_SEEDS))
     sample = codec.features(as_float32(X[:: -(-len(X) // N_SEEDS)]))

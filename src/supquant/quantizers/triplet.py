@@ -1,8 +1,8 @@
 """The triplet formulation of supervised quantization: the estimator.
 
-"Supervised Quantization for Similarity Search" (Wang, Zhang, Qi, Tang, Wang, CVPR 2016), "Classification loss vs. triplet loss":
-codes learned from a triplet hinge in the place of the classification loss. The objective stands in `triplet_objective`, the
-active set in `triplets`, the codes in `triplet_codes`, the order of the steps in `triplet_solver`.
+"Supervised Quantization for Similarity Search" (Wang, Zhang, Qi, Tang, Wang, CVPR 2016), "Classification loss vs. triplet loss".
+Codes are learned from a triplet hinge instead of the classification loss. The objective is in `triplet_objective`, the choice of
+triplets in `triplets`, the search for codes in `triplet_codes`, and the order of the steps in `triplet_solver`.
 """
 
 from __future__ import annotations
@@ -14,77 +14,73 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Codes
-from supquant.codec import AdditiveCodec, FeatureMap
+from supquant.codec import AdditiveCodec
 from supquant.features import Features, check_features
-from supquant.fitting import FitStage, learn
 from supquant.labels import Labels, read_labels
-from supquant.parallel import single_blas
-from supquant.progress import Progress, Reporter
+from supquant.progress import Progress
+from supquant.quantizers.base import FitPlan
 from supquant.quantizers.chain import ChainedQuantizer
 from supquant.quantizers.initialisation import lengthen
-from supquant.quantizers.product import check_enough_rows
-from supquant.quantizers.training import Training, seeded
-from supquant.quantizers.triplet_solver import TripletModel, TripletStep, triplet_steps
-from supquant.validation import (
-    check_integer,
-    check_nonnegative,
-    check_positive,
-    check_vectors,
-    random_generator,
-    resolve_jobs,
-)
+from supquant.quantizers.training import Training, with_seeds
+from supquant.quantizers.triplet_solver import TripletStep, triplet_steps
+from supquant.validation import check_integer, check_nonnegative, check_positive, resolve_jobs
 
 
 class TripletQuantizer(ChainedQuantizer):
-    """Short codes learned from triplets of labelled vectors: a similar one shall be nearer than another, by a margin.
+    """Short codes learned from triplets of labelled vectors: a similar vector shall be nearer than another, by a margin.
 
-    The objective sums, over the triplets (i, j, l) of an active set, ``[|s_i - s_j|^2 - |s_i - s_l|^2 + margin]_+`` of the
-    decoded vectors s, and what `SupervisedQuantizer` adds for quantization and constraint. Rows are similar if they share a
-    label. Every iteration chooses its triplets anew; within an iteration the objective never rises.
+    The objective has one hinge ``[|s_i - s_j|^2 - |s_i - s_l|^2 + margin]_+`` for every triplet (i, j, l) of an active set, where
+    s are decoded vectors, and the quantization and constraint terms of `SupervisedQuantizer`. Rows are similar if they share a
+    label. Every iteration chooses new triplets. Within an iteration the objective never rises.
 
     Parameters
     ----------
     n_codebooks : int, default=8
-        M, the bytes of a code.
+        M, the number of bytes of a code, from 1 to 64.
     n_codewords : int, default=256
-        K, at most 256.
+        K, the number of codewords in each codebook, from 2 to 256.
     n_components : int, default=256
-        r, dimensions of the space that is quantized; at most as many as there are features.
-    features : "auto", AnchorKernel or None
-        Map from vectors to features, as for `SupervisedQuantizer`.
-    margin : float
-        Rho, of the hinge; above 0. It sets the unit of squared lengths in the space that is quantized: a margin ``t`` with a
-        constraint weight ``mu / t`` gives the same codes as a margin of 1 with ``mu``.
-    quantization_weight : float
-        Gamma, of the distance between projected and decoded vectors; above 0.
-    constraint_weight : float
-        Mu, of the spread of the inter-dictionary products.
-    triplets_per_row : int
-        Triplets of the active set in which a row is the first one.
-    init : TripletQuantizer or None
-        A fitted quantizer of fewer codebooks on the same rows, to start from.
-    max_iter : int
-        Iterations of the solver at the most, for each of the lengths it goes through.
-    tol : float
-        The fit ends when the objective of newly chosen triplets has not fallen by this part of itself for three iterations.
-    n_jobs : int, optional
-        Threads; all cores by default. Codes do not depend on it.
-    random_state : int, numpy Generator or None
-    callback : callable, optional
+        r, the number of dimensions of the space that is quantized. At most the number of features.
+    features : "auto", AnchorKernel or None, default="auto"
+        Map from vectors to features. ``"auto"`` is an `AnchorKernel`, or None if the vectors have more than 2000 dimensions.
+        None takes the vectors themselves.
+    margin : float, default=1.0
+        Rho, the margin of the hinge, above 0. It sets the unit of squared lengths in the space that is quantized: a margin
+        ``t`` with a constraint weight ``mu / t`` gives the same codes as a margin of 1 with ``mu``.
+    quantization_weight : float, default=0.1
+        Gamma, the weight of the squared distance between projected and decoded vectors, above 0.
+    constraint_weight : float, default=0.1
+        Mu, the weight of the spread of the inter-dictionary products, at least 0.
+    triplets_per_row : int, default=20
+        Number of triplets of the active set that begin with a given row.
+    init : TripletQuantizer or None, default=None
+        A fitted quantizer with fewer codebooks and the same rows, from which the fit starts.
+    max_iter : int, default=10
+        Maximum number of iterations of the solver for each code length.
+    tol : float, default=1e-2
+        The fit ends when the objective of newly chosen triplets has not fallen by this part of it for three iterations.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. The codes do not depend on it.
+    random_state : int, Generator or None, default=None
+        Seed. The same seed gives the same codes.
+    callback : callable or None, default=None
         Called with a `supquant.progress.Progress` after every iteration.
-    verbose : int
-        Above 0, steps are logged.
+    verbose : int, default=0
+        If above 0, iterations are logged.
 
     Attributes
     ----------
     codec_ : AdditiveCodec
+        The learned model; it encodes, decodes and makes tables.
     training_codes_ : (n, M) uint8
         Codes of the training rows, learned with their labels.
     objective_ : list of dict
-        After every step: its name, the terms ``triplet``, ``quantization``, ``constraint``, their ``total``. The step
-        ``"triplets"`` chooses other triplets, and raises the total.
+        For every step: its name, the terms ``triplet``, ``quantization`` and ``constraint``, and their sum ``total``. The step
+        ``"triplets"`` chooses other triplets and raises the total.
     n_iter_ : int
+        Number of iterations.
     n_features_in_ : int
+        p, the number of dimensions of the vectors.
 
     Examples
     --------
@@ -140,39 +136,38 @@ class TripletQuantizer(ChainedQuantizer):
         Parameters
         ----------
         X : (n, p) array
-            Any real dtype; a memory map is read in blocks.
-        y : (n,) class labels of any hashable kind, or an (n, L) indicator matrix, dense or sparse
+            Vectors of any real dtype. A memory map is read in blocks.
+        y : (n,) array of class labels, or (n, L) indicator matrix
+            Labels are of any hashable type. An indicator matrix is dense or sparse.
+
+        Returns
+        -------
+        self
 
         Raises
         ------
         KeyboardInterrupt
-            If it was interrupted; once the solver has begun, the last finished model is fitted all the same.
+            If the fit was interrupted. After the first finished step the estimator has the last finished model.
         """
-        self._check_parameters()
-        X = check_vectors(X)
-        labels = read_labels(y, n_rows=len(X))
-        check_enough_rows(len(X), self.n_codewords)
-        rng = random_generator(self.random_state)
-        with single_blas():
-            feature_map = self._fit_features(X, rng)
-            training = Training(X, labels, feature_map, self.n_codewords, rng, resolve_jobs(self.n_jobs))
-            stages = self._stages(training, X, labels)
-            with learn(stages, Reporter(self.callback, self.verbose)) as learned:
-                self._store(learned.last.model, X, feature_map, rng)
-                self.objective_, self.n_iter_ = learned.record, learned.n_iter
+        self._fit(X, y)
         return self
 
     def encode(self, X: object) -> Codes:
-        """Give vectors X (n, p) their codes (n, M) uint8, by quantization error and constraint.
+        """Return the codes of vectors, by quantization error and constraint.
 
-        Labels cannot help here: the loss knows them through triplets of training rows alone.
+        Labels cannot be used: the loss knows them only through triplets of training rows.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n, M) uint8
         """
         return self._codec().encode(X, n_jobs=self.n_jobs)
 
-    # fitting, stage by stage -----------------------------------------------------------------------------------------
-
     def _check_parameters(self) -> None:
-        self._check_codebooks()
         check_positive(self.margin, "margin")
         check_positive(self.quantization_weight, "quantization_weight")
         check_nonnegative(self.constraint_weight, "constraint_weight")
@@ -181,40 +176,40 @@ class TripletQuantizer(ChainedQuantizer):
         check_nonnegative(self.tol, "tol")
         check_features(self.features)
 
-    def _stages(self, training: Training, X: NDArray[Any], labels: Labels) -> Iterator[FitStage[TripletStep]]:
-        """Solve for the shortest code, then for the one asked for; a longer code always starts from a shorter one."""
-        for length in self._begin(training, lambda: self._init_codes(X)):
-            training.lengthen(length)
-            yield FitStage(f"triplets, {length} codebooks", self.max_iter, self._steps(training, labels))
+    def _read_labels(self, y: object, n_rows: int) -> Labels:
+        return read_labels(y, n_rows=n_rows)
 
-    def _steps(self, training: Training, labels: Labels) -> Iterator[TripletStep]:
-        """Solve for the codes as long as they are, and let `training` go on from the result."""
-        for step in triplet_steps(
-            training,
-            labels,
-            margin=float(self.margin),
-            quantization=float(self.quantization_weight),
-            constraint=float(self.constraint_weight),
-            per_row=self.triplets_per_row,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_jobs=resolve_jobs(self.n_jobs),
-        ):
-            yield step
-        training.codebooks, training.projection = step.model.codebooks, step.model.projection
+    def _plan(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> FitPlan[TripletStep]:
+        feature_map = self._fit_features(X, rng)
+        training = Training(X, labels, feature_map, self.n_codewords, rng, resolve_jobs(self.n_jobs))
+        lengths = self._begin(training, lambda: self._init_codes(X))
 
-    def _store(
-        self, model: TripletModel, X: NDArray[Any], feature_map: FeatureMap | None, rng: np.random.Generator
-    ) -> None:
-        codebooks, codes = lengthen(model.codebooks, model.codes, self.n_codebooks, rng)
-        codec = AdditiveCodec(
-            codebooks=codebooks.astype(np.float32),
-            projection=model.projection.astype(np.float32),
-            constant=model.constant,
-            quantization_weight=float(self.quantization_weight),
-            constraint_weight=float(self.constraint_weight),
-            feature_map=feature_map,
-        )
-        self.codec_ = seeded(codec, codes, X)
-        self.n_features_in_ = self.codec_.n_inputs
-        self.training_codes_ = codes
+        def steps() -> Iterator[TripletStep]:
+            for step in triplet_steps(
+                training,
+                labels,
+                margin=float(self.margin),
+                quantization=float(self.quantization_weight),
+                constraint=float(self.constraint_weight),
+                per_row=self.triplets_per_row,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                n_jobs=resolve_jobs(self.n_jobs),
+            ):
+                yield step
+            training.take(step.model.codebooks, step.model.projection)
+
+        def result(last: TripletStep) -> tuple[AdditiveCodec, Codes]:
+            model = last.model
+            codebooks, codes = lengthen(model.codebooks, model.codes, self.n_codebooks, rng)
+            codec = AdditiveCodec(
+                codebooks=codebooks.astype(np.float32),
+                projection=model.projection.astype(np.float32),
+                constant=model.constant,
+                quantization_weight=float(self.quantization_weight),
+                constraint_weight=float(self.constraint_weight),
+                feature_map=feature_map,
+            )
+            return with_seeds(codec, codes, X), codes
+
+        return FitPlan(training.stages(lengths, "triplets", self.max_iter, steps), result)

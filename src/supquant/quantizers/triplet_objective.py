@@ -1,11 +1,10 @@
-"""The triplet objective given the codes and a fixed set of triplets ("Classification loss vs. triplet loss" in the paper).
+"""The triplet objective for given codes and triplets ("Classification loss vs. triplet loss" in the paper).
 
     psi = sum_(i, j, l) [ |s_i - s_j|^2 - |s_i - s_l|^2 + rho ]_+  +  gamma (|S - X P|^2 + delta |P|^2)
           + mu sum_i (e_i - eps)^2
 
-P and eps do not stand in the hinge, so their best values given the codebooks are those of supervised quantization, and L-BFGS
-runs on the codebooks alone, P and eps substituted. The hinge has kinks: what stands here is its gradient where it has one, and
-a subgradient elsewhere.
+The hinge does not contain P and eps, so their best values for given codebooks are those of supervised quantization. They are
+substituted, and L-BFGS runs on the codebooks alone. At its kinks the hinge has no gradient; a subgradient is used there.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
-from supquant.arrays import Float64
+from supquant.arrays import Codes, Float64
 from supquant.parallel import ordered_map, row_blocks
-from supquant.quantizers.objective import Projected, SmallProblem
+from supquant.quantizers.objective import SmallProblem
+from supquant.quantizers.projections import Projected
 from supquant.quantizers.triplets import Triplets
 
 BLOCK_TRIPLETS = 4096
-"""Triplets whose vectors are gathered at a time."""
+"""Number of triplets whose vectors are gathered at a time."""
 
 
 @dataclass(frozen=True)
 class TripletTerms:
-    """The terms of psi, each with its weight."""
+    """The terms of psi, multiplied by their weights."""
 
     triplet: float  # sum of the hinges
     quantization: float  # gamma (|S - X P|^2 + delta |P|^2)
@@ -35,11 +34,11 @@ class TripletTerms:
 
     @property
     def total(self) -> float:
-        """Psi itself."""
+        """Psi, the sum of the terms."""
         return self.triplet + self.quantization + self.constraint
 
     def as_dict(self) -> dict[str, float]:
-        """Give the terms and their sum by name."""
+        """Return the terms and their sum by name."""
         return {**asdict(self), "total": self.total}
 
 
@@ -52,9 +51,9 @@ class TripletLoss:
     n_jobs: int = 1
 
     def violations(self, S: Float64) -> Float64:
-        """Give ``|s_i - s_j|^2 - |s_i - s_l|^2 + rho`` of every triplet, (t,)."""
+        """Return ``|s_i - s_j|^2 - |s_i - s_l|^2 + rho`` for every triplet, (t,)."""
         squares = np.einsum("ij,ij->i", S, S)
-        i, j, o = self.triplets.anchor, self.triplets.similar, self.triplets.other
+        i, j, o = self.triplets.places
         values = squares[j] - squares[o] + self.margin
 
         def add_products(block: tuple[int, int]) -> None:
@@ -66,17 +65,16 @@ class TripletLoss:
         return values
 
     def value(self, S: Float64) -> float:
-        """Sum the hinges."""
+        """Return the sum of the hinges."""
         return float(np.maximum(self.violations(S), 0.0).sum())
 
     def gradient(self, S: Float64) -> tuple[float, Float64]:
-        """Give the sum of the hinges and its derivative (n, r) by S."""
+        """Return the sum of the hinges and its derivative (n, r) by S."""
         violations = self.violations(S)
         violated = violations > 0
-        i, j, o = (
-            rows[violated] for rows in (self.triplets.anchor, self.triplets.similar, self.triplets.other)
-        )
-        # the sum is tr(S'AS) + rho times the violated ones, A symmetric: -1 at (i, j), +1 at (i, l), +1 at (j, j), -1 at (l, l)
+        i, j, o = (rows[violated] for rows in self.triplets.places)
+        # The sum is tr(S'AS) + rho times the number of violated triplets, with A symmetric. Every violated triplet adds:
+        #     A[i, j] -= 1; A[j, i] -= 1; A[i, l] += 1; A[l, i] += 1; A[j, j] += 1; A[l, l] -= 1
         one = np.ones(len(i))
         n = len(S)
         A = scipy.sparse.csr_array(
@@ -99,9 +97,10 @@ class TripletProblem:
     indicator: scipy.sparse.csr_array  # (n, u)  B of the used codewords
 
     @classmethod
-    def of(cls, small: SmallProblem, loss: TripletLoss, codes: NDArray[np.uint8]) -> TripletProblem:
-        """Join the small problem of codes (n, M) with the loss of some triplets."""
+    def of(cls, small: SmallProblem, loss: TripletLoss, codes: Codes) -> TripletProblem:
+        """Return the problem for codes (n, M) and the loss of some triplets."""
         n, M = codes.shape
+        # for i, m: indicator[i, number of the used codeword m K + codes[i, m]] = 1
         number = np.zeros(M * small.n_codewords, dtype=np.intp)
         number[small.used] = np.arange(len(small.used))
         columns = number[codes + small.n_codewords * np.arange(M)]
@@ -111,11 +110,11 @@ class TripletProblem:
         return cls(small, loss, indicator)
 
     def terms(self, C: Float64, projected: Projected, eps: float) -> TripletTerms:
-        """Give psi's terms at any point."""
+        """Return the terms of psi at any point."""
         small = self.small
         weights = small.penalties
         quantization = np.vdot(C, small.bb @ C) - 2 * np.vdot(projected.sums, C) + projected.energy
-        spread = small.rows.interaction(small.used, C @ C.T, eps).sum_squares
+        spread = small.interaction(C @ C.T, eps).sum_squares
         return TripletTerms(
             self.loss.value(self.indicator @ C),
             float(weights.quantization * quantization),
@@ -123,7 +122,7 @@ class TripletProblem:
         )
 
     def reduced_gradient(self, C: Float64) -> tuple[float, Float64]:
-        """Psi with the best P and eps for C, and its gradient, which is the partial one at that point."""
+        """Return psi with the best P and eps for C, and its gradient, which is the partial gradient at that point."""
         value, gradient = self.small.reduced_without_labels(C)
         triplet, by_rows = self.loss.gradient(self.indicator @ C)
         gradient += self.indicator.T @ by_rows

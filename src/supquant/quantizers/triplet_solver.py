@@ -1,7 +1,7 @@
-"""The solver of the triplet formulation: triplets, codebooks, codes, P and eps, one after the other.
+"""The solver of the triplet formulation: triplets, codebooks, codes, and P with eps, one after the other.
 
-Within an iteration the triplets are fixed and psi never rises. The next iteration chooses others, which are violated more, so
-psi rises there; psi of triplets just chosen is comparable from iteration to iteration, and says when to end.
+Within an iteration the triplets are fixed and psi never rises. The next iteration chooses other triplets, which are violated
+more, so psi rises there. Psi of newly chosen triplets can be compared between iterations, and says when to end.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.lbfgs import minimise_codebooks
 from supquant.quantizers.objective import SmallProblem
-from supquant.quantizers.steps import used_codewords, with_codewords
+from supquant.quantizers.steps import NamedStep
 from supquant.quantizers.training import Training
 from supquant.quantizers.triplet_codes import CodeDescent, OwnCost
 from supquant.quantizers.triplet_objective import TripletLoss, TripletProblem, TripletTerms
-from supquant.quantizers.triplets import active_triplets
+from supquant.quantizers.triplets import choose_triplets
 
 CODEBOOK_ITERATIONS = 5
-"""Of L-BFGS for one active set. More fit the codebooks to its triplets at the cost of all others."""
+"""L-BFGS takes at most this number of iterations for one set of triplets. With more, the codebooks would suit these triplets and
+not the others."""
 
 CODEBOOK_TOLERANCE = 1e-6
+"""L-BFGS ends when an iteration lowers psi by less than this part of its first value."""
 
 PATIENCE = 3
-"""Iterations in a row that may bring nothing: other triplets, and codebooks that have just been added, raise psi for a while."""
+"""The fit ends after this number of iterations in a row without a lower psi. Other triplets, and codebooks that were just added,
+raise psi for a while."""
 
 
 @dataclass(frozen=True)
 class TripletModel:
-    """The unknowns."""
+    """The unknowns of the triplet formulation."""
 
     codebooks: Float64  # (M, K, r)
     projection: Float64  # (d, r)
@@ -44,32 +47,21 @@ class TripletModel:
 
 
 @dataclass(frozen=True)
-class TripletStep:
-    """One finished step: psi for the triplets of its iteration, and the model it left."""
+class TripletStep(NamedStep):
+    """One finished step: psi for the triplets of its iteration, and the model after the step."""
 
     name: str
     iteration: int
     terms: TripletTerms
     model: TripletModel
-    changed: int = 0  # choices of codewords that this step changed
-
-    @property
-    def counts_as_iteration(self) -> bool:
-        """Whether the rows took new codes in this step, as they do once in an iteration."""
-        return self.name == "codes"
+    changed: int = 0  # number of codewords that the rows changed in this step
 
     def as_record(self) -> Record:
         """Return the entry of `objective_`."""
-        return {
-            "codebooks": self.model.codes.shape[1],
-            "iteration": self.iteration,
-            "step": self.name,
-            **self.terms.as_dict(),
-            "changed": self.changed,
-        }
+        return {"codebooks": self.model.codes.shape[1], **self.record(self.terms.as_dict())}
 
     def as_progress(self) -> Mapping[str, float] | None:
-        """Return psi after the last step of an iteration, before other triplets are chosen."""
+        """Return psi after the last step of an iteration."""
         return {"objective": self.terms.total} if self.name == "projection" else None
 
 
@@ -85,18 +77,37 @@ def triplet_steps(
     tol: float,
     n_jobs: int,
 ) -> Iterator[TripletStep]:
-    """Run the solver, handing out every finished step.
+    """Run the solver for the current code length of `training`.
 
-    It ends when psi of triplets just chosen has not become lower by `tol` of itself for `PATIENCE` iterations.
+    Parameters
+    ----------
+    training : Training
+        Its codes change with those of the solver.
+    labels : Labels
+    margin, quantization, constraint : float
+        Rho, gamma and mu.
+    per_row : int
+        Number of triplets for each row.
+    max_iter : int
+        Maximum number of iterations.
+    tol : float
+        The solver ends when psi of newly chosen triplets has not fallen by this part for `PATIENCE` iterations.
+    n_jobs : int
+        Number of threads.
+
+    Yields
+    ------
+    TripletStep
+        Every finished step.
     """
     start = training.start(quantization, constraint, 0.0)
     solver = start.solver()
     small = start.problem(solver, start.rows.statistics())
-    model = _refitted(small, TripletModel(start.codebooks, start.projection, 0.0, training.codes))
+    model = _refit(small, TripletModel(start.codebooks, start.projection, 0.0, training.codes))
     lowest, stalled = np.inf, 0
     for iteration in range(1, max_iter + 1):
         S = kernels.active().decode(model.codes, model.codebooks)
-        loss = TripletLoss(active_triplets(S, labels, per_row, training.rng, n_jobs), margin, n_jobs)
+        loss = TripletLoss(choose_triplets(S, labels, per_row, training.rng, n_jobs), margin, n_jobs)
         problem = TripletProblem.of(small, loss, model.codes)
         step = TripletStep("triplets", iteration, _terms(problem, model), model)
         yield step
@@ -107,11 +118,11 @@ def triplet_steps(
 
         C = minimise_codebooks(
             problem.reduced_gradient,
-            used_codewords(small, model.codebooks),
+            small.used_codewords(model.codebooks),
             max_iter=CODEBOOK_ITERATIONS,
             tol=CODEBOOK_TOLERANCE,
         )
-        model = _refitted(small, replace(model, codebooks=with_codewords(small, model.codebooks, C)))
+        model = _refit(small, replace(model, codebooks=small.with_codewords(model.codebooks, C)))
         yield TripletStep("codebooks", iteration, _terms(problem, model), model)
 
         own = OwnCost(
@@ -126,22 +137,22 @@ def triplet_steps(
         model = replace(model, codes=descent.codes)
         yield TripletStep("codes", iteration, _terms(problem, model), model, changed)
 
-        model = _refitted(small, model)
+        model = _refit(small, model)
         yield TripletStep("projection", iteration, _terms(problem, model), model)
 
 
-def _refitted(small: SmallProblem, model: TripletModel) -> TripletModel:
-    """Give the model the best P and eps for its codebooks and codes."""
-    C = used_codewords(small, model.codebooks)
+def _refit(small: SmallProblem, model: TripletModel) -> TripletModel:
+    """Return the model with the best P and eps for its codebooks and codes."""
+    C = small.used_codewords(model.codebooks)
     return replace(model, projection=small.projection(C), constant=small.constant(C @ C.T))
 
 
 def _projected(training: Training, P: Float64, n_jobs: int) -> Float64:
-    """Give X P (n, r)."""
+    """Return X P (n, r)."""
     blocks = row_blocks(training.moments.n_rows)
     return np.concatenate(list(ordered_map(lambda block: training.rows.block(*block) @ P, blocks, n_jobs)))
 
 
 def _terms(problem: TripletProblem, model: TripletModel) -> TripletTerms:
-    C = used_codewords(problem.small, model.codebooks)
+    C = problem.small.used_codewords(model.codebooks)
     return problem.terms(C, problem.small.projected(model.projection), model.constant)

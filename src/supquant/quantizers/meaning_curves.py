@@ -1,0 +1,137 @@
+"""Calibration of a fit by meaning: curves from scores to the probability that query and item share a label.
+
+The queries are labelled rows that the classifier held out. One curve is for items that all have labels. The others are for items
+without labels and depend on how new a query looks. They are fitted to training rows that stand in for such items: their features
+are changed to those of rows that the model has not seen, and some of their classes are treated as new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.arrays import Codes, Float32
+from supquant.codec import SemanticCodec
+from supquant.codec.curves import stack_curves
+from supquant.codec.semantic import N_CURVES
+from supquant.features.meaning_map import unit_rows
+from supquant.quantizers.calibration import CALIBRATION_QUERIES, first_answers, fit_curve, spread_rows
+from supquant.quantizers.unseen_rows import hide_own_classes
+from supquant.validation import as_float32
+
+if TYPE_CHECKING:
+    from supquant.labels import Labels
+    from supquant.quantizers.by_meaning import MeaningFit
+
+UNLABELLED_ROWS = 1 << 15
+"""At most this number of training rows stand in for items without labels."""
+
+MIN_CURVE_QUERIES = 40
+"""With fewer queries than this, a curve is that of all queries."""
+
+
+def fit_curves(fit: MeaningFit, codec: SemanticCodec, codes: Codes, rng: np.random.Generator) -> Float32:
+    """Fit all curves of a codec to the held-out rows, of which there must be at least one.
+
+    Parameters
+    ----------
+    fit : MeaningFit
+    codec : SemanticCodec
+    codes : (n, M) uint8
+        Codes of the training rows.
+    rng : Generator
+
+    Returns
+    -------
+    (N_CURVES, 2, k) float32
+        Curves as `SemanticCodec` holds them.
+    """
+    known = np.flatnonzero(fit.labels.known)
+    labels = fit.labels.take(known)
+    asking = labels.take(fit.fitted.held_rows)
+    settled = fit.fitted.held_features.copy()
+    settled[:, fit.fitted.map.n_columns] = 0  # if all items have labels, no query is new
+    tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
+    curve = fit_curve(*first_answers(tables, asking, codes[known], labels, fit.n_jobs))
+    return stack_curves([curve, *_curves_of_unlabelled(fit, codec, labels, asking, rng)])
+
+
+def _curves_of_unlabelled(
+    fit: MeaningFit, codec: SemanticCodec, labels: Labels, asking: Labels, rng: np.random.Generator
+) -> list[Float32]:
+    """Return the curves for items without labels."""
+    fitted, known = fit.fitted, np.flatnonzero(fit.labels.known)
+    chosen = np.sort(rng.permutation(len(known))[:UNLABELLED_ROWS])
+    L, held, items = labels.n_labels, fitted.held_features, labels.take(chosen)
+    if len(fitted.novelty_of_new) and labels.indices is not None:
+        new = _neighbouring_classes(fit, min(max(1, round(fitted.new_classes * L)), L - 1), rng)
+        placed = fitted.placed_without(fit.X, fit.labels, new, rng)
+        rows = _treat_as_new(fit, fit.as_held_out(known[chosen]), known[chosen], new, placed, rng)
+        held = _treat_as_new(fit, held, known[fitted.held_rows], new, placed, rng)
+    elif len(held) > 1:  # one half of the held-out rows are queries, the other half items
+        answering = np.arange(1, len(held), 2)
+        rows, items = held[answering], asking.take(answering)
+        held, asking = held[::2], asking.take(np.arange(0, len(held), 2))
+    else:
+        rows = fit.as_held_out(known[chosen])
+    codes = fit.encode_items(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
+    tables = codec.tables_of(codec.prepare(held))
+    products, relevant = first_answers(tables, asking, codes, items, fit.n_jobs)
+    which = codec.curves_of(held[spread_rows(len(held), CALIBRATION_QUERIES)]) - 1
+    of_all = fit_curve(products, relevant)
+    curves = []
+    for each in range(N_CURVES - 1):
+        mine = which == each
+        enough = mine.sum() >= MIN_CURVE_QUERIES
+        curves.append(fit_curve(products[mine], relevant[mine]) if enough else of_all)
+    return curves
+
+
+def _neighbouring_classes(fit: MeaningFit, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return the numbers (n,) of a random class and the classes nearest to it; new classes often resemble each other."""
+    means = unit_rows(fit.fitted.map.means)
+    return np.argsort(-(means @ means[rng.integers(len(means))]), kind="stable")[:n]
+
+
+def _treat_as_new(
+    fit: MeaningFit,
+    features: Float32,
+    numbers: NDArray[np.intp],
+    new: NDArray[np.intp],
+    placed: Callable[[Float32], Float32] | None,
+    rng: np.random.Generator,
+) -> Float32:
+    """Return features of rows in which the rows of some classes look as if their classes were new.
+
+    Parameters
+    ----------
+    fit : MeaningFit
+    features : (n, F) float32
+    numbers : (n,) int
+        Numbers of the rows.
+    new : (c,) int
+        Numbers of the classes.
+    placed : callable or None
+        Returns the positions of vectors (b, p) if the classes are new; None if their positions do not change.
+    rng : Generator
+
+    Returns
+    -------
+    (n, F) float32
+    """
+    assert fit.labels.indices is not None
+    own = fit.labels.indices[numbers].astype(np.intp)
+    rows = np.flatnonzero(np.isin(own, new))
+    fitted, map_ = fit.fitted, fit.fitted.map
+    left_out = hide_own_classes(
+        features[rows], own[rows], fitted.novelty_of_new, fitted.sureness_of_new, map_.spelling, rng
+    )
+    if placed is not None:
+        first, k = map_.n_columns + 1, map_.metric.shape[1]
+        left_out[:, first : first + k] = placed(as_float32(fit.X[numbers[rows]]))
+    changed = features.copy()
+    changed[rows] = map_.with_opinions(left_out)
+    return changed
