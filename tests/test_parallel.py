@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 import warnings
+from functools import cached_property
 
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -174,3 +175,83 @@ def test_a_child_forked_while_another_thread_holds_the_lock_can_work():
             run_inside(lambda: None)
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.fixture
+def ends_well():
+    """Return a function that runs `work` in a forked child, and returns whether it ended without an error."""
+
+    def run(work):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            try:
+                signal.alarm(20)  # a child that waits for a lock ends by this
+                work()
+                os._exit(0)
+            except BaseException:  # noqa: BLE001, the child must not return into pytest
+                os._exit(1)
+        return os.waitpid(child, 0)[1] == 0
+
+    return run
+
+
+def test_a_child_forked_while_another_thread_is_inside_gets_its_blas_threads_back(
+    two_blas_threads, ends_well
+):
+    inside, go_on = threading.Event(), threading.Event()
+
+    def stay():
+        inside.set()
+        go_on.wait(60)
+
+    def check():
+        seen = []
+        run_inside(lambda: seen.append(blas_threads()))
+        assert seen == [{1}]
+        assert blas_threads() == {2}
+
+    thread = threading.Thread(target=run_inside, args=[stay])
+    thread.start()
+    inside.wait()
+    good = ends_well(check)
+    go_on.set()
+    thread.join()
+    assert good
+    assert blas_threads() == {2}
+
+
+def test_a_child_forked_by_a_thread_inside_keeps_the_limit(two_blas_threads, ends_well):
+    def check():
+        run_inside(lambda: None)
+        assert blas_threads() == {1}
+
+    good = []
+    run_inside(lambda: good.append(ends_well(check)))
+    assert good == [True]
+
+
+def test_a_child_forked_while_a_cached_property_is_computed_can_compute_it(monkeypatch, ends_well):
+    computing, go_on = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    class Slow:
+        @cached_property
+        def value(self):
+            if os.getpid() == parent:
+                computing.set()
+                go_on.wait(60)
+            return 1
+
+    def compute():
+        assert Slow().value == 1
+
+    monkeypatch.setattr(parallel, "Slow", Slow, raising=False)  # a class of the library
+    thread = threading.Thread(target=compute)
+    thread.start()
+    computing.wait()
+    good = ends_well(compute)
+    go_on.set()
+    thread.join()
+    assert good

@@ -200,7 +200,7 @@ def test_a_header_that_lies_is_refused_even_with_a_right_checksum(tmp_path, entr
     lying = tmp_path / "lying"
     payload = bytes(size)
     lying.write_bytes(
-        writing._head("model", "{}", entries, layout.digests_of([memoryview(payload)]))[0] + payload
+        writing._make_head("model", "{}", entries, layout.digests_of([memoryview(payload)]))[0] + payload
     )
     try:
         arrays, _ = load_arrays(lying, "model")
@@ -237,7 +237,7 @@ def entry(shape, begin, end, dtype="U8"):
 def test_arrays_that_do_not_tile_the_payload_are_refused(tmp_path, entries, message):
     path = tmp_path / "lying"
     path.write_bytes(
-        writing._head("model", "{}", entries, layout.digests_of([memoryview(bytes(8))]))[0] + bytes(8)
+        writing._make_head("model", "{}", entries, layout.digests_of([memoryview(bytes(8))]))[0] + bytes(8)
     )
     with pytest.raises(FileFormatError, match=message):
         load_arrays(path, "model")

@@ -1,7 +1,7 @@
-"""Below the flow: work over fixed blocks on several threads, always handed back in order.
+"""Below the flow: work over fixed blocks of rows on several threads, with results in order.
 
-Python threads are enough, since the work inside a block is BLAS and compiled kernels, which release the GIL. BLAS itself is
-kept to one thread meanwhile: on two cores its threads and ours would fight, and two BLAS threads were seen to change bits.
+Python threads are enough: the work inside a block is BLAS and compiled kernels, which release the GIL. Meanwhile BLAS is limited
+to one thread. On two cores its threads and ours would compete, and two BLAS threads were seen to change bits.
 """
 
 from __future__ import annotations
@@ -13,22 +13,36 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 BLOCK_ROWS = 4096
-"""Rows of one block, whatever the number of threads, so that sums are made in the same order everywhere."""
+"""The number of rows in a block. It does not depend on the number of threads, so sums are always made in the same order."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
-    """Apply a function to items on `n_jobs` threads; results come in the order of the items.
+    """Apply a function to items on several threads.
 
     At most ``n_jobs + 1`` results wait at a time, so memory does not grow with the number of items.
+
+    Parameters
+    ----------
+    function : callable
+        Takes an item and returns its result.
+    items : iterable
+        The items.
+    n_jobs : int
+        The number of threads. With 1, the caller's own thread does the work.
+
+    Returns
+    -------
+    iterator
+        The results, in the order of the items.
 
     Examples
     --------
@@ -53,7 +67,19 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
 
 
 def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[tuple[int, int]]:
-    """Give the (start, stop) of every block.
+    """Cut rows into blocks.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows.
+    block_rows : int, default=4096
+        The number of rows in a block. The last block may have fewer.
+
+    Returns
+    -------
+    list of (int, int)
+        The first row of every block, and one past its last row.
 
     Examples
     --------
@@ -64,68 +90,90 @@ def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[tuple[int, int
 
 
 def single_blas() -> AbstractContextManager[object]:
-    """Keep BLAS and LAPACK to one thread inside a `with` block; cheap, and may overlap with others in other threads."""
+    """Limit BLAS and LAPACK to one thread inside a `with` block.
+
+    Any number of threads may be inside at the same time.
+
+    Returns
+    -------
+    context manager
+    """
     return _blas_limit
 
 
 class _BlasLimit:
-    """Keeps BLAS to one thread while anyone, in whichever thread, is inside; the last one to leave restores its number.
+    """Limits BLAS to one thread while any thread is inside. The last one to leave restores the old number.
 
-    That number belongs to the process: if each thread set and restored it by itself, the first one to leave would take
-    the limit from the others, and the last one would leave it there for good.
+    The number belongs to the process. If each thread set and restored it alone, the first one to leave would lift the limit for
+    the others, and the last one would restore the limit itself.
     """
 
     def __init__(self) -> None:
-        self._inside = 0
-        self._before: list[tuple[Any, int]] = []
         self._lock = threading.RLock()
-
-    def before_fork(self) -> None:
-        """Let no thread be about to set a number of threads: the lock inside the library would never open in a child."""
-        self._lock.acquire()
-
-    def after_fork(self) -> None:
-        """Let others go on."""
-        self._lock.release()
-
-    def in_child(self) -> None:
-        """Do not wait for threads that a forked child does not have."""
-        self._lock = threading.RLock()
+        self._n_inside = 0
+        self._numbers_before: list[tuple[Any, int]] = []  # libraries, and their threads without the limit
+        self._own = threading.local()  # `n_inside` of the current thread alone
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._inside == 0:
-                self._before = [(library, library.num_threads) for library in _blas(len(sys.modules))]
-                for library, _ in self._before:
+            if self._n_inside == 0:
+                if not self._numbers_before:
+                    libraries = _find_blas(len(sys.modules))
+                    self._numbers_before = [(library, library.num_threads) for library in libraries]
+                for library, _ in self._numbers_before:
                     _set_threads(library, 1)
-            self._inside += 1
+            self._count(1)
 
     def __exit__(self, *exception: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                for library, n_threads in self._before:
+            self._count(-1)
+            if self._n_inside == 0:
+                for library, n_threads in self._numbers_before:
                     _set_threads(library, n_threads)
+                self._numbers_before = []
+
+    def _count(self, change: int) -> None:
+        self._n_inside += change
+        self._own.n_inside = getattr(self._own, "n_inside", 0) + change
+
+    def before_fork(self) -> None:
+        """Wait until no thread is setting a number: in a child, BLAS's own lock would stay closed for ever."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Let the threads of the parent go on."""
+        self._lock.release()
+
+    def in_child(self) -> None:
+        """Forget the threads that a forked child does not have.
+
+        If they were inside, BLAS still has one thread here. The numbers to restore are kept for the next one to leave.
+        """
+        self._lock = threading.RLock()
+        self._n_inside = max(0, getattr(self._own, "n_inside", 0))  # below 0: it left for another thread
 
 
 @lru_cache(maxsize=1)
-def _blas(n_modules: int) -> list[Any]:
-    """Find the BLAS libraries whose number of threads belongs to the process.
+def _find_blas(n_modules: int) -> list[Any]:
+    """Return the controllers of the BLAS libraries whose number of threads belongs to the process.
 
-    That takes milliseconds, so it is done again only where there are more modules than before: one of them may have
-    brought a library.
+    The search takes milliseconds. It is done again only when the number of modules has changed, because a new module may have
+    loaded a library.
     """
     del n_modules
     libraries = ThreadpoolController().lib_controllers
     return [
-        each
-        for each in libraries
-        if each.user_api == "blas" and getattr(each, "threading_layer", None) != "openmp"
+        library
+        for library in libraries
+        if library.user_api == "blas" and getattr(library, "threading_layer", None) != "openmp"
     ]
 
 
 def _set_threads(library: Any, n_threads: int) -> None:
-    """Set a library's number of threads; threadpoolctl 3.8 obeys only the thread that set it first, so it is told to forget."""
+    """Set a library's number of threads.
+
+    threadpoolctl 3.8 ignores all threads but the first one that set a number. So it is told to forget that thread.
+    """
     forget = getattr(library, "clear_controlling_thread", None)
     if forget is not None:
         forget(force=True)
@@ -134,9 +182,25 @@ def _set_threads(library: Any, n_threads: int) -> None:
         forget(force=True)
 
 
+def _renew_property_locks() -> None:
+    """Renew the lock of every cached property of the library.
+
+    In Python 3.11 a `cached_property` holds a lock of its class while a value is computed. If a thread computes one during a
+    fork, the lock would stay closed in the child for ever. Python 3.12 has no such lock.
+    """
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "supquant"]
+    classes = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
+    for each in classes:
+        for attribute in vars(each).values():
+            if isinstance(attribute, cached_property):
+                attribute.lock = threading.RLock()  # type: ignore[attr-defined]
+
+
 _blas_limit = _BlasLimit()
 os.register_at_fork(
     before=_blas_limit.before_fork,
     after_in_parent=_blas_limit.after_fork,
     after_in_child=_blas_limit.in_child,
 )
+if sys.version_info < (3, 12):
+    os.register_at_fork(after_in_child=_renew_property_locks)

@@ -1,9 +1,11 @@
 """Codecs made of random arrays, rows for them, and the answers worked out one row at a time."""
 
+import faulthandler
 import os
 import signal
 import traceback
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +13,15 @@ import pytest
 from supquant.codec import AdditiveCodec, BinaryCodec
 
 M, K, R = 3, 16, 2
+
+EVERYTHING = 10**9
+"""A number of rows above that of every index here."""
+
+HANG_SECONDS = 20
+"""A child that takes longer is taken to hang. Its work takes milliseconds."""
+
+STDERR = 2
+"""The file descriptor. What is written to it is not lost when a child ends at once."""
 
 
 def _read_only(array):
@@ -132,9 +143,62 @@ def make_ids():
     return make
 
 
+class History:
+    """Changes of an index one after the other, and what a search finds after each. No two of these answers are equal."""
+
+    def __init__(self, codec, Q, n_changes, *, draw_codes, exhaustive):
+        rng = np.random.default_rng(7)
+        self.codec, self.Q = codec, Q
+        rows = {}  # id -> code, in order of insertion
+        self.changes, self.states, self.ids = [], {}, {}
+        for step in range(n_changes):
+            live = list(rows)
+            if step % 3 == 0:  # few distinct codes in some batches, so that both forms of a segment occur
+                ids = list(range(1000 * step, 1000 * step + 40))
+                codes = draw_codes(codec, rng, 40, None if step % 2 else 3)
+                self.changes.append(("add_codes", codes, ids))
+            elif step % 3 == 1:
+                ids = live[3 : len(live) : 11]
+                codes = draw_codes(codec, rng, len(ids))
+                self.changes.append(("update_codes", ids, codes))
+            else:
+                gone = live[5 : len(live) : 7]
+                self.changes.append(("remove", gone))
+                ids, codes = [], np.empty((0, codec.n_codebooks), np.uint8)
+                rows = {id_: rows[id_] for id_ in live if id_ not in set(gone)}
+            for id_ in ids:
+                rows.pop(id_, None)
+            rows |= dict(zip(ids, codes, strict=True))
+            scores, order = exhaustive(codec, np.array(list(rows.values())), Q)
+            self.states[self.key(scores, np.array(list(rows))[order])] = step
+            self.ids[tuple(rows)] = step
+        assert len(self.states) == len(self.ids) == n_changes
+
+    @staticmethod
+    def key(scores, ids):
+        return scores.tobytes(), tuple(map(tuple, ids.tolist()))
+
+    def apply(self, index, change):
+        name, *arguments = change
+        getattr(index, name)(*arguments)
+
+    def state_of(self, index):
+        """The number of the last change this index knows of, by what it finds; None is no state at all."""
+        return self.states.get(self.key(*index.search(self.Q, EVERYTHING, n_jobs=1)))
+
+
+@pytest.fixture(scope="session")
+def make_history(draw_codes, exhaustive):
+    """Return a function that makes a `History` of a codec, queries and a number of changes."""
+    return partial(History, draw_codes=draw_codes, exhaustive=exhaustive)
+
+
 @pytest.fixture(scope="session")
 def fork():
-    """Return a function that runs `work` in a child, which ends with status 0 or, after an error, 1: its process id."""
+    """Return a function that runs `work` in a child and returns its process id.
+
+    The child ends with status 0, with 1 after an error, or by a signal if it hangs; then it writes where.
+    """
 
     def start(work):
         with warnings.catch_warnings():
@@ -143,11 +207,22 @@ def fork():
         if child:
             return child
         try:
-            signal.alarm(20)  # one that hangs is no less a failure
+            faulthandler.register(signal.SIGALRM, file=STDERR, chain=True)
+            signal.alarm(HANG_SECONDS)
             work()
             os._exit(0)
         except BaseException:  # noqa: BLE001, the child must not return into pytest
-            traceback.print_exc()
+            os.write(STDERR, traceback.format_exc().encode())
             os._exit(1)
 
     return start
+
+
+@pytest.fixture(scope="session")
+def works_in_child(fork):
+    """Return a function that runs `work` in a child, and returns whether it ended without an error."""
+
+    def run(work):
+        return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1]) == 0
+
+    return run

@@ -1,67 +1,15 @@
-"""Searches beside writers, in threads and in forked children; and answers that depend on nothing but the rows."""
+"""Searches beside writers in other threads, and answers that depend on nothing but the rows."""
 
 import os
 import shutil
-import signal
 import sys
 import threading
 import time
 
 import numpy as np
 import pytest
-import xxhash
 
 from supquant import AdditiveCodec, CodeIndex
-
-EVERYTHING = 10**9
-
-
-def ended_well(child):
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-class History:
-    """Changes one after the other, and what a search finds after each; no two of these are equal."""
-
-    def __init__(self, codec, draw_codes, exhaustive, Q, n_changes):
-        rng = np.random.default_rng(7)
-        self.codec, self.Q = codec, Q
-        rows = {}  # id -> code, in order of insertion
-        self.changes, self.states, self.ids = [], {}, {}
-        for step in range(n_changes):
-            live = list(rows)
-            if step % 3 == 0:  # few distinct codes in some batches, so that both forms of a segment occur
-                ids = list(range(1000 * step, 1000 * step + 40))
-                codes = draw_codes(codec, rng, 40, None if step % 2 else 3)
-                self.changes.append(("add_codes", codes, ids))
-            elif step % 3 == 1:
-                ids = live[3 : len(live) : 11]
-                codes = draw_codes(codec, rng, len(ids))
-                self.changes.append(("update_codes", ids, codes))
-            else:
-                gone = live[5 : len(live) : 7]
-                self.changes.append(("remove", gone))
-                ids, codes = [], np.empty((0, codec.n_codebooks), np.uint8)
-                rows = {id_: rows[id_] for id_ in live if id_ not in set(gone)}
-            for id_ in ids:
-                rows.pop(id_, None)
-            rows |= dict(zip(ids, codes, strict=True))
-            scores, order = exhaustive(codec, np.array(list(rows.values())), Q)
-            self.states[self.key(scores, np.array(list(rows))[order])] = step
-            self.ids[tuple(rows)] = step
-        assert len(self.states) == len(self.ids) == n_changes
-
-    @staticmethod
-    def key(scores, ids):
-        return scores.tobytes(), tuple(map(tuple, ids.tolist()))
-
-    def apply(self, index, change):
-        name, *arguments = change
-        getattr(index, name)(*arguments)
-
-    def state_of(self, index):
-        """The number of the last change this index knows of, by what it finds; None is no state at all."""
-        return self.states.get(self.key(*index.search(self.Q, EVERYTHING, n_jobs=1)))
 
 
 @pytest.fixture
@@ -75,9 +23,9 @@ def restless_threads():
 
 @pytest.mark.usefixtures("restless_threads")
 def test_searches_and_loads_see_one_snapshot_while_others_add_and_save(
-    tied_codec, draw_codes, exhaustive, queries, tmp_path
+    tied_codec, make_history, queries, tmp_path
 ):
-    history = History(tied_codec, draw_codes, exhaustive, queries[:2], 150)
+    history = make_history(tied_codec, queries[:2], 150)
     index = CodeIndex(tied_codec)
     history.apply(index, history.changes[0])
     writing = threading.Event()
@@ -175,117 +123,6 @@ def test_whole_rankings_are_those_of_the_rows_when_they_were_asked_for(
     index.remove(range(100)).add_codes(draw_codes(tied_codec, rng, 300))
     ids = np.concatenate([ids for _, ids in ranking])
     assert np.array_equal(ids, exhaustive(tied_codec, codes, queries)[1])
-
-
-def test_a_forked_child_searches(fork, real_codec, draw_codes, queries, rng, tmp_path, portrait):
-    index = CodeIndex(real_codec).add_codes(draw_codes(real_codec, rng, 20_000))
-    index.add_codes(draw_codes(real_codec, rng, 3000, 3))
-    expected = portrait(index)
-    index.search(queries, 100, n_jobs=2)  # the parent has its threads by now
-    index.save(tmp_path / "index")
-    lazy = CodeIndex.load(tmp_path / "index")
-
-    def same(found):
-        def check():
-            assert portrait(found) == expected
-
-        return check
-
-    assert ended_well(fork(same(index)))
-    assert ended_well(fork(same(lazy)))
-    assert portrait(lazy) == expected
-
-
-def test_a_child_forked_in_the_midst_of_searching_and_writing_searches(
-    fork, tied_codec, draw_codes, exhaustive, queries, tmp_path
-):
-    history = History(tied_codec, draw_codes, exhaustive, queries[:2], 60)
-    index = CodeIndex(tied_codec)
-    history.apply(index, history.changes[0])
-    stop = threading.Event()
-
-    def write():
-        for change in history.changes[1:]:
-            history.apply(index, change)
-            index.save(tmp_path / "index")
-            if stop.is_set():
-                return
-
-    def search():
-        while not stop.is_set():
-            index.search(queries, 10, n_jobs=2)
-
-    def check():
-        index.search(queries, 10, n_jobs=2)
-        assert history.state_of(index) is not None
-
-    threads = [threading.Thread(target=work) for work in (write, search)]
-    for thread in threads:
-        thread.start()
-    good = [ended_well(fork(check)) for _ in range(15)]
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert all(good)
-
-
-def test_a_child_forked_while_a_file_is_being_checked_searches(
-    fork, monkeypatch, tied_codec, draw_codes, queries, rng, tmp_path
-):
-    index = CodeIndex(tied_codec).add_codes(draw_codes(tied_codec, rng, 100))
-    index.save(tmp_path / "index")
-    expected = index.search(queries)[1].tolist()
-    lazy = CodeIndex.load(tmp_path / "index")
-    checking, go_on = threading.Event(), threading.Event()
-    parent, checksum = os.getpid(), xxhash.xxh3_64
-
-    def slow_checksum(*arguments):
-        if os.getpid() == parent:
-            checking.set()
-            go_on.wait()
-        return checksum(*arguments)
-
-    def search():
-        assert lazy.search(queries)[1].tolist() == expected
-
-    monkeypatch.setattr(xxhash, "xxh3_64", slow_checksum)
-    searcher = threading.Thread(target=search)
-    searcher.start()
-    assert checking.wait(10)
-    child = fork(search)
-    good = ended_well(child)
-    go_on.set()
-    searcher.join()
-    assert good
-
-
-def test_a_child_forked_during_a_save_does_not_keep_the_folder_locked(
-    fork, monkeypatch, tied_codec, draw_codes, rng, tmp_path
-):
-    index = CodeIndex(tied_codec).add_codes(draw_codes(tied_codec, rng, 100))
-    saving, go_on = threading.Event(), threading.Event()
-    fsync = os.fsync
-
-    def slow_fsync(descriptor):
-        saving.set()
-        go_on.wait()
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", slow_fsync)
-    first = threading.Thread(target=index.save, args=(tmp_path / "index",))
-    first.start()
-    assert saving.wait(10)
-    child = fork(signal.pause)  # a worker that lives on
-    go_on.set()
-    first.join()
-    second = threading.Thread(target=index.save, args=(tmp_path / "index",))
-    second.start()
-    second.join(10)
-    hangs = second.is_alive()
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    second.join()
-    assert not hangs
 
 
 @pytest.mark.parametrize("distinct", [None, 50])

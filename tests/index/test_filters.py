@@ -6,7 +6,7 @@ import pytest
 
 from supquant import CodeIndex, InputError
 from supquant.index.segments import Segment
-from supquant.index.topk import nearest
+from supquant.index.topk import find_lowest
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def build(tied_codec, draw_codes):
 def copies(monkeypatch):
     """Collect the number of rows of every segment that is copied out of another."""
     made = []
-    original = Segment.part
+    original = Segment.copy_rows
 
     def part(self, rows):
         made.append(len(rows))
         return original(self, rows)
 
-    monkeypatch.setattr(Segment, "part", part)
+    monkeypatch.setattr(Segment, "copy_rows", part)
     return made
 
 
@@ -118,7 +118,7 @@ def test_a_filter_keeps_its_rows_through_merges_removals_and_updates(
         chosen -= left
         assert same(index.search_tables(tables, len(index), where=where), among(index, tables, chosen))
     # A search that began before all of this still gets what was there then.
-    sums, positions = nearest(where.views(before), tables, None, 500, 1)
+    sums, positions = find_lowest(where.views(before), tables, None, 500, 1)
     assert same((sums, before.ids_at(positions)), expected)
 
 

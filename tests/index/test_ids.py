@@ -4,8 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supquant.errors import InputError
-from supquant.index import ids as ids_module
-from supquant.index.ids import ListedIntegers, NumberRange, StringIds, join_ids, read_ids
+from supquant.index import string_ids
+from supquant.index.ids import join_ids, read_ids
+from supquant.index.integer_ids import ListedIntegers, NumberRange
+from supquant.index.string_ids import StringIds
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -130,7 +132,7 @@ def test_runs_are_joined_as_lists_are(data, values):
 
 
 def test_strings_of_one_hash_are_told_apart(monkeypatch):
-    monkeypatch.setattr(ids_module, "_hash", lambda text: len(text) % 2)
+    monkeypatch.setattr(string_ids, "_hash", lambda text: len(text) % 2)
     kept = ["a", "b", "cc", "d", "ee", ""]
     ids = read_ids(kept)
     assert ids.find(read_ids(["d", "x", "", "ee", "f", "a"])).tolist() == [3, -1, 5, 4, -1, 0]
@@ -191,7 +193,7 @@ def test_ids_come_in_the_shape_that_is_asked_for():
 def test_strings_of_a_file_are_cut_between_characters():
     whole = read_ids(["ä", "b"])
     arrays = whole._arrays()
-    assert whole._flaw() is None
+    assert whole._find_flaw() is None
     for name, values, flaw in [
         ("offsets", [0, 1, 3], "between the bytes of a character"),
         ("offsets", [0, 2, 4], "from 0 to 3"),
@@ -200,4 +202,4 @@ def test_strings_of_a_file_are_cut_between_characters():
         ("order", [0, 2], "below 2"),
     ]:
         altered = {**arrays, name: np.array(values, dtype=arrays[name].dtype)}
-        assert flaw in StringIds(**altered)._flaw()
+        assert flaw in StringIds(**altered)._find_flaw()

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from supquant import kernels
 from supquant.index import parts as parts_module
-from supquant.index.bitmaps import LiveRows, bits_at, bits_of
-from supquant.index.ids import NumberRange
-from supquant.index.parts import Part, merged, settled
+from supquant.index.bitmaps import LiveRows, bits_of_rows, rows_in_bits
+from supquant.index.integer_ids import NumberRange
+from supquant.index.parts import Part, merge_parts, merge_similar
 from supquant.index.segments import Segment
 
 SIZES = [1, 15, 16, 17, 63, 64, 65, 129, 1000]
@@ -86,11 +86,11 @@ def test_a_part_of_the_rows_is_a_segment_of_its_own(tables, distinct, share):
     codes = draw(1000, 3, distinct)
     segment = Segment.of_codes(codes)
     rows = np.flatnonzero(np.random.default_rng(3).random(1000) < share).astype(np.uint32)
-    part = segment.part(rows)
+    part = segment.copy_rows(rows)
     assert (part.n_rows, part.grouped) == (len(rows), segment.grouped)
     assert np.array_equal(part.codes(), codes[rows])
     sums, found = ranked(part, tables(3))
-    expected = ranked(segment, tables(3), bits_of(rows.astype(np.int64), 1000))
+    expected = ranked(segment, tables(3), bits_of_rows(rows.astype(np.int64), 1000))
     assert np.array_equal(sums, expected[0])
     assert np.array_equal(rows[found], expected[1])
 
@@ -106,18 +106,18 @@ def test_nbytes_are_those_of_all_that_a_scan_reads(distinct):
 
 @given(st.lists(st.integers(0, 199), unique=True))
 def test_bits_are_the_rows_they_are_made_of(rows):
-    words = bits_of(np.array(rows, dtype=np.int64), 200)
+    words = bits_of_rows(np.array(rows, dtype=np.int64), 200)
     assert words.shape == (4,)
     assert kernels.active().count_bits(words) == len(rows)
-    assert np.flatnonzero(bits_at(words, np.arange(200))).tolist() == sorted(rows)
+    assert np.flatnonzero(rows_in_bits(words, np.arange(200))).tolist() == sorted(rows)
 
 
 def test_live_rows_of_a_file_are_as_many_as_it_says_and_none_lies_past_the_end():
-    live = LiveRows.after(None, np.array([3, 69]), 70)
-    assert (live.count, live._flaw()) == (68, None)
+    live = LiveRows.after_removal(None, np.array([3, 69]), 70)
+    assert (live.count, live._find_flaw()) == (68, None)
     assert np.flatnonzero(~live.mask()).tolist() == [3, 69]
     for n_rows, count in [(70, 67), (70, 69), (69, 69), (68, 68)]:
-        assert LiveRows(live.words(), n_rows, count)._flaw() is not None
+        assert LiveRows(live.words(), n_rows, count)._find_flaw() is not None
 
 
 # parts -------------------------------------------------------------------------------------------------------------------
@@ -139,13 +139,13 @@ def test_however_rows_come_there_are_few_parts_and_few_copies(batches):
     def counted(run):
         nonlocal copied
         copied += sum(sizes(run))
-        made.append(merged(run))
+        made.append(merge_parts(run))
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts_module, "merged", counted)
+        patch.setattr(parts_module, "merge_parts", counted)
         for n in batches:
-            parts = settled((*parts, part_of(n, first)))
+            parts = merge_similar((*parts, part_of(n, first)))
             first += n
             assert sum(sizes(parts)) == first
             assert all(one >= 2 * other for one, other in zip(sizes(parts), sizes(parts)[1:], strict=False))
@@ -155,17 +155,17 @@ def test_however_rows_come_there_are_few_parts_and_few_copies(batches):
 
 def test_rows_stay_where_they_are_when_little_is_added():
     large = part_of(1000)
-    parts = settled((large, part_of(100, 1000)))
+    parts = merge_similar((large, part_of(100, 1000)))
     assert sizes(parts) == [1000, 100]
     assert parts[0] is large
 
 
 def test_a_part_without_rows_left_goes_and_one_with_few_is_written_anew():
     part = part_of(1000)
-    assert settled((part.without(np.arange(1000)),)) == ()
+    assert merge_similar((part.without(np.arange(1000)),)) == ()
     half = part.without(np.arange(500))
-    assert settled((half,)) == (half,)
-    (anew,) = settled((part.without(np.arange(501)),))
+    assert merge_similar((half,)) == (half,)
+    (anew,) = merge_similar((part.without(np.arange(501)),))
     assert (anew.n_rows, anew.live) == (499, None)
     assert anew.ids.values.tolist() == list(range(501, 1000))
     assert np.array_equal(anew.segment.codes(), part.segment.codes()[501:])
@@ -173,10 +173,10 @@ def test_a_part_without_rows_left_goes_and_one_with_few_is_written_anew():
 
 def test_merged_rows_tell_where_they_went_and_keep_nothing_of_the_past():
     one, other = part_of(100).without(np.array([0, 50, 99])), part_of(70, 100)
-    made = merged([one, other])
-    assert one.lineage.moved.lineage is made.lineage
-    assert one.lineage.moved.follow(np.array([0, 1, 49, 50, 51, 98])).tolist() == [0, 48, 49, 96]
-    assert other.lineage.moved.follow(np.array([0, 69])).tolist() == [97, 166]
+    made = merge_parts([one, other])
+    assert one.lineage.move.lineage is made.lineage
+    assert one.lineage.move.follow(np.array([0, 1, 49, 50, 51, 98])).tolist() == [0, 48, 49, 96]
+    assert other.lineage.move.follow(np.array([0, 69])).tolist() == [97, 166]
     gone = [weakref.ref(each) for each in (one.segment, other.segment, one.lineage, other.lineage)]
     del one, other
     gc.collect()

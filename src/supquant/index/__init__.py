@@ -1,16 +1,17 @@
-"""Codes to answers: the index, and what it is made of.
+"""Codes to answers: the index and its parts.
 
-Writers change nothing that a search may be reading: they make a new snapshot and put it in the place of the old one.
+A writer never changes what a search may be reading. It makes a new snapshot and replaces the old one.
 
-    code_index    CodeIndex, the one class for users
-    searching     queries to answers, on an index as it is at one moment
+    code_index    CodeIndex, the class for users: adds, removes, saves and loads rows
+    reader        IndexReader, the part of CodeIndex that only reads: searches, ids, codes
+    searching     one search over one snapshot: queries to answers
     filters       Filter: searches among some of the rows
     files         the folder that an index is saved as
-    snapshot      what an index holds at one moment, and what writers make of it
+    snapshot      the rows of an index at one moment, and how a change makes a new snapshot
     parts         runs of rows, and how they are merged
     topk          scans of several runs of rows, merged into one answer
-    segments | ids | bitmaps     what a run of rows is made of: codes, ids, removals
-    stored        things that never change, and their files
+    segments | ids | bitmaps     what a run of rows consists of: codes, ids, removals
+    stored        objects that never change, and their files
 """
 
 from supquant.index.code_index import CodeIndex

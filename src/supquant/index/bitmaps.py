@@ -9,46 +9,62 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Flags, RowNumbers
-from supquant.index.stored import StoredArrays, mapped_array
+from supquant.index.stored import StoredArrays, array_of_file
 from supquant.storage import ArrayFile
 
-__all__ = ["LiveRows", "Words", "bits_at", "bits_of"]
+__all__ = ["LiveRows", "Words", "bits_of_rows", "rows_in_bits"]
 
 Words = NDArray[np.uint64]
 
 
-def bits_of(rows: RowNumbers, n_rows: int) -> Words:
-    """Set the bits of some of `n_rows` rows.
+def bits_of_rows(rows: RowNumbers, n_rows: int) -> Words:
+    """Return the bits of a set of rows.
+
+    Parameters
+    ----------
+    rows : ndarray (r,) int64
+        The rows of the set. A row may come twice.
+    n_rows : int
+        The number of all rows.
+
+    Returns
+    -------
+    ndarray (ceil(n_rows / 64),) uint64
 
     Examples
     --------
-    >>> bits_of(np.array([0, 65]), 70)
+    >>> bits_of_rows(np.array([0, 65]), 70)
     array([1, 2], dtype=uint64)
     """
     words = np.zeros(-(-n_rows // 64), dtype=np.uint64)
-    np.bitwise_or.at(words, rows // 64, _bit(rows))
+    # for row in rows: words[row // 64] |= 1 << row % 64
+    np.bitwise_or.at(words, rows // 64, _bits_in_words(rows))
     return words
 
 
-def bits_at(words: Words, rows: RowNumbers) -> Flags:
-    """Tell which of some rows are in the set, like `rows`."""
-    return (words[rows // 64] & _bit(rows)) != 0
+def rows_in_bits(words: Words, rows: RowNumbers) -> Flags:
+    """Return for each of some rows whether it is in the set, in the shape of `rows`."""
+    return (words[rows // 64] & _bits_in_words(rows)) != 0
 
 
-def _bit(rows: RowNumbers) -> Words:
+def _bits_in_words(rows: RowNumbers) -> Words:
+    """Return for each row a word with only the row's bit set."""
     return np.left_shift(np.uint64(1), (rows % 64).astype(np.uint64))
 
 
 class LiveRows(StoredArrays):
-    """The rows of a segment that are left after some were removed.
+    """The rows of a segment that were not removed.
 
     Parameters
     ----------
     words : ndarray (ceil(n_rows / 64),) uint64
-        Bits past the last row are zero.
+        The bits of these rows. Bits past the last row are zero.
     n_rows : int
+        The number of all rows of the segment.
     count : int
-        How many are left.
+        The number of rows that were not removed.
+    file : ArrayFile, default=None
+        The file that `words` is mapped from.
     """
 
     KIND: ClassVar[str] = "live"
@@ -60,36 +76,46 @@ class LiveRows(StoredArrays):
         self.count = count
 
     @classmethod
-    def mapped(cls, file: ArrayFile, n_rows: int, count: int) -> Self:
-        """Take the words of a file."""
-        return cls(mapped_array(file, "words", np.uint64, -(-n_rows // 64)), n_rows, count, file)
+    def from_file(cls, file: ArrayFile, n_rows: int, count: int) -> Self:
+        """Return the live rows that a file holds."""
+        return cls(array_of_file(file, "words", np.uint64, -(-n_rows // 64)), n_rows, count, file)
 
     @classmethod
-    def after(cls, before: LiveRows | None, rows: RowNumbers, n_rows: int) -> Self:
-        """Remove distinct rows that are all still there; None is all rows."""
+    def after_removal(cls, before: LiveRows | None, rows: RowNumbers, n_rows: int) -> Self:
+        """Return the rows that are left after some are removed.
+
+        Parameters
+        ----------
+        before : LiveRows or None
+            The rows before the removal. None stands for all rows.
+        rows : ndarray (r,) int64
+            The rows to remove: distinct, and none of them removed before.
+        n_rows : int
+            The number of all rows of the segment.
+        """
         words = kernels.active().pack_mask(np.ones(n_rows, dtype=bool)) if before is None else before.words()
-        gone = bits_of(rows, n_rows)
-        return cls(words & ~gone, n_rows, (n_rows if before is None else before.count) - len(rows))
+        count = n_rows if before is None else before.count
+        return cls(words & ~bits_of_rows(rows, n_rows), n_rows, count - len(rows))
 
     def words(self) -> Words:
-        """Give the rows as bits."""
-        self.touch()
+        """Return the rows as bits, (ceil(n_rows / 64),) uint64."""
+        self.check_once()
         return self._words
 
     def mask(self) -> Flags:
-        """Tell of all rows whether they are left, (n_rows,)."""
-        self.touch()
-        return self._mask()
+        """Return for each row whether it is left, (n_rows,) bool."""
+        self.check_once()
+        return self._unpacked()
 
-    def _mask(self) -> Flags:
+    def _unpacked(self) -> Flags:
         bits = np.unpackbits(self._words.view(np.uint8), bitorder="little", count=self.n_rows)
         return bits.view(np.bool_)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"words": self._words}
 
-    def _flaw(self) -> str | None:
-        within, found = int(self._mask().sum()), kernels.active().count_bits(self._words)
+    def _find_flaw(self) -> str | None:
+        within, found = int(self._unpacked().sum()), kernels.active().count_bits(self._words)
         if within == found == self.count:
             return None
         return f"{found} rows are set, {within} of them within the {self.n_rows} there are, expected {self.count}"

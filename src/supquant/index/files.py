@@ -1,13 +1,13 @@
 """An index as a folder: immutable files named by their content, and a manifest that names them.
 
-    manifest.json                   the segments and their files, with a digest of itself; replacing it is the only commit
+    manifest.json                   the segments and their files, with a digest of itself. To replace it is the only commit
     codec-<digest>.safetensors
     codes-<digest>.safetensors      codes of one segment
     ids-<digest>.safetensors        its ids, unless they are consecutive numbers
-    live-<digest>.safetensors       which of its rows are left, where some were removed
+    live-<digest>.safetensors       which of its rows are left, if some were removed
 
-A save writes what the folder lacks, replaces the manifest, then deletes what is no longer named. So a crash leaves the old
-index whole, a reader sees the old one or the new one, and the same content gives the same bytes.
+A save writes the files that the folder lacks, replaces the manifest, and deletes the files that the manifest does not name. So a
+crash leaves the old index or the new one, a reader sees one of the two, and the same content gives the same bytes.
 """
 
 from __future__ import annotations
@@ -27,28 +27,52 @@ import xxhash
 from supquant.codec import AnyCodec, load_codec
 from supquant.errors import FileFormatError, InputError
 from supquant.index.bitmaps import LiveRows
-from supquant.index.ids import Ids, ListedIntegers, NumberRange, StringIds
+from supquant.index.integer_ids import ListedIntegers, NumberRange
 from supquant.index.parts import Part
+from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
 from supquant.index.snapshot import MOST_ROWS, Snapshot
-from supquant.index.stored import Stored, StoredArrays, open_named
+from supquant.index.stored import Stored, StoredArrays, open_stored
+from supquant.index.string_ids import StringIds
 from supquant.storage import ArrayFile, PackedArrays, write_file_atomically
 
 __all__ = ["MANIFEST", "StoredCodec", "load_index", "save_index"]
 
 MANIFEST = "manifest.json"
+"""The name of the manifest's file."""
 
 _FORMAT = "supquant index"
+"""What a manifest states as its format."""
+
 _VERSION = 1
+"""The version of the format that is written and read."""
+
 _FIELDS = {"format", "version", "codec", "id_kind", "next_number", "segments"}
+"""The fields of a manifest, without its digest."""
+
 _SEGMENT_FIELDS = {"rows", "codes", "ids", "first_id", "live", "live_rows"}
+"""The fields of each segment in a manifest."""
+
 _ID_KINDS = (None, "automatic", "int64", "str")
-_FILE = re.compile(r"(codec|codes|ids|live)-[0-9a-f]{16}\.safetensors")
-_UNFINISHED = re.compile(r"\.supquant-[0-9a-f]+\.tmp")
+"""The values that the field `id_kind` may have."""
+
+_FILE_NAME = re.compile(r"(codec|codes|ids|live)-[0-9a-f]{16}\.safetensors")
+"""The names of the files that a manifest names."""
+
+_UNFINISHED_NAME = re.compile(r"\.supquant-[0-9a-f]+\.tmp")
+"""The names of files that `write_file_atomically` did not finish."""
 
 
 class StoredCodec(Stored):
-    """A codec, and the files that hold it."""
+    """A codec that can be written to a file of the folder.
+
+    Parameters
+    ----------
+    codec : AnyCodec
+        The codec.
+    file : ArrayFile, default=None
+        The file that the codec was read from.
+    """
 
     KIND: ClassVar[str] = "codec"
 
@@ -61,25 +85,60 @@ class StoredCodec(Stored):
 
 
 def save_index(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> None:
-    """Make a folder hold this index, whatever index it held before."""
+    """Write an index to a folder. An index in the folder is replaced.
+
+    Parameters
+    ----------
+    folder : Path
+        A new folder, an empty one, or one that holds an index.
+    codec : StoredCodec
+        The codec of the index.
+    snapshot : Snapshot
+        The rows of the index.
+
+    Raises
+    ------
+    InputError
+        If `folder` is a file or holds something else.
+    OSError
+        If a file cannot be written.
+    """
     folder = folder.resolve()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; an index is saved as a folder")
     if not folder.exists():
         folder.mkdir(exist_ok=True)
-        with _opened(folder.parent) as parent:
+        with _open_folder(folder.parent) as parent:
             os.fsync(parent)
-    with _locked(folder):
-        _refuse_foreign(folder)
+    with _lock_folder(folder):
+        _check_replaceable(folder)
         try:
             manifest = _write_parts(folder, codec, snapshot)
-            write_file_atomically(folder / MANIFEST, _text(manifest))
-        finally:  # also after a failure or Ctrl-C: whichever manifest is there then decides
-            _sweep(folder)
+            write_file_atomically(folder / MANIFEST, _manifest_bytes(manifest))
+        finally:  # also after a failure or Ctrl-C: then the old manifest may still be there
+            _delete_unnamed_files(folder)
 
 
 def load_index(folder: Path) -> tuple[StoredCodec, Snapshot]:
-    """Map the index that a folder holds; codes, ids and removals are checked when they are first used."""
+    """Map the index in a folder. Codes, ids and removals are checked at their first use.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+
+    Returns
+    -------
+    codec : StoredCodec
+    snapshot : Snapshot
+
+    Raises
+    ------
+    FileFormatError
+        If the folder holds no index, or a file is missing, damaged or foreign.
+    FileNotFoundError
+        If the folder does not exist.
+    """
     folder = folder.resolve()
     manifest = _read_manifest(folder)
     while True:
@@ -91,14 +150,14 @@ def load_index(folder: Path) -> tuple[StoredCodec, Snapshot]:
                 raise FileFormatError(
                     f"{error.filename}: the manifest names it, but it is not there"
                 ) from error
-            manifest = newer  # a save came between
+            manifest = newer  # another process saved meanwhile
 
 
 # writing -----------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _open_folder(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         yield descriptor
@@ -106,21 +165,34 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+_locked_descriptors: set[int] = set()
+
+
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep out other saves, of this process or another; a crash lifts it."""
-    with _opened(folder) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+def _lock_folder(folder: Path) -> Iterator[None]:
+    """Wait for other saves to this folder, by this process or another, and keep them out. A crash opens the lock."""
+    with _open_folder(folder) as descriptor:
+        _locked_descriptors.add(descriptor)
         try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            fcntl.flock(
-                descriptor, fcntl.LOCK_UN
-            )  # closing is not enough: a forked child may have it open too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough if a forked child has it open too
+            _locked_descriptors.discard(descriptor)
 
 
-def _refuse_foreign(folder: Path) -> None:
-    """Refuse a folder that holds something else than an index."""
+def _close_locked_descriptors() -> None:
+    """Close the lock files of the parent in a forked child: if the parent crashed, the child would keep folders locked."""
+    for descriptor in _locked_descriptors:
+        os.close(descriptor)
+    _locked_descriptors.clear()
+
+
+os.register_at_fork(after_in_child=_close_locked_descriptors)
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raise an `InputError` if a folder holds something else than an index."""
     if (folder / MANIFEST).exists():
         try:
             _read_manifest(folder)
@@ -128,14 +200,14 @@ def _refuse_foreign(folder: Path) -> None:
             raise InputError(f"cannot replace what is there, save elsewhere or remove it: {error}") from error
         return
     for path in folder.iterdir():
-        if not _is_ours(path.name):  # a save that crashed leaves files of ours without a manifest
+        if not _is_ours(path.name):  # a crashed save leaves files of ours without a manifest
             raise InputError(
                 f"{folder} holds {path.name!r} and no index: save into a new or an empty folder, or over an index"
             )
 
 
 def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[str, Any]:
-    """Write the files that a folder lacks; return the manifest that names all of them."""
+    """Write the files that a folder lacks, and return the manifest that names all files."""
     segments = []
     for part in snapshot.parts:
         ids, live = part.ids, part.live
@@ -159,26 +231,26 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
     }
 
 
-def _text(manifest: Mapping[str, Any]) -> bytes:
-    """Give the bytes of a manifest, with a digest of themselves."""
+def _manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
+    """Return the content of a manifest's file, with a digest."""
     digest = xxhash.xxh3_128_hexdigest(json.dumps(manifest).encode())
     return json.dumps({**manifest, "digest": digest}, indent=2).encode() + b"\n"
 
 
-def _sweep(folder: Path) -> None:
+def _delete_unnamed_files(folder: Path) -> None:
     """Delete files of ours that the manifest does not name."""
-    named = _named(folder)
+    named = _names_in_manifest(folder)
     for path in folder.iterdir():
         if _is_ours(path.name) and path.name not in named:
             path.unlink(missing_ok=True)
 
 
 def _is_ours(name: str) -> bool:
-    return _FILE.fullmatch(name) is not None or _UNFINISHED.fullmatch(name) is not None
+    return _FILE_NAME.fullmatch(name) is not None or _UNFINISHED_NAME.fullmatch(name) is not None
 
 
-def _named(folder: Path) -> set[str]:
-    """Give the names in the manifest of a folder, none if it has no manifest."""
+def _names_in_manifest(folder: Path) -> set[str]:
+    """Return the names of all files in the manifest of a folder. Without a manifest there are none."""
     if not (folder / MANIFEST).exists():
         return set()
     manifest = _read_manifest(folder)
@@ -190,7 +262,7 @@ def _named(folder: Path) -> set[str]:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a manifest and check that it is whole, and of the form that `_write_parts` gives it."""
+    """Read a manifest, and check its digest and its form, which is that of `_write_parts`."""
     if not folder.exists():
         raise FileNotFoundError(errno.ENOENT, "there is no index", str(folder))
     path = folder / MANIFEST
@@ -208,15 +280,15 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             f"{path}: format version {manifest.get('version')!r}, this supquant reads version {_VERSION}"
         )
     manifest.pop("digest", None)
-    if _text(manifest) != text:
+    if _manifest_bytes(manifest) != text:
         raise FileFormatError(f"{path}: was altered: the digest differs")
-    if (flaw := _flaw(manifest)) is not None:
+    if (flaw := _find_flaw(manifest)) is not None:
         raise FileFormatError(f"{path}: {flaw}")
     return manifest
 
 
-def _flaw(manifest: Mapping[str, Any]) -> str | None:
-    """Say what in a manifest makes no sense."""
+def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the fields of a manifest, or None."""
     if set(manifest) != _FIELDS:
         return f"has the fields {', '.join(manifest)}"
     segments, id_kind = manifest["segments"], manifest["id_kind"]
@@ -251,23 +323,23 @@ def _is_integer(value: object, low: int, high: int) -> bool:
 
 
 def _is_file_name(value: object, kind: str) -> bool:
-    return isinstance(value, str) and _FILE.fullmatch(value) is not None and value.startswith(f"{kind}-")
+    return isinstance(value, str) and _FILE_NAME.fullmatch(value) is not None and value.startswith(f"{kind}-")
 
 
 def _open_parts(folder: Path, manifest: Mapping[str, Any]) -> tuple[StoredCodec, Snapshot]:
     """Map the files that a manifest names."""
     path = folder / manifest["codec"]
-    file = open_named(path, StoredCodec.KIND)
+    file = open_stored(path, StoredCodec.KIND)
     codec = load_codec(path)
     parts = []
     for entry in manifest["segments"]:
         rows = entry["rows"]
-        codes = open_named(folder / entry["codes"], Segment.KIND)
-        segment = Segment.mapped(codes, rows, codec.n_codebooks, codec.n_codewords)
+        codes = open_stored(folder / entry["codes"], Segment.KIND)
+        segment = Segment.from_file(codes, rows, codec.n_codebooks, codec.n_codewords)
         live = None
         if entry["live"] is not None:
-            live = LiveRows.mapped(
-                open_named(folder / entry["live"], LiveRows.KIND), rows, entry["live_rows"]
+            live = LiveRows.from_file(
+                open_stored(folder / entry["live"], LiveRows.KIND), rows, entry["live_rows"]
             )
         parts.append(Part(segment, _open_ids(folder, entry, manifest["id_kind"]), live))
     return StoredCodec(codec, file), Snapshot(tuple(parts), manifest["id_kind"], manifest["next_number"])
@@ -277,4 +349,4 @@ def _open_ids(folder: Path, entry: Mapping[str, Any], id_kind: str) -> Ids:
     if entry["ids"] is None:
         return NumberRange(entry["first_id"], entry["rows"])
     kind = StringIds if id_kind == "str" else ListedIntegers
-    return kind.mapped(open_named(folder / entry["ids"], kind.KIND), entry["rows"])
+    return kind.from_file(open_stored(folder / entry["ids"], kind.KIND), entry["rows"])

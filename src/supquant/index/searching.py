@@ -1,4 +1,4 @@
-"""Queries to answers, on an index as it is at one moment."""
+"""Queries to answers: one search over one snapshot."""
 
 from __future__ import annotations
 
@@ -14,32 +14,38 @@ from numpy.typing import NDArray
 from supquant.codec import AnyCodec, QueryTables, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.snapshot import Snapshot
-from supquant.index.topk import Positions, Sums, View, nearest, within
+from supquant.index.topk import Positions, Sums, View, find_lowest, find_within
 from supquant.parallel import BLOCK_ROWS, row_blocks
 from supquant.validation import check_choice, check_vectors
 
 __all__ = ["Search"]
 
 _RANKING_BYTES = 16 << 20
-"""Of sums and positions in one block of whole rankings."""
+"""The sums and positions of one block of whole rankings take at most this number of bytes, or those of one query."""
+
+_ANSWER_BYTES = 12
+"""The number of bytes of one sum (float32) and one position (int64)."""
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The rows that a call searches, whatever happens to the index meanwhile; `CodeIndex` says what the answers are.
+    """The rows that one call searches, even if the index changes meanwhile. `IndexReader` says what the answers are.
 
     Parameters
     ----------
     codec : AnyCodec
+        Makes the tables of queries.
     snapshot : Snapshot
+        The rows of the index.
     views : sequence of View
-        The rows of the snapshot that count.
+        The rows of the snapshot to search.
     n_threads : int
-    novelty : float or (q,) array, optional
-        The probability that a query is of no known class, in the place of what the codec says.
-    all_labelled : bool
+        The number of threads.
+    novelty : float or array (q,), default=None
+        The probability that a query belongs to no known class. None lets the codec predict it.
+    all_labelled : bool, default=False
         Whether the labels of all items are known.
     """
 
@@ -50,18 +56,18 @@ class Search:
     novelty: object = None
     all_labelled: bool = False
 
-    def best(self, Q: object, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
-        """Find the k best rows for every query."""
-        found = [self._best_of_block(queries, k) for queries in self._blocks(Q, ranking)]
+    def find_best(self, Q: object, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
+        """Return the scores and ids (q, k') of the best rows for every query."""
+        found = [self._best_of_block(queries, k) for queries in self._table_blocks(Q, ranking)]
         scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return scores, self.snapshot.ids_at(positions)
 
     def _best_of_block(self, queries: QueryTables, k: int) -> tuple[Sums, Positions]:
-        sums, positions = nearest(self.views, queries.tables, queries.bits, k, self.n_threads)
+        sums, positions = find_lowest(self.views, queries.tables, queries.bits, k, self.n_threads)
         return queries.scores(sums), positions
 
-    def lowest(self, tables: object, k: int) -> tuple[Sums, NDArray[Any]]:
-        """Find the k rows of lowest sums for every table."""
+    def find_lowest_sums(self, tables: object, k: int) -> tuple[Sums, NDArray[Any]]:
+        """Return the sums and ids (q, k') of the rows with the lowest sums for every table."""
         bits = tables.bits if isinstance(tables, QueryTables) else None
         array = tables.tables if isinstance(tables, QueryTables) else np.asarray(tables)
         M, K = self.codec.n_codebooks, self.codec.n_codewords
@@ -70,47 +76,50 @@ class Search:
                 f"tables must be numbers of shape (q, {M}, {K}), got {array.dtype} of shape {array.shape}"
             )
         checked = np.ascontiguousarray(array, dtype=np.float32)
-        sums, positions = nearest(self.views, checked, bits, k, self.n_threads)
+        sums, positions = find_lowest(self.views, checked, bits, k, self.n_threads)
         return sums, self.snapshot.ids_at(positions)
 
-    def within(self, Q: object, radius: object, ranking: str | None) -> tuple[Positions, Sums, NDArray[Any]]:
-        """Find all rows whose score is as good as a radius or better."""
+    def find_in_range(
+        self, Q: object, radius: object, ranking: str | None
+    ) -> tuple[Positions, Sums, NDArray[Any]]:
+        """Return limits (q + 1,), and scores and ids (limits[-1],) of all rows whose score is as good as the radius or better."""
         bound = _check_radius(radius)
-        found = [self._within_of_block(queries, bound) for queries in self._blocks(Q, ranking)]
+        found = [self._within_of_block(queries, bound) for queries in self._table_blocks(Q, ranking)]
         counts, scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return np.concatenate([[0], np.cumsum(counts)]), scores, self.snapshot.ids_at(positions)
 
     def _within_of_block(self, queries: QueryTables, radius: np.float32) -> tuple[Positions, Sums, Positions]:
         limits = _sum_limits(queries, radius)
-        which, sums, positions = within(self.views, queries.tables, queries.bits, limits, self.n_threads)
+        which, sums, positions = find_within(self.views, queries.tables, queries.bits, limits, self.n_threads)
         scores = queries.take(which).scores(sums[:, None])[:, 0]
         good = scores >= radius if queries.descending else scores <= radius
         return np.bincount(which[good], minlength=len(queries)), scores[good], positions[good]
 
-    def rankings(self, Q: object, ranking: str | None) -> Iterator[tuple[Sums, NDArray[Any]]]:
-        """Rank all rows for every query, a block of queries at a time."""
-        checked = self._checked(Q)
+    def rank_rows(self, Q: object, ranking: str | None) -> Iterator[tuple[Sums, NDArray[Any]]]:
+        """Return an iterator over blocks of queries: the scores and ids (b, n) of all rows for each query."""
+        checked = self._check_queries(Q)
         if ranking is not None:
             check_choice(ranking, "ranking", self.codec.rankings)
         n_rows = max(1, self.snapshot.n_live)
 
         def ranked(block: tuple[int, int]) -> tuple[Sums, NDArray[Any]]:
-            return replace(self, novelty=self._novelty_of(block)).best(
+            return replace(self, novelty=self._novelty_of(block)).find_best(
                 checked[slice(*block)], n_rows, ranking
             )
 
-        return map(ranked, row_blocks(len(checked), min(BLOCK_ROWS, max(1, _RANKING_BYTES // (12 * n_rows)))))
+        block_queries = max(1, _RANKING_BYTES // (_ANSWER_BYTES * n_rows))
+        return map(ranked, row_blocks(len(checked), min(BLOCK_ROWS, block_queries)))
 
-    def _blocks(self, Q: object, ranking: str | None) -> Iterator[QueryTables]:
-        """Make the tables of queries, in blocks of bounded memory; there is at least one."""
+    def _table_blocks(self, Q: object, ranking: str | None) -> Iterator[QueryTables]:
+        """Return the tables of queries, in blocks of at most `BLOCK_ROWS` queries. There is at least one block."""
         if isinstance(Q, Sized) and len(Q) > BLOCK_ROWS:
-            checked = self._checked(Q)
+            checked = self._check_queries(Q)
             for block in row_blocks(len(checked)):
-                yield self._tables(checked[slice(*block)], ranking, self._novelty_of(block))
+                yield self._make_tables(checked[slice(*block)], ranking, self._novelty_of(block))
         else:
-            yield self._tables(Q, ranking, self.novelty)
+            yield self._make_tables(Q, ranking, self.novelty)
 
-    def _tables(self, Q: object, ranking: str | None, novelty: object) -> QueryTables:
+    def _make_tables(self, Q: object, ranking: str | None, novelty: object) -> QueryTables:
         if isinstance(self.codec, SemanticCodec):
             return self.codec.query_tables(
                 Q, ranking, novelty=novelty, all_labelled=self.all_labelled, n_jobs=self.n_threads
@@ -122,10 +131,10 @@ class Search:
         return self.codec.query_tables(Q, ranking, n_jobs=self.n_threads)
 
     def _novelty_of(self, block: tuple[int, int]) -> object:
-        """Return the novelty of a block of queries."""
+        """Return the novelty of a block of queries, as in `novelty`."""
         return self.novelty if np.ndim(self.novelty) == 0 else np.asarray(self.novelty)[slice(*block)]  # type: ignore[arg-type]
 
-    def _checked(self, Q: object) -> NDArray[Any]:
+    def _check_queries(self, Q: object) -> NDArray[Any]:
         return check_vectors(Q, name="Q", n_features=self.codec.n_inputs, min_rows=0)
 
 
@@ -136,9 +145,9 @@ def _check_radius(radius: object) -> np.float32:
 
 
 def _sum_limits(queries: QueryTables, radius: np.float32) -> Sums:
-    """Give limits (q,) that the sums of rows within the radius do not exceed.
+    """Return limits (q,) float32: no sum of a row within the radius is above the limit of its query.
 
-    A score is rounded after the sum, so some rows that are not within the radius keep to the limits as well.
+    A score is rounded after the sum. So a few rows outside the radius are below the limits too. Their scores are compared later.
     """
     offsets = queries.offsets.astype(np.float64)
     bounds = np.array([float(radius)]) if queries.curve is None else queries.least_products(float(radius))

@@ -1,9 +1,9 @@
-"""Codes of a run of rows as scans read them: in blocks, and once each where they repeat.
+"""The codes of a run of rows, as scans read them: in blocks, and each code once if codes repeat.
 
-This is the one place that knows how codes lie in memory and in files.
+This is the only place that knows how codes lie in memory and in files.
 
     plain     blocks (b, M, 64) hold the code of every row
-    grouped   blocks hold distinct codes, in lexicographic order; ``members[starts[i]:starts[i + 1]]`` are the rows of code i
+    grouped   blocks hold the distinct codes, in lexicographic order. ``members[starts[i]:starts[i + 1]]`` are the rows of code i
 """
 
 from __future__ import annotations
@@ -17,30 +17,35 @@ from supquant import kernels
 from supquant.arrays import Codes, RowNumbers
 from supquant.errors import FileFormatError
 from supquant.index.bitmaps import Words
-from supquant.index.stored import StoredArrays, mapped_array
+from supquant.index.stored import StoredArrays, array_of_file
 from supquant.kernels import BLOCK_ROWS, Scanned
 from supquant.storage import ArrayFile
 
 __all__ = ["Segment"]
 
-Numbers = NDArray[np.uint32]
+Uint32 = NDArray[np.uint32]
 
 _ROWS_PER_CODE = 8
-"""Codes are grouped where there are at least so many rows for each distinct one."""
+"""Codes are grouped if there are at least this number of rows for each distinct code, on average."""
 
 
 class Segment(StoredArrays):
-    """The codes of a run of rows, numbered from 0; made by `of_codes`.
+    """The codes of a run of rows, which are numbered from 0. `of_codes` makes it.
 
     Parameters
     ----------
     blocks : ndarray (b, M, 64) uint8
+        The codes, 64 in each block.
     n_codes : int
-        Codes in the blocks.
-    starts : ndarray (n_codes + 1,) uint32, optional
-    members : ndarray (n_rows,) uint32, optional
-    n_codewords : int
-        Of each codebook; no code in the blocks reaches it.
+        The number of codes in the blocks.
+    starts : ndarray (n_codes + 1,) uint32, default=None
+        Where the rows of each code begin in `members`. None if codes are not grouped.
+    members : ndarray (n_rows,) uint32, default=None
+        The rows of all codes. None if codes are not grouped.
+    n_codewords : int, default=256
+        The number of codewords of a codebook. Every byte of a code is below it.
+    file : ArrayFile, default=None
+        The file that the arrays are mapped from.
     """
 
     KIND: ClassVar[str] = "codes"
@@ -49,8 +54,8 @@ class Segment(StoredArrays):
         self,
         blocks: Codes,
         n_codes: int,
-        starts: Numbers | None = None,
-        members: Numbers | None = None,
+        starts: Uint32 | None = None,
+        members: Uint32 | None = None,
         n_codewords: int = 256,
         file: ArrayFile | None = None,
     ) -> None:
@@ -63,7 +68,12 @@ class Segment(StoredArrays):
 
     @classmethod
     def of_codes(cls, codes: Codes) -> Self:
-        """Keep codes (n, M) in the form that suits them.
+        """Return a segment of codes, grouped if they repeat enough.
+
+        Parameters
+        ----------
+        codes : ndarray (n, M) uint8
+            The code of every row.
 
         Examples
         --------
@@ -78,45 +88,66 @@ class Segment(StoredArrays):
         return cls(_blocks_of(distinct), len(distinct), starts, members)
 
     @classmethod
-    def mapped(cls, file: ArrayFile, n_rows: int, n_codebooks: int, n_codewords: int) -> Self:
-        """Take the codes of a file."""
+    def from_file(cls, file: ArrayFile, n_rows: int, n_codebooks: int, n_codewords: int) -> Self:
+        """Return the codes that a file holds."""
         starts = members = None
         n_codes = n_rows
         if "members" in file.arrays:
-            starts = mapped_array(file, "starts", np.uint32, None)
-            members = mapped_array(file, "members", np.uint32, n_rows)
+            starts = array_of_file(file, "starts", np.uint32, None)
+            members = array_of_file(file, "members", np.uint32, n_rows)
             n_codes = len(starts) - 1
             if n_codes < 0:
                 raise FileFormatError(f"{file.path}: array 'starts' is empty")
         n_blocks = -(-n_codes // BLOCK_ROWS)
-        blocks = mapped_array(file, "blocks", np.uint8, n_blocks, n_codebooks, BLOCK_ROWS)
+        blocks = array_of_file(file, "blocks", np.uint8, n_blocks, n_codebooks, BLOCK_ROWS)
         return cls(blocks, n_codes, starts, members, n_codewords, file)
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._n_codes if self._members is None else len(self._members)
 
     @property
     def grouped(self) -> bool:
-        """Whether equal codes are kept once."""
+        """Whether each distinct code is kept once."""
         return self._members is not None
 
     @property
     def n_distinct(self) -> int | None:
-        """How many distinct codes there are; None where they are not grouped and nobody counted."""
+        """The number of distinct codes. None if codes are not grouped, because then they were not counted."""
         return self._n_codes if self.grouped else None
 
     def scanned(self, eligible: Words | None = None) -> Scanned:
-        """Give what a scan reads; `eligible` says which rows count, all by default."""
-        self.touch()
+        """Return what a scan reads.
+
+        Parameters
+        ----------
+        eligible : ndarray (ceil(n_rows / 64),) uint64, default=None
+            The rows to scan, as bits. None stands for all rows.
+
+        Returns
+        -------
+        Scanned
+        """
+        self.check_once()
         return Scanned(self._blocks, self._n_codes, self._starts, self._members, eligible)
 
     def codes(self, rows: RowNumbers | None = None) -> Codes:
-        """Give the codes (r, M) of some rows in any order, or of all."""
-        self.touch()
-        places: NDArray[Any] | None = rows
+        """Return the codes of rows.
+
+        Parameters
+        ----------
+        rows : ndarray (r,) int64, default=None
+            The rows, in any order. None stands for all rows.
+
+        Returns
+        -------
+        ndarray (r, M) uint8
+        """
+        self.check_once()
+        places: NDArray[Any] | None = rows  # of the rows' codes in the blocks
         if self._members is not None and self._starts is not None:
+            # for code in range(n_codes): code_of_row[members[starts[code]:starts[code + 1]]] = code
             code_of_row = np.empty(self.n_rows, dtype=np.uint32)
             code_of_row[self._members] = np.repeat(
                 np.arange(self._n_codes, dtype=np.uint32), np.diff(self._starts)
@@ -127,20 +158,37 @@ class Segment(StoredArrays):
             return np.ascontiguousarray(by_row[: self._n_codes])
         return self._blocks[places // BLOCK_ROWS, :, places % BLOCK_ROWS]
 
-    def part(self, rows: Numbers) -> Segment:
-        """Copy some rows (r,), which ascend, into a segment of their own, in which they are 0, 1, ..."""
-        self.touch()
+    def copy_rows(self, rows: Uint32) -> Segment:
+        """Copy some rows into a segment of their own, in which they are numbered 0, 1, ...
+
+        Parameters
+        ----------
+        rows : ndarray (r,) uint32
+            The rows, in ascending order.
+
+        Returns
+        -------
+        Segment
+        """
+        self.check_once()
         take = kernels.active().take
         if self._members is None or self._starts is None:
             return Segment(take(self._blocks, rows), len(rows))
-        number = np.full(self.n_rows, len(rows), dtype=np.uint32)  # in the part; len(rows) for none
-        number[rows] = np.arange(len(rows), dtype=np.uint32)
-        members = number[self._members]
-        kept = members < len(rows)
-        ends = np.concatenate([[0], np.cumsum(kept)])[self._starts]  # of the codes' kept rows, (n_codes + 1,)
+        # for code in range(n_codes):
+        #     left = [new_number[row] for row in members[starts[code]:starts[code + 1]] if row in rows]
+        #     if left: keep the code, with the rows `left`
+        new_number = np.full(
+            self.n_rows, len(rows), dtype=np.uint32
+        )  # len(rows) marks a row that is not copied
+        new_number[rows] = np.arange(len(rows), dtype=np.uint32)
+        members = new_number[self._members]
+        copied = members < len(rows)
+        ends = np.concatenate([[0], np.cumsum(copied)])[
+            self._starts
+        ]  # (n_codes + 1,) copied rows of earlier codes
         used = np.flatnonzero(np.diff(ends)).astype(np.uint32)
         starts = np.concatenate([[0], ends[used + 1]]).astype(np.uint32)
-        return Segment(take(self._blocks, used), len(used), starts, members[kept])
+        return Segment(take(self._blocks, used), len(used), starts, members[copied])
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {"blocks": self._blocks}
@@ -148,7 +196,7 @@ class Segment(StoredArrays):
             arrays |= {"starts": self._starts, "members": self._members}
         return arrays
 
-    def _flaw(self) -> str | None:
+    def _find_flaw(self) -> str | None:
         if self._blocks.size and (largest := int(self._blocks.max())) >= self._n_codewords:
             return f"codes must be below {self._n_codewords}, got {largest}"
         if self._members is None or self._starts is None:
@@ -162,8 +210,9 @@ class Segment(StoredArrays):
 
 
 def _blocks_of(codes: Codes) -> Codes:
-    """Lay codes (n, M) out in blocks (ceil(n / 64), M, 64), zeros past the last."""
+    """Return codes (n, M) in blocks (ceil(n / 64), M, 64), with zeros after the last code."""
     n, M = codes.shape
+    # for row in range(n): blocks[row // 64, :, row % 64] = codes[row]
     blocks = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
     full = n // BLOCK_ROWS
     blocks[:full] = codes[: full * BLOCK_ROWS].reshape(full, BLOCK_ROWS, M).transpose(0, 2, 1)

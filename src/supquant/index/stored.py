@@ -1,4 +1,4 @@
-"""Parts of an index that never change, and the files that hold them, which are named by their content."""
+"""Parts of an index that never change, and their files, which are named by their content."""
 
 from __future__ import annotations
 
@@ -12,90 +12,131 @@ from numpy.typing import NDArray
 from supquant.errors import FileFormatError
 from supquant.storage import ArrayFile, PackedArrays, open_arrays, pack_arrays
 
-__all__ = ["Stored", "StoredArrays", "mapped_array", "open_named"]
+__all__ = ["Stored", "StoredArrays", "array_of_file", "open_stored"]
 
 _DIGEST_DIGITS = 16
+"""The number of hexadecimal digits of the digest in a file's name."""
 
 
 class Stored(ABC):
-    """Something that never changes and can be written to a file."""
+    """An object that never changes and can be written to a file.
+
+    Parameters
+    ----------
+    file : ArrayFile, default=None
+        The file that the object was read from. None if it was made in memory.
+    """
 
     KIND: ClassVar[str]
-    """The first word of the file's name, and what the file says it holds."""
+    """The kind that the file states. The file's name begins with it."""
 
     def __init__(self, file: ArrayFile | None = None) -> None:
-        self._stamps: dict[Path, _Stamp] = {}  # of the files that this wrote or found
+        self._known_files: dict[Path, _FileState] = {}  # files that hold this object
         if file is not None:
-            self._stamps[Path(file.path)] = _stamp(Path(file.path))
+            self._known_files[Path(file.path)] = _file_state(Path(file.path))
 
     @abstractmethod
     def _pack(self) -> PackedArrays:
-        """Give the content of the file."""
+        """Return the content of the file."""
 
     def write(self, folder: Path) -> str:
-        """Write the file into a folder, unless it is there as this wrote or found it before; return its name."""
-        for path, stamp in list(self._stamps.items()):
-            if path.parent == folder and path.exists() and _stamp(path) == stamp:
+        """Write the file into a folder, unless this object wrote or read it there and it is unchanged.
+
+        Parameters
+        ----------
+        folder : Path
+            The folder.
+
+        Returns
+        -------
+        str
+            The file's name.
+        """
+        for path, state in list(self._known_files.items()):
+            if path.parent == folder and path.exists() and _file_state(path) == state:
                 return path.name
         packed = self._pack()
         path = folder / _file_name(self.KIND, packed.digest)
         packed.write(path)
-        self._stamps[path] = _stamp(path)
+        self._known_files[path] = _file_state(path)
         return path.name
 
 
-_Stamp = tuple[int, int, int]
+_FileState = tuple[int, int, int]
 
 
-def _stamp(path: Path) -> _Stamp:
-    """Tell a file from others that come to stand in its place."""
+def _file_state(path: Path) -> _FileState:
+    """Return numbers that change when another file takes the place of this one: inode, size in bytes, time of the last write."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class StoredArrays(Stored):
-    """Arrays that never change: made in memory, or mapped from a file and checked when they are first used."""
+    """Arrays that never change. They are made in memory, or mapped from a file and checked at their first use.
+
+    Parameters
+    ----------
+    file : ArrayFile, default=None
+        The file that the arrays are mapped from. None if they were made in memory.
+    """
 
     def __init__(self, file: ArrayFile | None = None) -> None:
         super().__init__(file)
-        self._unchecked = file
+        self._unchecked_file = file
 
     @abstractmethod
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """Give all arrays by their names in a file."""
+        """Return all arrays by their names in a file."""
 
     @abstractmethod
-    def _flaw(self) -> str | None:
-        """Say which values make no sense, and would lead a kernel astray."""
+    def _find_flaw(self) -> str | None:
+        """Return what is wrong with the values, or None. Wrong values could make a kernel read outside an array."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
+        """The number of bytes of all arrays."""
         return sum(array.nbytes for array in self._arrays().values())
 
-    def touch(self) -> None:
-        """Check what came from a file and was not used yet; every method that looks into the arrays begins with it.
+    def check_once(self) -> None:
+        """Check arrays that came from a file and were not used yet. Every method that reads the arrays calls this first.
 
         Raises
         ------
         FileFormatError
-            If the arrays were altered or make no sense.
+            If the arrays were altered or hold wrong values.
         """
-        file = self._unchecked
+        file = self._unchecked_file
         if file is None:
             return
-        file.verify()  # two threads may both come here: the same work, the same end
-        if (flaw := self._flaw()) is not None:
+        file.verify()  # two threads may both do this, with the same result
+        if (flaw := self._find_flaw()) is not None:
             raise FileFormatError(f"{file.path}: {flaw}")
-        self._unchecked = None
+        self._unchecked_file = None
 
     def _pack(self) -> PackedArrays:
-        self.touch()
+        self.check_once()
         return pack_arrays(self.KIND, self._arrays(), {})
 
 
-def open_named(path: Path, kind: str) -> ArrayFile:
-    """Map a file, and check that its name is that of its content."""
+def open_stored(path: Path, kind: str) -> ArrayFile:
+    """Map a file, and check that its name fits its content.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    kind : str
+        The kind that the file must state.
+
+    Returns
+    -------
+    ArrayFile
+
+    Raises
+    ------
+    FileFormatError
+        If the name does not fit, or the file's header was altered.
+    """
     try:
         file = open_arrays(path, kind)
     except IsADirectoryError as error:
@@ -109,8 +150,30 @@ def _file_name(kind: str, digest: str) -> str:
     return f"{kind}-{digest[:_DIGEST_DIGITS]}.safetensors"
 
 
-def mapped_array(file: ArrayFile, name: str, dtype: type[np.generic], *shape: int | None) -> NDArray[Any]:
-    """Give one array of a file, which must have a dtype and a shape, in which None is any size."""
+def array_of_file(file: ArrayFile, name: str, dtype: type[np.generic], *shape: int | None) -> NDArray[Any]:
+    """Return one array of a file, and check its dtype and shape.
+
+    Parameters
+    ----------
+    file : ArrayFile
+        The file.
+    name : str
+        The array's name in the file.
+    dtype : type
+        The dtype that the array must have.
+    *shape : int or None
+        The sizes that the array must have. None stands for any size.
+
+    Returns
+    -------
+    ndarray
+        A read-only view of the file.
+
+    Raises
+    ------
+    FileFormatError
+        If there is no such array, or it has another dtype or shape.
+    """
     array = file.arrays.get(name)
     if array is None:
         raise FileFormatError(f"{file.path}: lacks the array {name!r}")

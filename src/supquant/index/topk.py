@@ -1,4 +1,4 @@
-"""Scans of several runs of rows, merged into one answer: by sum, equal sums by position."""
+"""Scans of several runs of rows, merged into one answer: by sum, and rows of equal sums by position."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from supquant import kernels
 from supquant.errors import InputError
 from supquant.kernels import Scanned
 
-__all__ = ["Positions", "Sums", "View", "merge", "nearest", "within"]
+__all__ = ["Positions", "Sums", "View", "find_lowest", "find_within", "merge_answers"]
 
 Sums = NDArray[np.float32]
 Positions = NDArray[np.int64]
@@ -20,15 +20,16 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A run of rows as a search reads it.
+    """A run of rows, as a search reads it.
 
     Parameters
     ----------
     scanned : Scanned
+        The codes.
     first : int
-        The position of row 0.
-    rows : ndarray (n,) uint32, optional
-        Where the codes of a few rows were copied: their rows, which ascend. Otherwise rows are those of `scanned`.
+        The position of row 0 in the snapshot.
+    rows : ndarray (n,) uint32, default=None
+        The rows that were copied into `scanned`, in ascending order. None if `scanned` holds all rows of the run.
     """
 
     scanned: Scanned
@@ -36,16 +37,36 @@ class View:
     rows: NDArray[np.uint32] | None = None
 
     def positions(self, found: Positions) -> Positions:
-        """Turn what a scan found into positions."""
+        """Return the positions in the snapshot of rows that a scan of `scanned` found."""
         if self.rows is not None:
             return self.rows[found] + np.int64(self.first)
         return found + self.first if self.first else found
 
 
-def nearest(
+def find_lowest(
     views: Sequence[View], tables: Sums, bits: NDArray[np.uint8] | None, k: int, n_threads: int
 ) -> tuple[Sums, Positions]:
-    """Find the k rows of lowest sum for every table (q, M, K): sums and positions (q, min(k, rows))."""
+    """Find the k rows with the lowest sums for every query.
+
+    Parameters
+    ----------
+    views : sequence of View
+        The rows to search, in ascending order of their positions.
+    tables : ndarray (q, M, K) float32
+        The look-up tables of the queries.
+    bits : ndarray (q, M) uint8 or None
+        The codes of the queries, if the sums are Hamming distances.
+    k : int
+        The number of rows to find.
+    n_threads : int
+        The number of threads.
+
+    Returns
+    -------
+    sums : ndarray (q, k') float32
+        In ascending order. k' is k, or the number of rows if that is smaller.
+    positions : ndarray (q, k') int64
+    """
     scan = kernels.active().scan
     found = []
     for view in views:
@@ -54,17 +75,30 @@ def nearest(
         except ValueError as error:
             raise InputError(f"these queries cannot be ranked: {error}") from error
         found.append((sums, view.positions(rows)))
-    return merge(found, k, len(tables))
+    return merge_answers(found, k, len(tables))
 
 
-def merge(found: Sequence[tuple[Sums, Positions]], k: int, n_queries: int) -> tuple[Sums, Positions]:
-    """Merge answers (q, ...) to the same queries, each by sum and then position, later ones of later positions.
+def merge_answers(found: Sequence[tuple[Sums, Positions]], k: int, n_queries: int) -> tuple[Sums, Positions]:
+    """Merge answers to the same queries, and keep the k lowest sums of each.
+
+    Parameters
+    ----------
+    found : sequence of (sums, positions), both (q, ...)
+        Answers in ascending order of the sums, and of the positions where sums are equal. Later answers have higher positions.
+    k : int
+        The number of rows to keep.
+    n_queries : int
+        q.
+
+    Returns
+    -------
+    sums, positions : ndarray (q, k')
 
     Examples
     --------
     >>> left = np.array([[1, 3]], np.float32), np.array([[0, 1]])
     >>> right = np.array([[1, 2]], np.float32), np.array([[5, 4]])
-    >>> merge([left, right], 3, 1)
+    >>> merge_answers([left, right], 3, 1)
     (array([[1., 1., 2.]], dtype=float32), array([[0, 5, 4]]))
     """
     if len(found) == 1:
@@ -72,14 +106,30 @@ def merge(found: Sequence[tuple[Sums, Positions]], k: int, n_queries: int) -> tu
     if not found:
         return np.empty((n_queries, 0), dtype=np.float32), np.empty((n_queries, 0), dtype=np.int64)
     sums, positions = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))
-    order = sums.argsort(axis=1, kind="stable")[:, :k]  # stable: equal sums stay in order of position
+    order = sums.argsort(axis=1, kind="stable")[:, :k]  # stable: rows of equal sums stay in order of position
     return np.take_along_axis(sums, order, axis=1), np.take_along_axis(positions, order, axis=1)
 
 
-def within(
+def find_within(
     views: Sequence[View], tables: Sums, bits: NDArray[np.uint8] | None, limits: Sums, n_threads: int
 ) -> tuple[Positions, Sums, Positions]:
-    """Find all rows whose sum is at most the limit (q,) of its table: query number, sum and position, ordered."""
+    """Find all rows whose sum is at most the limit of the query.
+
+    Parameters
+    ----------
+    views, tables, bits, n_threads
+        As in `find_lowest`.
+    limits : ndarray (q,) float32
+        The limit of every query.
+
+    Returns
+    -------
+    queries : ndarray (n,) int64
+        The number of the query, in ascending order.
+    sums : ndarray (n,) float32
+        In ascending order for each query.
+    positions : ndarray (n,) int64
+    """
     scan = kernels.active().scan_within
     found = []
     for view in views:
@@ -91,5 +141,5 @@ def within(
     if not found:
         return np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64)
     queries, sums, positions = (np.concatenate(each) for each in zip(*found, strict=True))
-    order = np.lexsort((sums, queries))  # stable: equal sums stay in order of position
+    order = np.lexsort((sums, queries))  # stable: rows of equal sums stay in order of position
     return queries[order], sums[order], positions[order]

@@ -1,13 +1,13 @@
-"""Arrays and settings in one safetensors file, written atomically, checked when read, mapped, not copied.
+"""Arrays and settings in one safetensors file: written whole or not at all, checked when read, and mapped, not copied.
 
-The safetensors package reads it too: eight bytes with the length of a JSON header, the header, and the
-payload, which is the arrays one after the other. Ours in the header's metadata:
+The safetensors package can read the file too. It holds eight bytes with the length of a JSON header, the header, and the payload:
+the arrays, one after the other. The header's metadata has these fields of ours:
 
     supquant.kind       what the file holds, such as "model"
     supquant.version    the version of this format
     supquant.settings   JSON
-    supquant.checksums  JSON list, xxh3 (64 bits, hexadecimal) of every MiB of payload
-    supquant.header     xxh3 (128 bits, hexadecimal) of all before the payload, with zeros for this digest
+    supquant.checksums  JSON list: the xxh3 (64 bits, hexadecimal) of every MiB of payload
+    supquant.header     the xxh3 (128 bits, hexadecimal) of everything before the payload, with zeros in place of this digest
 """
 
 from supquant.storage.layout import lay_out_as_stored

@@ -1,4 +1,4 @@
-"""JSON files that are whole or not there."""
+"""JSON files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 
 
 def write_json(path: Path, content: Any) -> None:
-    r"""Write a JSON file that people can read; one that is there is replaced at once or not at all.
+    r"""Write an indented JSON file. An existing file is replaced at once or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    content : JSON value
+        What to write. Values that JSON does not know are written as strings.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The layout of a file that writing and reading share."""
+"""The layout of a file, which writing and reading share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 VERSION = "1"
+"""The version of the format that is written and read."""
+
 ALIGNMENT = 64
+"""The payload begins at a multiple of this number of bytes."""
+
 CHUNK_BYTES = 1 << 20
-LONGEST_HEADER = 100_000_000  # the limit of the safetensors package
+"""Each checksum covers this number of bytes of the payload. The last one may cover fewer."""
+
+LONGEST_HEADER = 100_000_000
+"""The greatest length of a header in bytes. It is the limit of the safetensors package."""
+
 ZERO_DIGEST = "0" * 32
+"""The text in place of the header's digest while this digest is computed."""
+
 PREFIX = "supquant."
+"""The names of our fields in the header's metadata begin with this text."""
+
 FIELDS = ("kind", "version", "settings", "checksums", "header")
+"""Our fields in the header's metadata, in the order in which they are written."""
 
 DTYPES = {
     "BOOL": np.dtype("?"),
@@ -32,13 +45,24 @@ DTYPES = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
 }
+"""The dtype of each name that safetensors gives to one."""
+
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+"""The name of each dtype in safetensors."""
 
 
 def lay_out_as_stored(holder: object, names: Iterable[str]) -> None:
-    """Lay arrays of a frozen dataclass out row by row, as a file holds them; None stays None.
+    """Make arrays of a frozen dataclass contiguous, row by row, as a file holds them.
 
-    Products round by the layout of their factors, and what was made must answer to the bit as what was read.
+    A matrix product rounds differently for another layout of its factors. With this layout, an object that was just made and its
+    loaded copy give the same bits.
+
+    Parameters
+    ----------
+    holder : object
+        The dataclass. It is changed.
+    names : iterable of str
+        The names of the arrays. An attribute that is None stays None.
 
     Examples
     --------
@@ -54,7 +78,7 @@ def lay_out_as_stored(holder: object, names: Iterable[str]) -> None:
 
 
 def digests_of(pieces: Iterable[memoryview]) -> list[str]:
-    """Give the digest of every `CHUNK_BYTES` of the pieces put together."""
+    """Return the xxh3 digest (64 bits, hexadecimal) of every `CHUNK_BYTES` of the joined pieces."""
     digests = []
     hasher = xxhash.xxh3_64()
     room = CHUNK_BYTES
@@ -75,5 +99,5 @@ def digests_of(pieces: Iterable[memoryview]) -> list[str]:
 
 
 def head_digest(head_with_zero_digest: bytes) -> str:
-    """Give the digest of all before the payload, in which its own place holds zeros."""
+    """Return the xxh3 digest (128 bits, hexadecimal) of everything before the payload, with zeros in place of the digest."""
     return xxhash.xxh3_128_hexdigest(head_with_zero_digest)

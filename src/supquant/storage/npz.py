@@ -1,4 +1,4 @@
-"""Arrays by name from .npz files that others wrote."""
+"""Arrays from .npz files that other programs wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,24 @@ from supquant.errors import InputError
 
 
 def read_arrays(path: Path, names: tuple[str, ...]) -> tuple[Array, ...]:
-    """Read arrays by name from an .npz file, never unpickling anything.
+    """Read arrays from an .npz file. Pickled objects are refused.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    names : tuple of str
+        The names of the arrays.
+
+    Returns
+    -------
+    tuple of ndarray
+        The arrays, in the order of `names`.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or lacks an array.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A file to arrays: mapped at the offsets of a checked header, compared with its checksums when asked."""
+"""A file to arrays: the header is checked, the arrays are mapped, and on request compared with their checksums."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ __all__ = ["ArrayFile", "load_arrays", "open_arrays", "read_kind"]
 
 
 def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `save_arrays` wrote, and check all of it; the arrays are read-only views of the mapped file.
+    """Read a file that `save_arrays` wrote, and check all of it.
 
     Parameters
     ----------
     path : str or path-like
         The file.
     kind : str
-        What it must hold.
+        What the file must hold, such as ``"model"``.
 
     Returns
     -------
     arrays : dict of str to ndarray
+        Read-only views of the mapped file.
     settings : dict
+        The settings.
 
     Raises
     ------
     FileFormatError
         If the file is truncated, altered, or not of this kind.
     FileNotFoundError
-        If there is no file.
+        If the file does not exist.
 
     Examples
     --------
@@ -60,9 +62,13 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDAr
 
 
 def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
-    """Map what `save_arrays` wrote, and check its header alone; the arrays are checked by `ArrayFile.verify`.
+    """Map a file that `save_arrays` wrote, and check its header. `ArrayFile.verify` checks the arrays.
 
-    The time it takes does not depend on the size of the arrays. Parameters and errors are those of `load_arrays`.
+    The time does not depend on the size of the arrays. Parameters and errors are those of `load_arrays`.
+
+    Returns
+    -------
+    ArrayFile
 
     Examples
     --------
@@ -79,7 +85,17 @@ def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
 
 
 def read_kind(path: str | os.PathLike[str]) -> str:
-    """Say what a file that `save_arrays` wrote holds; its header alone is checked.
+    """Return what a file that `save_arrays` wrote holds. Only its header is checked.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    str
+        The kind that was given to `save_arrays`, such as ``"model"``.
 
     Examples
     --------
@@ -90,8 +106,8 @@ def read_kind(path: str | os.PathLike[str]) -> str:
     ...     read_kind(f"{folder}/small")
     'demo'
     """
-    with _errors_naming(path):
-        return _head(_map(Path(path)))[2]["kind"]
+    with _naming_file(path):
+        return _read_head(_map_file(Path(path)))[2]["kind"]
 
 
 class ArrayFile:
@@ -100,50 +116,52 @@ class ArrayFile:
     Attributes
     ----------
     arrays : dict of str to ndarray
-        Read-only views of the mapped file. Whoever looks into them calls `verify` before.
+        Read-only views of the mapped file. Call `verify` before reading them.
     settings : dict
+        The settings.
     digest : str
-        That of `PackedArrays`.
+        The digest of the content, as in `PackedArrays`.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
         self.path = path
         self._verified = False
-        with _errors_naming(path):
-            self._file = _map(Path(path))
+        with _naming_file(path):
+            self._file = _map_file(Path(path))
             self._start, self._checksums, self.digest, self.arrays, self.settings = _parse(self._file, kind)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
+        """The number of bytes of all arrays."""
         return len(self._file) - self._start
 
     def verify(self) -> None:
-        """Compare the arrays with their checksums, which reads all of them; once found right, this costs nothing.
+        """Compare the arrays with their checksums. The first call reads all of the file, later ones do nothing.
 
-        Any number of threads may call it; those that come at the same time do the same work twice, without a lock that a
-        forked child might find held.
+        Any number of threads may call it. Threads that call it at the same time all do the work: a lock could stay closed in a
+        forked child.
 
         Raises
         ------
         FileFormatError
-            If they differ, each time it is called.
+            If a checksum differs. Then every call raises it.
         """
         if not self._verified:
-            with _errors_naming(self.path):
+            with _naming_file(self.path):
                 _verify_payload(self._file, self._start, self._checksums)
             self._verified = True
 
 
 @contextmanager
-def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def _naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Put the path in front of the text of a `FileFormatError`."""
     try:
         yield
     except FileFormatError as error:
         raise FileFormatError(f"{os.fspath(path)}: {error}") from error.__cause__
 
 
-def _map(path: Path) -> mmap.mmap:
+def _map_file(path: Path) -> mmap.mmap:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < 8:
@@ -152,38 +170,38 @@ def _map(path: Path) -> mmap.mmap:
 
 
 def _parse(file: mmap.mmap, kind: str) -> tuple[int, str, str, dict[str, NDArray[Any]], dict[str, Any]]:
-    """Find where the payload starts, its checksums, the digest, the arrays and the settings."""
-    head, header, metadata = _head(file)
+    """Return the payload's first byte, its checksums, the header's digest, the arrays and the settings."""
+    head, header, metadata = _read_head(file)
     if metadata["kind"] != kind:
         raise FileFormatError(f"holds a {metadata['kind']!r}, expected a {kind!r}")
 
     payload_size = len(file) - len(head)
     position = 0
-    for begin, end, name in sorted(_span(name, entry) for name, entry in header.items()):
+    for begin, end, name in sorted(_check_entry(name, entry) for name, entry in header.items()):
         if begin != position:
             raise FileFormatError(f"array {name!r} begins at byte {begin} of the arrays, expected {position}")
         position = end
     if position != payload_size:
         raise FileFormatError(f"truncated or altered: {payload_size} bytes of arrays, expected {position}")
-    arrays = {name: _view(file, len(head), name, entry) for name, entry in header.items()}
-    settings = _json_object(metadata["settings"], "settings")
+    arrays = {name: _array_view(file, len(head), name, entry) for name, entry in header.items()}
+    settings = _parse_object(metadata["settings"], "settings")
     return len(head), metadata["checksums"], metadata["header"], arrays, settings
 
 
-def _head(file: mmap.mmap) -> tuple[bytes, dict[str, Any], dict[str, str]]:
-    """Find all before the payload, what it says of the arrays, and our own fields."""
+def _read_head(file: mmap.mmap) -> tuple[bytes, dict[str, Any], dict[str, str]]:
+    """Return all bytes before the payload, the descriptions of the arrays, and our own fields."""
     length = int.from_bytes(file[:8], "little")
     if length > min(len(file) - 8, layout.LONGEST_HEADER):
         raise FileFormatError(
             f"truncated or not a safetensors file: a header of {length} bytes in a file of {len(file)}"
         )
     head = file[: 8 + length]
-    header = _json_object(head[8:], "header")
-    metadata = _own_metadata(header.pop("__metadata__", None), head)
+    header = _parse_object(head[8:], "header")
+    metadata = _check_metadata(header.pop("__metadata__", None), head)
     return head, header, metadata
 
 
-def _json_object(text: bytes | str, what: str) -> dict[str, Any]:
+def _parse_object(text: bytes | str, what: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -193,8 +211,8 @@ def _json_object(text: bytes | str, what: str) -> dict[str, Any]:
     return value
 
 
-def _own_metadata(metadata: Any, head: bytes) -> dict[str, str]:
-    """Our fields, after the digest over the whole head was found right."""
+def _check_metadata(metadata: Any, head: bytes) -> dict[str, str]:
+    """Check the digest of all bytes before the payload, and return our own fields."""
     if not isinstance(metadata, dict) or layout.PREFIX + "version" not in metadata:
         raise FileFormatError("a safetensors file, but none that supquant wrote")
     if metadata[layout.PREFIX + "version"] != layout.VERSION:
@@ -204,7 +222,7 @@ def _own_metadata(metadata: Any, head: bytes) -> dict[str, str]:
     own = {field: metadata.get(layout.PREFIX + field) for field in layout.FIELDS}
     if not all(isinstance(value, str) for value in own.values()):
         raise FileFormatError("its metadata is incomplete or altered")
-    # The digest is looked for by its bytes, so that no other way of writing the same JSON passes.
+    # The digest is found by its bytes. So the same JSON in another notation is refused.
     field = f'"{layout.PREFIX}header":"'.encode()
     written = field + str(own["header"]).encode("utf-8", "replace")
     zeroed = head.replace(written, field + layout.ZERO_DIGEST.encode())
@@ -213,8 +231,8 @@ def _own_metadata(metadata: Any, head: bytes) -> dict[str, str]:
     return {field: str(value) for field, value in own.items()}
 
 
-def _span(name: str, entry: Any) -> tuple[int, int, str]:
-    """Tell where an array lies in the payload, after its description was found to make sense."""
+def _check_entry(name: str, entry: Any) -> tuple[int, int, str]:
+    """Check the description of an array. Return its first byte in the payload, one past its last byte, and its name."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise FileFormatError(f"array {name!r} is not described as in safetensors")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -248,11 +266,11 @@ def _verify_payload(file: mmap.mmap, start: int, checksums: str) -> None:
     raise FileFormatError(f"its arrays were altered: the checksum of MiB {first} differs")
 
 
-def _view(file: mmap.mmap, start: int, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:
+def _array_view(file: mmap.mmap, start: int, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:
     dtype, shape = layout.DTYPES[entry["dtype"]], entry["shape"]
     begin, end = entry["data_offsets"]
     try:
         flat = np.frombuffer(file, dtype, count=(end - begin) // dtype.itemsize, offset=start + begin)
         return flat.reshape(shape)
-    except (ValueError, OverflowError) as error:  # NumPy has fewer dimensions and smaller ones than JSON
+    except (ValueError, OverflowError) as error:  # JSON allows more and larger dimensions than NumPy
         raise FileFormatError(f"array {name!r} has a shape NumPy cannot hold") from error

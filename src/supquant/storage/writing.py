@@ -30,20 +30,20 @@ def save_arrays(
     Parameters
     ----------
     path : str or path-like
-        Where to write. A file that is there already is replaced.
+        The file. An existing file is replaced.
     kind : str
-        What the file holds; `load_arrays` asks for the same.
+        What the file holds, such as ``"model"``. `load_arrays` must be given the same kind.
     arrays : mapping of str to ndarray
-        Booleans, integers or real numbers, of any shape. Those that are C-contiguous are written without a copy.
+        Booleans, integers or real numbers, of any shape. C-contiguous arrays are written without a copy.
     settings : mapping of str to JSON value
-        Whatever `json` can write and that is no NaN or infinity.
+        Settings that `json` can write, without NaN and infinity.
 
     Raises
     ------
     InputError
-        If an array or a setting cannot be stored; nothing is written then.
+        If an array or a setting cannot be stored. Nothing is written.
     OSError
-        If the file cannot be written, as when the disk is full; what was at `path` is unchanged.
+        If the file cannot be written, for example because the disk is full. An existing file is unchanged.
 
     Examples
     --------
@@ -60,12 +60,12 @@ def save_arrays(
 
 @dataclass(frozen=True, eq=False)
 class PackedArrays:
-    """A file that is not written yet; made by `pack_arrays`.
+    """The content of a file that is not written yet. `pack_arrays` makes it.
 
     Attributes
     ----------
     digest : str
-        32 hexadecimal digits, of the whole content: files of the same digest have the same bytes.
+        32 hexadecimal digits. Files with the same digest have the same bytes.
     """
 
     digest: str
@@ -77,9 +77,18 @@ class PackedArrays:
 
 
 def pack_arrays(kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> PackedArrays:
-    """Do all of `save_arrays` but the writing, for those who name files by their content.
+    """Do everything that `save_arrays` does, except for the writing.
 
-    The arrays must not change before they are written.
+    A caller that names files by their content needs the digest first. The arrays must not change before they are written.
+
+    Parameters
+    ----------
+    kind, arrays, settings
+        As in `save_arrays`.
+
+    Returns
+    -------
+    PackedArrays
 
     Examples
     --------
@@ -92,30 +101,30 @@ def pack_arrays(kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping
         settings_text = json.dumps(dict(settings), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"settings must be JSON values without NaN or infinity: {error}") from error
-    # Widest items first: then every array starts at a multiple of its item size, without gaps.
+    # With the widest items first, every array starts at a multiple of its item size, without gaps.
     payload = {name: stored[name] for name in sorted(stored, key=lambda name: -stored[name].itemsize)}
     pieces = [array.reshape(-1).view(np.uint8).data for array in payload.values()]
-    head, digest = _head(kind, settings_text, _entries(payload), layout.digests_of(pieces))
+    head, digest = _make_head(kind, settings_text, _entries(payload), layout.digests_of(pieces))
     return PackedArrays(digest, (memoryview(head), *pieces))
 
 
 def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
     """Write one file, whole or not at all.
 
-    It is written beside its place under another name, synced to the disk and renamed, and the renaming is synced too: a
-    failure (a full disk, a crash) leaves what was there before.
+    The content is written to another file in the same folder, synced to the disk, and renamed. The renaming is synced too. So a
+    failure, such as a full disk or a crash, leaves the old file.
 
     Parameters
     ----------
     path : str or path-like
-        Where to write. A file that is there already is replaced; a link stays, and the file it leads to is replaced.
+        The file. An existing file is replaced. If `path` is a link, it stays a link, and its target is replaced.
     *pieces : bytes or memoryview
-        The content, one after the other.
+        The content. The pieces are written one after the other.
 
     Raises
     ------
     OSError
-        If the file cannot be written; what was at `path` is unchanged.
+        If the file cannot be written. An existing file is unchanged.
 
     Examples
     --------
@@ -127,7 +136,7 @@ def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryv
     """
     target = Path(path).resolve()
     try:
-        _replace(target, pieces)
+        _write_and_rename(target, pieces)
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"could not save, nothing was changed: {reason}", str(path)) from error
@@ -135,7 +144,7 @@ def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryv
 
 
 def _storable(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """`array` C-contiguous and little-endian."""
+    """Return an array as it is stored: C-contiguous and little-endian."""
     if name == "__metadata__":
         raise InputError("an array cannot be called '__metadata__'")
     dtype = array.dtype.newbyteorder("<")
@@ -145,6 +154,7 @@ def _storable(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _entries(payload: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Any]]:
+    """Return the description of every array, as in safetensors."""
     entries: dict[str, dict[str, Any]] = {}
     begin = 0
     for name, array in payload.items():
@@ -158,10 +168,13 @@ def _entries(payload: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def _head(
+def _make_head(
     kind: str, settings_text: str, entries: Mapping[str, Any], checksums: list[str]
 ) -> tuple[bytes, str]:
-    """All bytes before the payload (the header's length, the header, spaces up to the alignment) and their digest."""
+    """Return all bytes before the payload, and their digest.
+
+    The bytes are the header's length, the header, and spaces up to the alignment.
+    """
     values = (kind, layout.VERSION, settings_text, json.dumps(checksums), layout.ZERO_DIGEST)
     metadata = {layout.PREFIX + field: value for field, value in zip(layout.FIELDS, values, strict=True)}
     header = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode("ascii")
@@ -172,7 +185,7 @@ def _head(
     return head.replace(field + layout.ZERO_DIGEST.encode(), field + digest.encode(), 1), digest
 
 
-def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
+def _write_and_rename(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
     temporary = target.with_name(f".supquant-{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -180,13 +193,13 @@ def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-    except BaseException:  # Ctrl-C too must leave no half-written file behind
+    except BaseException:  # also after Ctrl-C, no half-written file stays
         temporary.unlink(missing_ok=True)
         raise
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the renaming itself durable."""
+    """Sync a folder to the disk, so that a crash does not undo a renaming."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

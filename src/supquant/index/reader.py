@@ -1,0 +1,310 @@
+"""Codes to answers: everything that an index does without changing."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant import kernels
+from supquant.arrays import Codes
+from supquant.codec import AnyCodec, SemanticCodec
+from supquant.errors import InputError
+from supquant.index.files import StoredCodec
+from supquant.index.filters import Filter, choose, views_of
+from supquant.index.ids import read_ids
+from supquant.index.searching import Search
+from supquant.index.segments import Segment
+from supquant.index.snapshot import Snapshot
+from supquant.index.topk import Positions, Sums
+from supquant.validation import check_integer, resolve_jobs
+
+__all__ = ["IndexReader"]
+
+
+class IndexReader:
+    """The part of `CodeIndex` that reads rows: searches, ids and codes.
+
+    Every method reads the reference to the snapshot once. So it sees the index as it was at one moment, without a lock.
+
+    Parameters
+    ----------
+    codec : StoredCodec
+        The codec of the index.
+    snapshot : Snapshot
+        The rows of the index. A writer replaces it.
+    """
+
+    def __init__(self, codec: StoredCodec, snapshot: Snapshot) -> None:
+        self._codec = codec
+        self._snapshot = snapshot
+        self._has_unlabelled: weakref.WeakKeyDictionary[Segment, bool] = weakref.WeakKeyDictionary()
+        self._identity = object()  # stands for the index in its filters, which do not keep it alive
+
+    # rows ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def codec(self) -> AnyCodec:
+        """The codec, which encodes items and makes the tables of queries."""
+        return self._codec.codec
+
+    def __len__(self) -> int:
+        return self._snapshot.n_live
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """The ids of all rows, in order of insertion: int64, or objects that are str."""
+        return self._snapshot.live_ids()
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of codes, ids and removals, in memory or mapped from files, without the codec."""
+        return sum(part.nbytes for part in self._snapshot.parts)
+
+    def info(self) -> dict[str, Any]:
+        """Describe the index.
+
+        Returns
+        -------
+        dict
+            - ``rows``: the number of rows
+            - ``removed``: the number of removed rows that still take memory
+            - ``bytes_per_code``: M
+            - ``id_kind``: ``"automatic"``, ``"int64"``, ``"str"``, or None before the first rows
+            - ``bytes``: the number of bytes of ``codes``, ``ids``, ``removals`` and ``codec``
+            - ``instruction_set``: the one that the kernels use
+            - ``segments``: for each segment the number of ``rows``, how many of them are ``removed``, whether equal codes are
+              ``grouped``, and the number of ``distinct_codes``, which is None if they are not grouped
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec, CodeIndex
+        >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32))).add_codes(np.zeros((100, 1), int))
+        >>> index.info()["segments"]
+        [{'rows': 100, 'removed': 0, 'grouped': True, 'distinct_codes': 1}]
+        """
+        snapshot = self._snapshot
+        segments = [
+            {
+                "rows": part.n_rows,
+                "removed": part.n_rows - part.n_live,
+                "grouped": part.segment.grouped,
+                "distinct_codes": part.segment.n_distinct,
+            }
+            for part in snapshot.parts
+        ]
+        return {
+            "rows": snapshot.n_live,
+            "removed": snapshot.first_positions[-1] - snapshot.n_live,
+            "bytes_per_code": self.codec.n_codebooks,
+            "id_kind": snapshot.id_kind,
+            "bytes": {
+                "codes": sum(part.segment.nbytes for part in snapshot.parts),
+                "ids": sum(part.ids.nbytes for part in snapshot.parts),
+                "removals": sum(part.live.nbytes for part in snapshot.parts if part.live is not None),
+                "codec": self.codec.nbytes,
+            },
+            "instruction_set": kernels.isa(),
+            "segments": segments,
+        }
+
+    def codes(self, ids: object) -> Codes:
+        """Return the codes of rows.
+
+        Parameters
+        ----------
+        ids : sequence or array (n,) of int or str
+            The ids of the rows.
+
+        Returns
+        -------
+        ndarray (n, M) uint8
+
+        Raises
+        ------
+        InputError
+            If an id is not in the index.
+        """
+        snapshot = self._snapshot
+        return snapshot.codes_at(snapshot.locate(read_ids(ids)), self.codec.n_codebooks)
+
+    def reconstruct(self, ids: object) -> NDArray[np.float32]:
+        """Return the vectors that the codes of rows stand for.
+
+        Parameters
+        ----------
+        ids : sequence or array (n,) of int or str
+            The ids of the rows.
+
+        Returns
+        -------
+        ndarray (n, r) float32
+
+        Raises
+        ------
+        InputError
+            If an id is not in the index.
+        """
+        return self.codec.decode(self.codes(ids))
+
+    # searches ------------------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        Q: object,
+        k: int = 10,
+        *,
+        ranking: str | None = None,
+        novelty: object = None,
+        where: object = None,
+        n_jobs: int | None = None,
+    ) -> tuple[Sums, NDArray[Any]]:
+        """Find the k best rows for every query, exactly.
+
+        Parameters
+        ----------
+        Q : array (q, p)
+            The queries.
+        k : int, default=10
+            The number of rows to find.
+        ranking : str, default=None
+            One of the codec's `rankings`. None stands for the first of them.
+        novelty : float or array (q,), default=None
+            The probability that a query belongs to no known class: 0 compares only labels, 1 compares only positions. None lets
+            the codec predict it, or takes 0 if all items of the index have labels.
+        where : Filter, mask (n,) of bool, or ids, default=None
+            Search only among these rows. A mask has an entry for every row, in order of insertion.
+        n_jobs : int, default=None
+            The number of threads. None stands for all cores. The answer does not depend on it.
+
+        Returns
+        -------
+        scores : ndarray (q, k') float32
+            The best score comes first. Distances ascend. Scores for which greater is better descend. k' is k, or the number of
+            rows if that is smaller.
+        ids : ndarray (q, k')
+            int64, or objects that are str. Rows of equal scores come in order of insertion.
+        """
+        k = check_integer(k, "k", 1)
+        return self._start_search(where, n_jobs, novelty).find_best(Q, k, ranking)
+
+    def search_tables(
+        self, tables: object, k: int = 10, *, where: object = None, n_jobs: int | None = None
+    ) -> tuple[Sums, NDArray[Any]]:
+        """Find the k rows with the lowest sums of table entries.
+
+        Parameters
+        ----------
+        tables : array (q, M, K), or QueryTables
+            Look-up tables, as the codec's `query_tables` makes them.
+        k, where, n_jobs
+            As in `search`.
+
+        Returns
+        -------
+        sums : ndarray (q, k') float32
+            In ascending order. Entries are added in float32, in the order of the codebooks.
+        ids : ndarray (q, k')
+            As in `search`.
+        """
+        k = check_integer(k, "k", 1)
+        return self._start_search(where, n_jobs).find_lowest_sums(tables, k)
+
+    def range_search(
+        self,
+        Q: object,
+        radius: float,
+        *,
+        ranking: str | None = None,
+        novelty: object = None,
+        where: object = None,
+        n_jobs: int | None = None,
+    ) -> tuple[Positions, Sums, NDArray[Any]]:
+        """Find all rows whose score is as good as `radius` or better.
+
+        Parameters
+        ----------
+        Q : array (q, p)
+            The queries.
+        radius : float
+            The greatest distance, or the lowest score if greater scores are better. It is compared in float32.
+        ranking, novelty, where, n_jobs
+            As in `search`.
+
+        Returns
+        -------
+        limits : ndarray (q + 1,) int64
+            The answers of query i are those from ``limits[i]`` up to ``limits[i + 1]``, in the order of `search`.
+        scores : ndarray (limits[-1],) float32
+        ids : ndarray (limits[-1],)
+        """
+        return self._start_search(where, n_jobs, novelty).find_in_range(Q, radius, ranking)
+
+    def rank(
+        self,
+        Q: object,
+        *,
+        ranking: str | None = None,
+        novelty: object = None,
+        where: object = None,
+        n_jobs: int | None = None,
+    ) -> Iterator[tuple[Sums, NDArray[Any]]]:
+        """Rank all rows for every query.
+
+        All blocks of the answer see the index as it was when `rank` was called.
+
+        Parameters
+        ----------
+        Q, ranking, novelty, where, n_jobs
+            As in `search`.
+
+        Returns
+        -------
+        iterator of (scores, ids)
+            Both (b, n), for the next b queries. Memory does not grow with the number of queries.
+        """
+        return self._start_search(where, n_jobs, novelty).rank_rows(Q, ranking)
+
+    def filter(self, ids_or_mask: object) -> Filter:
+        """Prepare searches among some of the rows.
+
+        Parameters
+        ----------
+        ids_or_mask : ids, or mask (n,) of bool
+            The rows. A mask has an entry for every row, in order of insertion.
+
+        Returns
+        -------
+        Filter
+            An argument `where` of the searches.
+        """
+        return Filter(self._identity, choose(self._snapshot, ids_or_mask))
+
+    def _start_search(self, where: object, n_jobs: int | None, novelty: object = None) -> Search:
+        snapshot = self._snapshot
+        all_labelled = isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot)
+        if where is None:
+            views = snapshot.views()
+        elif not isinstance(where, Filter):
+            views = views_of(snapshot, choose(snapshot, where))
+        elif where.belongs_to(self._identity):
+            views = where.views(snapshot)
+        else:
+            raise InputError(
+                "the filter was made by another index: make one with the filter method of this one"
+            )
+        return Search(self.codec, snapshot, views, resolve_jobs(n_jobs), novelty, all_labelled)
+
+    def _any_unlabelled(self, snapshot: Snapshot) -> bool:
+        """Return whether any item was added without labels. A removed item counts until a merge drops it."""
+        codec = self.codec
+        assert isinstance(codec, SemanticCodec)
+        for part in snapshot.parts:
+            if part.segment not in self._has_unlabelled:
+                self._has_unlabelled[part.segment] = codec.any_unlabelled(part.segment.codes())
+            if self._has_unlabelled[part.segment]:
+                return True
+        return False

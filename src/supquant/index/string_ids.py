@@ -1,0 +1,176 @@
+"""Ids that are strings: one UTF-8 buffer with offsets, and hashes in sorted order, by which the strings are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from supquant.arrays import Flags, RowNumbers
+from supquant.errors import InputError
+from supquant.index.row_ids import Ids, find_flaw_of_order
+from supquant.index.stored import StoredArrays, array_of_file
+from supquant.storage import ArrayFile
+
+__all__ = ["StringIds"]
+
+
+class StringIds(StoredArrays, Ids):
+    """Strings, with the sorted order of their hashes.
+
+    Parameters
+    ----------
+    blob : ndarray (bytes,) uint8
+        All strings in UTF-8, one after the other.
+    offsets : ndarray (n + 1,) uint64
+        The string of row i is ``blob[offsets[i]:offsets[i + 1]]``.
+    hashes : ndarray (n,) uint64
+        The hashes of all strings, in ascending order.
+    order : ndarray (n,) uint32
+        The rows in the order of their hashes, and rows of equal hashes in ascending order.
+    file : ArrayFile, default=None
+        The file that the arrays are mapped from.
+    """
+
+    KIND: ClassVar[str] = "ids"
+
+    def __init__(
+        self,
+        blob: NDArray[np.uint8],
+        offsets: NDArray[np.uint64],
+        hashes: NDArray[np.uint64],
+        order: NDArray[np.uint32],
+        file: ArrayFile | None = None,
+    ) -> None:
+        super().__init__(file)
+        self._blob = blob
+        self._offsets = offsets
+        self._hashes = hashes
+        self._order = order
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str]) -> Self:
+        """Return the ids of rows by their strings, which must be valid in UTF-8."""
+        try:
+            encoded = [text.encode() for text in texts]
+        except UnicodeEncodeError as error:
+            raise InputError(f"ids must be strings that UTF-8 can hold, got {error.object!r}") from error
+        lengths = np.fromiter(map(len, encoded), np.uint64, len(encoded))
+        hashes = np.fromiter(map(_hash, encoded), np.uint64, len(encoded))
+        return cls._of_rows(np.frombuffer(b"".join(encoded), np.uint8), lengths, hashes)
+
+    @classmethod
+    def _of_rows(
+        cls, blob: NDArray[np.uint8], lengths: NDArray[np.uint64], hashes: NDArray[np.uint64]
+    ) -> Self:
+        """Return ids from all strings, their lengths in bytes and their hashes, in the order of the rows."""
+        offsets = np.zeros(len(lengths) + 1, dtype=np.uint64)
+        np.cumsum(lengths, out=offsets[1:])
+        order = hashes.argsort(kind="stable").astype(np.uint32)
+        return cls(blob, offsets, hashes[order], order)
+
+    @classmethod
+    def join(cls, pieces: Sequence[tuple[StringIds, Flags | None]]) -> Self:
+        """Join the ids of several runs of rows.
+
+        Parameters
+        ----------
+        pieces : sequence of (StringIds, mask (n,) of bool or None)
+            The ids of each run, and which of them to keep. None keeps all.
+        """
+        parts = [ids._keep_rows(kept) for ids, kept in pieces]
+        return cls._of_rows(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _keep_rows(
+        self, kept: Flags | None
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return the strings, lengths and hashes of the rows that a mask keeps, in the order of the rows."""
+        self.check_once()
+        lengths = np.diff(self._offsets)
+        hashes = np.empty_like(self._hashes)
+        hashes[self._order] = self._hashes
+        if kept is None:
+            return self._blob, lengths, hashes
+        return self._blob[np.repeat(kept, lengths.astype(np.int64))], lengths[kept], hashes[kept]
+
+    @classmethod
+    def from_file(cls, file: ArrayFile, n_rows: int) -> Self:
+        """Return the strings that a file holds."""
+        return cls(
+            array_of_file(file, "blob", np.uint8, None),
+            array_of_file(file, "offsets", np.uint64, n_rows + 1),
+            array_of_file(file, "hashes", np.uint64, n_rows),
+            array_of_file(file, "order", np.uint32, n_rows),
+            file,
+        )
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def take(self, rows: RowNumbers) -> NDArray[Any]:
+        """Return the strings of some rows, in the shape of `rows`."""
+        texts = (str(each, "utf-8") for each in self._encoded(rows.reshape(-1)))
+        return np.fromiter(texts, object, rows.size).reshape(rows.shape)
+
+    def find(self, wanted: Ids) -> RowNumbers:
+        """Return the row of every wanted string, and -1 where there is none."""
+        assert isinstance(wanted, StringIds)
+        self.check_once()
+        # One pair for each wanted string and each string here with the same hash:
+        #   here, there = [], []
+        #   for i in range(len(wanted)):
+        #       for place in range(starts[i], starts[i] + counts[i]):
+        #           here.append(self._order[place])
+        #           there.append(wanted._order[i])
+        starts = np.searchsorted(self._hashes, wanted._hashes, side="left")
+        counts = np.searchsorted(self._hashes, wanted._hashes, side="right") - starts
+        numbers = np.arange(counts.sum()) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )  # 0 .. counts[i] - 1
+        here = self._order[np.repeat(starts, counts) + numbers]
+        there = np.repeat(wanted._order, counts)
+        pairs = zip(self._encoded(here), wanted._encoded(there), strict=True)
+        equal = np.fromiter((one == other for one, other in pairs), bool, len(here))
+        rows = np.full(len(wanted), -1, dtype=np.int64)
+        rows[there[equal]] = here[equal]
+        return rows
+
+    def repeated(self) -> NDArray[Any]:
+        """Return the strings that come more than once, each of them once."""
+        self.check_once()
+        # same[i]: whether hash i equals hash i - 1. Strings with the hash of a neighbour are compared in full.
+        same = np.zeros(len(self) + 1, dtype=bool)
+        same[1:-1] = self._hashes[1:] == self._hashes[:-1]
+        suspects = self.take(self._order[same[1:] | same[:-1]].astype(np.int64))
+        repeated = [text for text, count in Counter(suspects.tolist()).items() if count > 1]
+        return np.array(repeated, dtype=object)
+
+    def _encoded(self, rows: NDArray[np.int64] | NDArray[np.uint32]) -> Iterator[memoryview]:
+        """Return the strings of some rows (r,) in UTF-8."""
+        self.check_once()
+        blob = self._blob.data
+        spans = zip(self._offsets[rows].tolist(), self._offsets[rows + 1].tolist(), strict=True)
+        return (blob[start:stop] for start, stop in spans)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {"blob": self._blob, "offsets": self._offsets, "hashes": self._hashes, "order": self._order}
+
+    def _find_flaw(self) -> str | None:
+        offsets, end = self._offsets, len(self._blob)
+        if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
+            return f"'offsets' does not ascend from 0 to {end}"
+        try:
+            str(self._blob.data, "utf-8")
+        except UnicodeDecodeError as error:
+            return f"'blob' is not UTF-8: {error}"
+        # In UTF-8, the second and later bytes of a character begin with the bits 10.
+        if (self._blob[offsets[offsets < end]] >> 6 == 0b10).any():
+            return "'offsets' falls between the bytes of a character"
+        return find_flaw_of_order(self._order)
+
+
+_hash = xxhash.xxh3_64_intdigest
