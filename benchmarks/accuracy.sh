@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Accuracy beyond the cells of `supquant paper`: every cell is one JSON file under results/; what is there already is not run again.
+# Accuracy beyond the cells of `supquant paper`. Cells that were measured before are not run again.
 #
-#   SUPQUANT_DATA=... benchmarks/accuracy.sh [compare] [penalties] [alternating] [published]
-#   supquant results results/
+#   SUPQUANT_DATA=... RESULTS=docs/results benchmarks/accuracy.sh [compare] [penalties] [alternating] [published]
+#   supquant results docs/results/compare
 #
-# Without arguments all parts run, cheapest first. SUPQUANT names the command, results/ can be moved by RESULTS.
+# Without arguments all parts run, cheapest first. Each part is a folder of RESULTS, which is results/ by default.
+# SUPQUANT names the command.
 set -euo pipefail
-supquant=${SUPQUANT:-supquant}
+. "$(dirname "${BASH_SOURCE[0]}")/cells.sh"
 results=${RESULTS:-results}
 
-# cells FOLDER LAST_BITS ARGUMENTS...: one chain of code lengths, unless its last cell is there
+# cells PART/CHAIN LAST_BITS ARGUMENTS...: one chain of code lengths, unless its last cell is there
 cells() {
-    local folder=$results/$1 last=$2
+    local part=${1%%/*} chain=${1#*/} last=$2
     shift 2
-    if compgen -G "$folder/*-${last}bits-*.json" > /dev/null; then return; fi
-    echo "== $folder: $*"
-    $supquant experiment --anchors 1000 --out-dir "$folder" "$@"
+    if there "$results/$part" "$chain/*-${last}bits-*"; then return; fi
+    echo "== $results/$part/$chain: $*"
+    $supquant experiment --anchors 1000 --out-dir "$results/$part/$chain" "$@"
 }
 
 # every method beside ours, with its authors' settings, seed 0: those whose time is limited at 64 bits, and the published cells
@@ -71,4 +72,7 @@ published() {
     done
 }
 
-for part in ${@:-compare penalties alternating published}; do $part; done
+for part in ${@:-compare penalties alternating published}; do
+    $part
+    fold "$results/$part"
+done

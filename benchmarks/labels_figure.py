@@ -1,4 +1,4 @@
-"""Draw what `supquant bench labels` measured: what codes keep, and what fits and queries cost, by the number of labels.
+"""Draw the measurements of `supquant bench labels`: quality, and the time of fits and queries, by the number of labels.
 
 mkdir -p benchmarks/results/labels
 for labels in 100 400 1000 10000; do
@@ -33,7 +33,7 @@ COSTS = {
 
 
 def main(results: str, picture: str) -> None:
-    """Draw two panels: quality, and cost."""
+    """Draw two panels: quality and time."""
     found = {}
     for path in sorted(Path(results).glob("*.json")):
         for case in json.loads(path.read_text())["measured"]:
@@ -75,7 +75,7 @@ def main(results: str, picture: str) -> None:
 def draw(axes, found, bits, value, dashes="-", **style):
     """Draw one line over the sets with one label a row, a cross for each of the others, and return the line.
 
-    Of a set that was not measured at this length the next longer one is drawn.
+    A set that was not measured at this length is drawn at the next longer one.
     """
     for several, marker in ((True, "x"), (False, "o" + dashes)):
         sets = sorted({labels for other, _, labels in found if other == several})
@@ -88,7 +88,7 @@ def draw(axes, found, bits, value, dashes="-", **style):
 
 
 def quality(case, kind):
-    """Return a ratio of one case; None where nothing is known to compare with."""
+    """Return a ratio of one case; None if there is nothing to compare with."""
     return case["accuracy_ratio"] if kind == "accuracy" else case[kind]["map_ratio"]
 
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Codes of meaning and position: known and new classes, with labels and without. Every cell is one JSON file under
-# results/positions; what is there already is not run again.
+# Codes of meaning and position: known and new classes, with labels and without. Cells that were measured before are not run
+# again.
 #
-#   SUPQUANT_DATA=... benchmarks/positions.sh [open] [lengths] [unseen] [unlabelled] [paper] [extend]
-#   supquant results results/positions
+#   SUPQUANT_DATA=... RESULTS=docs/results benchmarks/positions.sh [open] [lengths] [unseen] [unlabelled] [paper] [extend]
+#   supquant results docs/results/positions
 #
-# SUPQUANT names the command, RESULTS moves results/, DATASETS and SEEDS choose some of them, PARALLEL runs so many at a time.
+# The cells are in the folder positions of RESULTS, which is results/ by default. SUPQUANT names the command, DATASETS and SEEDS
+# choose some of them, PARALLEL is the number of cells that are measured at a time.
 set -euo pipefail
-export supquant=${SUPQUANT:-supquant}
+. "$(dirname "${BASH_SOURCE[0]}")/cells.sh"
+export supquant
 export results=${RESULTS:-results}/positions
 datasets=${DATASETS:-banking77 tinyimagenet mnist cifar10 coco30k coco30k-noperson}
 seeds=${SEEDS:-0 1 2}
@@ -16,7 +18,7 @@ mkdir -p "$results"
 cell() { # name, then options of `supquant experiment`
     local name=$1
     shift
-    [[ -e $results/$name.json ]] || echo "experiment --json $results/$name.json $*"
+    there "$results" "$name" || echo "experiment --json $results/$name.json $*"
 }
 
 ours() { # name, then options: with the library's defaults
@@ -88,3 +90,4 @@ for part in "$@"; do
         done
     done
 done | xargs -r -P "${PARALLEL:-1}" -I '{}' bash -c '$supquant {}'
+fold "$results"

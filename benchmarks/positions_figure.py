@@ -1,6 +1,6 @@
-"""Draw what `benchmarks/positions.sh` measured under the protocol `open`: MAP by bytes, of known classes and of new ones.
+"""Draw the cells of `benchmarks/positions.sh` under the protocol `open`: MAP by bytes, for known and for new classes.
 
-python benchmarks/positions_figure.py benchmarks/results/positions docs/open.png
+python benchmarks/positions_figure.py docs/results/positions docs/open.png
 """
 
 import sys

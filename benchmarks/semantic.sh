@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Ranking by meaning beyond the cells of `supquant paper`: every cell is one JSON file under results/semantic; what is there
-# already is not run again.
+# Ranking by meaning beyond the cells of `supquant paper`. Cells that were measured before are not run again.
 #
-#   SUPQUANT_DATA=... benchmarks/semantic.sh [random] [unlabelled] [gamma]
-#   supquant results results/semantic
+#   SUPQUANT_DATA=... RESULTS=docs/results benchmarks/semantic.sh [random] [unlabelled] [gamma]
+#   supquant results docs/results/semantic
 #
 # random      COCO-30k with 1,000 random queries, where `supquant paper` takes a hundred of each label; three splits
 # unlabelled  the same for items without labels; one split
 # gamma       the library's default model, and the published one by either ranking, over decades of gamma; one split
-# SUPQUANT names the command, results/ can be moved by RESULTS.
+# The cells are in the folder semantic of RESULTS, which is results/ by default. SUPQUANT names the command.
 set -euo pipefail
-supquant=${SUPQUANT:-supquant}
+. "$(dirname "${BASH_SOURCE[0]}")/cells.sh"
 results=${RESULTS:-results}/semantic
 
 protocol=paper
@@ -18,9 +17,9 @@ protocol=paper
 cell() { # folder, dataset, seed, method, ranking, lengths, then options
     local folder=$1 dataset=$2 seed=$3 method=$4 ranking=$5 lengths=$6
     shift 6
-    local missing=()
+    local missing=() below=${folder#"$results"}
     for bits in ${lengths//,/ }; do
-        [[ -e $folder/$dataset-$protocol-$method-$ranking-${bits}bits-seed$seed.json ]] || missing+=("$bits")
+        there "$results" "${below:+${below#/}/}$dataset-$protocol-$method-$ranking-${bits}bits-seed$seed" || missing+=("$bits")
     done
     ((${#missing[@]})) || return 0
     $supquant experiment --dataset "$dataset" --protocol $protocol --seed "$seed" --method "$method" --ranking "$ranking" \
@@ -61,3 +60,4 @@ for part in "$@"; do
         *) echo "no part $part: random, unlabelled, gamma" >&2; exit 2 ;;
     esac
 done
+fold "$results"

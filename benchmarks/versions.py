@@ -3,7 +3,7 @@
     python benchmarks/versions.py OLD NEW --data banking77.npz [--rounds 3]
 
 OLD and NEW are folders that the versions were installed to (`pip install --target`). The data are arrays X and y of an .npz
-file. The versions take turns, on `--threads` threads a fit and on one a query; medians are printed, and NEW over OLD.
+file. The versions take turns; fits have `--threads` threads, queries have one. Medians are printed, and the ratio NEW over OLD.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ json.dump({
 
 
 def measured(site: str, data: str, queries: int, threads: int) -> dict[str, float]:
-    """Measure one version in a process of its own."""
+    """Return the times of one version, measured in a fresh process."""
     environment = os.environ | {"PYTHONPATH": site, "OPENBLAS_NUM_THREADS": str(threads)}
     command = [sys.executable, "-c", MEASURE, data, str(queries), str(threads)]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
@@ -60,7 +60,7 @@ def measured(site: str, data: str, queries: int, threads: int) -> dict[str, floa
 
 
 def main() -> None:
-    """Measure the versions in turn and print what they took."""
+    """Measure the versions in turn and print their times."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

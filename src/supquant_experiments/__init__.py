@@ -1,1 +1,1 @@
-"""Comparisons: methods, cells, tables made from them, benchmarks, and the demonstration."""
+"""Comparisons: data sets, methods, cells, the report of the paper, and benchmarks."""

@@ -1,4 +1,4 @@
-"""Report: one cell of a comparison, from a data set to a record of everything measured."""
+"""Report: one cell of a comparison: one method measured on one data set at one code length."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from threadpoolctl import threadpool_limits
-
-from supquant.arrays import Array
 from supquant.codec import AdditiveCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.evaluation import (
@@ -25,18 +21,17 @@ from supquant.validation import check_choice
 from supquant_experiments.machine import describe_machine, peak_memory_mb
 from supquant_experiments.methods import (
     METHODS,
-    STEP_NAMES,
     EstimatorMethod,
     Fitted,
     KeptFits,
     Method,
     Settings,
-    Steps,
     Training,
     apply_steps,
 )
 from supquant_experiments.methods.codes import FittedCodes
 from supquant_experiments.problem import Problem, pose
+from supquant_experiments.query_time import time_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,70 +41,68 @@ if TYPE_CHECKING:
     from supquant_experiments.methods.interface import Callback
 
 TIMED_QUERIES = 50
-TIMED_ROUNDS, TIMED_SECONDS = 20, 1.0
-"""So often the same queries are timed, unless that takes longer."""
+"""Number of queries that are timed one at a time."""
 
 RANKINGS = ("euclidean", "hamming", "semantic", "position", "cosine")
+"""Names of all rankings; a method has some of them."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured; its fields are those of the JSON file.
+    """Everything that was measured; its fields are those of the JSON record.
 
     Attributes
     ----------
     dataset, method, bits, protocol, ranking, seed
-        Which cell it is. The length of methods whose items are no codes, and of `classifier`, is what was asked for; their
-        size is in `index_bytes_per_item`.
+        Which cell it is. Of methods whose items have the same size at any length, `bits` is the length that was asked for.
     map : float
-        Of the codes that the method's published figures are about: under `paper` those learned with the
-        labels for quantizers and `classifier`, else those made from the vectors alone. Under `open` it is the harmonic mean
-        of `map_known` and `map_new`, and so is every other MAP below, unless something else is said.
+        MAP of the codes that the method's papers measure: under `paper` these are `map_learned` of quantizers and `classifier`,
+        otherwise `map_encoded`. Under `open` this and the MAPs below are harmonic means over queries of known and new classes.
     map_learned, map_encoded : float or None
-        Each of the two; the first is None where there are no learned codes of the database.
+        MAP of the codes learned with labels, and of those made from the vectors alone. The first is None where the database
+        has no learned codes.
     map_tie_aware : float
-        `map` over all orders of items that score equal; `map_learned_tie_aware` and `map_encoded_tie_aware`
-        are those of the other two.
+        The mean of `map` over all orders of items with equal scores. `map_learned_tie_aware` and `map_encoded_tie_aware` are
+        the same for the other two.
     map_known, map_new : float or None
-        Under `open`: MAP over the whole database, of the queries of known classes and of those of new ones. Under other
-        protocols None.
+        Under `open`: MAP of queries of known classes and of new classes, over the whole database. None under other protocols.
     map_known_only, map_new_only : float or None
-        Under `open`: the same over the items of that kind alone.
+        Under `open`: the same, over items of known classes alone and of new classes alone.
     cut : int or None
-        R: only so many of the first items count in any MAP; all if None.
+        R: only this many of the first items count in MAP; all if None.
     precision_at : mapping
-        The share of true neighbours among the first 1, 10, 100 and 1,000.
+        Share of true neighbours among the first 1, 10, 100 and 1,000 items.
     precision_at_recall : mapping
-        Precision where so much of the true neighbours has been found, at 20 levels.
+        Precision at 20 levels of recall.
     recall_at_10 : float or None
-        The share of the ten vectors of greatest cosine to a query, as they were made ready, that is among the first ten items
-        that `map` was measured on; the mean over queries, of which the first 2,500 are asked.
+        Share of the ten vectors with the greatest cosine to the query that are among its first ten items; the mean over the
+        first 2,500 queries.
     recall_within_class : float or None
-        The same among the items that share a label with the query. Both are None in files that were written before they
-        were measured.
+        The same among items that share a label with the query. Older records have neither.
     distinct_codes : int or None
-        Different codes in the database that `map` was measured on.
+        Number of different codes in the database.
     quantization_error : float or None
-        |S - XP|^2 over the variance of XP on that database.
+        |S - XP|^2 over the variance of XP, on the database.
     fit_seconds : float
-        Of this fit alone; `parameters["chain_seconds"]` has that of the whole chain.
+        Seconds of this fit alone; `parameters["chain_seconds"]` includes the shorter codes that it started from.
     truncated : bool
-        Whether the time limit ended the fit, or one that it started from.
+        Whether this fit, or one that it started from, stopped at the time limit.
     convergence : sequence of (float, float)
         Seconds and objective after each step of the fit.
     query_ms : mapping
-        Median over single queries on one thread, by step and in total: features (the kernel), projection, tables
-        and scan of quantizers; features, encode (projection and bits) and scan of hashing.
+        Milliseconds of a single query on one thread, the median, by step and in total. Quantizers have the steps features,
+        projection, tables and scan; hashing has features, encode and scan.
     calibration : mapping or None
-        Of the scores of every query's first 100 answers, where they are probabilities: `error` (expected calibration error in
-        15 bins of equal mass), `brier`, and `base_brier`, that of the rate of all. Under `open` also `error_known` and
-        `error_new`, over the queries of each kind.
+        How well scores that are probabilities agree with the labels, over the first 100 answers of every query: `error`
+        (expected calibration error, 15 bins of equal mass), `brier`, and `base_brier`, the Brier score of always giving the mean
+        rate. Under `open` also `error_known` and `error_new`.
     index_bytes_per_item, peak_memory_mb, cell_seconds : float
-        The last is the time of everything, with those fits that were made for it.
+        `cell_seconds` is the time of fitting and measuring together.
     parameters, machine : mapping
-        Of the parameters, `fit_rows` says which rows the method was given, `n_unlabelled` how many of them without labels.
+        `parameters["fit_rows"]` names the rows that the method was given; `parameters["n_unlabelled"]` counts those without
+        labels.
     command : str
-        What makes the cell again.
+        The command that measures the cell again.
     """
 
     dataset: str
@@ -148,7 +141,7 @@ class Cell:
     command: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Give a dictionary that `json` can write."""
+        """Return a dictionary that `json` can write."""
         return asdict(self)
 
 
@@ -169,36 +162,35 @@ def run_cells(
     kept: KeptFits | None = None,
     callback: Callback | None = None,
 ) -> Iterator[Cell]:
-    """Measure one method at several code lengths; lengths of one chain are fitted once.
+    """Measure one method at several code lengths, and yield a cell for each.
 
     Parameters
     ----------
     dataset : Dataset
     problem : Problem, optional
-        The data set as `pose` divides it for this protocol, seed, `n_queries` and `fit_rows`, where it is at hand already.
+        What `pose` returns for this data set, protocol, seed, `n_queries` and `fit_rows`, if the caller has it.
     method : str
         A name in `METHODS`.
     bits : sequence of int
-        Multiples of 8. `sq` fits a longer code from the shorter one, whether that one was asked for or not.
+        Multiples of 8. `sq` fits a longer code from the shorter one, which is fitted first.
     protocol : {"paper", "unlabelled", "unseen", "open"}
     ranking : {"euclidean", "hamming", "semantic", "position", "cosine"}, optional
         The method's own by default.
     n_queries : int, optional
     fit_rows : {"labelled", "all"}, optional
-        Whether the rows of the database are given to the method too, without labels; see
-        `supquant.evaluation.resolve_fit_rows` for the default. Unsupervised methods are fitted to them, and so is `sq`
-        ranked by meaning on features of its own; others take no notice of them.
+        Whether the method is also given the rows of the database, without labels; `supquant.evaluation.resolve_fit_rows` has
+        the default. Unsupervised methods and `sq` with its semantic ranking use these rows; others ignore them.
     settings : Settings, optional
-        Its `seed` is the seed of the split too.
+        Its `seed` is also the seed of the split.
     tuning : "validate", Tuning or None
-        Choose what the method's `grid` names by validation on the training rows, at the first of the lengths;
-        take the best of points found before; or leave the parameters of `settings`.
+        "validate" chooses the parameters of the method's `grid` by validation on the training rows, at the first length. A
+        `Tuning` gives its best point. None keeps the parameters of `settings`.
     tuning_file : path, optional
-        Where "validate" remembers the points it has finished.
-    tuning_rows : int
-        Training rows that "validate" uses at the most.
+        The file in which "validate" keeps finished points.
+    tuning_rows : int, default=20000
+        The largest number of training rows that "validate" uses.
     kept : KeptFits, optional
-        Where fits are kept; one that is there is not made again.
+        Keeps fits; a fit that is there is not made again.
     callback : callable, optional
         Gets `Progress` events.
 
@@ -245,7 +237,7 @@ def run_cells(
     for length in bits:
         began = time.perf_counter()
         fitted = fitter.fitted(length)
-        if fitted is not last:  # some methods are the same at any length
+        if fitted is not last:  # methods of one size return the same fit at any length
             measured = _measure(problem, fitted, ranking, kind.published, settings.n_jobs)
         last = fitted
         yield Cell(
@@ -277,7 +269,7 @@ def run_cells(
 
 
 def check_cells(method: str, bits: Sequence[int], protocol: str, ranking: str | None) -> str:
-    """Refuse cells that cannot be, before anything is loaded; give the ranking, the method's own if None.
+    """Return the ranking of cells, the method's own if None; raise an error if there can be no such cells.
 
     Examples
     --------
@@ -339,7 +331,7 @@ def _measure(
 
 
 def _maps(name: str, quality: RetrievalQuality | None) -> dict[str, float | None]:
-    """MAP and tie-aware MAP: over all queries, or the harmonic mean of both kinds; None where nothing was measured."""
+    """Return MAP and tie-aware MAP; under `open` they are harmonic means over both kinds of queries. None without a quality."""
     judged = None if quality is None else quality.open or quality
     return {
         name: None if judged is None else judged.map,
@@ -348,7 +340,7 @@ def _maps(name: str, quality: RetrievalQuality | None) -> dict[str, float | None
 
 
 def _calibration(problem: Problem, fitted: Fitted, items: Any, ranking: str) -> dict[str, float] | None:
-    """Judge the probabilities of codes that know what they mean."""
+    """Return the calibration of scores that are probabilities; None for other scores."""
     if ranking != "semantic" or not isinstance(fitted, FittedCodes):
         return None
     codec = fitted.estimator.codec_
@@ -366,37 +358,6 @@ def _calibration(problem: Problem, fitted: Fitted, items: Any, ranking: str) -> 
     )
 
 
-def time_queries(steps: Steps, queries: Array) -> dict[str, float]:
-    """Time single queries on one thread: the milliseconds of each step, and their sum.
-
-    Of each step the median over queries, in the best of several rounds: what else a machine does only adds to a time.
-
-    Examples
-    --------
-    >>> sorted(time_queries({"scan": lambda query: query @ np.ones((2, 3))}, np.ones((5, 2))))
-    ['encode', 'features', 'projection', 'scan', 'tables', 'total']
-    """
-    rounds: list[dict[str, float]] = []
-    until = time.perf_counter() + TIMED_SECONDS
-    with threadpool_limits(1):
-        while not rounds or (len(rounds) < TIMED_ROUNDS and time.perf_counter() < until):
-            rounds.append(_time_once(steps, queries))
-    least = {name: min(each.get(name, 0.0) for each in rounds) for name in STEP_NAMES}
-    return {**least, "total": sum(least.values())}
-
-
-def _time_once(steps: Steps, queries: Array) -> dict[str, float]:
-    """Give the median milliseconds of each step over queries, one at a time."""
-    spent: dict[str, list[float]] = {name: [] for name in steps}
-    for row in range(len(queries)):
-        value = queries[row : row + 1]
-        for name, step in steps.items():
-            began = time.perf_counter()
-            value = step(value)
-            spent[name].append(1000 * (time.perf_counter() - began))
-    return {name: float(np.median(times)) for name, times in spent.items()}
-
-
 def _validated(
     method: Method,
     bits: int,
@@ -406,7 +367,7 @@ def _validated(
     max_rows: int,
     resume: str | Path | None,
 ) -> Tuning:
-    """Tune a method on its training rows, with as many validation queries as there are queries."""
+    """Return the tuning of a method on its training rows, with as many validation queries as the problem has queries."""
     if not method.grid or not isinstance(method, EstimatorMethod):
         raise InputError(f"{type(method).__name__} has nothing to tune")
     return tune(

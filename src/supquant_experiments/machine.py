@@ -1,4 +1,4 @@
-"""Report: the machine that a figure was measured on, and what it took there."""
+"""Report: the machine of a measurement, and the memory of this process."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ARM_SERVERS = {
     "implementer 0x41 part 0xd49": "Neoverse-N2",
     "implementer 0x41 part 0xd4f": "Neoverse-V2",
 }
-"""Linux tells numbers where x86 tells a name."""
+"""Names of ARM processors, by the numbers that Linux gives in place of a name."""
 
 
 def describe_machine() -> dict[str, Any]:
-    """Name processor, cores, instruction set and the versions that speed depends on.
+    """Return processor, cores, instruction set, and the versions of packages that speed depends on.
 
     Examples
     --------
@@ -49,22 +49,22 @@ def describe_machine() -> dict[str, Any]:
 
 
 def peak_memory_mb() -> float:
-    """Give the most memory (resident, MB) that this process has held so far.
+    """Return the peak resident memory of this process so far, in MB.
 
     Examples
     --------
     >>> peak_memory_mb() > 1
     True
     """
-    told = _status_mb("VmHWM")  # what `getrusage` tells of a child process includes what its parent held
+    told = _status_mb("VmHWM")  # `getrusage` of a child process includes the memory of its parent
     if told is not None:
         return told
-    unit = 1 if platform.system() == "Darwin" else 1024  # bytes there, kilobytes elsewhere
+    unit = 1 if platform.system() == "Darwin" else 1024  # the value is in bytes there, in kilobytes elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 def resident_memory_mb() -> float:
-    """Return the memory (resident, MB) that this process holds now, or its peak where the system tells no more.
+    """Return the resident memory of this process now, in MB; its peak on systems without /proc.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def resident_memory_mb() -> float:
 
 
 def _status_mb(field: str) -> float | None:
-    """Read a field of /proc, where the system has it."""
+    """Return a field of /proc/self/status in MB; None on systems without it."""
     try:
         status = Path("/proc/self/status").read_text()
         return int(status.partition(f"{field}:")[2].split()[0]) * 1024 / 1e6
@@ -85,7 +85,7 @@ def _status_mb(field: str) -> float | None:
 
 
 def _processor() -> str:
-    """Give the processor's name where the system tells it."""
+    """Return the name of the processor as the system gives it."""
     facts: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

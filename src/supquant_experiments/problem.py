@@ -1,4 +1,4 @@
-"""Score: a data set divided and made ready: what trains, what asks, and what is searched."""
+"""Score: a data set divided into training rows, queries and database, and prepared for methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows as a method gets them; whatever was learned to make them ready came from the training rows alone.
+    """Rows as a method gets them. Their preparation was learned from the training rows alone.
 
     Attributes
     ----------
@@ -31,15 +31,15 @@ class Problem:
         Under the protocol `paper` it is `X`.
     query_labels, database_labels : Labels
     split : Split
-        The row numbers of all these in the data set.
+        The row numbers of training rows, queries and database in the data set.
     unlabelled : ndarray of shape (u, d), float32
-        Rows that `fit` is given without labels: the database where the split's `fit_rows` is "all", else none.
+        Rows that `fit` gets without labels: the database if `split.fit_rows` is "all", otherwise none.
     new_queries : ndarray of shape (q,), bool, or None
-        Under the protocol `open`: which queries are of new classes, that is, of classes without a training row.
+        Under the protocol `open`: which queries belong to new classes, which have no training row.
     new_items : ndarray of shape (m,), bool, or None
-        The same of the database.
+        The same for the database.
     cut : int or None
-        Only so many of the first items of a ranking count (R of the paper).
+        Only this many of the first items of a ranking count: R of the paper. All if None.
     """
 
     X: Array
@@ -56,7 +56,7 @@ class Problem:
 
     @property
     def learned(self) -> bool:
-        """Whether the database is the training set, so that there are codes learned with its labels."""
+        """Whether the database is the training set, whose codes are learned with labels."""
         return self.split.protocol == "paper"
 
     @property
@@ -75,7 +75,7 @@ def pose(
     n_queries: int | None = None,
     fit_rows: str | None = None,
 ) -> Problem:
-    """Divide a data set, by its published split where it has one, and make the rows ready.
+    """Return a data set divided, by its published split if it has one, and prepared.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def pose(
 
 
 def take_rows(X: Array, rows: npt.NDArray[np.int64]) -> Array:
-    """Take rows of X (n, d); those that follow each other are not copied, so that a mapped file stays one.
+    """Return rows of X (n, d). Consecutive rows are not copied, so a memory-mapped file stays mapped.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""Report: cells that were written as JSON files, as a table; figures are never typed by hand."""
+"""Report: a table made from the files of cells; no number is typed by hand."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,6 +10,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
+from supquant_experiments.records import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,11 +34,11 @@ VALUES = (
     "index_bytes_per_item",
     "peak_memory_mb",
 )
-"""What a table can show."""
+"""The fields of a cell that a table can show."""
 
 
 _OUTCOMES = {"chain_seconds", "n_iter", "n_jobs", "n_unlabelled", "tuning"}
-"""Parameters of a record that nobody set."""
+"""Entries of `parameters` that are results, not settings."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ResultTable:
     rows: Sequence[Sequence[str]]
 
     def markdown(self) -> str:
-        """Render the table in Markdown.
+        """Return the table in Markdown.
 
         Examples
         --------
@@ -58,39 +58,47 @@ class ResultTable:
         | --- | --- |
         | sq | .97 |
         """
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return markdown_lines(self.header, self.rows)
+
+
+def markdown_lines(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False) -> str:
+    """Return a Markdown table; with `numbers`, all columns but the first are aligned to the right."""
+    others = "---:" if numbers else "---"
+    lines = [header, ["---", *[others] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def map_text(value: float) -> str:
+    """Return a share with four decimals and without the zero before them.
+
+    Examples
+    --------
+    >>> map_text(0.93291), map_text(1.0)
+    ('.9329', '1.0000')
+    """
+    return f"{value:.4f}".removeprefix("0")
 
 
 def read_cells(folder: str | Path) -> list[dict[str, Any]]:
-    """Read every cell in a folder and the folders in it; other JSON files are passed over."""
+    """Return every cell in a folder and the folders in it, sorted by name; other JSON files are passed over."""
     if not Path(folder).is_dir():
         raise InputError(f"no such folder: {folder}")
-    cells = []
-    for path in sorted(Path(folder).rglob("*.json")):
-        try:
-            content = json.loads(path.read_text())
-        except ValueError as error:
-            raise InputError(f"{path} is not a JSON file: {error}") from error
-        found = content if isinstance(content, list) else [content]
-        cells += [
-            cell for cell in found if isinstance(cell, dict) and {"method", "bits", "map"} <= cell.keys()
-        ]
+    cells = [record.content for record in read_records(Path(folder), subfolders=True) if record.is_cell]
     if not cells:
         raise InputError(f"{folder} holds no cell; write some with `supquant experiment --out-dir {folder}`")
     return cells
 
 
 def result_table(cells: Iterable[Mapping[str, Any]], value: str = "map") -> ResultTable:
-    """Lay cells out by code length, each the mean over its seeds.
+    """Return a table of means over seeds by code length.
 
-    Where some cell is of the protocol `open`, MAP is shown three times: as it is, which is the harmonic mean of both kinds of
-    queries there, of known classes, and of new ones.
+    If some cell has the protocol `open`, MAP is shown three times: the harmonic mean over both kinds of queries, then that of
+    queries of known classes and that of new ones.
 
     Parameters
     ----------
     cells : iterable of mapping
-        As `read_cells` gives them.
+        As `read_cells` returns them.
     value : str
         One of `VALUES`.
 
@@ -137,7 +145,7 @@ def result_table(cells: Iterable[Mapping[str, Any]], value: str = "map") -> Resu
 
 
 def _describe(cell: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what cells of one line have in common."""
+    """Return what the cells of one line have in common, in words."""
     parameters = cell["parameters"]
     anchors = f"{parameters['anchors']} anchors" if parameters.get("anchors") else None
     if anchors and parameters.get("features") == "kernel, ours":
@@ -153,7 +161,7 @@ def _describe(cell: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _told_apart_by(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the parameters in which cells of one code length and seed differ: those were set on purpose."""
+    """Return the parameters in which cells of one code length and seed differ: these were set on purpose."""
     names: set[str] = set()
     for one, other in combinations(cells, 2):
         if (one["bits"], one["seed"]) == (other["bits"], other["seed"]):
@@ -163,10 +171,10 @@ def _told_apart_by(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _mean_text(values: Sequence[float | None], n_seeds: int) -> str:
-    """Give the mean with four significant places, and say of how many seeds where some are missing."""
+    """Return a mean as text, with the number of seeds where some are missing."""
     measured = [value for value in values if value is not None]
     if not measured:
         return "-"
     average = mean(measured)
-    text = f"{average:.4f}".removeprefix("0") if abs(average) < 10 else f"{average:,.1f}"
+    text = map_text(average) if abs(average) < 10 else f"{average:,.1f}"
     return text if len(measured) == n_seeds else f"{text} ({len(measured)} of {n_seeds})"

@@ -1,4 +1,4 @@
-"""Accuracy must not drop: floors for every method and data set, all of them in the tables below."""
+"""Accuracy must not drop: the tables below have the least MAP of methods and data sets."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ REAL_FLOORS = {
     ("coco30k-noperson", "joint", "paper", 16, 3): 0.27,
 }
 
-CEILING_GAP = 0.005  # how far joint codes may stay behind the classifier that stores the label itself
+CEILING_GAP = 0.005  # joint codes may be this much MAP below the classifier, which stores the label
 
 
 def measure(data, solver, protocol, bits, max_iter, anchors, seed=0):
@@ -88,8 +88,8 @@ def test_compared_methods_keep_their_strength(method):
     assert cell.map >= METHOD_FLOORS[method]
 
 
-# the library's defaults ranked by meaning, ROWS random rows, 300 queries, seed 0, 16 bits: (data set, protocol) -> least MAP;
-# under `unlabelled` every item is of a known class, and the fit is told so
+# the library's defaults with the semantic ranking, ROWS random rows, 300 queries, seed 0, 16 bits: (data set, protocol) ->
+# least MAP; under `unlabelled` every item is of a known class, and the fit is told so
 MEANING_FLOORS = {
     ("mnist", "paper"): 0.97,
     ("mnist", "unlabelled"): 0.92,
@@ -123,7 +123,9 @@ def test_defaults_reach_their_floor_by_meaning(which):
 @pytest.mark.usefixtures("data_folder")
 def test_scores_of_mnist_are_probabilities():
     calibration = by_meaning(load("mnist").sample(ROWS), "paper").calibration
-    assert calibration["error"] < 0.02  # that of less certain data is mostly noise of so few queries
+    assert (
+        calibration["error"] < 0.02
+    )  # for data with less certain labels it is mostly noise of the few queries
 
 
 def test_gamma_does_not_matter_to_meaning():

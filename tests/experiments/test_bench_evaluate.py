@@ -21,7 +21,7 @@ def test_every_kind_is_timed_in_a_process_of_its_own():
         assert len(measured["all_seconds"]) == evaluate.RUNS
         assert min(measured["all_seconds"]) <= measured["seconds"] <= max(measured["all_seconds"])
         assert 20 < measured["peak_memory_mb"] < 500
-        made = evaluate._made(measured["kind"], 7, 70, 16)
+        made = evaluate._random_arguments(measured["kind"], 7, 70, 16)
         assert measured["map"] == evaluate_scores(*made).map
     assert record["machine"]["instruction_set"]
     assert record["threads"] >= 1
@@ -48,7 +48,7 @@ def test_a_wrong_figure_is_found_before_anything_is_timed(monkeypatch, figure):
 
     evaluate.check_quality("right", lambda block: block, SCORES, *SPLIT)
     monkeypatch.setattr(evaluate, "evaluate_scores", judge)
-    monkeypatch.setattr(evaluate, "_in_a_process", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(evaluate, "_measure_fresh", lambda *_: pytest.fail("timed"))
     with pytest.raises(WrongAnswersError, match=r"tables: .*by plain loops"):
         evaluate.bench_evaluate(queries=3, rows=20, bits=8)
 
@@ -60,4 +60,4 @@ def test_half_a_byte_is_refused():
 
 def test_a_process_that_fails_is_told_about():
     with pytest.raises(InputError, match=r"could not judge the scores of tables: .*invalid literal"):
-        evaluate._in_a_process("tables", "many", 2, 8)
+        evaluate._measure_fresh("tables", "many", 2, 8)

@@ -27,7 +27,7 @@ faiss = pytest.importorskip("faiss")
 
 
 def make_small(monkeypatch):
-    """Few rows, no call repeated to be measured well, and the digits in the place of MNIST."""
+    """Take few rows, few repeats, and the digits in place of MNIST."""
     monkeypatch.setattr(timing, "TURN_SECONDS", 1e-6)
     monkeypatch.setattr(run, "QUICK_ROWS", 300)
     monkeypatch.setattr(run, "OPENED_ROWS", 50_000)

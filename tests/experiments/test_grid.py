@@ -1,4 +1,4 @@
-"""Grids: cheapest first, gone on with after a stop to the same results, and not ended by a cell that fails."""
+"""Grids run cheap tasks first, continue after a stop with the same results, and survive a task that fails."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from supquant_experiments.datasets import load
 from supquant_experiments.grid import CellsTask, SamplesTask, SweepTask, Workplace, run_grid
 from supquant_experiments.grid.samples import _pictures
 from supquant_experiments.grid.task import command
+from supquant_experiments.records import read_records
 
 VARIES = ("fit_seconds", "cell_seconds", "query_ms", "peak_memory_mb", "convergence", "machine")
-"""What is not the same twice."""
+"""Fields that differ between two runs."""
 
 GRID = [
     CellsTask("digits", "pq", rows=400, expected_seconds=3.0),
@@ -32,7 +34,7 @@ GRID = [
 
 @dataclass(frozen=True)
 class Broken:
-    """A task that fails, once or always, or takes its process with it."""
+    """A task that raises an error or kills its process."""
 
     how: str
     expected_seconds: float = 0.0
@@ -49,40 +51,50 @@ class Broken:
 
 
 def measured(folder):
-    """Everything that a grid wrote, less what varies."""
+    """Return everything that a grid wrote, without the fields that vary."""
     found = {}
-    for path in sorted(folder.glob("cells/*.json")):
-        cell = json.loads(path.read_text())
-        cell["parameters"].pop("chain_seconds")
-        found[path.name] = {name: value for name, value in cell.items() if name not in VARIES}
+    for record in read_records(folder / "cells"):
+        record.content["parameters"].pop("chain_seconds")
+        found[record.name] = {name: value for name, value in record.content.items() if name not in VARIES}
     return found
+
+
+def remove_line(folder, name):
+    """Remove one cell from the lines of its data set."""
+    path = folder / "cells" / "digits.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line)["name"] != name]
+    assert len(kept) == len(lines) - 1
+    path.write_text("".join(kept))
 
 
 def test_the_cheapest_task_goes_first_and_all_files_are_there(tmp_path):
     outcomes = list(run_grid(GRID, Workplace(tmp_path), workers=0))
     assert [outcome.task.method for outcome in outcomes] == ["euclidean", "cca-itq", "pq", "sq"]
     assert {outcome.status for outcome in outcomes} == {"done"}
-    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json"))
-    assert files == sorted(output for task in GRID for output in task.outputs())
-    assert "cells/digits-unseen-cca-itq-hamming-16bits-seed1.json" in files
+    assert [path.name for path in tmp_path.rglob("*.json*")] == ["digits.jsonl"]
+    names = [json.loads(line)["name"] for line in (tmp_path / "cells/digits.jsonl").read_text().splitlines()]
+    assert [f"cells/{name}.json" for name in names] == sorted(
+        output for task in GRID for output in task.outputs()
+    )
+    assert "digits-unseen-cca-itq-hamming-16bits-seed1" in names
 
 
 def test_what_is_there_is_not_run_again(tmp_path):
     list(run_grid(GRID[:2], Workplace(tmp_path), workers=0))
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json*")}
     outcomes = list(run_grid(GRID[:2], Workplace(tmp_path), workers=0))
     assert {outcome.status for outcome in outcomes} == {"there"}
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json*")} == before
 
 
 def test_only_the_missing_lengths_of_a_task_are_run(tmp_path):
     list(run_grid([GRID[2]], Workplace(tmp_path), workers=0))
     whole = measured(tmp_path)
-    short, long = (tmp_path / output for output in GRID[2].outputs())
-    long.unlink()
-    before = short.stat().st_mtime_ns
+    remove_line(tmp_path, "digits-paper-sq-euclidean-32bits-seed0")
+    (short,) = (tmp_path / "cells" / "digits.jsonl").read_text().splitlines()
     assert [outcome.status for outcome in run_grid([GRID[2]], Workplace(tmp_path), workers=0)] == ["done"]
-    assert short.stat().st_mtime_ns == before
+    assert short in (tmp_path / "cells" / "digits.jsonl").read_text().splitlines()
     assert measured(tmp_path) == whole
 
 
@@ -118,7 +130,7 @@ def test_the_time_left_follows_what_tasks_took(tmp_path):
     outcomes = list(run_grid(GRID, Workplace(tmp_path), workers=0))
     assert outcomes[-1].seconds_left == 0
     first, second = outcomes[:2]
-    taken = (first.seconds + second.seconds) / 3.0  # for each second expected
+    taken = (first.seconds + second.seconds) / 3.0  # seconds for each expected second
     assert second.seconds_left == pytest.approx(taken * 8.0)
 
 
@@ -148,6 +160,63 @@ def test_a_killed_grid_goes_on_to_the_same_results(tmp_path):
     ]
     assert statuses == ["there"] * 3 + ["done"]
     assert measured(stopped) == measured(whole)
+
+
+WORKER = """
+import os, signal, time
+from dataclasses import dataclass
+from pathlib import Path
+from supquant_experiments.grid import Workplace, run_grid
+
+@dataclass(frozen=True)
+class Endless:
+    expected_seconds: float = 0.0
+    name: str = "endless"
+    dataset: str = "digits"
+
+    def outputs(self):
+        return ["cells/endless.json"]
+
+    def run(self, workplace):
+        (workplace.folder / "worker").write_text(str(os.getpid()))
+        time.sleep(600)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have switched off
+    list(run_grid([Endless()], Workplace(Path(__file__).parent), workers=1))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_when_the_process_that_started_them_ends(tmp_path, how):
+    (tmp_path / "endless.py").write_text(WORKER)
+    grid = subprocess.Popen([sys.executable, str(tmp_path / "endless.py")], stderr=subprocess.DEVNULL)
+    try:
+        wait_until((tmp_path / "worker").is_file)
+        worker = int(wait_until((tmp_path / "worker").read_text))
+        grid.send_signal(how)
+        grid.wait(timeout=60)
+        wait_until(lambda: not is_running(worker))
+    finally:
+        grid.kill()
+        grid.wait()
+
+
+def wait_until(happens, seconds=120):
+    until = time.monotonic() + seconds
+    while not (found := happens()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return found
+
+
+def is_running(process_id):
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process_id}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_points_of_a_sweep_have_a_time_limit(tmp_path, monkeypatch):
@@ -234,9 +303,9 @@ def test_a_task_gives_methods_the_rows_that_it_says(tmp_path):
     task = CellsTask("digits", "pq", protocol="open", rows=900, fit_rows="labelled", variant="labelled")
     assert "--rows 900 --fit-rows labelled" in task.command(16)
     list(run_grid([task, replace(task, fit_rows=None, variant="")], Workplace(tmp_path), workers=0))
-    cells = {path.name: json.loads(path.read_text()) for path in tmp_path.glob("cells/*.json")}
+    cells = {record.name: record.content for record in read_records(tmp_path / "cells")}
     labelled, every = (
-        cells[f"digits-open-pq{variant}-euclidean-16bits-seed0.json"] for variant in ("-labelled", "")
+        cells[f"digits-open-pq{variant}-euclidean-16bits-seed0"] for variant in ("-labelled", "")
     )
     assert (labelled["parameters"]["fit_rows"], every["parameters"]["fit_rows"]) == ("labelled", "all")
     assert labelled["parameters"]["n_unlabelled"] == 0 < every["parameters"]["n_unlabelled"]

@@ -1,4 +1,4 @@
-"""Fits that are kept: the same results without training again, and nothing taken for what it is not."""
+"""Kept fits give the same results without new training, and a fit is never taken for another one."""
 
 from dataclasses import replace
 

@@ -40,7 +40,7 @@ def test_labels_that_are_not_known_are_masked(y):
     assert not labels.mask[:3].any()
     assert labels.mask[3:].all()
     assert labels.dtype == y.dtype
-    assert set(labels.data.ravel().tolist()) == set(y.ravel().tolist())  # no class that is not there
+    assert set(labels.data.ravel().tolist()) == set(y.ravel().tolist())  # no class is made up
     np.testing.assert_array_equal(training.every_row[:, 0], [0, 0, 0, 1, 1, 1, 1])
 
 
@@ -68,7 +68,7 @@ def test_other_methods_learn_from_the_labelled_rows_alone(partly_labelled, name)
 
 
 class Remembering:
-    """An estimator that only notes what it is fitted to."""
+    """An estimator that only records what it is fitted to."""
 
     def __init__(self):
         self.training_codes_ = np.arange(600)[:, None]

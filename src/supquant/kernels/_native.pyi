@@ -88,6 +88,7 @@ def scan_within(
     limits: Float32,
     n_threads: int,
 ) -> FoundWithin: ...
+
 @final
 class FoundWithin:
     def counts(self) -> list[int]: ...

@@ -1,1 +1,1 @@
-"""Benchmarks: ratios within one run, quality beside speed."""
+"""Benchmarks: speed as ratios within one run, with quality beside it."""

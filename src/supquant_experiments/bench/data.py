@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from supquant.labels import Labels
 
 QUICK_ROWS = 3000
+"""Number of rows of a quick run."""
 
 
 @dataclass(frozen=True)
 class BenchmarkData:
-    """MNIST, split as under `paper` with seed 0; the digits if MNIST is not there."""
+    """MNIST, divided as under protocol `paper` with seed 0; the digits of scikit-learn if MNIST is not there."""
 
     name: str
     X: npt.NDArray[Any]  # (n, d) float32
@@ -30,7 +31,7 @@ class BenchmarkData:
 
 
 def benchmark_data(*, quick: bool = False) -> BenchmarkData:
-    """Load the rows; `quick` takes a few thousand of them.
+    """Return the rows; `quick` takes 3,000 of them.
 
     Examples
     --------

@@ -1,11 +1,10 @@
-"""Report: how long it takes to judge rankings, and how much memory, after a part was compared with plain loops."""
+"""Report: time and memory of judging rankings, after some were compared with plain loops."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from supquant.evaluation.retrieval import PRECISION_CUTS, RECALL_LEVELS
 from supquant.labels import Labels, read_labels
 from supquant.metrics import relevance
 from supquant.validation import check_integer, resolve_jobs
+from supquant_experiments.bench.process import run_fresh
 from supquant_experiments.bench.search import WrongAnswersError
 from supquant_experiments.machine import describe_machine, peak_memory_mb
 
@@ -32,24 +32,34 @@ if TYPE_CHECKING:
 
 
 KINDS = ("tables", "hamming", "vectors")
-"""What makes the scores: look-up tables over codes, the Hamming distance of codes, or that of float vectors."""
+"""The kinds of scores: sums of look-up tables over codes, Hamming distances of codes, Euclidean distances of float vectors."""
 
-SECONDS_LIMIT = 3.0  # both of 1,000 queries and 69,000 rows
+SECONDS_LIMIT = 3.0
+"""Judging 1,000 queries over 69,000 rows should take at most this many seconds."""
+
 MEMORY_LIMIT_MB = 500.0
+"""It should take at most this much memory, in MB."""
+
 CLASSES = 10
+"""Number of classes of the random labels."""
+
 CHECKED_QUERIES = 5
+"""Number of queries that are compared with plain loops."""
+
 RUNS = 5
+"""Number of timed runs; the median is reported."""
+
 _TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One kind of scores: the seconds of every run, and the most memory that their process held."""
+    """One kind of scores: the seconds of every run, and the peak memory of their process."""
 
     kind: str
     seconds: float  # the median
     all_seconds: Sequence[float]
-    cpu_seconds: float  # of all threads, the median: other processes lengthen it less
+    cpu_seconds: float  # of all threads, the median; other processes change it less
     peak_memory_mb: float
     map: float
     map_tie_aware: float
@@ -62,26 +72,26 @@ def bench_evaluate(
     bits: int = 64,
     on_kind: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Judge the rankings of random items, a fresh process for each kind of scores.
+    """Judge the rankings of random items, each kind of scores in a fresh process.
 
     Parameters
     ----------
     queries, rows : int
-        How many of each.
+        Number of queries, and of items.
     bits : int
-        Of a code, a multiple of 8; vectors have as many components.
+        Length of a code, a multiple of 8; vectors have as many components.
     on_kind : callable, optional
-        Told the kind before it is checked and measured.
+        Gets the kind before it is checked and measured.
 
     Returns
     -------
     dict
-        Ready for `json`.
+        A record for `json`.
 
     Raises
     ------
     WrongAnswersError
-        If the first few queries are judged otherwise than by plain loops; nothing was timed then.
+        If the first queries are not judged as by plain loops; then nothing is timed.
     """
     for value, name in ((queries, "queries"), (rows, "rows"), (bits, "bits")):
         check_integer(value, name, 1)
@@ -92,8 +102,8 @@ def bench_evaluate(
     for kind in KINDS:
         if on_kind is not None:
             on_kind(kind)
-        check_quality(kind, *_made(kind, min(queries, CHECKED_QUERIES), rows, bits))
-        measured.append(_in_a_process(kind, queries, rows, bits))
+        check_quality(kind, *_random_arguments(kind, min(queries, CHECKED_QUERIES), rows, bits))
+        measured.append(_measure_fresh(kind, queries, rows, bits))
     return {
         "benchmark": "evaluate",
         "queries": queries,
@@ -113,7 +123,7 @@ def bench_evaluate(
 def check_quality(
     case: str, score: Score, queries: Array, query_labels: Labels, database_labels: Labels
 ) -> None:
-    """Compare `evaluate_scores` with `plain_quality`.
+    """Raise an error if `evaluate_scores` differs from `plain_quality`.
 
     Examples
     --------
@@ -128,7 +138,7 @@ def check_quality(
 
 
 def plain_quality(scores: Array, relevant: Array) -> RetrievalQuality:
-    """Judge scores (q, n) of items that are `relevant` (q, n) or not, in plain loops.
+    """Return the quality of scores (q, n) of items that are `relevant` (q, n) or not, by plain loops.
 
     Examples
     --------
@@ -154,7 +164,7 @@ def plain_quality(scores: Array, relevant: Array) -> RetrievalQuality:
 
 
 def _plain(scores: list[float], relevant: list[bool]) -> RetrievalQuality:
-    """Judge one query; without true neighbours there is no recall."""
+    """Return the quality of one query; without true neighbours it has no recall."""
     order = sorted(range(len(scores)), key=lambda item: (scores[item], item))
     hits = [relevant[item] for item in order]
     precisions: list[float] = []  # at the ranks of true neighbours
@@ -168,7 +178,9 @@ def _plain(scores: list[float], relevant: list[bool]) -> RetrievalQuality:
         ties = [relevant[item] for item in group]
         size, right = len(ties), sum(ties)
         for place in range(size):
-            others = right and (right - 1) * place / max(size - 1, 1)  # expected among ties that come before
+            others = right and (right - 1) * place / max(
+                size - 1, 1
+            )  # the expected number among the ties before it
             expected += right / size * (before + 1 + others) / (start + place + 1)
         start, before = start + size, before + right
     return RetrievalQuality(
@@ -184,7 +196,7 @@ def _plain(scores: list[float], relevant: list[bool]) -> RetrievalQuality:
 
 
 def _flat(quality: RetrievalQuality) -> Mapping[str, float]:
-    """Give every figure a name."""
+    """Return every figure of a quality by a name."""
     return {
         "map": quality.map,
         "map_tie_aware": quality.map_tie_aware,
@@ -193,8 +205,8 @@ def _flat(quality: RetrievalQuality) -> Mapping[str, float]:
     }
 
 
-def _made(kind: str, queries: int, rows: int, bits: int) -> tuple[Score, Array, Labels, Labels]:
-    """Make what `evaluate_scores` takes: scores, queries, and the labels of queries and items."""
+def _random_arguments(kind: str, queries: int, rows: int, bits: int) -> tuple[Score, Array, Labels, Labels]:
+    """Return random arguments of `evaluate_scores`: scores, queries, and the labels of queries and items."""
     rng = np.random.default_rng(0)
     labels = read_labels(rng.integers(CLASSES, size=queries + rows), classes=np.arange(CLASSES))
     split = labels.take(np.arange(queries)), labels.take(np.arange(queries, queries + rows))
@@ -211,16 +223,12 @@ def _made(kind: str, queries: int, rows: int, bits: int) -> tuple[Score, Array, 
     return lambda block: active.table_sums(codes, block), tables, *split
 
 
-def _in_a_process(kind: str, *sizes: int) -> Measured:
-    command = [sys.executable, "-m", __name__, kind, *map(str, sizes)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InputError(f"could not judge the scores of {kind}: {done.stderr.strip().splitlines()[-1:]}")
-    return Measured(**json.loads(done.stdout))
+def _measure_fresh(kind: str, *sizes: int) -> Measured:
+    return Measured(**run_fresh(__name__, kind, *sizes, purpose=f"judge the scores of {kind}"))
 
 
 def _measure(kind: str, queries: int, rows: int, bits: int) -> Measured:
-    made = _made(kind, queries, rows, bits)
+    made = _random_arguments(kind, queries, rows, bits)
     spent, worked = [], []
     for _ in range(RUNS):
         began, began_work = time.perf_counter(), time.process_time()

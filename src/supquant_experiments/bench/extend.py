@@ -1,8 +1,8 @@
-"""Report: what a few labelled rows of new classes gain, by `extend` and by fitting anew.
+"""Report: the gain from a few labelled rows of new classes, by `extend` and by a new fit.
 
-Known and new classes are mixed, as the protocol `open` has them. Some rows of each new class get their labels: `extend` learns
-these classes from them and changes no code; fitting anew learns everything again, with these rows among the labelled ones, and
-codes all items again.
+The database holds known and new classes, as under the protocol `open`. A few rows of each new class then get their labels.
+`extend` learns the new classes from these rows and changes no code. A new fit has these rows among its labelled ones, and all
+items are encoded again.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ def bench_extend(
     n_queries: int | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Extend a model by rows of new classes, and fit it anew with them.
+    """Extend a model by rows of new classes, and compare it with a new fit.
 
     Parameters
     ----------
     data : Dataset
-        With one label a row.
+        It has one label a row.
     rows : sequence of int
-        How many rows of each new class get their labels.
+        Numbers of rows of each new class that get their labels.
     bits : int
-        Of a code.
+        Length of a code.
     seed : int
-        Of the split, the chosen rows and the fits.
+        Seed of the split, the chosen rows and the fits.
     n_queries : int, optional
     on_step : callable, optional
-        Is told what begins.
+        Gets the name of each step when it begins.
 
     Returns
     -------
     dict
-        Ready for `json`. The part of the gain is that of the harmonic mean by `extend`, over that by fitting anew.
+        A record for `json`. `part_of_gain` is the gain in the harmonic mean by `extend` over that by the new fit.
     """
     problem = pose(data, protocol="open", seed=seed, n_queries=n_queries)
     labels, new = problem.database_labels.indices, problem.new_items

@@ -1,4 +1,4 @@
-"""Report: how long a fit takes, as a multiple of one matrix product over the same rows."""
+"""Report: the time of a fit, as a multiple of one matrix product over the same rows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from supquant.evaluation import evaluate_tables
 from supquant.features import AnchorKernel
 from supquant.quantizers import SupervisedQuantizer
 from supquant.validation import resolve_jobs
+from supquant_experiments.bench.clock import seconds_of
 from supquant_experiments.bench.data import benchmark_data
 from supquant_experiments.bench.memory import measure_fits
 from supquant_experiments.machine import describe_machine
@@ -24,10 +25,19 @@ if TYPE_CHECKING:
     from supquant.progress import Progress
 
 ANCHORS = 1000
+"""Number of anchors of the kernel features."""
+
 BITS = 16
+"""Length of a code."""
+
 RATIO_LIMIT = 40.0
+"""A fit should take at most as long as this many products."""
+
 MEMORY_ROWS = (200_000, 400_000)
+"""Numbers of rows of the files whose fits are watched for memory."""
+
 QUICK_MEMORY_ROWS = (20_000,)
+"""The same for a quick run."""
 
 
 def bench_fit(
@@ -38,27 +48,27 @@ def bench_fit(
     callback: Callable[[Progress], None] | None = None,
     on_memory: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Time `joint` at 16 bits and one float32 product X'X of the features that it fits.
+    """Time a fit of the joint solver at 16 bits, and one float32 product X'X of its features.
 
-    The features are 1,000 anchors' kernels; making them is part of the fit.
+    The features are kernels of 1,000 anchors; the fit includes making them.
 
     Parameters
     ----------
     quick : bool
-        A few thousand rows, and a smaller file for the memory.
+        Whether to take only a few thousand rows, and a smaller file for the memory.
     memory : bool
-        Whether to measure the memory of fitting memory-mapped files too; see `bench.memory`.
+        Whether to measure also the memory of fits of memory-mapped files; see `bench.memory`.
     memory_folder : path, optional
-        Where those files are made (1.6 GB).
+        The folder for these files (1.6 GB).
     callback : callable, optional
         Gets the fit's `Progress`.
     on_memory : callable
-        Told the number of rows before each memory measurement.
+        Gets the number of rows before each memory measurement.
 
     Returns
     -------
     dict
-        Ready for `json`.
+        A record for `json`.
     """
     data = benchmark_data(quick=quick)
     quantizer = SupervisedQuantizer(
@@ -98,7 +108,7 @@ def bench_fit(
 
 
 def time_product(X: npt.NDArray[np.float32], repeats: int = 5) -> float:
-    """Give the median seconds of ``X.T @ X`` with all BLAS threads, after one product that warms them up.
+    """Return the median seconds of ``X.T @ X`` with all BLAS threads, after one product to warm up.
 
     Examples
     --------
@@ -106,11 +116,7 @@ def time_product(X: npt.NDArray[np.float32], repeats: int = 5) -> float:
     True
     """
     X = np.ascontiguousarray(X, dtype=np.float32)
-    seconds = []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        X.T @ X
-        seconds.append(time.perf_counter() - began)
+    seconds = [seconds_of(lambda: X.T @ X) for _ in range(repeats + 1)]
     return median(seconds[1:])
 
 

@@ -1,7 +1,7 @@
-"""Report: labelled rows that are drawn, so that the best classifier there can be is known.
+"""Report: random labelled rows, for which the best possible classifier is known.
 
-The means of classes are normal around zero, `spread` wide in every dimension, and rows are normal around the mean of their
-class, with unit variance. The Bayes rule then is the nearest mean.
+The mean of each class is normal around zero with standard deviation `spread` in every dimension. Rows are normal around the
+mean of their class with unit variance. The Bayes rule is then the class of the nearest mean.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ BAYES_RIGHT = 0.99
 """Share of rows for which the Bayes rule is right, at the spread that `spread_for` returns."""
 
 SEVERAL_SPREAD = 1.0
-"""Spread of the means where rows carry several labels, for which no rule says what is right."""
+"""Spread of the means where rows carry several labels. No Bayes rule is known for them."""
 
 MOST_LABELS = 5
-"""Labels of a row at the most, where rows carry several."""
+"""The largest number of labels of a row, where rows carry several."""
 
 FREQUENT_RANKS = 10
-"""The label of rank r has a frequency in proportion to ``1 / (FREQUENT_RANKS + r)`` where rows carry several labels."""
+"""Where rows carry several labels, the frequency of the label of rank r is in proportion to ``1 / (FREQUENT_RANKS + r)``."""
 
-_SAMPLE = 4000  # rows that the accuracy of the Bayes rule is a mean of
-_BLOCK_NUMBERS = 50_000_000  # of scores or probabilities at one time: 200 MB
+_SAMPLE = 4000  # number of rows from which the accuracy of the Bayes rule is computed
+_BLOCK_NUMBERS = 50_000_000  # number of float32 scores or probabilities at one time: 200 MB
 
 
 @dataclass(frozen=True)
 class GaussianClasses:
-    """Classes to draw rows of.
+    """Classes with normal rows.
 
     Parameters
     ----------
     labels, dimensions : int
     spread : float
     several : bool
-        Whether a row carries 1 to `MOST_LABELS` labels. Its vector is then the sum of their means, over the square root of
-        their number, and noise.
+        Whether a row carries 1 to `MOST_LABELS` labels. Its vector is then the sum of their means divided by the square root of
+        their number, plus noise.
     seed : int
 
     Examples
@@ -76,17 +76,17 @@ class GaussianClasses:
     def draw(
         self, n: int, *, stream: int, among: npt.NDArray[Any] | None = None, every: bool = False
     ) -> tuple[Float32, Labels]:
-        """Draw rows X (n, d) and their labels; rows are placed block by block, so that the peak of memory is that of X.
+        """Return random rows X (n, d) and their labels. Rows are made in blocks, so that X takes nearly all of the memory.
 
         Parameters
         ----------
         n : int
         stream : int
-            Another number gives other rows.
+            Each number gives other rows.
         among : (c,) int array, optional
-            The classes to draw from; all by default. Not where rows carry several labels.
+            The classes of the rows; all by default. It is ignored where rows carry several labels.
         every : bool
-            Whether every label is carried by some row; n is at least the number of labels then.
+            Whether every label must be carried by some row; then n must be at least the number of labels.
         """
         rng = np.random.default_rng([self.seed, 1, stream])
         first = rng.permutation(n)[: self.labels] if every else np.empty(0, dtype=np.intp)
@@ -98,7 +98,7 @@ class GaussianClasses:
         return X, labels
 
     def bayes(self, X: Float32) -> npt.NDArray[np.intp]:
-        """Return the class (n,) of the mean that is nearest to each of rows X (n, d)."""
+        """Return the class (n,) of the mean that is nearest to each row of X (n, d)."""
         halves = 0.5 * np.square(self.means).sum(axis=1)
         found = [
             (X[start:stop] @ self.means.T - halves).argmax(axis=1) for start, stop in self.blocks(len(X))
@@ -106,7 +106,7 @@ class GaussianClasses:
         return np.concatenate(found)
 
     def blocks(self, n: int) -> list[tuple[int, int]]:
-        """Return the (start, stop) of blocks of n rows for which a matrix with a column for every label is small enough."""
+        """Return (start, stop) of blocks of n rows; a matrix (rows of a block, L) has at most `_BLOCK_NUMBERS` entries."""
         return row_blocks(n, max(1, min(1000, _BLOCK_NUMBERS // self.labels)))
 
     def _single(
@@ -135,10 +135,10 @@ class GaussianClasses:
 
 
 def bayes_accuracy(labels: int, dimensions: int, spread: float) -> float:
-    """Return the share of rows for which the Bayes rule is right, the mean over all that means may be.
+    """Return the share of rows for which the Bayes rule is right, the expectation over random means.
 
-    A row x is e away from the mean of its class. Any other mean is nearer with the probability that a noncentral chi-square
-    variable, the squared distance of a normal mean from x, is below ``|e|^2``.
+    A row x differs by e from the mean of its class. The squared distance of x from any other mean is a noncentral chi-square
+    variable; this mean is nearer if the variable is below ``|e|^2``.
 
     Examples
     --------
@@ -148,10 +148,12 @@ def bayes_accuracy(labels: int, dimensions: int, spread: float) -> float:
     rng = np.random.default_rng(0)
     evenly = (np.arange(_SAMPLE) + 0.5) / _SAMPLE
     noise = chi2.ppf(evenly, dimensions)  # (n,) |e|^2
-    along = rng.standard_normal(_SAMPLE)  # of the mean, in the direction of e
+    along = rng.standard_normal(_SAMPLE)  # the part of the mean in the direction of e
     across = rng.chisquare(dimensions - 1, _SAMPLE) if dimensions > 1 else 0.0
     length = np.square(np.sqrt(noise) + spread * along) + spread**2 * across  # |x|^2
-    nearer = ncx2.cdf(noise / spread**2, dimensions, length / spread**2)  # (n,), of one other mean
+    nearer = ncx2.cdf(
+        noise / spread**2, dimensions, length / spread**2
+    )  # (n,) the probability that one other mean is nearer
     return float(np.mean(np.exp((labels - 1) * np.log1p(-nearer))))
 
 

@@ -1,4 +1,4 @@
-"""Report: how fast pictures become GIST descriptors, and how near they are to the reference."""
+"""Report: the speed of GIST descriptors, and their agreement with the reference."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
     from supquant.progress import Progress
 
 
-SECONDS_LIMIT = 360.0  # for 60,000 pictures on two cores
+SECONDS_LIMIT = 360.0
+"""60,000 pictures should take at most this many seconds on two cores."""
+
 CORRELATION_LIMIT = 0.999
+"""The correlation with the reference should be at least this in every dimension."""
 
 
 def bench_gist(
     *, n_images: int = 60_000, callback: Callable[[Progress], None] | None = None
 ) -> dict[str, Any]:
-    """Describe pictures of 32 x 32 pixels on all cores; every one of them is computed.
+    """Time the descriptors of pictures of 32 x 32 pixels on all cores.
 
-    Pictures are those of cifar10_sample.npz, over and over, if it is in the data folder, else random ones.
+    The pictures are those of cifar10_sample.npz, repeated, if it is in the data folder; otherwise they are random.
 
     Parameters
     ----------
@@ -41,10 +44,9 @@ def bench_gist(
     Returns
     -------
     dict
-        Ready for `json`. `processor_seconds` is the work of all threads, and `load_average_before` says what else
-        the machine was doing: on two idle cores `seconds` is half of the former. `agreement` compares with the
-        sample's own descriptors, the lowest correlation of all 512 dimensions and the largest difference; it is
-        None where there is no sample.
+        A record for `json`. `processor_seconds` is the work of all threads; `load_average_before` tells how busy the machine
+        was. `agreement` compares with the descriptors of the sample: the lowest correlation of the 512 dimensions and the
+        largest difference; it is None without the sample.
 
     Examples
     --------
@@ -84,7 +86,7 @@ def bench_gist(
 
 
 def _compare(descriptors: Array, reference: Array) -> dict[str, float]:
-    """Compare (n, 512) with (n, 512), dimension by dimension."""
+    """Return how descriptors (n, 512) agree with a reference (n, 512), dimension by dimension."""
     ours, theirs = (rows - rows.mean(axis=0, dtype=np.float64) for rows in (descriptors, reference))
     correlations = (ours * theirs).sum(axis=0) / np.sqrt(
         np.square(ours).sum(axis=0) * np.square(theirs).sum(axis=0)

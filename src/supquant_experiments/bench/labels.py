@@ -1,17 +1,15 @@
-"""Report: what many labels cost, and what short codes keep of them, on classes for which the best answers are known.
+"""Report: time, memory and quality of short codes with many labels, on classes for which the best answers are known.
 
-Everything is measured for each number of labels and each length of code in a fresh process, so that the peak of memory is that
-of one fit. Each figure stands beside what it could be at the best: the classifier beside the Bayes rule, items with labels
-beside storing the label, items without beside the float probabilities of the same classifier.
+Each number of labels and each code length is measured in a fresh process, so that the peak memory is that of one fit. Each
+quality stands beside the best possible one: the classifier beside the Bayes rule, items with labels beside stored labels, items
+without labels beside the float probabilities of the same classifier.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,7 +28,9 @@ from supquant.metrics import average_precision, precision_at, relevance
 from supquant.parallel import single_blas
 from supquant.quantizers import SupervisedQuantizer
 from supquant.validation import check_integer, check_nonnegative, check_positive, resolve_jobs
+from supquant_experiments.bench.clock import seconds_of
 from supquant_experiments.bench.gaussian_classes import SEVERAL_SPREAD, GaussianClasses, spread_for
+from supquant_experiments.bench.process import run_fresh
 from supquant_experiments.machine import describe_machine, peak_memory_mb, resident_memory_mb
 
 SIZES = {
@@ -40,31 +40,38 @@ SIZES = {
     10_000: (200_000, 128),
     100_000: (1_000_000, 128),
 }
-"""Rows and dimensions by the number of labels, one a row, where the caller does not say them."""
+"""Default numbers of rows and dimensions, by the number of labels, where a row carries one label."""
 
 SEVERAL_LABELS = 5_000
-SEVERAL_SIZE = (100_000, 128)
-"""Labels, and rows and dimensions, of the set whose rows carry several labels."""
+"""Number of labels of the set whose rows carry several labels."""
 
-ITEMS = 20_000
-"""Items of one ranking at the most."""
+SEVERAL_SIZE = (100_000, 128)
+"""Numbers of rows and dimensions of that set."""
+
+MOST_ITEMS = 20_000
+"""The largest number of items of a ranking."""
 
 FEWEST_OF_CLASS = 5
-"""Where a class had fewer items than this on average, items and queries are of some classes only: ten items a class."""
+"""If classes would have fewer items than this on average, items and queries come from fewer classes: ten items a class."""
 
 RANKING_QUERIES, ACCURACY_QUERIES, TIMED_QUERIES = 200, 1000, 100
-FEWEST_ROWS = 256  # a row for every word of a codebook
-MOST_DIMENSIONS = 10_000  # of more, `spread_for` finds no spread
+"""Numbers of queries for rankings, for the accuracy of classifiers, and for times."""
 
-_TRAINING, _ACCURACY, _RANKING, _UNLABELLED = range(4)  # streams of rows
+FEWEST_ROWS = 256
+"""The smallest number of training rows: one for every word of a codebook."""
+
+MOST_DIMENSIONS = 10_000
+"""The largest number of dimensions; with more, `spread_for` finds no spread."""
+
+_TRAINING, _ACCURACY, _RANKING, _UNLABELLED = range(4)  # streams of random rows
 
 
 @dataclass(frozen=True)
 class Case:
-    """One set of rows and one length of code: what a process is told."""
+    """One set of rows and one code length, which one process measures."""
 
     labels: int
-    several: bool  # labels a row
+    several: bool  # whether a row carries several labels
     rows: int
     dimensions: int
     spread: float
@@ -74,13 +81,13 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What a reader knows it by."""
+        """Its name in messages."""
         return f"{self.labels:,} labels{', several a row' if self.several else ''}, {self.bits} bits"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """How good rankings are, beside the best that the same classifier could do, over the queries that have a true neighbour."""
+    """The quality of rankings and the best that the same classifier could reach, over the queries with a true neighbour."""
 
     queries: int
     map: float
@@ -92,21 +99,21 @@ class Judged:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process measured."""
+    """The results of one process."""
 
     fit_seconds: float
-    product_seconds: float  # of one float32 X'X, the best of three
+    product_seconds: float  # of one float32 product X'X, the fastest of three
     fit_ratio: float
-    peak_memory_mb: float  # above what the process held before the fit
-    accuracy: float  # share of queries whose most probable label is one that they carry
+    peak_memory_mb: float  # above the memory of the process before the fit
+    accuracy: float  # share of queries whose most probable label is one of theirs
     bayes_accuracy: float | None  # None where rows carry several labels
     accuracy_ratio: float | None
     items: int
-    item_labels: int  # that items may have
-    labelled: Judged  # beside storing the labels
-    unlabelled: Judged  # beside products of float probabilities
+    item_labels: int  # number of labels among which those of items are drawn
+    labelled: Judged  # compared with stored labels
+    unlabelled: Judged  # compared with products of float probabilities
     tables_ms: float  # from one vector to its look-up tables, on one thread
-    answers_ms: float  # and to the first ten items
+    answers_ms: float  # from one vector to its first ten items
     distinct_codes: int  # of items with labels
 
 
@@ -122,32 +129,33 @@ def bench_labels(
     seed: int = 0,
     on_case: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Fit Gaussian classes, and measure what it takes and what codes keep.
+    """Fit Gaussian classes, and measure time, memory and quality.
 
     Parameters
     ----------
     labels : sequence of int
-        How many labels there are, one a row.
+        Numbers of labels, where a row carries one.
     several : bool
-        Whether a set of `SEVERAL_LABELS` labels is measured too, 1 to 5 a row.
+        Whether to measure also a set of `SEVERAL_LABELS` labels, 1 to 5 a row.
     rows, dimensions : int, optional
-        Of every set; by default as `SIZES` and `SEVERAL_SIZE` have them.
+        Numbers of rows and dimensions of every set; by default those of `SIZES` and `SEVERAL_SIZE`.
     spread : float, optional
-        Of the means of classes. By default the Bayes rule is right for 99 rows of 100; with several labels a row it is 1.
+        Standard deviation of the means of classes. By default the Bayes rule is right for 99 of 100 rows; with several labels a
+        row it is 1.
     bits : sequence of int
-        Of a code, multiples of 8.
+        Code lengths, multiples of 8.
     new_classes : float, optional
-        The share of new classes that the fit is told to expect, 0 by default: there are none. None lets the library estimate
-        it; position then counts beside labels, and items without labels are ranked by both.
+        The share of items of new classes that the fit expects. It is 0 by default, since there are no new classes. With None
+        the library estimates it and ranks items without labels also by position.
     seed : int
-        Of rows and fits.
+        Seed of rows and fits.
     on_case : callable, optional
-        Told what is measured next.
+        Gets the name of each case before it is measured.
 
     Returns
     -------
     dict
-        Ready for `json`.
+        A record for `json`.
     """
     sets = [(each, False) for each in labels] + [(SEVERAL_LABELS, True)] * several
     if not sets or not bits:
@@ -165,7 +173,7 @@ def bench_labels(
     for case in cases:
         if on_case is not None:
             on_case(case.name)
-        measured.append(asdict(case) | asdict(_in_a_process(case)))
+        measured.append(asdict(case) | asdict(_measure_fresh(case)))
     return {
         "benchmark": "labels",
         "seed": seed,
@@ -182,7 +190,7 @@ def bench_labels(
 def _size(
     labels: int, several: bool, rows: int | None, dimensions: int | None, spread: float | None
 ) -> tuple[int, bool, int, int, float]:
-    """Check the size of one set and fill in what was not given, in the order of the fields of `Case`."""
+    """Return the checked size of one set with defaults filled in, in the order of the fields of `Case`."""
     check_integer(labels, "labels", 2)
     usual = SEVERAL_SIZE if several else SIZES.get(labels)
     if usual is None and (rows is None or dimensions is None):
@@ -199,34 +207,30 @@ def _size(
     return labels, several, rows, dimensions, check_positive(spread, "spread")
 
 
-def _in_a_process(case: Case) -> Measured:
-    command = [sys.executable, "-m", __name__, json.dumps(asdict(case))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InputError(f"could not measure {case.name}: {done.stderr.strip().splitlines()[-1:]}")
-    found = json.loads(done.stdout)
+def _measure_fresh(case: Case) -> Measured:
+    found = run_fresh(__name__, json.dumps(asdict(case)), purpose=f"measure {case.name}")
     return Measured(**found | {kind: Judged(**found[kind]) for kind in ("labelled", "unlabelled")})
 
 
 def measure(case: Case) -> Measured:
-    """Draw rows, fit, and measure, in this process."""
+    """Draw rows, fit and measure them in this process."""
     classes = GaussianClasses(case.labels, case.dimensions, case.spread, case.several, case.seed)
     X, labels = classes.draw(case.rows, stream=_TRAINING, every=True)
-    product_seconds = min(_seconds(lambda: X.T @ X) for _ in range(3))
+    product_seconds = min(seconds_of(lambda: X.T @ X) for _ in range(3))
     model = SupervisedQuantizer(case.bits // 8, new_classes=case.new_classes, random_state=case.seed)
     before = resident_memory_mb()
-    fit_seconds = _seconds(lambda: model.fit(X, _as_given(labels)))
+    fit_seconds = seconds_of(lambda: model.fit(X, _as_given(labels)))
     peak = peak_memory_mb() - before
     accuracy, bayes = _accuracies(model, classes)
 
     rng = np.random.default_rng([case.seed, 2])
-    n_items = min(ITEMS, case.rows)
+    n_items = min(MOST_ITEMS, case.rows)
     among = _classes_of_items(case, n_items, rng)
     some = _rows_of(labels, among, n_items, rng)
     Q, asked = classes.draw(RANKING_QUERIES, stream=_RANKING, among=among)
     p = model.predict_proba(Q)  # (q, L)
     codes = model.encode(X[some], _as_given(labels.take(some)))
-    index = CodeIndex(model).add_codes(codes)  # sees that all items have labels, so that nothing is new
+    index = CodeIndex(model).add_codes(codes)  # all items have labels, so the index knows that none is new
     labelled = _judged(
         index, Q, labels.take(some).sparse() @ p.T, relevance(asked, labels.take(some), 0, len(Q))
     )
@@ -254,7 +258,7 @@ def measure(case: Case) -> Measured:
 
 
 def _accuracies(model: SupervisedQuantizer, classes: GaussianClasses) -> tuple[float, float | None]:
-    """Return how often the most probable label is one of a fresh query, and how often the Bayes rule is right."""
+    """Return the shares of new queries for which the most probable label and the Bayes rule are right."""
     Q, labels = classes.draw(ACCURACY_QUERIES, stream=_ACCURACY)
     found = [model.predict_proba(Q[start:stop]).argmax(axis=1) for start, stop in classes.blocks(len(Q))]
     carried = labels.sparse()  # (q, L)
@@ -264,14 +268,14 @@ def _accuracies(model: SupervisedQuantizer, classes: GaussianClasses) -> tuple[f
 
 
 def _classes_of_items(case: Case, n_items: int, rng: np.random.Generator) -> Array:
-    """Return the classes that items and queries are of: so few that queries have some true neighbours."""
+    """Return the classes of items and queries, few enough for queries to have true neighbours."""
     if case.several or n_items >= FEWEST_OF_CLASS * case.labels:
         return np.arange(case.labels)
     return np.sort(rng.permutation(case.labels)[: max(n_items // 10, 1)])
 
 
 def _rows_of(labels: Labels, among: Array, n_items: int, rng: np.random.Generator) -> Array:
-    """Return the numbers of so many training rows of these classes, or of all there are."""
+    """Return the row numbers of `n_items` training rows of these classes, or of all if there are fewer."""
     rows = np.arange(len(labels))
     if labels.indices is not None:
         rows = rows[np.isin(labels.indices, among)]
@@ -279,7 +283,7 @@ def _rows_of(labels: Labels, among: Array, n_items: int, rng: np.random.Generato
 
 
 def _judged(index: CodeIndex, Q: Float32, best: Array, relevant: npt.NDArray[np.bool_]) -> Judged:
-    """Judge the order that an index gives its n items, beside that by the best scores (n, q), most first."""
+    """Return the quality of an index with n items, and that of the order by the best scores (n, q), largest first."""
     asked = relevant.any(axis=1)
     order = index.search(Q, len(index))[1]
     orders = (np.take_along_axis(relevant, order, axis=1), ranked(-best.T, relevant)[1])
@@ -296,7 +300,7 @@ def _judged(index: CodeIndex, Q: Float32, best: Array, relevant: npt.NDArray[np.
 
 
 def _query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Float32) -> tuple[float, float]:
-    """Return the milliseconds from a vector alone to its tables, and to the first ten items: medians, on one thread."""
+    """Return the median milliseconds from one vector to its tables and to its first ten items, on one thread."""
     steps = (
         partial(model.codec_.query_tables, n_jobs=1),
         partial(index.search, k=10, n_jobs=1),
@@ -304,20 +308,14 @@ def _query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Float32) -> tu
     with single_blas():
         for step in steps:
             step(Q[:1])
-        spent = [[_seconds(partial(step, query[None])) for step in steps] for query in Q]
+        spent = [[seconds_of(partial(step, query[None])) for step in steps] for query in Q]
     tables, answers = zip(*spent, strict=True)
     return 1e3 * median(tables), 1e3 * median(answers)
 
 
 def _as_given(labels: Labels) -> Any:
-    """Return labels as a caller has them: class numbers (n,), or a sparse indicator (n, L)."""
+    """Return labels in the form that users give them: class numbers (n,) or a sparse indicator (n, L)."""
     return labels.indices if labels.indices is not None else labels.indicator
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Report: the anonymous memory that the fit of a memory-mapped file takes, watched from another process."""
+"""Report: the anonymous memory of a fit of a memory-mapped file, watched from another process."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,19 +15,22 @@ import numpy as np
 from supquant.errors import InputError
 from supquant.parallel import row_blocks
 from supquant.quantizers import SupervisedQuantizer
+from supquant_experiments.bench.process import run_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 COLUMNS = 1000
+"""Number of columns of the files."""
+
 LIMIT_MB = 500.0
 LIMIT_BYTES_A_ROW = 20.0
-_SAMPLE_SECONDS = 0.02
+"""A fit should take at most `LIMIT_MB` megabytes and `LIMIT_BYTES_A_ROW` bytes for each row."""
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The peak of one fit, beside its limit."""
+    """The peak memory of one fit, and its limit."""
 
     rows: int
     columns: int
@@ -47,19 +49,18 @@ def measure_fits(
     folder: str | None = None,
     on_row_count: Callable[[int], None] | None = None,
 ) -> list[MemoryUse]:
-    """Fit memory-mapped (n, 1000) float32 files, `features=None`, and watch each fit's anonymous memory.
+    """Fit memory-mapped float32 files (n, 1000) with `features=None`, and return the memory of each fit.
 
     Parameters
     ----------
     row_counts : sequence of int
-        One file and one fresh process for each.
+        Numbers of rows; each has a file and a fresh process.
     bits, max_iter : int
-        Of the fit. Memory does not depend on the number of iterations, time does.
+        Code length and iterations of a fit. The time depends on the iterations, the memory does not.
     folder : path, optional
-        Where the files are made; 4,000 bytes a row are needed. The system's folder for temporary files if
-        None.
+        The folder for the files, 4,000 bytes a row; the system's folder for temporary files by default.
     on_row_count : callable
-        Told the size before each fit.
+        Gets the number of rows before each fit.
     """
     if not Path("/proc/self/status").exists():
         raise InputError("anonymous memory is read from /proc, which this system does not have")
@@ -97,25 +98,21 @@ def write_clusters(folder: Path, rows: int, columns: int = COLUMNS, n_classes: i
 
 
 def _watch_fit(folder: Path, bits: int, max_iter: int) -> tuple[float, float]:
-    """Run the fit in a fresh process; give its peak anonymous memory in MB and its seconds."""
-    command = [sys.executable, "-m", __name__, str(folder), str(bits), str(max_iter)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            peak = 0.0
-            while process.poll() is None:
-                peak = max(peak, _anonymous_mb(process.pid))
-                time.sleep(_SAMPLE_SECONDS)
-        except BaseException:
-            process.kill()
-            raise
-        output, errors = process.communicate()
-    if process.returncode:
-        raise InputError(f"the fit of {folder} failed: {errors.strip().splitlines()[-1:]}")
-    return peak, json.loads(output)["fit_seconds"]
+    """Run the fit in a fresh process; return its peak anonymous memory in MB and its seconds."""
+    held = [0.0]
+    found = run_fresh(
+        __name__,
+        folder,
+        bits,
+        max_iter,
+        purpose=f"fit {folder}",
+        watch=lambda process: held.append(_anonymous_mb(process)),
+    )
+    return max(held), found["fit_seconds"]
 
 
 def _anonymous_mb(process_id: int) -> float:
-    """Read RssAnon, which leaves out the pages of mapped files."""
+    """Return RssAnon of a process in MB, which excludes the pages of mapped files; 0 if the process has ended."""
     try:
         status = Path(f"/proc/{process_id}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

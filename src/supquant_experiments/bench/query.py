@@ -1,8 +1,7 @@
-"""Report: what a query costs before the scan, by either ranking, with the library's features and with the published ones."""
+"""Report: the time of a query before the scan, for both rankings, with the library's features and the published ones."""
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +10,7 @@ from supquant.arrays import Float32
 from supquant.features import AnchorKernel
 from supquant.parallel import single_blas
 from supquant.quantizers import SupervisedQuantizer
+from supquant_experiments.bench.clock import seconds_of
 from supquant_experiments.bench.data import benchmark_data
 from supquant_experiments.machine import describe_machine
 
@@ -22,27 +22,36 @@ if TYPE_CHECKING:
 
 
 ANCHORS = 1000
+"""Number of anchors of the published features."""
+
 BITS = 64
+"""Length of a code."""
+
 RATIO_LIMIT = 1.2
+"""Tables of the semantic ranking should take at most this many times as long as those of the other ranking."""
+
 REPEATS = 31
+"""Number of timed runs; the median is reported."""
+
 BATCH = 256
+"""Number of queries of a run."""
 
 
 def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | None = None) -> dict[str, Any]:
-    """Fit MNIST twice and time features and tables of queries on one thread, both rankings of one model in turn.
+    """Fit two models to MNIST, and time features and tables of queries on one thread for both rankings of each.
 
     Parameters
     ----------
     quick : bool
-        A few thousand rows.
+        Whether to take only a few thousand rows.
     callback : callable, optional
         Gets the fits' `Progress`.
 
     Returns
     -------
     dict
-        Ready for `json`. Of every model: the seconds of the fit, the microseconds of a query's features, and by ranking those
-        of its tables, from features on; `ratio` is semantic over the model's other ranking.
+        A record for `json`. It has for each model the seconds of the fit, the microseconds of a query's features, and those of
+        its tables by ranking; `ratio` is the time of the semantic tables over that of the other ranking.
     """
     data = benchmark_data(quick=quick)
     kinds: dict[str, Literal["auto"] | AnchorKernel] = {
@@ -52,9 +61,7 @@ def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | N
     models = []
     for name, features in kinds.items():
         quantizer = SupervisedQuantizer(BITS // 8, features=features, random_state=0, callback=callback)
-        began = time.perf_counter()
-        quantizer.fit(data.X, data.y)
-        fit_seconds = time.perf_counter() - began
+        fit_seconds = seconds_of(partial(quantizer.fit, data.X, data.y))
         models.append(
             {"features": name, "fit_seconds": fit_seconds} | measure_queries(quantizer.codec_, data.queries)
         )
@@ -72,14 +79,14 @@ def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | N
 
 
 def measure_queries(codec: AdditiveCodec | SemanticCodec, queries: Float32) -> dict[str, Any]:
-    """Time a batch of queries (q, p) on one thread, repeated, rankings in turn so that all see the same machine."""
+    """Return the times of queries (q, p) in a batch on one thread. Rankings take turns, so that noise affects all of them."""
     batch = queries[:BATCH]
     with single_blas():
         features = codec.features(batch)
         parts: dict[str, Callable[[], object]] = {"features": partial(codec.features, batch)}
         for ranking in codec.rankings:
             parts[ranking] = partial(_tables, codec, features, ranking)
-        runs = [{part: _seconds(work) for part, work in parts.items()} for _ in range(REPEATS + 1)]
+        runs = [{part: seconds_of(work) for part, work in parts.items()} for _ in range(REPEATS + 1)]
     microseconds = {part: 1e6 / len(batch) * median(run[part] for run in runs[1:]) for part in parts}
     return {
         "features_microseconds": microseconds.pop("features"),
@@ -90,9 +97,3 @@ def measure_queries(codec: AdditiveCodec | SemanticCodec, queries: Float32) -> d
 
 def _tables(codec: AdditiveCodec | SemanticCodec, features: Float32, ranking: str) -> Float32:
     return codec.tables_of(codec.prepare(features, ranking), ranking)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""The commands of the experiments: in `supquant` where both are installed, and in `supquant-lab` by themselves."""
+"""The commands of the experiments: part of `supquant`, and alone in `supquant-lab`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COMMANDS = {
         "supquant_experiments.cli.bench", "Measure speed and memory, as ratios in one run."
     ),
 }
-"""What `supquant` takes from the entry point."""
+"""The commands that `supquant` takes from the entry point."""
 
 
 class LabCommands(LazyCommands):
-    """The same commands, and no others."""
+    """The commands of the experiments alone."""
 
     sources = COMMANDS
     plugins = None

@@ -1,4 +1,4 @@
-"""`supquant bench`: the group of commands that measure speed and memory, each in a module of its own."""
+"""`supquant bench`: the commands that measure speed and memory, each in its own module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HERE = "supquant_experiments.cli"
 
 
 class BenchCommands(LazyCommands):
-    """What can be measured."""
+    """The benchmarks, by name."""
 
     sources: ClassVar[dict[str, CommandSource]] = {
         "fit": CommandSource(

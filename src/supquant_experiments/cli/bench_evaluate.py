@@ -1,4 +1,4 @@
-"""`supquant bench evaluate`: the speed of judging rankings, answers checked first."""
+"""`supquant bench evaluate`: the speed of judging rankings, after a check of the answers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import err, print_facts, print_table
-from supquant.cli.files import check_output
-from supquant.storage.json_file import write_json
 from supquant_experiments.bench.evaluate import bench_evaluate
 from supquant_experiments.bench.search import WrongAnswersError
-from supquant_experiments.cli.bench_options import JsonFile, describe
 from supquant_experiments.cli.bench_search import WRONG_ANSWERS
+from supquant_experiments.cli.options import JsonFile, check_figures, describe, write_figures
 
 app = typer.Typer()
 
@@ -25,8 +23,7 @@ def evaluate(
     bits: Annotated[int, typer.Option(min=8, help="Of a code, a multiple of 8.")] = 64,
 ) -> None:
     """Time MAP, precision and recall of random rankings; wrong answers end it with exit code 1."""
-    if json is not None:
-        check_output(json)
+    check_figures(json)
     try:
         record = bench_evaluate(
             queries=queries,
@@ -60,5 +57,4 @@ def evaluate(
         title=f"Judging all rankings (asked of 1,000 queries and 69,000 rows: {record['seconds_limit']:g} s, "
         f"{record['memory_limit_mb']:g} MB)",
     )
-    if json is not None:
-        write_json(json, record)
+    write_figures(json, record)

@@ -1,4 +1,4 @@
-"""`supquant bench extend`: what a few labelled rows of new classes gain."""
+"""`supquant bench extend`: the gain from a few labelled rows of new classes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import err, print_facts, print_table
-from supquant.cli.files import check_output
 from supquant.cli.parameters import read_numbers
 from supquant.errors import InputError
-from supquant.storage.json_file import write_json
 from supquant.validation import check_integer
 from supquant_experiments.bench.extend import bench_extend
-from supquant_experiments.cli.bench_options import JsonFile, describe
+from supquant_experiments.cli.options import JsonFile, check_figures, describe, write_figures
 from supquant_experiments.datasets import NAMES, load
 
 app = typer.Typer()
@@ -33,8 +31,7 @@ def extend(
     counts = [check_integer(each, "rows", 1) for each in read_numbers(rows, "rows")]
     if bits % 8:
         raise InputError(f"bits must be a multiple of 8, got {bits}")
-    if json is not None:
-        check_output(json)
+    check_figures(json)
     record = bench_extend(
         load(dataset),
         rows=counts,
@@ -61,8 +58,7 @@ def extend(
         lines,
         title="MAP among known and new classes, items without labels",
     )
-    if json is not None:
-        write_json(json, record)
+    write_figures(json, record)
 
 
 def _maps(quality: dict[str, float]) -> list[str]:

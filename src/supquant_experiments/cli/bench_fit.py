@@ -1,4 +1,4 @@
-"""`supquant bench fit` and `supquant bench encode`: speed as ratios in one run, quality beside it."""
+"""`supquant bench fit` and `supquant bench encode`: speed as ratios in one run, with quality beside it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import err, out, print_facts, print_table, progress_bars
-from supquant.cli.files import check_output
-from supquant.storage.json_file import write_json
 from supquant_experiments.bench.encode import bench_encode
 from supquant_experiments.bench.fit import bench_fit
-from supquant_experiments.cli.bench_options import JsonFile, Quick, describe
+from supquant_experiments.cli.options import JsonFile, Quick, check_figures, describe, write_figures
 
 app = typer.Typer()
 
@@ -25,8 +23,7 @@ def fit(
     folder: Annotated[Path | None, typer.Option(help="Where those files (1.6 GB) are made.")] = None,
 ) -> None:
     """Time a fit against one matrix product over the same rows, and watch the memory of large fits."""
-    if json is not None:
-        check_output(json)
+    check_figures(json)
     with progress_bars() as callback:
         record = bench_fit(
             quick=quick,
@@ -58,15 +55,13 @@ def fit(
             ],
             title="Fitting memory-mapped float32 files of 1,000 columns to 64 bits",
         )
-    if json is not None:
-        write_json(json, record)
+    write_figures(json, record)
 
 
 @app.command("encode")
 def encode(json: JsonFile = None, quick: Quick = False) -> None:
     """Compare encoding speed with the LocalSearchQuantizer of FAISS, one thread each."""
-    if json is not None:
-        check_output(json)
+    check_figures(json)
     with progress_bars() as callback:
         record = bench_encode(quick=quick, callback=callback)
     _print_setting(record, f"{record['dimensions']} dimensions to {record['bits']} bits, one thread")
@@ -83,8 +78,7 @@ def encode(json: JsonFile = None, quick: Quick = False) -> None:
         ],
     )
     out.print(f"ratio {record['ratio']:.1f} (at least {record['ratio_limit']:.0f} wanted)")
-    if json is not None:
-        write_json(json, record)
+    write_figures(json, record)
 
 
 def _print_setting(record: dict[str, Any], what: str) -> None:

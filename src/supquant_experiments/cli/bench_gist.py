@@ -1,4 +1,4 @@
-"""`supquant bench gist`: the speed of GIST descriptors, agreement with the reference beside it."""
+"""`supquant bench gist`: the speed of GIST descriptors, and their agreement with the reference."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import print_facts, progress_bars
-from supquant.cli.files import check_output
-from supquant.storage.json_file import write_json
 from supquant_experiments.bench.gist import bench_gist
-from supquant_experiments.cli.bench_options import JsonFile, describe
+from supquant_experiments.cli.options import JsonFile, check_figures, describe, write_figures
 
 app = typer.Typer()
 
@@ -21,8 +19,7 @@ def gist(
     images: Annotated[int, typer.Option(min=1, help="How many pictures of 32 x 32 pixels.")] = 60_000,
 ) -> None:
     """Time the GIST descriptors of small pictures on all cores, and compare them with the reference."""
-    if json is not None:
-        check_output(json)
+    check_figures(json)
     with progress_bars() as callback:
         record = bench_gist(n_images=images, callback=callback)
     agreement = record["agreement"]
@@ -43,5 +40,4 @@ def gist(
             ),
         ]
     )
-    if json is not None:
-        write_json(json, record)
+    write_figures(json, record)

@@ -1,4 +1,4 @@
-"""`supquant bench labels`: what many labels cost, and what short codes keep of them."""
+"""`supquant bench labels`: time, memory and quality with many labels."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import err, print_facts, print_table
-from supquant.cli.files import check_output
 from supquant.cli.parameters import read_numbers
 from supquant.errors import InputError
-from supquant.storage.json_file import write_json
 from supquant_experiments.bench.labels import SEVERAL_LABELS, SIZES, bench_labels
-from supquant_experiments.cli.bench_options import JsonFile, describe
+from supquant_experiments.cli.options import JsonFile, check_figures, describe, write_figures
 
 app = typer.Typer()
 
 USUAL_LABELS = "100,1000,10000"
+"""Numbers of labels that are measured by default."""
 
 
 @app.command("labels")
@@ -55,8 +54,7 @@ def labels(
     """Fit Gaussian classes, each fit in a fresh process: time, memory, and MAP beside storing labels and float scores."""
     if labels is None and not several:
         labels = USUAL_LABELS
-    if json is not None:
-        check_output(json)
+    check_figures(json)
     record = bench_labels(
         [] if labels is None else read_numbers(labels, "labels"),
         several=several,
@@ -118,8 +116,7 @@ def labels(
         ],
         title="MAP, and the precision of the first ten behind it; ratios are those of MAP",
     )
-    if json is not None:
-        write_json(json, record)
+    write_figures(json, record)
 
 
 def _share(text: str) -> float | None:

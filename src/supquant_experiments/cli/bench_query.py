@@ -1,14 +1,12 @@
-"""`supquant bench query`: what a query costs before the scan."""
+"""`supquant bench query`: the time of a query before the scan."""
 
 from __future__ import annotations
 
 import typer
 
 from supquant.cli.console import print_facts, print_table, progress_bars
-from supquant.cli.files import check_output
-from supquant.storage.json_file import write_json
 from supquant_experiments.bench.query import bench_query
-from supquant_experiments.cli.bench_options import JsonFile, Quick, describe
+from supquant_experiments.cli.options import JsonFile, Quick, check_figures, describe, write_figures
 
 app = typer.Typer()
 
@@ -16,8 +14,7 @@ app = typer.Typer()
 @app.command("query")
 def query(json: JsonFile = None, quick: Quick = False) -> None:
     """Time features and tables of queries by either ranking, with the library's features and the published ones."""
-    if json is not None:
-        check_output(json)
+    check_figures(json)
     with progress_bars() as callback:
         record = bench_query(quick=quick, callback=callback)
     print_facts(
@@ -48,10 +45,9 @@ def query(json: JsonFile = None, quick: Quick = False) -> None:
         ],
         title=f"A query before the scan (ratio of at most {record['ratio_limit']:g} wanted)",
     )
-    if json is not None:
-        write_json(json, record)
+    write_figures(json, record)
 
 
 def _other(tables: dict[str, float]) -> float:
-    """Return the time of the ranking that is not by meaning."""
+    """Return the time of the ranking that is not the semantic one."""
     return next(time for ranking, time in tables.items() if ranking != "semantic")

@@ -1,4 +1,4 @@
-"""`supquant bench search`: the speed of searching beside FAISS, answers checked first."""
+"""`supquant bench search`: the speed of searching beside FAISS, after a check of the answers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import typer
 from supquant.cli.console import err, print_facts, print_table, progress_bars
 from supquant.cli.files import check_output
 from supquant.errors import InputError
-from supquant.storage.json_file import write_json
 from supquant_experiments.bench.search import WrongAnswersError, bench_search, plot_search
-from supquant_experiments.cli.bench_options import JsonFile, Quick, describe
+from supquant_experiments.cli.options import JsonFile, Quick, check_figures, describe, write_figures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 WRONG_ANSWERS = 1
+"""Exit code of a benchmark whose answers are wrong."""
 
 
 @app.command("search")
@@ -40,8 +40,7 @@ def search(
     """Compare searching with the indexes of FAISS in one process; wrong answers end it with exit code 1."""
     if plot is not None:
         check_output(plot, (".png",))
-    if json is not None:
-        check_output(json)
+    check_figures(json)
     earlier = _read_record(json) if resume else None
     try:
         with progress_bars() as callback:
@@ -51,7 +50,7 @@ def search(
                 folder=None if folder is None else str(folder),
                 resume=earlier,
                 callback=callback,
-                on_record=None if json is None else lambda record: write_json(json, record),
+                on_record=lambda record: write_figures(json, record),
             )
     except WrongAnswersError as error:
         err.print(f"Wrong answers: {error}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`supquant experiment` and `supquant results`: cells written as files, and the table made from them."""
+"""`supquant experiment` and `supquant results`: cells as files, and a table of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import typer
 from supquant.cli.console import out, print_table, progress_bars
 from supquant.cli.files import check_output, make_folder
 from supquant.cli.parameters import Parameters, read_numbers, read_parameters
+from supquant.errors import InputError
 from supquant.evaluation import FIT_ROWS, PROTOCOLS, Tuning, resolve_fit_rows
 from supquant.storage.json_file import write_json
 from supquant_experiments.cell import RANKINGS, Cell, check_cells, run_cells
+from supquant_experiments.cli.options import Download, FitsFolder
 from supquant_experiments.datasets import NAMES, load
 from supquant_experiments.methods import METHODS, KeptFits, Settings
-from supquant_experiments.records import cell_file
+from supquant_experiments.records import CELL_FOLDERS, cell_name, fold_cells
 from supquant_experiments.table import VALUES, read_cells, result_table
 
 app = typer.Typer()
@@ -38,7 +40,7 @@ _COLUMNS = {
     "error": ("quantization_error", ".4f"),
     "fit s": ("fit_seconds", ".1f"),
 }
-"""Of the table of cells: header, field of a cell, and the form in which it is shown."""
+"""Columns of the printed table: header, field of a cell, and format."""
 
 
 @app.command()
@@ -74,7 +76,7 @@ def experiment(
         int | None,
         typer.Option(
             help="Anchors of the kernel features; 0: vectors as they are. By default the published 1000; "
-            "for sq with the ranking semantic or position, the features that the library takes by itself.",
+            "for sq with the ranking semantic or position, the default features of the library.",
             min=0,
         ),
     ] = None,
@@ -87,7 +89,7 @@ def experiment(
     parameters: Parameters = None,
     quantization_weight: Annotated[float | None, typer.Option(help="gamma, above 0.")] = None,
     constraint_weight: Annotated[float | None, typer.Option(help="mu.")] = None,
-    max_iter: Annotated[int | None, typer.Option(help="Iterations of a fit at the most.")] = None,
+    max_iter: Annotated[int | None, typer.Option(help="The largest number of iterations of a fit.")] = None,
     max_turns: Annotated[
         int | None,
         typer.Option(help="alternating: turns of W, P, eps and C between two passes; 1 as published."),
@@ -103,20 +105,17 @@ def experiment(
         Path | None, typer.Option(help="Where `validate` keeps finished points, to go on from after a stop.")
     ] = None,
     tuning_rows: Annotated[
-        int, typer.Option(help="Training rows that `validate` uses at the most.", min=2)
+        int, typer.Option(help="The largest number of training rows that `validate` uses.", min=2)
     ] = 20_000,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds that a fit may take; it ends with the model it has.", min=1)
     ] = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(help="Folder for fits, so that a cell that is measured again needs no training."),
-    ] = None,
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch the data set, if it is not there and is public.")
-    ] = False,
+    keep: FitsFolder = None,
+    download: Download = False,
     queries: Annotated[int | None, typer.Option(help="Number of queries.", min=1)] = None,
-    rows: Annotated[int | None, typer.Option(help="Use so many random rows of the data set.", min=1)] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Number of random rows of the data set; all by default.", min=1)
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
 ) -> None:
     """Measure one method on one data set, at one code length or several."""
@@ -173,7 +172,7 @@ def experiment(
             cells.append(replace(cell, command=command))
             if out_dir is not None:
                 write_json(out_dir / _file_name(cell), cells[-1].to_json())
-            if json is not None:  # after every cell, so that a stop loses none
+            if json is not None:  # after every cell, so that a stop loses no finished one
                 records = [each.to_json() for each in cells]
                 write_json(json, records[0] if len(lengths) == 1 else records)
     _print_cells(cells)
@@ -186,13 +185,32 @@ def results(
     ],
     value: Annotated[str, typer.Option(help=f"What to show: {', '.join(VALUES)}.")] = "map",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    fold: Annotated[
+        bool,
+        typer.Option(
+            "--fold",
+            help="Print no table: move cells that have a file of their own into one .jsonl file a data set.",
+        ),
+    ] = False,
 ) -> None:
     """Make a table from a folder of cells, each figure the mean over its seeds."""
+    if fold:
+        _fold(folder)
+        return
     table = result_table(read_cells(folder), value)
     if markdown:
         out.print(table.markdown(), markup=False, soft_wrap=True)
     else:
         print_table(table.header, table.rows, title=f"{value}, mean over seeds")
+
+
+def _fold(folder: Path) -> None:
+    """Fold a folder of cells, or the cells of a folder that `supquant paper` wrote."""
+    if not folder.is_dir():
+        raise InputError(f"no such folder: {folder}")
+    for each in [folder / name for name in CELL_FOLDERS if (folder / name).is_dir()] or [folder]:
+        for name, count in fold_cells(each).items():
+            out.print(f"{each / name}: {count:,} cells moved into it", soft_wrap=True, markup=False)
 
 
 def _file_name(cell: Cell) -> str:
@@ -205,7 +223,8 @@ def _file_name(cell: Cell) -> str:
         else None,
     )
     variant = "-".join(part for part in told if part)
-    return cell_file(cell.dataset, cell.protocol, cell.method, variant, cell.ranking, cell.bits, cell.seed)
+    name = cell_name(cell.dataset, cell.protocol, cell.method, variant, cell.ranking, cell.bits, cell.seed)
+    return f"{name}.json"
 
 
 def _print_cells(cells: list[Cell]) -> None:

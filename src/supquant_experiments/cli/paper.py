@@ -1,4 +1,4 @@
-"""`supquant paper`: every table and figure of the paper, and the questions it did not ask, from one command."""
+"""`supquant paper`: every table and figure of the paper, and of questions beyond it, from one command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from supquant.cli.console import duration, err, out, progress_bars, time_left
 from supquant.cli.files import make_folder
 from supquant.errors import InputError
+from supquant_experiments.cli.options import Download, FitsFolder
 from supquant_experiments.datasets import load
 from supquant_experiments.grid import Outcome, Task, Workplace, run_grid
 from supquant_experiments.paper import render_report
@@ -18,6 +19,7 @@ from supquant_experiments.paper.plan import ITEMS, paper_tasks, quick_tasks
 app = typer.Typer()
 
 RESULTS = Path("results/paper")
+"""The folder of the results by default."""
 
 
 @app.command()
@@ -41,13 +43,8 @@ def paper(
         bool, typer.Option("--render", help="Run nothing: make the report from the results that are there.")
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Run nothing: list what would be run.")] = False,
-    keep: Annotated[
-        Path | None,
-        typer.Option(help="Folder for fits, so that a cell that is measured again needs no training."),
-    ] = None,
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch data sets that are not there and are public.")
-    ] = False,
+    keep: FitsFolder = None,
+    download: Download = False,
     time_limit: Annotated[float, typer.Option(help="Seconds that one fit may take.", min=1)] = 600,
     workers: Annotated[int, typer.Option(help="Processes that run at once.", min=1)] = 1,
     jobs: Annotated[int | None, typer.Option(help="Threads of each; all cores by default.")] = None,
@@ -79,7 +76,7 @@ def paper(
 
 
 def _check_data(tasks: list[Task], *, download: bool) -> None:
-    """Load every data set once, so that one that is missing is told of before hours of work and only once."""
+    """Load every data set once, so that a missing one is an error before hours of work."""
     for name in sorted({task.dataset for task in tasks}):
         try:
             with progress_bars() as callback:
@@ -89,7 +86,7 @@ def _check_data(tasks: list[Task], *, download: bool) -> None:
 
 
 def _run(tasks: list[Task], workplace: Workplace, workers: int) -> int:
-    """Run tasks, tell of each, and give the number of those that failed."""
+    """Run tasks, print the outcome of each, and return the number of those that failed."""
     left = [task for task in tasks if not workplace.has(task)]
     expected = sum(task.expected_seconds for task in left) / max(1, workers)
     out.print(

@@ -1,4 +1,4 @@
-"""Data sets by name, or any .npz file: one loader a file."""
+"""Data sets by name, or any .npz file; each data set has its own module."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LOADERS: dict[str, Callable[[Callback], Dataset]] = {
 _DOWNLOADS: dict[str, Callable[[], None]] = {"mnist": mnist.download, "cifar10": cifar10.download}
 
 NAMES = tuple(_LOADERS)
-"""The data sets that have a name."""
+"""The names of data sets."""
 
 
 def load(name_or_path: str | Path, *, download: bool = False, callback: Callback = None) -> Dataset:
@@ -53,13 +53,13 @@ def load(name_or_path: str | Path, *, download: bool = False, callback: Callback
     Parameters
     ----------
     name_or_path : str or Path
-        One of `NAMES`, or a path that ends in ``.npz``. Files of the named ones are looked for in the
-        folder that the environment variable SUPQUANT_DATA names, or else in the user's cache folder.
+        One of `NAMES`, or a path that ends in ``.npz``. Files of named data sets are in the folder of the environment variable
+        SUPQUANT_DATA, or in the user's cache folder by default.
     download : bool
-        Fetch missing files of `mnist` and `cifar10` from their public addresses into that folder. The others
-        cannot be had that way.
+        Whether to fetch missing files of `mnist` and `cifar10` from their public addresses into that folder. Others cannot be
+        fetched.
     callback : callable, optional
-        Gets `Progress` events where loading takes long: features of pictures, files to be joined.
+        Gets `Progress` events while features of pictures are made or files are joined.
 
     Returns
     -------

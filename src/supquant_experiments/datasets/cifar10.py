@@ -39,10 +39,10 @@ HOW_TO_GET_IT = (
     "features: the training pictures first, then the test pictures."
 )
 GIST_CHECKSUM = "f00eb66ee5e1e197e53fe080b5f95e3b"
-"""Of X (60000, 512) float16 and y of cifar10_gist.npz."""
+"""The xxh3 of X (60000, 512) float16 and y of cifar10_gist.npz."""
 
 LABELS_CHECKSUM = "405529257f65240c9fd3668fc5ebec13"
-"""Of y (60000,) uint8 in the original order, whichever files it comes from."""
+"""The xxh3 of y (60000,) uint8 in the original order, from any of the files."""
 
 IMAGE_SHAPE = (32, 32)
 URL = "https://www.cs.toronto.edu/~kriz/"
@@ -63,8 +63,8 @@ BATCHES = {
 def load(name: str = "cifar10", callback: Callable[[Progress], None] | None = None) -> Dataset:
     """Load the GIST features; rows are centred and scaled to unit length.
 
-    They are those of cifar10_gist.npz, or else made from the pictures, once: they are kept in the cache folder.
-    The pictures are loaded too where they are at hand.
+    They are read from cifar10_gist.npz, or made once from the pictures and kept in the cache folder. The pictures are loaded as
+    well if they are there.
 
     Parameters
     ----------
@@ -86,14 +86,14 @@ def load(name: str = "cifar10", callback: Callable[[Progress], None] | None = No
 
 
 def download() -> None:
-    """Fetch the original archive into the data folder, unless the data are there in one form or another."""
+    """Fetch the original archive into the data folder, unless the data are there in some form."""
     there = ("cifar10_gist.npz", "cifar10.npz", FOLDER, ARCHIVE)
     if not any((data_folder() / name).exists() for name in there):
         downloads.download(URL, {ARCHIVE: ARCHIVE_HASH})
 
 
 def _read_pictures() -> tuple[Array, Array] | None:
-    """Give the pictures (60000, 32, 32, 3) and labels (60000,), if there are any."""
+    """Return the pictures (60000, 32, 32, 3) and labels (60000,); None if they are not there."""
     folder = data_folder()
     if (folder / "cifar10.npz").is_file():
         path = folder / "cifar10.npz"
@@ -127,7 +127,7 @@ def _files_of_folder(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _files_of_archive(path: Path) -> Iterator[tuple[Path, bytes]]:
-    """Read batches in the order in which they are stored: there is no way back in a compressed file."""
+    """Read batches in their order in the archive, because a compressed file can only be read forwards."""
     missing = set(BATCHES)
     try:
         with tarfile.open(path) as archive:
@@ -160,7 +160,7 @@ def _read_batch(path: Path, content: bytes) -> tuple[Array, Array]:
 
 
 def _cached_gist(images: Array, callback: Callable[[Progress], None] | None) -> Array:
-    """Give the features (60000, 512) float32, made at most once from the same pictures by the same recipe."""
+    """Return the features (60000, 512) float32; the same pictures and the same program make them only once."""
     path = cache_folder() / f"cifar10-gist-{RECIPE}-{checksum(images)}.npz"
     if path.is_file():
         (X,) = read_arrays(path, ("X",))

@@ -1,7 +1,7 @@
 """COCO-30k: 30,000 pictures of COCO as 500 bag-of-words counts over SIFT, with 18 labels, several a picture.
 
-It stands in for NUS-WIDE, and queries are drawn as they are there. Its first label, *person*, is on three pictures of
-four, so that chance looks good; the variant without it drops that label and the rows that are then left without any.
+It stands in for NUS-WIDE, and its queries are drawn in the same way. Its first label, *person*, is on three of four pictures,
+which makes the MAP of chance high. The variant without it has neither this label nor the rows that have no other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HOW_TO_GET_IT = (
     "whose first column is `person`."
 )
 CHECKSUM = "ca2015e13c4a1074c0202193d595c5ed"
-"""Of X (30000, 500) uint16 and y (30000, 18) uint8."""
+"""The xxh3 of X (30000, 500) uint16 and y (30000, 18) uint8."""
 
 PERSON = 0  # column of y
 QUERIES_PER_LABEL = 100
@@ -32,7 +32,7 @@ def load(name: str = "coco30k") -> Dataset:
 
 
 def load_without_person(name: str = "coco30k-noperson") -> Dataset:
-    """Load the same pictures without the label `person` and without those that have no other."""
+    """Load the pictures that have a label other than `person`, without that label."""
     everything = load(name)
     y = everything.y[:, PERSON + 1 :]  # (30000, 17)
     labelled = y.any(axis=1)

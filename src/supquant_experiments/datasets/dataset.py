@@ -1,4 +1,4 @@
-"""Vectors: what a data set is, and the ways its rows are made ready before the features."""
+"""Vectors: what a data set is, and how its rows are prepared before the features."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from supquant.arrays import Array
 from supquant.errors import InputError
 
 Preparation = Callable[[Array], Array]
-"""Raw rows (n, d) of any dtype -> (n, d) float32 rows."""
+"""A function from raw rows (n, d) of any dtype to (n, d) float32 rows."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Labelled rows as they lie in their file, with the rule that makes them ready.
+    """Labelled rows as in their file, with the function that prepares them.
 
     Attributes
     ----------
     name : str
-        The name by which it was asked for.
+        The name that it was loaded by.
     X : ndarray of shape (n, d)
         Raw rows, in the order and dtype of their file.
     y : ndarray of shape (n,) or (n, L)
-        A class label a row, or a 0/1 indicator of several labels a row.
+        One class label a row, or a 0/1 indicator of several labels a row.
     prepare : callable
-        ``prepare(training_rows)`` gives the function from raw rows to (n, d) float32 rows; whatever it has
-        to learn (a mean), it learns from the training rows alone.
+        ``prepare(training_rows)`` returns the function from raw rows to (n, d) float32 rows. What it learns, such as a mean, it
+        learns from the training rows alone.
     image_shape : tuple of int or None
-        The height and width of the picture that a row is, if it is one.
+        Height and width of the picture, if a row holds the pixels of one.
     images : ndarray of shape (n, h, w) or (n, h, w, 3), uint8, or None
-        The pictures that rows were made from, where they are at hand and rows are not their pixels.
+        The pictures that the rows were made from, if they are there and rows are not their pixels.
     queries_per_label : int or None
-        Queries are so many random rows of every label, all distinct, as published; None draws them from all
-        rows alike.
+        Number of random rows of every label that are queries, as published; all are different. None draws queries from all
+        rows.
     n_queries_last : int
-        Where the published queries are fixed: how many rows at the end they are; 0 where they are drawn.
+        Number of rows at the end that are the published queries; 0 if queries are drawn.
     cut : int or None
-        The published R: only so many of the first items count in MAP; all if None.
+        The published R: only this many of the first items count in MAP; all if None.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Dataset:
         return len(self.X)
 
     def sample(self, n_rows: int, seed: int = 0) -> Dataset:
-        """Keep `n_rows` random rows, in their order; the same ones for the same seed.
+        """Return `n_rows` random rows in their order; the same seed gives the same rows.
 
         Examples
         --------
@@ -85,7 +85,7 @@ class Dataset:
 
 
 def unchanged(_training_rows: Array) -> Preparation:
-    """Take rows as they are, in float32.
+    """Return the function that takes rows as they are, in float32.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def unchanged(_training_rows: Array) -> Preparation:
 
 
 def divided_by(largest: float) -> Callable[[Array], Preparation]:
-    """Bring pixels of 0..largest to 0..1.
+    """Return the function from pixels of 0..largest to 0..1.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def divided_by(largest: float) -> Callable[[Array], Preparation]:
 
 
 def centred_unit_length(training_rows: Array) -> Preparation:
-    """Subtract the mean of the training rows, then scale each row to length one (a row of zeros stays zero).
+    """Return the function that subtracts the mean of the training rows and scales rows to length one; zeros stay zeros.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def centred_unit_length(training_rows: Array) -> Preparation:
 
 
 def root_of_frequencies(_training_rows: Array) -> Preparation:
-    """Turn counts into frequencies and take their square roots (a row of zeros stays zero).
+    """Return the function from counts to square roots of frequencies; a row of zeros stays zero.
 
     Examples
     --------

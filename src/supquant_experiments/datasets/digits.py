@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits that scikit-learn carries: 8 x 8 pixels of 0..16, ten classes."""
+"""The 1,797 handwritten digits of scikit-learn: 8 x 8 pixels of 0..16, ten classes."""
 
 from __future__ import annotations
 

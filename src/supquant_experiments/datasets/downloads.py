@@ -1,4 +1,4 @@
-"""Files from a data set's public address, only when asked for, and only if their checksum is the known one."""
+"""Files from the public address of a data set, fetched only on request and kept only with the known checksum."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ if TYPE_CHECKING:
 
 
 def download(base_url: str, known_hashes: Mapping[str, str]) -> None:
-    """Fetch files into the data folder, each whole and with its known checksum, or not at all.
+    """Fetch files into the data folder; a file is kept only if it is complete and has its known checksum.
 
     Parameters
     ----------
     base_url : str
         The address that file names are added to.
     known_hashes : mapping of str to str
-        File names, and their checksums as ``"md5:..."`` or ``"sha256:..."``. What is there already and
-        right is kept.
+        File names, and their checksums as ``"md5:..."`` or ``"sha256:..."``. Files that are there and right are not fetched.
 
     Raises
     ------
     InputError
-        If a file cannot be fetched, or is not the one that was expected; files that came are kept.
+        If a file cannot be fetched or has another checksum. Files that were fetched before are kept.
     """
     try:
         pooch = importlib.import_module("pooch")

@@ -1,4 +1,4 @@
-"""Where data files are looked for, what is said when one is not there, and how what they hold is checked."""
+"""The folders of data files, the errors for missing ones, and the check of their contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from supquant.errors import InputError
 
 
 def cache_folder() -> Path:
-    """Give the folder for what is made from data files, and may be deleted: the user's cache folder.
+    """Return the user's cache folder, for files that are made from data files and may be deleted.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def cache_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """Give the folder of the data files: ``$SUPQUANT_DATA``, or else ``data`` in the cache folder.
+    """Return the folder of the data files: ``$SUPQUANT_DATA``, or ``data`` in the cache folder by default.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def data_folder() -> Path:
 
 
 def find(file_name: str, how_to_get_it: str) -> Path:
-    """Give the path of a data file; if it is not there, say where it was looked for and how to get it.
+    """Return the path of a data file; if it is missing, the error names the folder and how to get the file.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def find(file_name: str, how_to_get_it: str) -> Path:
 
 
 def not_found(what: str, how_to_get_it: str) -> InputError:
-    """Make the error for data that are not there.
+    """Return the error for missing data.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def not_found(what: str, how_to_get_it: str) -> InputError:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file, decompressed if its name ends in ``.gz``.
+    """Return the bytes of a file, decompressed if its name ends in ``.gz``.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def checksum(*arrays: Array) -> str:
-    """Give the xxh3 (128 bits, hexadecimal) of shapes, dtypes and values.
+    """Return the xxh3 (128 bits, hexadecimal) of shapes, dtypes and values.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def checksum(*arrays: Array) -> str:
 
 
 def check_published(path: Path, expected: str, *arrays: Array) -> None:
-    """Refuse arrays that are not the published ones.
+    """Raise an error if arrays are not the published ones.
 
     Examples
     --------

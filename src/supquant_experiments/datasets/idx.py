@@ -1,4 +1,4 @@
-"""The idx files of MNIST: a magic number, the dimensions, the bytes; plain or compressed by gzip."""
+"""The idx files of MNIST: a magic number, the dimensions, the bytes; plain or compressed with gzip."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 UNSIGNED_BYTES = 0x08
-"""The third byte of the magic number; the fourth is the number of dimensions."""
+"""The third byte of the magic number, for unsigned bytes; the fourth byte is the number of dimensions."""
 
 
 def read_idx(path: Path, n_dimensions: int) -> Array:
-    """Read a file of unsigned bytes; one that is foreign, damaged, too short or too long is refused.
+    """Return the array of a file of unsigned bytes; a file of another format or size is an error.
 
     Parameters
     ----------

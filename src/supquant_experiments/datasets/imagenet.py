@@ -1,7 +1,7 @@
-"""ImageNet (ILSVRC 2012) as 4,096 features a picture, from files that somebody's network has written.
+"""ImageNet (ILSVRC 2012) as 4,096 features a picture, from files that the user has made with a network.
 
 The published split: the 1,281,167 training pictures are the database, the 50,000 validation pictures the queries, and
-the first 1,500 answers count.
+only the first 1,500 answers count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CUT = 1500
 
 
 def load(name: str = "imagenet", callback: Callable[[Progress], None] | None = None) -> Dataset:
-    """Map the features, as they are; those of several files are joined in the cache folder first.
+    """Load the features as a memory map; several files are first joined in the cache folder.
 
     Parameters
     ----------

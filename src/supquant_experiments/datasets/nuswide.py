@@ -2,12 +2,12 @@
 
 The original text files come in two orders. Features are in two files, whose rows are those of TrainImagelist.txt and
 TestImagelist.txt. Labels are in AllLabels/, 81 files in the order of Imagelist.txt, and once more in TrainTestLabels/, in
-the orders of the features. Where the latter are there, they are taken; else rows are matched by the names in the lists.
+the orders of the features. The latter are used if they are there; otherwise rows are matched by the names in the lists.
 
 The 21 labels are the most frequent ones. The supervised quantization paper lists them by falling frequency, with
-"relocation" in the fifteenth place; by the label files that is *reflection*, between sunset (8,418 pictures) and rocks
-(6,327). It counts 193,752 pictures. The label files give 195,834: the difference, 2,082, is what 100 queries for each of 21
-labels come to if a few are drawn twice, so its number seems to be that of the pictures left after the queries.
+"relocation" in the fifteenth place. By the label files this is *reflection*, between sunset (8,418 pictures) and rocks (6,327).
+The paper counts 193,752 pictures, the label files 195,834. The difference is 2,082: about 100 queries for each of 21 labels. The
+number of the paper seems to be that of the pictures without the queries.
 """
 
 from __future__ import annotations
@@ -54,16 +54,19 @@ LABELS = {
     "beach": 5_239,
     "mountain": 5_099,
 }
-"""The columns of y, and on how many of all pictures each label is."""
+"""The labels in the order of the columns of y, and the number of pictures with each."""
 
 PARTS = {"Train": 161_789, "Test": 107_859}
-"""The two parts of the files, and their rows."""
+"""The two parts of the files, and their numbers of rows."""
 
 ROWS = 195_834
-"""Pictures with at least one of the labels."""
+"""Number of pictures with at least one of the labels."""
 
 WORDS = 500
+"""Number of features of a picture: counts of visual words."""
+
 QUERIES_PER_LABEL = 100
+"""Number of queries for each label, as published."""
 
 
 def load(name: str = "nuswide") -> Dataset:
@@ -97,7 +100,7 @@ def load(name: str = "nuswide") -> Dataset:
 
 
 class _Files:
-    """The text files somewhere below a folder, by name: archives are extracted into folders of many names."""
+    """The text files in a folder and below it, by name: the folders of extracted archives have various names."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -113,7 +116,7 @@ class _Files:
 
 
 def _read_labels(files: _Files) -> list[Array]:
-    """Give the labels of both parts, (161789, 21) and (107859, 21), in the order of the features."""
+    """Return the labels of both parts, (161789, 21) and (107859, 21), in the order of the features."""
     if f"Labels_{next(iter(LABELS))}_Train.txt" in files:
         return [
             np.column_stack(
@@ -136,7 +139,7 @@ def _read_labels(files: _Files) -> list[Array]:
 
 
 def _compare_counts(folder: Path, y: Array) -> None:
-    """Warn where there are other labels than were published: the rest can still be used."""
+    """Warn if the labels are not the published ones; they can still be used."""
     counts = dict(zip(LABELS, y.sum(axis=0, dtype=np.int64).tolist(), strict=True))
     differing = [label for label in LABELS if counts[label] != LABELS[label]]
     if differing:
@@ -149,7 +152,7 @@ def _compare_counts(folder: Path, y: Array) -> None:
 
 
 def _read_label(path: Path, n_rows: int) -> Array:
-    """Read one 0 or 1 a row."""
+    """Return the column of a file with 0 or 1 in each row."""
     values = _read_numbers(path, n_rows, 1, np.uint8)[:, 0]
     if values.max() > 1:
         raise InputError(
@@ -161,7 +164,7 @@ def _read_label(path: Path, n_rows: int) -> Array:
 def _read_numbers(path: Path, n_rows: int, n_columns: int, dtype: type[np.unsignedinteger]) -> Array:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of an empty file, which is refused below
+            warnings.simplefilter("ignore", UserWarning)  # for an empty file, which is an error below
             numbers = np.loadtxt(path, dtype=dtype, ndmin=2)
     except (ValueError, OverflowError) as error:
         raise InputError(f"{path}: expected {n_columns} counts in every row: {error}") from error
@@ -173,7 +176,7 @@ def _read_numbers(path: Path, n_rows: int, n_columns: int, dtype: type[np.unsign
 
 
 def _read_list(path: Path, n_rows: int) -> list[str]:
-    """Read the names of pictures, each once."""
+    """Return the names of pictures, which must be different."""
     names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     if len(names) != n_rows or len(set(names)) != n_rows:
         raise InputError(

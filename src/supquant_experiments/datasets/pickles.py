@@ -1,4 +1,4 @@
-"""Published pickles, read without running what they may hold."""
+"""Published pickles, read without running any code in them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def read_pickle(content: bytes, path: Path) -> Any:
-    """Read a pickle, also one of Python 2, of arrays, numbers, texts, and tuples, lists and dictionaries of them.
+    """Return the content of a pickle, also of Python 2: arrays, numbers, texts, and tuples, lists and dictionaries of them.
 
     Parameters
     ----------
     content : bytes
     path : Path
-        Where it is from.
+        The file, for the error.
 
     Examples
     --------
@@ -35,17 +35,19 @@ def read_pickle(content: bytes, path: Path) -> Any:
     """
     try:
         return _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
-    # a damaged pickle is a program with random instructions: nearly any error may come out of it
+    # a damaged pickle is a program with random instructions, which may raise nearly any error
     except Exception as error:
         raise InputError(f"{path} is not a pickle of plain arrays: {error}") from error
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickles NumPy arrays and nothing else that is not built in: a pickle could otherwise run any code."""
+    """Reads NumPy arrays and built-in types only: with other types a pickle could run any code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "_reconstruct" and module.endswith("core.multiarray"):
-            return np.ndarray(0).__reduce__()[0]  # that very function, wherever this NumPy keeps it
+            return np.ndarray(0).__reduce__()[
+                0
+            ]  # the function itself, which versions of NumPy keep in different modules
         if module == "numpy" and name in ("ndarray", "dtype"):
             return getattr(np, name)
         raise pickle.UnpicklingError(f"it must not hold {module}.{name}")

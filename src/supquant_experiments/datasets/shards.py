@@ -1,4 +1,4 @@
-"""Features and labels in one file of several, .npy or HDF5, opened without reading the features."""
+"""One of several files of features and labels, .npy or HDF5, opened without reading the features."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shard:
 
     @property
     def label_path(self) -> Path:
-        """The file of the labels; an HDF5 file holds its own.
+        """The file of the labels; an HDF5 file has them itself.
 
         Examples
         --------
@@ -39,7 +39,7 @@ class Shard:
 
     @contextmanager
     def open(self) -> Iterator[tuple[Any, Array]]:
-        """Give features (rows, d), a memory map or an HDF5 data set, and labels (rows,), both checked.
+        """Yield checked features (rows, d), as a memory map or an HDF5 data set, and labels (rows,).
 
         Examples
         --------
@@ -83,7 +83,7 @@ class Shard:
 
 
 def find_shards(folder: Path, part: str) -> list[Shard]:
-    """Find ``<part>*.npy``, or else ``<part>*.h5``, in the order of their names.
+    """Return the files ``<part>*.npy``, or ``<part>*.h5`` if there are none, sorted by name.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def find_shards(folder: Path, part: str) -> list[Shard]:
 
 
 def map_array(path: Path) -> Array:
-    """Map an .npy file; one that is short, damaged or foreign is refused.
+    """Return the memory map of an .npy file; a short or damaged file or another format is an error.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Tiny-ImageNet: 110,000 pictures of 200 classes as 256 network features. It stands in for ImageNet.
 
-All items count in MAP. In the variant that `supquant paper` measures only the first 1,500 do, as the paper has it for ImageNet.
+All items count in MAP. In the variant that `supquant paper` measures, only the first 1,500 do, as the paper has it for ImageNet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHECKSUM = "22c612e47bb2c57f5314385807566ff7"
 """The xxh3 of X (110000, 256) float16 and y (110000,) int16."""
 
 CUT = 1500
-"""The number of first items that count in MAP in the variant: R of the paper for ImageNet."""
+"""Number of first items that count in MAP in the variant: R of the paper for ImageNet."""
 
 
 def load(name: str = "tinyimagenet") -> Dataset:

@@ -1,4 +1,4 @@
-"""Many measurements that can be stopped and gone on with: tasks, and the running of them."""
+"""Grids of measurements that can be stopped and continued: the tasks, and how they are run."""
 
 from __future__ import annotations
 

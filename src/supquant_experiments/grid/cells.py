@@ -1,4 +1,4 @@
-"""Report: the cells of one method on one split, as a task."""
+"""Report: the task that measures cells of one method on one split."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from supquant.storage.json_file import write_json
 from supquant_experiments.cell import run_cells
-from supquant_experiments.grid.task import Workplace, command, load_rows, posed
-from supquant_experiments.methods import METHODS, Settings
-from supquant_experiments.records import cell_file
+from supquant_experiments.grid.task import Workplace, command, load_rows, posed_problem
+from supquant_experiments.methods import METHODS
+from supquant_experiments.records import cell_name
 
 
 @dataclass(frozen=True)
 class CellsTask:
-    """One method at one code length, or at several of which each starts from the one before it.
+    """The cells of one method at one code length, or at several lengths that share a fit.
 
     Attributes
     ----------
     dataset, method, bits, protocol, ranking, seed
-        Which cells they are; the method's own ranking if None.
+        Which cells they are. Without a ranking they have the method's own.
     variant : str
-        Tells apart cells that differ in `parameters`, `anchors` or `fit_rows`.
+        A part of the names of cells, for cells that differ in `parameters`, `anchors` or `fit_rows`.
     parameters : mapping
-        What the estimator is told beyond its own defaults.
+        Parameters of the estimator that are not its defaults.
     anchors : int, optional
-        Of the kernel features; the published number, or for a ranking by meaning the library's own features, if None.
+        Number of anchors of the kernel features. By default 1,000 as published; the semantic ranking has the library's own
+        features by default.
     rows, queries : int, optional
-        Use so many random rows of the data set, and so many queries.
+        Number of random rows of the data set, and number of queries.
     fit_rows : {"labelled", "all"}, optional
-        Whether methods are given the rows of the database without labels; the protocol's own choice if None.
+        Whether the method is also given the rows of the database, without labels; the protocol decides if None.
     folder : str
-        Of the results; cells in others than `cells` stand beside the comparison.
+        The folder of the cells in the results; only those in `cells` are compared.
     expected_seconds : float
+        The time on two cores, roughly.
 
     Examples
     --------
@@ -62,18 +63,18 @@ class CellsTask:
 
     @property
     def name(self) -> str:
-        """The cells' common name, with their lengths."""
+        """The common name of the cells, with their lengths."""
         parts = (Path(self.dataset).stem, self.protocol, self.method, self.variant, self._ranking)
         named = "-".join(part for part in parts if part)
         beside = "" if self.folder == "cells" else f", {self.folder}"
         return f"{named} {','.join(map(str, self.bits))} bits seed {self.seed}{beside}"
 
     def outputs(self) -> list[str]:
-        """Give a file a length."""
+        """Return one file for each length."""
         return [self._output(bits) for bits in self.bits]
 
     def command(self, bits: int, time_limit: float | None = None) -> str:
-        """Give the command that measures one of the cells by itself."""
+        """Return the command that measures one of the cells."""
         return command(
             "experiment",
             dataset=self.dataset,
@@ -91,36 +92,30 @@ class CellsTask:
         )
 
     def run(self, workplace: Workplace) -> None:
-        """Measure the cells that are not there yet, and write each when it is finished."""
-        settings = Settings(
-            seed=self.seed,
-            anchors=self.anchors,
-            n_jobs=workplace.n_jobs,
-            time_limit=workplace.time_limit,
-            parameters=self.parameters,
-        )
-        missing = [bits for bits in self.bits if not (workplace.folder / self._output(bits)).is_file()]
+        """Measure the cells that are missing, and write each of them when it is finished."""
+        missing = [bits for bits in self.bits if not workplace.has_output(self._output(bits))]
         cells = run_cells(
             load_rows(self.dataset, self.rows),
-            problem=posed(self.dataset, self.rows, self.protocol, self.seed, self.queries, self.fit_rows),
+            problem=posed_problem(
+                self.dataset, self.rows, self.protocol, self.seed, self.queries, self.fit_rows
+            ),
             method=self.method,
             bits=missing,
             protocol=self.protocol,
             ranking=self._ranking,
-            settings=settings,
+            settings=workplace.settings(self.seed, self.anchors, self.parameters),
             kept=workplace.kept,
         )
         for cell in cells:
-            path = workplace.folder / self._output(cell.bits)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, replace(cell, command=self.command(cell.bits, workplace.time_limit)).to_json())
+            measured = replace(cell, command=self.command(cell.bits, workplace.time_limit))
+            workplace.write(self._output(cell.bits), measured.to_json())
 
     @property
     def _ranking(self) -> str:
         return self.ranking or METHODS[self.method].rankings[0]
 
     def _output(self, bits: int) -> str:
-        name = cell_file(
+        name = cell_name(
             self.dataset, self.protocol, self.method, self.variant, self._ranking, bits, self.seed
         )
-        return f"{self.folder}/{name}"
+        return f"{self.folder}/{name}.json"

@@ -1,26 +1,30 @@
-"""Report: the running of a grid: cheapest first, what is there is skipped, what fails is told and does not stop the rest."""
+"""Report: how a grid is run: cheap tasks first, finished ones are skipped, and one that fails does not stop the others."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 import traceback
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Literal
 
-from supquant.storage.json_file import write_json
+from supquant_experiments.records import CELL_FOLDERS, fold_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
     from supquant_experiments.grid.task import Task, Workplace
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task.
+    """The outcome of a task.
 
     Attributes
     ----------
@@ -28,11 +32,11 @@ class Outcome:
     status : {"there", "done", "failed"}
         Whether its files were there before, were made now, or could not be made.
     seconds : float
-        That it took now.
+        The time that it took in this run.
     error : str
         Why it failed.
     seconds_left : float
-        That the tasks still waiting take, if they are off by as much as those so far.
+        The time of the tasks that are still waiting, estimated from those that are finished.
     """
 
     task: Task
@@ -43,7 +47,7 @@ class Outcome:
 
 
 def run_grid(tasks: Iterable[Task], workplace: Workplace, *, workers: int = 1) -> Iterator[Outcome]:
-    """Run what is not there yet, the cheapest task first.
+    """Run the tasks whose outputs are missing, the cheapest first.
 
     Parameters
     ----------
@@ -51,14 +55,19 @@ def run_grid(tasks: Iterable[Task], workplace: Workplace, *, workers: int = 1) -
     workplace : Workplace
         `n_jobs` is the number of threads of each worker.
     workers : int
-        Processes, each of which does one task and ends, so that no task inherits another's memory; 0 runs
-        all tasks in this process, which is quicker for small ones.
+        Number of processes at a time. Each runs one task and ends, so that no task inherits memory of another. 0 runs all tasks
+        in this process, which is faster for small ones.
 
     Yields
     ------
     Outcome
-        One for each task, when it is finished. Of a task that failed the folder `failed` tells why; the next
-        run tries it again.
+        One for each task, when it is finished. The folder `failed` tells why a task failed; the next run tries it again.
+
+    Notes
+    -----
+    Every finished cell is written at once to a file of its own, so a run that is stopped or killed loses only the cells that it
+    was measuring. At the end of a run these files become lines of one .jsonl file a data set; those of a killed run do so at
+    the end of the next one. Several runs may share a folder. Workers end when the process that started them ends.
 
     Examples
     --------
@@ -79,16 +88,21 @@ def run_grid(tasks: Iterable[Task], workplace: Workplace, *, workers: int = 1) -
         else:
             waiting.append(task)
     clock = _Clock(waiting, max(1, workers))
-    for task, seconds, error in (
-        _run_here(waiting, workplace) if workers == 0 else _run_in_processes(waiting, workplace, workers)
-    ):
-        left = clock.left_after(task, seconds)
-        _note_failure(task, workplace, error)
-        yield Outcome(task, "failed" if error else "done", seconds, error, left)
+    run = _run_here(waiting, workplace) if workers == 0 else _run_in_processes(waiting, workplace, workers)
+    try:
+        with closing(run):
+            for task, seconds, error in run:
+                left = clock.left_after(task, seconds)
+                _note_failure(task, workplace, error)
+                yield Outcome(task, "failed" if error else "done", seconds, error, left)
+    finally:
+        for folder in (workplace.folder / name for name in CELL_FOLDERS):
+            if folder.is_dir():
+                fold_cells(folder)
 
 
 class _Clock:
-    """How long the rest takes, from how far off the expectations were so far."""
+    """Estimates the time of the waiting tasks from the expected and the real time of the finished ones."""
 
     def __init__(self, tasks: Sequence[Task], workers: int) -> None:
         self._waiting = sum(task.expected_seconds for task in tasks)
@@ -103,38 +117,63 @@ class _Clock:
         return max(0.0, self._waiting) * off / self._workers
 
 
-def _run_here(tasks: Iterable[Task], workplace: Workplace) -> Iterator[tuple[Task, float, str]]:
+def _run_here(tasks: Iterable[Task], workplace: Workplace) -> Generator[tuple[Task, float, str], None, None]:
     for task in tasks:
         yield task, *_attempt(task, workplace)
 
 
 def _run_in_processes(
     tasks: Sequence[Task], workplace: Workplace, workers: int
-) -> Iterator[tuple[Task, float, str]]:
-    """Give every task a process of its own, `workers` of them at a time."""
+) -> Generator[tuple[Task, float, str], None, None]:
+    """Run every task in a process of its own, `workers` of them at a time."""
     waiting = list(reversed(tasks))
-    running: dict[Future[tuple[float, str]], tuple[Task, ProcessPoolExecutor]] = {}
+    running: dict[Connection, tuple[Task, BaseProcess]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:
                 task = waiting.pop()
-                process = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-                running[process.submit(_attempt, task, workplace)] = (task, process)
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                task, process = running.pop(future)
+                receiver, process = _start(task, workplace)
+                running[receiver] = (task, process)
+            ready = wait(list(running))
+            for receiver in [each for each in running if each in ready]:
+                task, process = running.pop(receiver)
                 try:
-                    seconds, error = future.result()
-                except BrokenProcessPool:
+                    seconds, error = receiver.recv()
+                except EOFError:
                     seconds, error = 0.0, "its process was killed; perhaps memory ran out"
-                process.shutdown()
+                process.join()
                 yield task, seconds, error
     finally:
         for _, process in running.values():
-            process.shutdown(wait=False, cancel_futures=True)
+            process.terminate()
+
+
+def _start(task: Task, workplace: Workplace) -> tuple[Connection, BaseProcess]:
+    """Start a process for a task; return the connection that its outcome comes through, and the process."""
+    context = get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(task, workplace, sender))
+    process.start()
+    sender.close()  # so that the end of the process closes the connection
+    return receiver, process
+
+
+def _work(task: Task, workplace: Workplace, sender: Connection) -> None:
+    """Run a task in a process that ends when the one that started it ends."""
+    parent = parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+    sender.send(_attempt(task, workplace))
+
+
+def _end_after(sentinel: int) -> None:
+    """End this process at once when the process of a sentinel has ended, even if that one was killed."""
+    wait([sentinel])
+    os._exit(1)
 
 
 def _attempt(task: Task, workplace: Workplace) -> tuple[float, str]:
-    """Run a task; give the seconds it took, and why it failed, if it did."""
+    """Run a task; return its seconds, and why it failed or an empty string."""
     began = time.perf_counter()
     error = ""
     try:
@@ -145,11 +184,10 @@ def _attempt(task: Task, workplace: Workplace) -> tuple[float, str]:
 
 
 def _note_failure(task: Task, workplace: Workplace, error: str) -> None:
-    """Write why a task failed, or forget that it did."""
-    name = task.outputs()[0].replace("/", "-")
-    path = workplace.folder / "failed" / name
+    """Write why a task failed, or remove that file if the task succeeded."""
+    output = f"failed/{task.outputs()[0].replace('/', '-')}"
     if error:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"name": task.name, "error": error.strip().splitlines()[-1], "traceback": error})
+        last_line = error.strip().splitlines()[-1]
+        workplace.write(output, {"name": task.name, "error": last_line, "traceback": error})
     else:
-        path.unlink(missing_ok=True)
+        (workplace.folder / output).unlink(missing_ok=True)

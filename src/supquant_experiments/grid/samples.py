@@ -1,4 +1,4 @@
-"""Report: what comes back for a few queries, as pictures, as a task."""
+"""Report: the task that shows sample queries and their answers as pictures."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import numpy as np
 from supquant.arrays import Array
 from supquant.demo.pictures import data_uri
 from supquant.errors import InputError
-from supquant.storage.json_file import write_json
-from supquant_experiments.grid.task import Workplace, load_rows, posed
-from supquant_experiments.methods import METHODS, Settings, Training, apply_steps
+from supquant_experiments.grid.task import Workplace, load_rows, posed_problem
+from supquant_experiments.methods import METHODS, Training, apply_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from supquant_experiments.datasets import Dataset
 
-SHOWN = 10
+N_SHOWN = 10
+"""Number of answers that are shown for a query."""
 
 
 @dataclass(frozen=True)
 class SamplesTask:
-    """The first query of each class, and the items that come back first, by several methods.
+    """The first query of each class, and its first answers by several methods.
 
-    Items are stored without their labels: with them a picture of the right class would prove nothing.
+    The items are encoded without labels: with labels, a picture of the right class would prove nothing.
 
     Attributes
     ----------
     dataset, methods, bits, seed, anchors, rows
     command : str
-        What makes the file again.
+        The command that makes the file again.
 
     Examples
     --------
@@ -51,34 +51,29 @@ class SamplesTask:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the task."""
         return f"{self.dataset}, sample queries"
 
     def outputs(self) -> list[str]:
-        """Give the one file."""
+        """Return the one file."""
         return [f"samples/{self.dataset}.json"]
 
     def run(self, workplace: Workplace) -> None:
-        """Search, and write the pictures into the file."""
+        """Search, and write the file with the pictures."""
         dataset = load_rows(self.dataset, self.rows)
-        problem = posed(self.dataset, self.rows, "unlabelled", self.seed, None)
-        settings = Settings(
-            seed=self.seed,
-            anchors=self.anchors,
-            n_jobs=workplace.n_jobs,
-            time_limit=workplace.time_limit,
-        )
+        problem = posed_problem(self.dataset, self.rows, "unlabelled", self.seed, None)
+        settings = workplace.settings(self.seed, self.anchors)
         classes = problem.query_labels.indices
         if classes is None:
             raise InputError(f"sample queries are of data sets with one label a row, not of {self.dataset}")
         chosen = [int(np.flatnonzero(classes == each)[0]) for each in np.unique(classes)]
-        nearest: dict[str, Any] = {}  # by method: (chosen queries, SHOWN) row numbers in the database
+        nearest: dict[str, Any] = {}  # by method: (chosen queries, N_SHOWN) row numbers in the database
         for name in self.methods:
             method = METHODS[name](Training(problem.X, problem.y), settings, None, workplace.kept)
             fitted = method.fitted(self.bits)
             steps = fitted.steps(fitted.encoded(problem.database), method.rankings[0])
             scores = apply_steps(steps, problem.queries[chosen])
-            nearest[name] = np.argsort(scores, axis=1, kind="stable")[:, :SHOWN]
+            nearest[name] = np.argsort(scores, axis=1, kind="stable")[:, :N_SHOWN]
         rows, picture = problem.split, _pictures(dataset)
 
         def shown(row: int) -> dict[str, str]:
@@ -103,10 +98,8 @@ class SamplesTask:
             }
             for number, query in enumerate(chosen)
         ]
-        path = workplace.folder / self.outputs()[0]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(
-            path,
+        workplace.write(
+            self.outputs()[0],
             {
                 "dataset": self.dataset,
                 "seed": self.seed,
@@ -120,7 +113,7 @@ class SamplesTask:
 
 
 def _pictures(dataset: Dataset) -> Callable[[int], Array]:
-    """Give the function from a row to its picture, 0 to 1; grey ones dark on light."""
+    """Return the function from a row number to its picture, with values from 0 to 1; grey pictures are dark on light."""
     X, images, shape = dataset.X, dataset.images, dataset.image_shape
     if images is not None:
         return lambda row: images[row] / 255

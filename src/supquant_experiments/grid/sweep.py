@@ -1,4 +1,4 @@
-"""Report: the validation MAP over gamma and mu, as a task."""
+"""Report: the task that measures validation MAP over gamma and mu."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from supquant.evaluation import PENALTIES, tune
-from supquant.storage.json_file import write_json
-from supquant_experiments.grid.task import Workplace, posed
+from supquant_experiments.grid.task import Workplace, posed_problem
 from supquant_experiments.machine import describe_machine
-from supquant_experiments.methods import METHODS, EstimatorMethod, Settings, Training
+from supquant_experiments.methods import METHODS, EstimatorMethod, Training
 
 
 @dataclass(frozen=True)
 class SweepTask:
-    """Every gamma and mu by decades, as published, at 16 bits; queries are training rows.
+    """Validation MAP at 16 bits for powers of ten of gamma and mu, as published; the queries are training rows.
 
     Attributes
     ----------
     dataset, method, seed, anchors, rows
-        `sq` or one that is `sq` but for a detail.
+        The method is `sq` or a variant of it.
     solver : {"joint", "alternating"}
     training_rows : int
-        So many random training rows at the most.
+        The largest number of random training rows.
     parameters : mapping
-        What the estimator is told beyond its own defaults.
+        Parameters of the estimator that are not its defaults.
     command : str
-        What makes the file again.
+        The command that makes the file again.
 
     Examples
     --------
@@ -49,28 +48,21 @@ class SweepTask:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the task."""
         return f"{self._stem}, gamma and mu"
 
     def outputs(self) -> list[str]:
-        """Give the one file."""
+        """Return the one file."""
         return [f"sweeps/{self._stem}.json"]
 
     def run(self, workplace: Workplace) -> None:
-        """Fit at all points; finished ones are remembered in the folder `partial`."""
-        problem = posed(self.dataset, self.rows, "paper", self.seed, None)
-        settings = Settings(
-            seed=self.seed,
-            anchors=self.anchors,
-            n_jobs=workplace.n_jobs,
-            parameters={"solver": self.solver, **self.parameters},
-        )
+        """Fit at all points. Finished points are kept in the folder `partial`, so that a stopped run continues there."""
+        problem = posed_problem(self.dataset, self.rows, "paper", self.seed, None)
+        settings = workplace.settings(self.seed, self.anchors, {"solver": self.solver, **self.parameters})
         method = METHODS[self.method](Training(problem.X, problem.y), settings)
         assert isinstance(method, EstimatorMethod)
         partial = workplace.folder / "partial" / f"{self._stem}.json"
-        path = workplace.folder / self.outputs()[0]
-        for each in (partial, path):
-            each.parent.mkdir(parents=True, exist_ok=True)
+        partial.parent.mkdir(parents=True, exist_ok=True)
         n_rows = min(self.training_rows, len(problem.X))
         n_validation = min(len(problem.queries), n_rows)
         tuning = tune(
@@ -86,8 +78,8 @@ class SweepTask:
             resume=partial,
             time_limit=workplace.time_limit,
         )
-        write_json(
-            path,
+        workplace.write(
+            self.outputs()[0],
             {
                 "dataset": self.dataset,
                 "method": self.method,
@@ -104,7 +96,7 @@ class SweepTask:
             },
         )
         partial.unlink()
-        with suppress(OSError):  # others may be at it
+        with suppress(OSError):  # another sweep may have a file there
             partial.parent.rmdir()
 
     @property

@@ -1,4 +1,4 @@
-"""Report: what a grid runs: tasks that write files."""
+"""Report: the tasks of a grid, and the folder that they write to."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from supquant.storage.json_file import write_json
 from supquant_experiments.datasets import Dataset, load
-from supquant_experiments.methods import KeptFits
+from supquant_experiments.methods import KeptFits, Settings
 from supquant_experiments.problem import Problem, pose
+from supquant_experiments.records import is_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,18 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where a task works, and with what.
+    """The folders, the time limit and the threads of tasks.
 
     Attributes
     ----------
     folder : Path
-        Of the results.
+        The folder of the results.
     keep : Path, optional
-        Where fits are kept.
+        The folder in which fits are kept.
     time_limit : float, optional
-        Seconds that one fit may take.
+        The seconds after which a fit ends with the model it has.
     n_jobs : int, optional
-        Threads of one task; all cores if None.
+        Number of threads of one task; all cores if None.
     """
 
     folder: Path
@@ -40,20 +42,42 @@ class Workplace:
 
     @property
     def kept(self) -> KeptFits | None:
-        """The kept fits, if any are to be kept."""
+        """The kept fits; None if none are kept."""
         return None if self.keep is None else KeptFits(self.keep)
 
     def has(self, task: Task) -> bool:
-        """Whether all files of a task are there."""
-        return all((self.folder / output).is_file() for output in task.outputs())
+        """Whether all outputs of a task are there."""
+        return all(map(self.has_output, task.outputs()))
+
+    def has_output(self, output: str) -> bool:
+        """Whether one output is there, as a file or as a line of a .jsonl file."""
+        return is_recorded(self.folder / output)
+
+    def write(self, output: str, content: Any) -> None:
+        """Write one output as a JSON file, whole or not at all."""
+        path = self.folder / output
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, content)
+
+    def settings(
+        self, seed: int, anchors: int | None, parameters: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Return the settings of a method for a task that runs here."""
+        return Settings(
+            seed=seed,
+            anchors=anchors,
+            n_jobs=self.n_jobs,
+            time_limit=self.time_limit,
+            parameters=parameters or {},
+        )
 
 
 class Task(Protocol):
-    """Something to measure. It is sent to another process, so it holds names and numbers only."""
+    """A measurement. It is sent to another process, so it holds only names and numbers."""
 
     @property
     def name(self) -> str:
-        """What it is called where it is told about."""
+        """The name of the task in messages."""
 
     @property
     def dataset(self) -> str:
@@ -61,24 +85,24 @@ class Task(Protocol):
 
     @property
     def expected_seconds(self) -> float:
-        """How long it takes on two cores, roughly; cheap ones go first."""
+        """The time on two cores, roughly; cheap tasks are run first."""
 
     def outputs(self) -> Sequence[str]:
-        """Give the files, relative to the folder of the results, that are there when it is done."""
+        """Return the files that it writes, relative to the folder of the results."""
 
     def run(self, workplace: Workplace) -> None:
-        """Write those files that are not there yet, each one whole."""
+        """Write the outputs that are missing, each of them as a whole."""
 
 
 @lru_cache(maxsize=2)
 def load_rows(name: str, rows: int | None) -> Dataset:
-    """Load a data set, or so many random rows of it; the last ones stay in memory."""
+    """Return a data set, or this number of random rows of it; the last two stay in memory."""
     dataset = load(name)
     return dataset if rows is None or rows >= len(dataset) else dataset.sample(rows)
 
 
 @lru_cache(maxsize=1)
-def posed(
+def posed_problem(
     name: str,
     rows: int | None,
     protocol: str,
@@ -86,13 +110,13 @@ def posed(
     n_queries: int | None,
     fit_rows: str | None = None,
 ) -> Problem:
-    """Give a data set divided and made ready; the last one stays in memory."""
+    """Return a data set divided and prepared; the last one stays in memory."""
     dataset = load_rows(name, rows)
     return pose(dataset, protocol=protocol, seed=seed, n_queries=n_queries, fit_rows=fit_rows)
 
 
 def command(verb: str, **options: Any) -> str:
-    """Write a command line; options that are None are left out, mappings become ``--set``.
+    """Return a command line; options that are None are left out, and each entry of a mapping becomes an option.
 
     Examples
     --------

@@ -72,7 +72,7 @@ _KINDS: tuple[type[Method], ...] = (
 )
 
 METHODS = {kind.name: kind for kind in _KINDS}
-"""The methods that can be compared, by name."""
+"""The class of every method, by its name."""
 
 
 def __dir__() -> list[str]:

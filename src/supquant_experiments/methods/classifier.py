@@ -1,4 +1,4 @@
-"""Report: the classifier in its three forms: an item is its label, bits of its class scores, or the scores themselves."""
+"""Report: the classifier in three forms, whose items are labels, bits of class scores, or class scores."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 GRID: Mapping[str, Sequence[float]] = {"ridge": tuple(float(ridge) for ridge in np.geomspace(1e-9, 1e1, 40))}
+"""The 40 values of the ridge penalty that a validation search tries."""
 
 
 class Classifier(EstimatorMethod):
-    """`classifier`: items are labels, which is the same at any code length."""
+    """`classifier`: items are labels, the same at any code length."""
 
     name = "classifier"
     kernel = True
-    rankings = ("semantic", "euclidean")  # both say the same of labels
+    rankings = ("semantic", "euclidean")  # both rank labels in the same order
     grid = GRID
 
     def fitted(self, bits: int) -> FittedCodes:
-        """Give the one classifier there is, whatever the length."""
+        """Return the classifier, which is the same at any length."""
         del bits
         return super().fitted(SHORTEST_BITS)
 
@@ -42,7 +43,7 @@ class ClassifierOfBits(EstimatorMethod):
 
 
 class FittedScores(Fitted):
-    """Items are float class scores (n, L); they rank by their product with those of the query."""
+    """Items are float class scores (n, L), ranked by their product with the scores of the query."""
 
     def __init__(self, classifier: ClassifierLabels, seconds: float, parameters: Mapping[str, Any]) -> None:
         self.fit_seconds = self.chain_seconds = seconds
@@ -50,11 +51,11 @@ class FittedScores(Fitted):
         self._classifier = classifier
 
     def encoded(self, X: Array) -> Array:
-        """Give the class scores of vectors without labels."""
+        """Return the class scores (n, L) of vectors without labels."""
         return self._classifier.decision_function(X)
 
     def steps(self, items: Array, ranking: str) -> Steps:
-        """Give the class scores of the query, then the products."""
+        """Return the steps: the class scores of the query, then the products."""
         del ranking
         codec = self._classifier.codec_
         return {
@@ -64,19 +65,19 @@ class FittedScores(Fitted):
         }
 
     def bytes_per_item(self, items: Array) -> float:
-        """Give four bytes a label."""
+        """Return four bytes for each label."""
         return float(items.itemsize * items.shape[1])
 
 
 class ClassifierOfScores(Method):
-    """`classifier-scores`: nothing is quantized; what codes of items without labels can hope for."""
+    """`classifier-scores`: nothing is quantized, so this is the best that codes of items without labels can reach."""
 
     name = "classifier-scores"
     rankings = ("semantic",)
     published = "encoded"
 
     def fitted(self, bits: int) -> FittedScores:
-        """Give the one classifier there is, whatever the length."""
+        """Return the classifier, which is the same at any length."""
         del bits
         return self._fitted
 

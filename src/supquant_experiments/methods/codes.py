@@ -1,4 +1,4 @@
-"""Report: methods that are estimators, and whose items are codes."""
+"""Report: methods whose items are codes of an estimator."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from supquant.features import AnchorKernel
 
 SHORTEST_BITS = 16
-"""Of a chain: the code length that starts from nothing."""
+"""The code length in bits that starts a chain."""
 
 _UNRECORDED = ("features", "init", "callback", "verbose")
-"""Live objects, and what changes nothing."""
+"""Parameters that are not recorded: objects, and those that do not change the codes."""
 
 
 def _as_they_are(x: Array) -> Array:
@@ -53,7 +53,7 @@ class FittedCodes(Fitted):
         n_labelled: int | None = None,
     ) -> None:
         self.estimator = estimator
-        self._mapped = feature_map  # of vectors, before the estimator sees them
+        self._mapped = feature_map  # from vectors to what the estimator takes
         self.fit_seconds = seconds
         self.chain_seconds = seconds if chain_seconds is None else chain_seconds
         self.parameters = parameters
@@ -63,17 +63,17 @@ class FittedCodes(Fitted):
         self._n_labelled = n_labelled
 
     def learned(self) -> Array:
-        """Give the codes (n, M) that training ended with, of the rows with labels, which come first."""
+        """Return the codes (n, M) of the labelled training rows at the end of training."""
         codes: Array = self.estimator.training_codes_[: self._n_labelled]
         return codes
 
     def encoded(self, X: Array) -> Array:
-        """Give codes (n, M) of vectors without labels."""
+        """Return the codes (n, M) of vectors without labels."""
         codes: Array = self.estimator.encode(self._mapped(X), **self.encode_settings)
         return codes
 
     def steps(self, items: Array, ranking: str) -> Steps:
-        """Give features, projection, look-up tables and the scan of all codes; or, of bits, the query's code and the scan."""
+        """Return the steps: features, projection, look-up tables and scan; for binary codes features, encoding and scan."""
         codec = self.estimator.codec_
 
         def features(x: Array) -> Array:
@@ -89,7 +89,7 @@ class FittedCodes(Fitted):
         settled = isinstance(codec, SemanticCodec) and not codec.any_unlabelled(items)
 
         def prepared(features: Array) -> Array:
-            if settled:  # as an index does: among items that all have labels nothing is new
+            if settled:  # as in an index: if all items have labels, none is new
                 features = features.copy()
                 features[:, codec.map.n_labels] = 0
             made: Array = codec.prepare(features, ranking)
@@ -103,18 +103,18 @@ class FittedCodes(Fitted):
         }
 
     def bytes_per_item(self, items: Array) -> float:
-        """Give M, a byte a codebook."""
+        """Return M, one byte for each codebook."""
         return float(items.shape[1])
 
     def distinct(self, items: Array) -> int:
-        """Count the different codes."""
+        """Return the number of different codes."""
         codes, _ = kernels.active().distinct(items)
         return len(codes)
 
     def quantization_error(self, X: Array, items: Array) -> float | None:
-        """Compare decoded with projected vectors, block by block; bits and labels quantize nothing."""
+        """Return the relative error of decoded vectors, computed in blocks; None for codes that are not decoded."""
         codec = self.estimator.codec_
-        if not isinstance(codec, AdditiveCodec):  # a code of meaning and position has no one space
+        if not isinstance(codec, AdditiveCodec):  # other codes are not in one space
             return None
         error, squares, total = 0.0, 0.0, np.zeros(1)
         for start, stop in row_blocks(len(X)):
@@ -128,16 +128,16 @@ class FittedCodes(Fitted):
 
 
 class EstimatorMethod(Method):
-    """An estimator at every code length, each fitted by itself or from the next shorter one.
+    """An estimator at every code length, fitted alone or from the next shorter code.
 
     Attributes
     ----------
     kernel : bool
-        Whether the method is published on kernel features; otherwise on the vectors as they are.
+        Whether the method is published with kernel features; if not, it takes the vectors as they are.
     chained : bool
         Whether a longer code starts from the shorter one: 16, 32, 64, ... bits.
     takes_unlabelled : bool
-        Whether the estimator is fitted to rows without labels too, where the training has any.
+        Whether the estimator is also fitted to rows without labels.
     """
 
     kernel: ClassVar[bool] = False
@@ -160,7 +160,7 @@ class EstimatorMethod(Method):
         return make_estimator(cls.name, bits, parameters)
 
     def estimator(self, bits: int) -> CodeEstimator:
-        """Give the estimator as it is fitted, but for what it starts from."""
+        """Return the estimator before its fit, without the shorter code that it starts from."""
         settings = self.settings
         estimator = self.make(bits, settings.parameters)
         known = estimator.get_params(deep=False)
@@ -170,7 +170,7 @@ class EstimatorMethod(Method):
         return estimator.set_params(**told)
 
     def features(self) -> AnchorKernel | Literal["auto"] | None:
-        """Give what the estimator is told of features, where it has a place for them."""
+        """Return the value of the parameter `features` of the estimator."""
         return self.settings.features() if self.kernel or self.settings.kernel_for_all else None
 
     @property
@@ -179,7 +179,7 @@ class EstimatorMethod(Method):
         return self.training if self.takes_unlabelled else self.training.labelled()
 
     def vectors(self, X: Array) -> Array:
-        """Give vectors (n, d) as the estimator takes them: mapped where it is to have a kernel and has no place for it."""
+        """Return vectors (n, d) as the estimator takes them: as kernel features if it needs these and cannot make them."""
         return X if self._kernel is None else self._kernel(X)
 
     @cached_property
@@ -190,18 +190,18 @@ class EstimatorMethod(Method):
         return settings.fitted_features(self.training.X)
 
     def fitted(self, bits: int) -> FittedCodes:
-        """Fit the shorter codes first where they are needed; what was fitted is kept."""
+        """Return the fit at a code length; shorter codes of a chain are fitted first, and all fits are kept."""
         if bits not in self._fits:
             shorter_bits = next_shorter(bits) if self.chained else None
             self._fits[bits] = self._fit(bits, None if shorter_bits is None else self.fitted(shorter_bits))
         return self._fits[bits]
 
     def encode_settings(self) -> Mapping[str, Any]:
-        """Give what `encode` is told."""
+        """Return the arguments of `encode`."""
         return {}
 
     def _fit(self, bits: int, shorter: FittedCodes | None) -> FittedCodes:
-        """Fit, or take the fit that was kept."""
+        """Return the kept fit, or a new one."""
         estimator = self.estimator(bits)
         if self.kept is None:
             estimator, record = self._fit_now(estimator, bits, shorter)
@@ -244,12 +244,12 @@ class EstimatorMethod(Method):
         }
 
     def _fit_name(self, estimator: CodeEstimator, bits: int) -> str:
-        """Name a fit by all that it depends on; not by the number of threads, which changes no code."""
+        """Return the name of a fit, from everything that it depends on; the number of threads does not change codes."""
         settings = self.settings
         told = {
             name: value
             for name, value in estimator.get_params(deep=False).items()
-            # without features it is another fit: `sdh-linear` is `sdh` but for them
+            # `sdh-linear` is `sdh` without features, and is another fit
             if name not in (*_UNRECORDED, "n_jobs")
             or (name == "features" and (value is None or isinstance(value, str)))
         }
@@ -276,13 +276,13 @@ class EstimatorMethod(Method):
 
 
 def _n_anchors(feature_map: object) -> int:
-    """Count the anchors of a kernel that may stand within a map of labels."""
+    """Return the number of anchors of a kernel, which may be inside a label map; None without a kernel."""
     kernel = feature_map.kernel if isinstance(feature_map, LabelMap | MeaningMap) else feature_map
     return len(kernel.anchors) if isinstance(kernel, GaussianMap) else 0
 
 
 def next_shorter(bits: int) -> int | None:
-    """Give the code length that a longer one starts from; None for the shortest.
+    """Return the code length that a longer one starts from; None for the shortest.
 
     Examples
     --------

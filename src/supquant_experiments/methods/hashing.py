@@ -1,6 +1,6 @@
-"""Report: the hashing methods, whose published figures are about codes made from the vectors alone.
+"""Report: the hashing methods. Their papers measure codes made from the vectors alone.
 
-Grids are what a validation search tries, in the size of that of supervised quantization (40 points).
+A `grid` has the parameters that a validation search tries: about 40 points, as for supervised quantization.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def decades(first: int, last: int) -> tuple[float, ...]:
-    """Give the powers of ten between two exponents, both included.
+    """Return the powers of ten between two exponents, both included.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def decades(first: int, last: int) -> tuple[float, ...]:
 
 
 class Hashing(EstimatorMethod):
-    """One of the classes of `supquant.hashing`, each length fitted by itself."""
+    """A class of `supquant.hashing`; each code length is fitted alone."""
 
     rankings = ("hamming",)
     published = "encoded"

@@ -1,8 +1,7 @@
-"""Report: what every method that can be compared looks like.
+"""Report: the interface of every method that can be compared.
 
-A method is fitted to training rows at a code length. What is fitted stores items and ranks them for queries
-in named steps, each of which takes what the one before it gave, so that the same steps are scored in blocks
-and timed one by one.
+A method is fitted to training rows at a code length. The fit stores items and ranks them for queries in named steps; each step
+takes the result of the one before. The same steps are used for scores of blocks of queries and for times of single queries.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 Callback = Callable[[Progress], None]
 Steps = Mapping[str, Callable[[Array], Array]]
-"""Some of `STEP_NAMES`, in their order: from queries (q, d) to the scores (q, n) of all items, smaller is
-nearer."""
+"""Some of `STEP_NAMES`, in their order: from queries (q, d) to the scores (q, n) of all items. Smaller scores are nearer."""
 
 STEP_NAMES = ("features", "projection", "tables", "encode", "scan")
 
@@ -35,7 +33,7 @@ PUBLISHED_ANCHORS = 1000
 
 
 def apply_steps(steps: Steps, queries: Array) -> Array:
-    """Give the scores (q, n) of all items.
+    """Return the scores (q, n) of all items.
 
     Examples
     --------
@@ -51,7 +49,7 @@ def _no_rows() -> Array:
 
 @dataclass(frozen=True)
 class Training:
-    """What a method learns from: rows with labels and, for methods that have a use for them, rows without.
+    """The rows that a method is fitted to: rows with labels and, for methods that use them, rows without.
 
     Examples
     --------
@@ -68,12 +66,12 @@ class Training:
 
     @property
     def every_row(self) -> Array:
-        """The rows (n + u, d), those with labels first; without others it is `X` itself."""
+        """All rows (n + u, d), those with labels first; `X` itself if there are no others."""
         return self.X if len(self.unlabelled) == 0 else np.vstack([self.X, self.unlabelled])
 
     @property
     def every_label(self) -> Array:
-        """The labels of `every_row`, masked where they are not known; `y` itself where all are."""
+        """The labels of `every_row`, masked for rows without labels; `y` itself if all rows have labels."""
         n, u = len(self.y), len(self.unlabelled)
         if u == 0:
             return self.y
@@ -82,32 +80,32 @@ class Training:
         return masked
 
     def labelled(self) -> Training:
-        """Return the rows with labels alone."""
+        """Return only the rows with labels."""
         return Training(self.X, self.y)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What may be set, for every method alike.
+    """Settings of a method.
 
     Attributes
     ----------
     anchors : int, optional
-        Of the kernel features, for the methods that are published with them; 0 takes vectors as they are. None is the
-        published 1,000, except for `sq` ranked by meaning or position, which then takes the library's own features.
+        Number of anchors of the kernel features, for methods that are published with them; 0 takes vectors as they are. None
+        is 1,000 as published; `sq` with the semantic or position ranking then has the library's own features.
     ranking : str, optional
-        What the fit is to be ranked by, where it matters.
+        The ranking that the fit is for.
     bandwidth : float, optional
-        Of the kernel; by the published rule if None.
+        Bandwidth of the kernel; by the published rule if None.
     kernel_for_all : bool
-        Whether methods that are published on raw vectors get the kernel features too.
+        Whether methods that are published with raw vectors also get kernel features.
     missing_labels : {"predict", "drop"}
-        How `sq` encodes an item that comes without labels.
+        How `sq` encodes an item without labels.
     time_limit : float, optional
-        Seconds that a fit may take, of one code length: at the first step after them it ends with the model that it
-        has. Methods that report no steps are not limited.
+        Seconds for the fit of one code length. At the first step after them the fit ends with the model that it has. Methods
+        that report no steps have no limit.
     parameters : mapping
-        What the estimator is told beyond its own defaults.
+        Parameters of the estimator that are not its defaults.
     """
 
     seed: int = 0
@@ -122,11 +120,11 @@ class Settings:
 
     @property
     def n_anchors(self) -> int:
-        """Of the kernel features."""
+        """The number of anchors of the kernel features."""
         return PUBLISHED_ANCHORS if self.anchors is None else self.anchors
 
     def features(self) -> AnchorKernel | None:
-        """Give the kernel features, not yet fitted."""
+        """Return the kernel features before their fit."""
         if self.n_anchors == 0:
             return None
         return AnchorKernel(
@@ -134,26 +132,26 @@ class Settings:
         )
 
     def fitted_features(self, X: Array) -> GaussianMap | None:
-        """Give the kernel features, fitted to vectors X (n, d)."""
+        """Return the kernel features fitted to vectors X (n, d)."""
         kernel = self.features()
         return None if kernel is None else kernel.fit(X).map_
 
 
 class Fitted(ABC):
-    """A method at one code length, ready to store items and rank them.
+    """A fitted method at one code length, which stores items and ranks them.
 
     Attributes
     ----------
     fit_seconds : float
-        Of this fit alone.
+        Seconds of this fit alone.
     chain_seconds : float
-        With the fits of the shorter codes that it started from.
+        Seconds with the fits of the shorter codes that it started from.
     parameters : mapping
-        What was set and what came out of it, for the record.
+        Parameters and outcomes of the fit, for the record.
     truncated : bool
-        Whether this fit, or one that it started from, was ended by the time limit.
+        Whether this fit, or one that it started from, stopped at the time limit.
     convergence : sequence of (float, float)
-        Seconds and the objective after each step of this fit, where the method reports them.
+        Seconds and objective after each step of this fit, if the method reports them.
     """
 
     fit_seconds: float = 0.0
@@ -163,45 +161,45 @@ class Fitted(ABC):
     convergence: Sequence[tuple[float, float]] = ()
 
     def learned(self) -> Any:
-        """Give the training rows as they were stored by training, in their order; None if they were not."""
+        """Return the items of the training rows that training itself made; None if it made none."""
         return None
 
     @abstractmethod
     def encoded(self, X: Array) -> Any:
-        """Give rows (n, d) as stored from the vectors alone."""
+        """Return the items of rows (n, d), made from the vectors alone."""
 
     @abstractmethod
     def steps(self, items: Any, ranking: str) -> Steps:
-        """Give the steps from queries to the scores of the items."""
+        """Return the steps from queries to the scores of the items."""
 
     @abstractmethod
     def bytes_per_item(self, items: Any) -> float:
-        """Give the size of an item in the index."""
+        """Return the bytes of an item in the index."""
 
     def distinct(self, items: Any) -> int | None:
-        """Count the different codes; None if items are no codes."""
+        """Return the number of different codes; None if items are not codes."""
         del items
         return None
 
     def quantization_error(self, X: Array, items: Any) -> float | None:
-        """Give |S - XP|^2 over the variance of XP; None if nothing is quantized."""
+        """Return |S - XP|^2 over the variance of XP; None if nothing is quantized."""
         del X, items
         return None
 
 
 class Method(ABC):
-    """Fits one training set at any code length.
+    """A method that can be fitted to one training set at any code length.
 
     Attributes
     ----------
     name : str
-        By which it is asked for.
+        The name of the method.
     rankings : tuple of str
-        The first one is the default.
+        Its rankings; the first one is the default.
     published : {"learned", "encoded"}
-        Which items the method's published figures are about.
+        The items that the method's papers measure.
     grid : mapping
-        What is worth tuning, and the values to try.
+        Parameters for a validation search, and the values to try.
     """
 
     name: ClassVar[str]
@@ -223,4 +221,4 @@ class Method(ABC):
 
     @abstractmethod
     def fitted(self, bits: int) -> Fitted:
-        """Give the method at this code length."""
+        """Return the fitted method at this code length."""

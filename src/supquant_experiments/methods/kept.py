@@ -1,7 +1,7 @@
-"""Report: fits that are kept in a folder, so that a new metric, a new timing or a longer code needs no training again.
+"""Report: fits that are kept in a folder, so that a new metric, a new timing or a longer code needs no new training.
 
-A fit is a model file, the codes that training ended with, and a record; the record is written last, so that a
-fit that was killed is no fit. Its name carries a fingerprint of the rows, of everything that was set, and of `RECIPE`.
+A fit is a model file, the codes at the end of training, and a record. The record is written last, so an unfinished fit is never
+used. The name has a fingerprint of the rows, of all parameters, and of `RECIPE`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from supquant_experiments.methods.interface import Training
 
 RECIPE = 1
-"""Grows when a change of the code changes fits, so that those kept before are made again."""
+"""The version of fits. It grows when a change of the program changes fits, so that older ones are not used."""
 
 _HASHED_ROWS = 4096
 
@@ -44,7 +44,7 @@ class KeptFits:
     folder: Path
 
     def find(self, name: str) -> tuple[CodeEstimator, dict[str, Any]] | None:
-        """Give the estimator and the record of a fit; None if it is not there."""
+        """Return the estimator and the record of a fit; None if it is not there."""
         try:
             record = json.loads(self._path(name, "json").read_text())
             estimator = load_model(self._path(name, "safetensors"))
@@ -71,10 +71,10 @@ class KeptFits:
 
 
 def fingerprint(training: Training, told: object) -> str:
-    """Name what a fit depends on: rows, labels and rows without labels, up to 4,096 of each, and what was set."""
+    """Return a fingerprint of everything a fit depends on: up to 4,096 rows, labels and rows without labels, and parameters."""
     digest = xxhash.xxh3_64(repr((RECIPE, training.X.shape, training.y.shape, told)).encode())
     without_labels: list[Array] = []
-    if len(training.unlabelled):  # without them, fits keep the names that they had
+    if len(training.unlabelled):  # so that fits without such rows keep their names
         without_labels = [training.unlabelled]
         digest.update(repr(training.unlabelled.shape).encode())
     for rows in (training.X, training.y, *without_labels):

@@ -1,4 +1,4 @@
-"""Report: `probabilities`, the float label probabilities of the classifier that `sq` ranked by meaning has inside."""
+"""Report: `probabilities`, the float label probabilities of the classifier inside `sq` with the semantic ranking."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class FittedProbabilities(Fitted):
     """Items are the probabilities of all labels (n, L) float32, or 0 and 1 where labels are known.
 
-    They rank by their product with what the query makes of its own probabilities, as codes ranked by meaning do.
+    They are ranked as codes are by the semantic ranking: by their product with weights from the probabilities of the query.
     """
 
     def __init__(self, codes: FittedCodes, y: Array) -> None:
@@ -41,7 +41,7 @@ class FittedProbabilities(Fitted):
         return np.asarray(self._quantizer.predict_proba(X), dtype=np.float32)
 
     def steps(self, items: Array, ranking: str) -> Steps:
-        """Give the label probabilities of the query, what it multiplies labels by, and the products."""
+        """Return the steps: the label probabilities of the query, the weights of labels, and the products."""
         del ranking
         return {
             "features": self.encoded,
@@ -50,22 +50,22 @@ class FittedProbabilities(Fitted):
         }
 
     def bytes_per_item(self, items: Array) -> float:
-        """Give four bytes a label."""
+        """Return four bytes for each label."""
         return float(items.itemsize * items.shape[1])
 
 
 class LabelProbabilities(Method):
-    """`probabilities`: what codes of `sq` ranked by meaning lose is what they have less than this.
+    """`probabilities`: the difference to this is what codes of `sq` with the semantic ranking lose.
 
-    The classifier is that of a fit of `sq` to 16 bits on the library's own features, whatever the number of anchors that was
-    asked for, and fits that were kept for the one serve the other.
+    The classifier is that of `sq` at 16 bits with the library's own features, and any number of anchors that was asked for is
+    ignored. Both share kept fits.
     """
 
     name = "probabilities"
     rankings: ClassVar[tuple[str, ...]] = ("semantic",)
 
     def fitted(self, bits: int) -> FittedProbabilities:
-        """Give the one classifier there is, whatever the length."""
+        """Return the probabilities, which are the same at any length."""
         del bits
         return self._fitted
 

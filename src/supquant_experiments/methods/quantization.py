@@ -1,4 +1,4 @@
-"""Report: the quantizers."""
+"""Report: the quantization methods."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class SupervisedQuantization(EstimatorMethod):
-    """`sq`: as published, a longer code from the shorter one; or, ranked by meaning, as the library does it by itself.
+    """`sq`: as published, where a longer code starts from the shorter one; or with the defaults of the library.
 
-    So it is for the ranking by position as well, which takes the same codes.
+    The semantic ranking and the position ranking have these defaults.
     """
 
     name = "sq"
@@ -26,7 +26,7 @@ class SupervisedQuantization(EstimatorMethod):
 
     @property
     def plain(self) -> bool:
-        """Whether the estimator is left to its own defaults."""
+        """Whether the estimator has the defaults of the library."""
         return self.settings.ranking in ("semantic", "position") and self.settings.anchors is None
 
     @property
@@ -36,27 +36,27 @@ class SupervisedQuantization(EstimatorMethod):
 
     @property
     def takes_unlabelled(self) -> bool:  # type: ignore[override]
-        """Whether rows without labels are learned from: by the library's own features, not by the published ones."""
+        """Whether the fit uses rows without labels: the library's own features do, the published ones do not."""
         return self.plain
 
     def features(self) -> AnchorKernel | Literal["auto"] | None:
-        """Give the published features, or leave the choice to the estimator."""
+        """Return the published features, or "auto" for those of the library."""
         return "auto" if self.plain else super().features()
 
     def encode_settings(self) -> Mapping[str, Any]:
-        """Say what to do for labels that are missing."""
+        """Return how items without labels are encoded."""
         return {"missing_labels": self.settings.missing_labels}
 
 
 class WithoutTransform(SupervisedQuantization):
-    """`sq-no-transform`: the projection is the identity; ``projection=pca`` is the second line."""
+    """`sq-no-transform`: the projection is the identity, or PCA with ``projection=pca``."""
 
     name = "sq-no-transform"
     rankings: ClassVar[tuple[str, ...]] = ("euclidean",)
 
 
 class TripletQuantization(EstimatorMethod):
-    """`sq-triplet`: the triplet loss in the place of the classification loss."""
+    """`sq-triplet`: the triplet loss in place of the classification loss."""
 
     name = "sq-triplet"
     kernel = True

@@ -1,4 +1,4 @@
-"""Report: `euclidean` and `cosine`, the vectors themselves, ranked by their distance or their cosine to the query."""
+"""Report: `euclidean` and `cosine`: the vectors themselves, ranked by their distance or cosine to the query."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from supquant.evaluation.retrieval import Score
 
 SCORES: Mapping[str, Callable[[Array], Score]] = {"euclidean": euclidean_scores, "cosine": cosine_scores}
-"""By ranking: from items to what scores them."""
+"""The function from items to their scores, by ranking."""
 
 
 class FittedVectors(Fitted):
-    """Nothing is learned; items are vectors (n, d) float32, or kernel features of them where all methods have these."""
+    """Nothing is learned. Items are vectors (n, d) float32, or their kernel features if all methods have these."""
 
     def __init__(self, kernel: GaussianMap | None = None) -> None:
         self._kernel = kernel
@@ -29,16 +29,16 @@ class FittedVectors(Fitted):
         )
 
     def encoded(self, X: Array) -> Array:
-        """Give the vectors as they are, or their features."""
+        """Return the vectors as they are, or their features."""
         return X if self._kernel is None else self._kernel(X)
 
     def steps(self, items: Array, ranking: str) -> Steps:
-        """Give the features, where there are any, and the scan."""
+        """Return the steps: the features, if there are any, and the scan."""
         scan = {"scan": SCORES[ranking](items)}
         return scan if self._kernel is None else {"features": self._kernel, **scan}
 
     def bytes_per_item(self, items: Array) -> float:
-        """Give four bytes a dimension."""
+        """Return four bytes for each dimension."""
         return float(items.itemsize * items.shape[1])
 
 
@@ -48,7 +48,7 @@ class EuclideanVectors(Method):
     name = "euclidean"
 
     def fitted(self, bits: int) -> FittedVectors:
-        """Give vectors, whatever the length."""
+        """Return the vectors, which are the same at any length."""
         del bits
         return self._fitted
 

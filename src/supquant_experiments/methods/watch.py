@@ -1,4 +1,4 @@
-"""Report: a fit that is watched: how its objective fell, and whether its time ran out."""
+"""Report: the objective of a fit after each step, and its time limit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watch:
-    """A callback that notes the objective after each step, and ends the fit when its time is up.
+    """A callback that records the objective after each step, and ends the fit when its time is up.
 
     Attributes
     ----------
     limit : float or None
-        Seconds from the making of this watch on; at the first step after them the fit ends, unless it was its last.
+        Seconds from when the watch was made. The fit ends at the first step after them, unless this is its last step.
     callback : callable or None
-        Gets every event too.
+        Gets every event as well.
     convergence : list of (float, float)
         Seconds and objective of each step of the last stage.
 
@@ -42,7 +42,7 @@ class Watch:
     began: float = field(default_factory=time.monotonic)
 
     def __call__(self, progress: Progress) -> None:
-        """Note a step, hand it on, and say when the time is up."""
+        """Record a step and pass it on; raise `TimeIsUpError` when the time is up."""
         if progress.step == 1:
             self.convergence.clear()
         if "objective" in progress.values:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from supquant_experiments.paper.published import DATASETS, STAND_INS, published_map
 from supquant_experiments.paper.published import METHODS as PUBLISHED_METHODS
-from supquant_experiments.paper.results import ANY_LENGTH, OURS, REFERENCES, Results, Series, title
+from supquant_experiments.paper.results import LENGTH_FREE, OURS, REFERENCES, Results, Series, title
 from supquant_experiments.paper.standing import Standing, margin_text, standing
 from supquant_experiments.paper.tables import MISSING, Entry, Row, Table, number, write
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from supquant_experiments.paper.standing import Codes
 
 NOT_A_NUMBER = "not published as a number"
-OTHER_DATA = "‡"
-"""The mark of a number that the paper has for other data."""
+"""The words for a result that the paper shows only as a curve."""
 
-SPREAD = "± is half the range over the seeds; a number without it is of one seed."
+OTHER_DATA_MARK = "‡"
+"""The mark of a number that the paper measured on other data."""
+
+SPREAD_NOTE = "± is half the range over the seeds; a number without it is of one seed."
+"""The note below tables of means."""
 
 
 def map_table(results: Results, dataset: str, protocol: str) -> Table:
-    """Lay out MAP by code length for every series: learned, encoded, and the paper's number."""
+    """Return the table of MAP by code length: learned codes, encoded codes, and the paper's numbers."""
     where = {"dataset": dataset, "protocol": protocol}
     lengths, lines = results.lengths(**where), results.series(**where)
     kinds: list[Codes] = ["learned", "encoded"] if protocol == "paper" else ["encoded"]
@@ -62,12 +65,12 @@ _GROUPS = {
 
 def _group(codes: str, dataset: str) -> str:
     if codes == "in the paper" and dataset in STAND_INS:
-        return f"in the paper, {title(STAND_INS[dataset].dataset)}{OTHER_DATA}"
+        return f"in the paper, {title(STAND_INS[dataset].dataset)}{OTHER_DATA_MARK}"
     return _GROUPS[codes]
 
 
 def stands_beside_paper(dataset: str) -> bool:
-    """Tell whether a data set is one of the paper's, or stands in for one and is marked as other data.
+    """Whether the paper's numbers stand beside ours: the data set is one of the paper's, or stands in for one.
 
     Examples
     --------
@@ -78,7 +81,7 @@ def stands_beside_paper(dataset: str) -> bool:
 
 
 def standing_table(results: Results, protocol: str) -> Table | None:
-    """Lay out where ours stands, by data set, kind of codes, ranking and length; None without our cells."""
+    """Return the table of our standings by data set, kind of codes, ranking and length; None without our cells."""
     lengths = results.lengths(protocol=protocol)
     rankings = {
         ours: [f"{ours.ranking or 'euclidean'} ranking"] if len(results.ours) > 1 else [] for ours in OURS
@@ -121,9 +124,9 @@ def ablation_table(
     needs: str,
     datasets: Sequence[str] | None = None,
 ) -> Table | None:
-    """Lay ours out beside variants of it, learned codes, with the paper's numbers.
+    """Return the table of ours beside variants of it, learned codes, with the paper's numbers.
 
-    Data sets on which the method `needs` was not measured are left out; None if that leaves nothing.
+    Data sets on which the method `needs` was not measured are left out; without any other it is None.
     """
     lengths = results.lengths(protocol="paper")
     rows, differences = [], []
@@ -149,7 +152,7 @@ def ablation_table(
             Entry("ours, learned with labels", span=len(lengths)),
             Entry("the paper", span=len(lengths)),
         ],
-        notes=[SPREAD, *differences],
+        notes=[SPREAD_NOTE, *differences],
     )
 
 
@@ -167,7 +170,7 @@ def _row_kind(line: Series) -> str:
 
 
 def _published_entries(dataset: str, line: Series, lengths: Sequence[int]) -> list[Entry]:
-    """Give the paper's numbers, or words in their place over all columns."""
+    """Return the paper's numbers, or one entry of words over all columns."""
     theirs = STAND_INS[dataset].dataset if dataset in STAND_INS else dataset
     numbers = {bits: published_map(theirs, line.method, bits) for bits in lengths}
     if line.ranking or theirs not in DATASETS or line.method not in PUBLISHED_METHODS:
@@ -180,19 +183,19 @@ def _published_entries(dataset: str, line: Series, lengths: Sequence[int]) -> li
             entries.append(Entry(MISSING, kind="missing", data={"published": NOT_A_NUMBER}))
             continue
         data = {"published": repr(found.value), "dataset": theirs, "method": line.method, "bits": str(bits)}
-        marks = ("*" if found.derived else "") + (OTHER_DATA if theirs != dataset else "")
+        marks = ("*" if found.derived else "") + (OTHER_DATA_MARK if theirs != dataset else "")
         entries.append(Entry(write(found.value) + marks, data=data, kind="published"))
     return entries
 
 
 def _other_data(dataset: str) -> list[str]:
-    """Explain the mark of the paper's numbers where a data set stands in for another."""
-    return [f"{OTHER_DATA} {STAND_INS[dataset].difference}"] if dataset in STAND_INS else []
+    """Return the note that explains `OTHER_DATA_MARK`, if the data set stands in for another."""
+    return [f"{OTHER_DATA_MARK} {STAND_INS[dataset].difference}"] if dataset in STAND_INS else []
 
 
 def _notes(lines: Sequence[Series], protocol: str, dataset: str) -> list[str]:
-    notes = [SPREAD]
-    constant = [f"`{line.label}`" for line in lines if line.method in ANY_LENGTH]
+    notes = [SPREAD_NOTE]
+    constant = [f"`{line.label}`" for line in lines if line.method in LENGTH_FREE]
     if constant:
         notes.append(f"The same at any length: {', '.join(constant)}.")
     if protocol == "paper" and stands_beside_paper(dataset):

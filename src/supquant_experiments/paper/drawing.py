@@ -1,13 +1,11 @@
-"""Report: how a figure looks: colours, markers, labels beside lines, and files that are the same every time."""
+"""Report: the look of a figure: colours, markers, names beside lines."""
 
 from __future__ import annotations
 
 import importlib
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from sklearn.isotonic import isotonic_regression
 
 from supquant.errors import InputError
 from supquant_experiments.paper.results import OURS, REFERENCES
+from supquant_experiments.paper.svg import inline, shrink
 
 if TYPE_CHECKING:
     from supquant_experiments.paper.results import Series
@@ -31,7 +30,7 @@ PALETTE = {
     "classifier": "#8a3fa0",
     "reference": "#7a8088",
 }
-"""Colours by what they mean, told apart by colour-blind readers too; the page has each again for dark screens."""
+"""Colours by meaning; colour-blind readers can distinguish them. The page has another set for dark screens."""
 
 _FAMILIES = {
     "quantizer": ("cq", "pq", "opq"),
@@ -40,35 +39,26 @@ _FAMILIES = {
     "kin": ("sq", "sq-triplet", "sq-no-transform"),
 }
 _MARKERS = "osD^v<>ph"
-WIDTH, HEIGHT = 4.8, 4.4  # inches: a panel is read on a phone as it is, and stands in pairs on a screen
+WIDTH, HEIGHT = 4.8, 4.4
+"""Inches of a figure. It fits a phone, and two of them fit beside each other on a screen."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawn figure: its name, which is that of its files too, what it shows in words, and the pictures."""
+    """A drawn figure: its name, which is also that of its file, what it shows in words, and the drawing."""
 
     name: str
     alt: str
     svg: str
-    png: bytes
 
     def inline(self) -> str:
-        """Give the SVG for a page: colours follow the page's, and no two figures share an id."""
-        body = self.svg[self.svg.index("<svg") :]
-        body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-        body = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", body, count=1)
-        body = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", body, count=1)
-        body = body.replace("<svg", f'<svg role="img" aria-label="{escape(self.alt)}"', 1)
-        used = set(re.findall(r"#([\w.-]+)", body))
-        body = re.sub(r' id="([^"]*)"', lambda found: found.group(0) if found.group(1) in used else "", body)
-        for name, colour in PALETTE.items():
-            body = body.replace(colour, f"var(--{name})")
-        return body
+        """Return the SVG for a page, whose colours it takes; no two figures share an id."""
+        return inline(self.svg, self.alt, PALETTE)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series in a panel: where its points are, and what it is called there."""
+    """One series in a panel: its points, and its name there."""
 
     series: Series
     x: Sequence[float]
@@ -77,13 +67,13 @@ class Line:
 
     @property
     def label(self) -> str:
-        """Its name, or else the series' short one."""
+        """The name, or the short one of the series."""
         return self.name or self.series.short
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a series is drawn."""
+    """The look of a line."""
 
     colour: str
     marker: str
@@ -92,7 +82,7 @@ class Style:
 
 
 def style(series: Series) -> Style:
-    """Give a series its colour by family, its marker by method, and ours the thickest line.
+    """Return the look of a series: the colour tells the family, the marker the method; ours has the thickest line.
 
     Examples
     --------
@@ -112,9 +102,9 @@ def style(series: Series) -> Style:
 
 
 def draw(name: str, alt: str, paint: Any, *, height: float = HEIGHT) -> Figure:
-    """Make a figure of one panel; `paint(figure, axes)` draws it.
+    """Return a figure of one panel, which `paint(figure, axes)` draws.
 
-    The same input gives the same bytes: no dates, and ids that depend on the name alone.
+    The same input gives the same bytes: there are no dates, and ids depend on the name alone.
     """
     matplotlib = _matplotlib()
     with matplotlib.rc_context(
@@ -142,10 +132,9 @@ def draw(name: str, alt: str, paint: Any, *, height: float = HEIGHT) -> Figure:
     ):
         figure = importlib.import_module("matplotlib.figure").Figure(figsize=(WIDTH, height))
         paint(figure, figure.add_axes((0.13, 0.4 / height, 0.55, (height - 0.75) / height)))
-        svg, png = io.StringIO(), io.BytesIO()
+        svg = io.StringIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-        figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
-    return Figure(name, alt, svg.getvalue(), png.getvalue())
+    return Figure(name, alt, shrink(svg.getvalue()))
 
 
 def draw_lines(
@@ -162,7 +151,7 @@ def draw_lines(
     markers: bool = True,
     point_labels: Mapping[tuple[Series, float], str] | None = None,
 ) -> Figure:
-    """Draw lines, each with its name beside its end, ours on top."""
+    """Return a figure of lines, each with its name beside its right end, ours on top."""
 
     def paint(_figure: Any, axes: Any) -> None:
         axes.set_title(title, fontsize=min(9.5, 9.5 * 48 / len(title)))
@@ -208,7 +197,7 @@ def draw_lines(
 
 
 def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move sorted positions as little as possible so that neighbours are a gap apart, between two bounds.
+    """Return sorted positions, moved as little as possible so that neighbours are a gap apart, between two bounds.
 
     Examples
     --------
@@ -222,7 +211,7 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
 
 
 def _name_lines(axes: Any, lines: Sequence[Line]) -> None:
-    """Write the names to the right of the panel, each joined to the end of its line, and give it what room is left."""
+    """Write the names to the right of the panel, each joined to the end of its line; the panel gets the other room."""
     size = 8.0 if len(lines) <= 20 else 7.2
     place = axes.get_position()
     room = (0.62 * size * max(len(line.label) for line in lines) / 72 + 0.3) / WIDTH

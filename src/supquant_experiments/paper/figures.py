@@ -1,4 +1,4 @@
-"""Report: the figures, each from cells, sweeps or both."""
+"""Report: the figures, drawn from cells and sweeps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CODES = {"learned": "codes learned with labels", "encoded": "codes from vectors
 
 
 def map_figure(results: Results, dataset: str, protocol: str, codes: Codes) -> Figure | None:
-    """Draw MAP by code length; None if no cell has such codes."""
+    """Return the figure of MAP by code length; None if no cell has such codes."""
     where = {"dataset": dataset, "protocol": protocol}
     lengths = results.lengths(**where)
     means = {
@@ -54,7 +54,7 @@ def map_figure(results: Results, dataset: str, protocol: str, codes: Codes) -> F
 
 
 def time_figure(results: Results, timed: Results, dataset: str, codes: Codes) -> Figure | None:
-    """Draw MAP against milliseconds of a query, a point for each length; None if no cell has such codes."""
+    """Return the figure of MAP against milliseconds of a query, a point for each length; None if no cell has such codes."""
     where = {"dataset": dataset, "protocol": "paper"}
     heights, names = {}, {}
     for series in timed.series(**where):
@@ -79,7 +79,7 @@ def time_figure(results: Results, timed: Results, dataset: str, codes: Codes) ->
 
 
 def precision_figure(results: Results, dataset: str, protocol: str, bits: int) -> Figure | None:
-    """Draw precision among the first k."""
+    """Return the figure of the precision among the first k items; None without cells."""
     lines, seeds = _curves(results, dataset, protocol, bits, "precision_at")
     if not lines:
         return None
@@ -97,7 +97,7 @@ def precision_figure(results: Results, dataset: str, protocol: str, bits: int) -
 
 
 def recall_figure(results: Results, dataset: str, protocol: str, bits: int) -> Figure | None:
-    """Draw precision by recall."""
+    """Return the figure of precision by recall; None without cells."""
     lines, seeds = _curves(results, dataset, protocol, bits, "precision_at_recall")
     if not lines:
         return None
@@ -115,7 +115,7 @@ def recall_figure(results: Results, dataset: str, protocol: str, bits: int) -> F
 def convergence_figure(
     results: Results, cells: Sequence[Cell], by: Literal["iterations", "seconds"]
 ) -> Figure:
-    """Draw the objective of both solvers."""
+    """Return the figure of the objective of both solvers."""
     dataset = cells[0]["dataset"]
     label = {"iterations": "iteration", "seconds": "seconds of training"}[by]
     lines = []
@@ -140,10 +140,10 @@ def convergence_figure(
 
 
 def sweep_figure(results: Results, sweep: Mapping[str, Any]) -> Figure:
-    """Draw validation MAP over gamma and mu as a heat map, our best point framed, the paper's ringed."""
+    """Return the heat map of validation MAP over gamma and mu; our best point and the paper's are framed."""
     dataset = sweep["dataset"]
     gammas, mus = sweep_axes(sweep)
-    values = np.full((len(gammas), len(mus)), np.nan)  # rows are gamma
+    values = np.full((len(gammas), len(mus)), np.nan)  # (gammas, mus)
     texts = {}
     for point in sweep["points"]:
         parameters = point["parameters"]
@@ -226,7 +226,7 @@ def _frame(axes: Any, column: int, row: int, colour: str, dashes: Any) -> None:
 
 
 def _curves(results: Results, dataset: str, protocol: str, bits: int, field: str) -> tuple[list[Line], str]:
-    """Give lines over the levels of a curve, and the seeds that they are of."""
+    """Return the lines of a curve over its levels, and the seeds in words."""
     where = {"dataset": dataset, "protocol": protocol}
     means = {}
     for series in results.series(**where):
@@ -239,7 +239,7 @@ def _curves(results: Results, dataset: str, protocol: str, bits: int, field: str
 
 
 def _over_shared_seeds(means: Mapping[tuple[Series, float], Mean]) -> tuple[list[Line], str]:
-    """Give lines over the seeds that all points have, so that a figure compares the same splits; and name the seeds."""
+    """Return lines of means over the seeds that all points share, and these seeds in words: a figure compares the same splits."""
     shared = set.intersection(*(set(mean.by_seed) for mean in means.values())) if means else set()
     if not shared:
         return _lines({at: mean.value for at, mean in means.items()}), "points of different seeds"
@@ -248,7 +248,7 @@ def _over_shared_seeds(means: Mapping[tuple[Series, float], Mean]) -> tuple[list
 
 
 def _lines(heights: Mapping[tuple[Series, float], float]) -> list[Line]:
-    """Join the points of each series, in their order."""
+    """Return one line for each series, through its points in their order."""
     points: dict[Series, list[tuple[float, float]]] = {}
     for (series, x), y in heights.items():
         points.setdefault(series, []).append((x, y))
@@ -256,7 +256,7 @@ def _lines(heights: Mapping[tuple[Series, float], float]) -> list[Line]:
 
 
 def _order_at_end(lines: Sequence[Line], places: Mapping[float, str] | None = None) -> str:
-    """Say what a reader sees at the right end: the series from the top down, and where a line ends before the others."""
+    """Return in words what is seen at the right end: the series from the top down, and where shorter lines end."""
     ends = sorted(lines, key=lambda line: (-line.y[-1], line.series.order))
     last = max(line.x[-1] for line in lines)
     said = [

@@ -1,4 +1,4 @@
-"""Report: what was found, in sentences that are computed from the cells."""
+"""Report: the findings, as sentences that are computed from the cells."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from supquant_experiments.grid.task import command
 from supquant_experiments.methods import METHODS
 from supquant_experiments.paper.measurements import machine_of
-from supquant_experiments.paper.plan import COMPARED, DATASETS, IF_THERE
+from supquant_experiments.paper.plan import COMPARED, DATASETS, OPTIONAL_DATASETS
 from supquant_experiments.paper.provenance import time_spent
 from supquant_experiments.paper.published import STAND_INS, published_map
-from supquant_experiments.paper.results import ANY_LENGTH, OURS, Results, Series, title
+from supquant_experiments.paper.results import LENGTH_FREE, OURS, Results, Series, title
 from supquant_experiments.paper.standing import Codes, Standing, margin_text, standing
 from supquant_experiments.paper.tables import write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ITEM_OF = {"sq-triplet": "triplet", "sq-no-transform": "transform"}
-"""The item of the plan that a method is measured for, if it is not the comparison of all."""
+ITEM_OF_METHOD = {"sq-triplet": "triplet", "sq-no-transform": "transform"}
+"""The item of the plan that a method belongs to, if it is not the comparison of all methods."""
 
 CODES: tuple[Codes, ...] = ("learned", "encoded")
 
@@ -33,15 +33,15 @@ class Headline:
     Attributes
     ----------
     lead : tuple of str
-        In how many comparisons ours is first, and in how many it is not, by kind of codes and ranking.
+        The number of comparisons in which ours is first, by kind of codes and ranking.
     beside_paper : str
-        Our MAP beside the paper's where it printed one, shortest and longest codes.
+        Our MAP beside the paper's, at the shortest and the longest code for which the paper printed one.
     stand_ins : tuple of str
-        Our MAP on data sets that stand in for those of the paper, and that these are other data.
+        Our MAP on data sets that stand in for those of the paper, and how these differ.
     verdicts : tuple of str
         One sentence for each data set, kind of codes and ranking.
     facts : tuple of pairs
-        What was measured, where, and what is missing.
+        Names and values: what was measured, where, and what is missing.
     """
 
     lead: tuple[str, ...]
@@ -52,7 +52,7 @@ class Headline:
 
 
 def headline(results: Results) -> Headline:
-    """Compute what the report opens with."""
+    """Return the first screen of the report."""
     return Headline(
         lead=tuple(lead_sentences(results, "paper")) or ("There is nothing to compare yet.",),
         beside_paper=_beside_paper(results),
@@ -63,7 +63,7 @@ def headline(results: Results) -> Headline:
 
 
 def lead_sentences(results: Results, protocol: str) -> list[str]:
-    """Count for each kind of codes and ranking where ours is first, and say by how much and behind whom it is not."""
+    """Return a sentence for each kind of codes and ranking: how often ours is first, and how far behind it is at the worst."""
     sentences = []
     for codes in CODES:
         for ours in results.ours:
@@ -83,7 +83,7 @@ def lead_sentences(results: Results, protocol: str) -> list[str]:
 
 
 def verdict_sentences(results: Results, protocol: str) -> list[str]:
-    """Say for every data set, kind of codes and ranking of ours where it is first, and where not and by how much."""
+    """Return a sentence for each data set, kind of codes and ranking: where ours is first, and where it is not."""
     sentences = []
     for dataset in results.datasets:
         for codes in CODES:
@@ -96,9 +96,9 @@ def verdict_sentences(results: Results, protocol: str) -> list[str]:
 
 
 def missing_cells(results: Results) -> dict[str, list[tuple[str, list[int]]]]:
-    """Give by data set the compared methods without a cell under protocol `paper`, and the lengths that lack one.
+    """Return, by data set, the methods of the comparison and the lengths at which they have no cell under protocol `paper`.
 
-    Lengths are those that some cell of the data set has.
+    Only lengths at which some cell of the data set was measured count.
     """
     missing: dict[str, list[tuple[str, list[int]]]] = {}
     for dataset in results.datasets:
@@ -106,7 +106,7 @@ def missing_cells(results: Results) -> dict[str, list[tuple[str, list[int]]]]:
         for method in [name for name in METHODS if name in COMPARED]:
             measured = set(results.lengths(dataset=dataset, method=method, protocol="paper"))
             absent = [bits for bits in lengths if bits not in measured]
-            if absent and not (measured and method in ANY_LENGTH):
+            if absent and not (measured and method in LENGTH_FREE):
                 missing.setdefault(dataset, []).append((method, absent))
     return missing
 
@@ -114,7 +114,7 @@ def missing_cells(results: Results) -> dict[str, list[tuple[str, list[int]]]]:
 def missing_command(
     dataset: str, method: str, bits: list[int], protocol: str = "paper", solver: str = ""
 ) -> str:
-    """Write the command that measures what is missing: of the plan's data sets the part of the plan, with its settings.
+    """Return the command that measures what is missing. For data sets of the plan it runs that part of the plan.
 
     Examples
     --------
@@ -123,8 +123,8 @@ def missing_command(
     >>> missing_command("photos.npz", "sdh", [16, 32])
     'supquant experiment --dataset photos.npz --method sdh --bits 16,32 --protocol paper --out-dir cells'
     """
-    if dataset in (*DATASETS, *IF_THERE):
-        item = ITEM_OF.get(method, "map" if protocol == "paper" else protocol)
+    if dataset in (*DATASETS, *OPTIONAL_DATASETS):
+        item = ITEM_OF_METHOD.get(method, "map" if protocol == "paper" else protocol)
         return command("paper", only=item, dataset=dataset)
     lengths = ",".join(map(str, bits))
     return command(
@@ -139,7 +139,7 @@ def missing_command(
 
 
 def _ranking(results: Results, ours: Series) -> str:
-    """Name the ranking where ours was measured under more than one."""
+    """Return words for the ranking, if ours was measured under more than one."""
     return f", {ours.ranking or 'euclidean'} ranking" if len(results.ours) > 1 else ""
 
 
@@ -154,7 +154,7 @@ def _by_length(
 
 
 def _count(by_dataset: Mapping[str, Sequence[Standing]]) -> str:
-    """Say in how many comparisons ours is first, where at every length, and of the others the worst."""
+    """Return in words how often ours is first, the data sets where it always is, and the worst of the other comparisons."""
     found = [each for standings in by_dataset.values() for each in standings]
     counts = Counter(each.verdict for each in found)
     parts = [f"first in {counts['first']} of {len(found)} comparisons"]
@@ -182,7 +182,7 @@ def _count(by_dataset: Mapping[str, Sequence[Standing]]) -> str:
 
 
 def _verdicts(found: Mapping[int, Standing]) -> str:
-    """Join the lengths that have the same verdict against the same rival."""
+    """Return the verdicts in words; lengths with the same verdict against the same rival share a clause."""
 
     def same(item: tuple[int, Standing]) -> tuple[object, ...]:
         each = item[1]
@@ -198,7 +198,7 @@ def _verdicts(found: Mapping[int, Standing]) -> str:
 
 
 def _worst(found: Sequence[Standing]) -> Standing:
-    """Give the one with the smallest margin, and with it the largest by which something is above ours, and all cut short."""
+    """Return the standing with the smallest margin; what limits the others is added to it."""
     least = min(found, key=lambda each: each.rivals[0].margin if each.rivals else 0.0)
     by_name = (sorted(each.above, key=lambda other: other.series.label) for each in found)
     above = zip(*by_name, strict=True)
@@ -211,36 +211,41 @@ def _worst(found: Sequence[Standing]) -> Standing:
 
 
 def _beside_paper(results: Results) -> str:
-    """Say our MAP beside the paper's at the shortest and the longest code for which it printed one."""
+    """Return our MAP beside the paper's, at the shortest and the longest code for which the paper printed one."""
     pairs = []
     for dataset in results.datasets:
-        where = {"dataset": dataset, "protocol": "paper"}
-        both = [
-            f"{write(found.value)} where the paper has {write(printed.value)} ({title(dataset)}, {bits} bits)"
-            for bits in results.lengths(series=OURS[0], **where)
-            if (found := results.mean("map", OURS[0], bits, **where))
-            and (printed := published_map(dataset, "sq", bits))
+        found = [
+            f"{write(ours)} where the paper has {write(theirs)} ({title(dataset)}, {bits} bits)"
+            for bits, ours, theirs in _ours_and_theirs(results, dataset, dataset)
         ]
-        pairs += both[:1] + both[1:][-1:]
+        pairs += found[:1] + found[1:][-1:]
     return f"sq reaches MAP {', '.join(pairs)}." if pairs else ""
 
 
 def _stand_ins(results: Results) -> list[str]:
-    """Say our MAP where another data set stands in for one of the paper, and how they differ."""
+    """Return our MAP on every data set that stands in for one of the paper, and how the two differ."""
     sentences = []
     for dataset in (name for name in results.datasets if name in STAND_INS):
-        where = {"dataset": dataset, "protocol": "paper"}
-        theirs = STAND_INS[dataset]
+        stand_in = STAND_INS[dataset]
         pairs = [
-            f"{write(found.value)} at {bits} bits (the paper on {title(theirs.dataset)}: {write(printed.value)})"
-            for bits in results.lengths(series=OURS[0], **where)
-            if (found := results.mean("map", OURS[0], bits, **where))
-            and (printed := published_map(theirs.dataset, "sq", bits))
+            f"{write(ours)} at {bits} bits (the paper on {title(stand_in.dataset)}: {write(theirs)})"
+            for bits, ours, theirs in _ours_and_theirs(results, dataset, stand_in.dataset)
         ]
         if pairs:
             said = f"On other data, {title(dataset)}, sq reaches MAP {', '.join(pairs)}."
-            sentences.append(f"{said} {theirs.difference}")
+            sentences.append(f"{said} {stand_in.difference}")
     return sentences
+
+
+def _ours_and_theirs(results: Results, dataset: str, published: str) -> list[tuple[int, float, float]]:
+    """Return bits, our MAP on a data set, and the paper's MAP on one of its own, where both are known."""
+    where = {"dataset": dataset, "protocol": "paper"}
+    return [
+        (bits, found.value, printed.value)
+        for bits in results.lengths(series=OURS[0], **where)
+        if (found := results.mean("map", OURS[0], bits, **where))
+        and (printed := published_map(published, "sq", bits))
+    ]
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Report: the tables beside MAP: query time by part, precision, size, penalties, convergence."""
+"""Report: the tables of everything but MAP: query time by step, precision, size, penalties, convergence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from supquant_experiments.machine import ARM_SERVERS
-from supquant_experiments.paper.comparisons import SPREAD
+from supquant_experiments.paper.comparisons import SPREAD_NOTE
 from supquant_experiments.paper.published import PENALTIES
 from supquant_experiments.paper.results import Mean, Results, Series, title
 from supquant_experiments.paper.tables import CUT_SHORT, Entry, Row, Table, identity, number, source, write
@@ -15,10 +15,10 @@ from supquant_experiments.paper.tables import CUT_SHORT, Entry, Row, Table, iden
 if TYPE_CHECKING:
     from supquant_experiments.paper.results import Cell
 
-TIMED = (Series("sq"), Series("sq", ranking="semantic"), Series("cq"), Series("sdh"))
-"""Whose query times the paper drew, and ours as the library has it by default."""
+TIMED_SERIES = (Series("sq"), Series("sq", ranking="semantic"), Series("cq"), Series("sdh"))
+"""The series whose query times the paper drew, and ours with the ranking that is the default of the library."""
 
-PARTS = {
+QUERY_STEPS = {
     "features": "kernel",
     "projection": "projection",
     "tables": "tables",
@@ -26,11 +26,14 @@ PARTS = {
     "scan": "scan",
     "total": "total",
 }
+"""The steps of a query, and their names in a table."""
+
 SOLVERS = (Series("sq"), Series("sq", solver="alternating"))
+"""The series of the two solvers."""
 
 
 def machine_of(cell: Cell) -> str:
-    """Name the machine of a cell, as far as times depend on it.
+    """Return the machine of a cell in words: processor, cores, instruction set, system.
 
     Examples
     --------
@@ -50,14 +53,14 @@ def machine_of(cell: Cell) -> str:
 
 
 def timed_results(results: Results) -> tuple[Results, str] | None:
-    """Give the cells of sq, cq and sdh, seed 0, that come from one machine, the one with most of them, and its name.
+    """Return the cells of `TIMED_SERIES`, seed 0, that come from the machine with most of them, and its name.
 
-    Times of different machines are never put side by side.
+    Times of different machines are never compared.
     """
     timed = [
         cell
         for cell in results.cells
-        if cell.series in TIMED and cell["protocol"] == "paper" and cell["seed"] == 0
+        if cell.series in TIMED_SERIES and cell["protocol"] == "paper" and cell["seed"] == 0
     ]
     if not timed:
         return None
@@ -67,7 +70,7 @@ def timed_results(results: Results) -> tuple[Results, str] | None:
 
 
 def time_table(results: Results, timed: Results, dataset: str, machine: str) -> Table:
-    """Lay out milliseconds of a query by part, with MAP, for the results of one machine."""
+    """Return the table of milliseconds of a query by step, with MAP, for the results of one machine."""
     where = {"dataset": dataset, "protocol": "paper"}
     rows = [
         Row(
@@ -77,7 +80,7 @@ def time_table(results: Results, timed: Results, dataset: str, machine: str) -> 
                     number(timed.mean(f"map_{codes}", line, bits, **where))
                     for codes in ("learned", "encoded")
                 ),
-                *(number(timed.mean(f"query_ms/{part}", line, bits, **where), "ms") for part in PARTS),
+                *(number(timed.mean(f"query_ms/{part}", line, bits, **where), "ms") for part in QUERY_STEPS),
             ],
             "ours" if line.is_ours else "",
         )
@@ -87,14 +90,14 @@ def time_table(results: Results, timed: Results, dataset: str, machine: str) -> 
     return Table(
         f"query-time-{results.slug(dataset)}",
         f"Milliseconds of a single query by part, {title(dataset)}, one thread of one machine ({machine}).",
-        ["method", "MAP, learned", "MAP, encoded", *PARTS.values()],
+        ["method", "MAP, learned", "MAP, encoded", *QUERY_STEPS.values()],
         rows,
         notes=["A time is the median over 50 single queries, in the best of up to 20 rounds."],
     )
 
 
 def precision_table(results: Results, dataset: str, protocol: str, bits: int) -> Table:
-    """Lay out the precision among the first 1, 10, 100, 1,000 for every series at one length."""
+    """Return the table of the precision among the first 1, 10, 100 and 1,000 items at one code length."""
     where = {"dataset": dataset, "protocol": protocol}
     found = (cell["precision_at"] for cell in results.select(**where))
     ranks = sorted({int(rank) for precision in found for rank in precision})
@@ -110,12 +113,12 @@ def precision_table(results: Results, dataset: str, protocol: str, bits: int) ->
         f"Precision among the first k, {title(dataset)}, protocol “{protocol}”, {bits} bits.",
         ["method", *(f"k = {rank:,}" for rank in ranks)],
         rows,
-        notes=[SPREAD],
+        notes=[SPREAD_NOTE],
     )
 
 
 def size_table(results: Results, dataset: str) -> Table:
-    """Lay out index bytes an item, distinct codes and seconds of a fit, protocol `paper`."""
+    """Return the table of bytes an item, distinct codes and seconds of a fit under protocol `paper`."""
     where = {"dataset": dataset, "protocol": "paper"}
     lengths = results.lengths(**where)
     shown = {
@@ -152,7 +155,7 @@ def size_table(results: Results, dataset: str) -> Table:
 
 
 def best_point(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give the point of a sweep with the highest MAP, the first of equals.
+    """Return the point of a sweep with the highest MAP, the first of equal ones.
 
     Examples
     --------
@@ -164,7 +167,7 @@ def best_point(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def point_text(point: Mapping[str, Any]) -> str:
-    """Write the MAP of a point of a sweep, marked if its fit stopped at the time limit.
+    """Return the MAP of a point of a sweep as text, marked if its fit stopped at the time limit.
 
     Examples
     --------
@@ -175,7 +178,7 @@ def point_text(point: Mapping[str, Any]) -> str:
 
 
 def sweep_axes(sweep: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Give the values of gamma and of mu that a sweep visited."""
+    """Return the values of gamma and of mu in a sweep, sorted."""
     points = [point["parameters"] for point in sweep["points"]]
     return (
         sorted({point["quantization_weight"] for point in points}),
@@ -184,13 +187,13 @@ def sweep_axes(sweep: Mapping[str, Any]) -> tuple[list[float], list[float]]:
 
 
 def sweep_name(results: Results, sweep: Mapping[str, Any]) -> str:
-    """Give the name of a sweep's figure and table; one of another method or solver says so."""
+    """Return the name of a sweep's figure and table, with method and solver where these are not the usual ones."""
     parts = [results.slug(sweep["dataset"]), *_sweep_variant(sweep)]
     return "-".join(["penalties", *parts])
 
 
 def sweep_title(sweep: Mapping[str, Any]) -> str:
-    """Say which data set it is about, and what is not as usual.
+    """Return the data set of a sweep, with method and solver where these are not the usual ones.
 
     Examples
     --------
@@ -201,7 +204,7 @@ def sweep_title(sweep: Mapping[str, Any]) -> str:
 
 
 def sweep_table(results: Results, sweep: Mapping[str, Any]) -> Table:
-    """Lay out validation MAP over gamma and mu, the best point bold, the paper's best in the notes."""
+    """Return the table of validation MAP over gamma and mu, the best point bold, the paper's best in the notes."""
     dataset = sweep["dataset"]
     gammas, mus = sweep_axes(sweep)
     best = best_point(sweep)
@@ -241,7 +244,7 @@ def sweep_table(results: Results, sweep: Mapping[str, Any]) -> Table:
 
 
 def sweep_words(sweep: Mapping[str, Any]) -> str:
-    """Say which point was best, and which was in the paper."""
+    """Return the best point of a sweep and that of the paper, in words."""
     best = best_point(sweep)
     gamma, mu = best["parameters"]["quantization_weight"], best["parameters"]["constraint_weight"]
     ours = f"Best here: gamma {write(gamma, 'power')}, mu {write(mu, 'power')}, validation MAP {write(best['map'])}"
@@ -255,9 +258,9 @@ def sweep_words(sweep: Mapping[str, Any]) -> str:
 
 
 def convergence_cells(results: Results, dataset: str, bits: int) -> list[Cell]:
-    """Give one cell of each solver with its objective by iteration, of the first seed that both have if there is one.
+    """Return one cell of each solver that has an objective by iteration, of the first seed that both have if there is one.
 
-    Cells measured for their convergence go before those of the comparison, which may have been told to end sooner.
+    Cells of the folder `curves` go before those of the comparison, whose fits may end sooner.
     """
     where = {"dataset": dataset, "bits": bits, "protocol": "paper"}
     curves = [
@@ -276,7 +279,7 @@ def convergence_cells(results: Results, dataset: str, bits: int) -> list[Cell]:
 
 
 def convergence_words(results: Results, cells: list[Cell]) -> list[str]:
-    """Say when each fit was to end, where the comparison has another one, and whether the lower objective retrieves better."""
+    """Return sentences on when each fit ends, and on whether the lower objective has the higher MAP."""
     words = []
     for cell in cells:
         tol = cell["parameters"].get("tol")
@@ -302,7 +305,7 @@ def convergence_words(results: Results, cells: list[Cell]) -> list[str]:
 
 
 def convergence_table(cells: list[Cell]) -> Table:
-    """Lay out where the objective began and ended, and what it took, for each solver."""
+    """Return the table of iterations, seconds, first and last objective of each solver."""
     rows = []
     for cell in cells:
         curve = cell["convergence"]
@@ -345,7 +348,7 @@ def _sweep_variant(sweep: Mapping[str, Any]) -> list[str]:
 
 
 def _same_objective(cells: list[Cell]) -> str:
-    """Objectives with different penalties are different sums, whose values do not compare."""
+    """Return the note on whether the objectives of cells can be compared: with different penalties they are different sums."""
     penalties = {
         (cell["parameters"].get("quantization_weight"), cell["parameters"].get("constraint_weight"))
         for cell in cells

@@ -1,4 +1,4 @@
-"""Report: which cells the tables and figures of the paper, and ours beyond it, are made from."""
+"""Report: the cells that must be measured for the tables and figures of the paper, and for ours beyond it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from supquant.features.label_kernel import MOST_ANCHORS
 from supquant_experiments.datasets import data_folder
 from supquant_experiments.grid import CellsTask, SamplesTask, SweepTask, Task
 from supquant_experiments.grid.task import command
+from supquant_experiments.paper.results import LENGTH_FREE
 
 ITEMS = {
     "map": "MAP by code length, all methods",
@@ -22,18 +23,22 @@ ITEMS = {
     "unseen": "the comparison for classes that nothing was trained on",
     "samples": "sample queries as pictures",
 }
-"""What can be asked for, and what it is."""
+"""The parts of the plan, by the name that `supquant paper --only` takes."""
 
 LENGTHS = (16, 32, 64, 128)
-ENDS = (16, 64)
-"""Two lengths say enough where the paper has no figure of its own."""
+"""Code lengths of the paper, in bits."""
+
+TWO_LENGTHS = (16, 64)
+"""Code lengths in bits where the paper has no figure of its own."""
 
 SEEDS = (0, 1, 2)
-SEVERAL_SEEDS = ("sq", "sdh", "cca-itq", "pq", "classifier", "classifier-scores", "euclidean")
-"""Cheap enough for three seeds; the others have one, and so has everything at 128 bits."""
+"""Seeds of splits and methods."""
+
+THREE_SEED_METHODS = ("sq", "sdh", "cca-itq", "pq", "classifier", "classifier-scores", "euclidean")
+"""Methods that are measured with three seeds; other methods, and all methods at 128 bits, have one seed."""
 
 COMPARED = (
-    *SEVERAL_SEEDS,
+    *THREE_SEED_METHODS,
     "sdh-linear",
     "ssh",
     "classifier-bits",
@@ -43,16 +48,29 @@ COMPARED = (
     "ksh",
     "cq",
 )
-TIMED = ("sq", "cq", "sdh")
-CHAINED = ("sq", "sq-triplet", "sq-no-transform")
-LENGTH_DOES_NOT_MATTER = ("euclidean", "cosine", "classifier", "classifier-scores", "probabilities")
+"""Methods of the comparison by MAP."""
 
-SINGLE_LABEL = ("mnist", "cifar10")
-WHOLE = ("mnist", "cifar10", "coco30k")
-"""Data sets with all lengths."""
-DATASETS = (*WHOLE, "coco30k-noperson")
-IF_THERE = {"imagenet": "imagenet", "nuswide": "nuswide", "tinyimagenet-1500": "tinyimagenet_effnet.npz"}
-"""Data sets that join in where their folder or file is in the data folder."""
+TIMED_METHODS = ("sq", "cq", "sdh")
+"""Methods whose query times the paper drew."""
+
+CHAINED_METHODS = ("sq", "sq-triplet", "sq-no-transform")
+"""Methods whose longer codes start from the shorter ones."""
+
+SINGLE_LABEL_DATASETS = ("mnist", "cifar10")
+"""Data sets whose rows have one label each."""
+
+ALL_LENGTH_DATASETS = ("mnist", "cifar10", "coco30k")
+"""Data sets that are measured at all of `LENGTHS`."""
+
+DATASETS = (*ALL_LENGTH_DATASETS, "coco30k-noperson")
+"""Data sets of the plan."""
+
+OPTIONAL_DATASETS = {
+    "imagenet": "imagenet",
+    "nuswide": "nuswide",
+    "tinyimagenet-1500": "tinyimagenet_effnet.npz",
+}
+"""Data sets that join the plan if this folder or file is in the data folder."""
 
 N_ROWS = {
     "mnist": 70_000,
@@ -62,38 +80,41 @@ N_ROWS = {
     "tinyimagenet-1500": 110_000,
     "digits": 1_797,
 }
+"""Rows of a data set, from which the time of a fit is estimated."""
 
-THREE_SEEDS = {"tinyimagenet-1500": ("sq",)}
-"""On these data sets only these methods have three seeds; on others those of `SEVERAL_SEEDS` have them."""
+THREE_SEED_EXCEPTIONS = {"tinyimagenet-1500": ("sq",)}
+"""The methods with three seeds on data sets where these are not `THREE_SEED_METHODS`."""
 
-ALTERNATING: Mapping[str, Mapping[str, Any]] = {
+ALTERNATING_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "cifar10": {"quantization_weight": 1e-3},
     "digits": {"max_iter": 3},
 }
-"""Gamma (and mu) that validation on training rows finds for the alternating solver, where they are not the default."""
+"""Parameters of the alternating solver. Validation on training rows found this gamma of CIFAR-10; others have the defaults."""
 
-NO_TRANSFORM: Mapping[str, Mapping[str, Any]] = {"cifar10": {"quantization_weight": 1e-4}}
-"""The same where P is fixed."""
+NO_TRANSFORM_PARAMETERS: Mapping[str, Mapping[str, Any]] = {"cifar10": {"quantization_weight": 1e-4}}
+"""Parameters of `sq-no-transform`, found in the same way."""
 
-ANCHORED = ("mnist", "cifar10", "coco30k", "coco30k-noperson", "tinyimagenet-1500")
-MORE = f"{MOST_ANCHORS}-anchors"
-"""Where the library's own features have so many anchors, four times those of the comparison, the classifier has them too."""
+MANY_ANCHORS = f"{MOST_ANCHORS}-anchors"
+"""The variant of the classifier that has as many anchors as the library's own features: four times those of the comparison."""
 
-SEVERAL_LABELS: Mapping[str, Any] = {"tol": 0.3}
-"""Of the joint solver where rows have several labels: each of the last rounds takes twice as long as the one before it, and MAP
-moves no more. COCO-30k without *person* has 0.270 at 16 bits after the 7 rounds that this takes, 0.268 after 12 (28 s and 202 s);
-at 64 bits 0.270 after one round, 0.268 after 7 (12 s and 600 s)."""
+MANY_ANCHORS_DATASETS = ("mnist", "cifar10", "coco30k", "coco30k-noperson", "tinyimagenet-1500")
+"""Data sets on which that variant is measured."""
 
-CURVES = "curves"
-"""Where cells are that were measured for their convergence: fits that end by themselves."""
+SEVERAL_LABELS_PARAMETERS: Mapping[str, Any] = {"tol": 0.3}
+"""Parameters of the joint solver where rows have several labels. With them the fit ends before its last rounds, each of which
+takes twice as long as the one before and does not raise MAP: COCO-30k without *person* has .270 after 7 rounds (28 s) and .268
+after 12 (202 s) at 16 bits, .270 after one round (12 s) and .268 after 7 (600 s) at 64 bits."""
 
-IMAGENET: Mapping[str, Mapping[str, Any]] = {"cq": {"n_components": 256}}
-"""CQ is published there after PCA; Tiny-ImageNet, which stands in for it, has 256 columns as it is."""
+CURVES_FOLDER = "curves"
+"""The folder of cells that are measured for their convergence: their fits end by themselves."""
 
-WITHOUT_KERNEL = ("imagenet", "tinyimagenet-1500")
-"""Data sets of network features: `sdh` and `ksh` have the kernel there; sq, sdh-linear and the classifier are without it."""
+IMAGENET_PARAMETERS: Mapping[str, Mapping[str, Any]] = {"cq": {"n_components": 256}}
+"""Parameters of methods on ImageNet: CQ is published there after PCA to 256 columns."""
 
-SECONDS = {
+KERNEL_FREE_DATASETS = ("imagenet", "tinyimagenet-1500")
+"""Data sets whose vectors are features of a network: only `sdh` and `ksh` have kernel features there."""
+
+FIT_SECONDS = {
     "sq": (20, 0.4),
     "sq-alternating": (30, 0.6),
     "sq-semantic": (50, 1.0),
@@ -108,8 +129,8 @@ SECONDS = {
     "classifier": (5, 0),
     "classifier-scores": (5, 0),
     "probabilities": (66, 0),
-    f"classifier-{MORE}": (40, 0),
-    f"classifier-scores-{MORE}": (40, 0),
+    f"classifier-{MANY_ANCHORS}": (40, 0),
+    f"classifier-scores-{MANY_ANCHORS}": (40, 0),
     "classifier-bits": (5, 0),
     "euclidean": (1, 0),
     "cosine": (1, 0),
@@ -119,15 +140,15 @@ SECONDS = {
     "bre": (10, 2.7),
     "ksh": (5, 2.9),
 }
-"""Of a fit to 60,000 rows on two cores: so many, and so many more for each bit."""
+"""Seconds of a fit to 60,000 rows on two cores: a fixed number, and one for each bit."""
 
-PAIRWISE = ("ssh", "fasthash", "mlh", "bre", "ksh")
-"""Methods that learn from 5,000 rows however many there are."""
+PAIRWISE_METHODS = ("ssh", "fasthash", "mlh", "bre", "ksh")
+"""Methods that learn from 5,000 rows of any data set."""
 
-SEVERAL_LABELS_TIMES = 3
-"""As long takes a joint fit to several labels a row."""
+SEVERAL_LABELS_FACTOR = 3
+"""A joint fit takes this many times as long where rows have several labels."""
 
-QUICKLY: Mapping[str, Mapping[str, Any]] = {
+QUICK_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "cq": {"max_iter": 3},
     "ksh": {"max_iter": 50},
     "fasthash": {"n_trees": 50},
@@ -135,20 +156,21 @@ QUICKLY: Mapping[str, Mapping[str, Any]] = {
     "bre": {"max_iter": 10},
     "sq-triplet": {"max_iter": 2},
 }
-"""What methods are told in the small version."""
+"""Parameters of methods in the small version of the plan."""
 
-MEASURING_SECONDS = 6  # of a cell, beside its fit
+MEASURING_SECONDS = 6
+"""Seconds that a cell of 60,000 rows takes beside its fit."""
 
 
 def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | None = None) -> list[Task]:
-    """Give the tasks of the full comparison.
+    """Return the tasks of the full comparison.
 
     Parameters
     ----------
     items : sequence of str, optional
         Names in `ITEMS`; all by default.
     datasets : sequence of str, optional
-        By default those of `DATASETS`, and those of `IF_THERE` whose files are in the data folder.
+        By default those of `DATASETS`, and those of `OPTIONAL_DATASETS` whose files are in the data folder.
 
     Examples
     --------
@@ -158,118 +180,136 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
     items = tuple(ITEMS) if items is None else items
     if unknown := [item for item in items if item not in ITEMS]:
         raise InputError(f"nothing is called {unknown[0]!r}; there are {', '.join(ITEMS)}")
-    if unknown := [name for name in datasets or () if name not in (*DATASETS, *IF_THERE)]:
+    if unknown := [name for name in datasets or () if name not in (*DATASETS, *OPTIONAL_DATASETS)]:
         raise InputError(
-            f"unknown data set {unknown[0]!r}: expected some of {', '.join((*DATASETS, *IF_THERE))}"
+            f"unknown data set {unknown[0]!r}: expected some of {', '.join((*DATASETS, *OPTIONAL_DATASETS))}"
         )
     if datasets is None:
-        datasets = (*DATASETS, *(name for name, file in IF_THERE.items() if (data_folder() / file).exists()))
+        datasets = (
+            *DATASETS,
+            *(name for name, file in OPTIONAL_DATASETS.items() if (data_folder() / file).exists()),
+        )
     tasks: list[Task] = []
     for dataset in datasets:
-        single = dataset in SINGLE_LABEL
-        lengths = ENDS if dataset == "coco30k-noperson" else LENGTHS
+        single = dataset in SINGLE_LABEL_DATASETS
+        lengths = TWO_LENGTHS if dataset == "coco30k-noperson" else LENGTHS
         if "map" in items:
-            tasks += _comparison(dataset, "paper", lengths, COMPARED)
-            tasks += _comparison(dataset, "paper", ENDS, ["opq"])  # which the paper does not compare with
-            tasks += _alternating(dataset, lengths)
-            tasks += _by_meaning(dataset, "paper")
+            tasks += _comparison_tasks(dataset, "paper", lengths, COMPARED)
+            tasks += _comparison_tasks(
+                dataset, "paper", TWO_LENGTHS, ["opq"]
+            )  # which the paper does not compare with
+            tasks += _alternating_tasks(dataset, lengths)
+            tasks += _semantic_tasks(dataset, "paper")
         if "query-time" in items:
-            tasks += _comparison(dataset, "paper", lengths, TIMED, seeds=SEEDS[:1])
-            tasks += _cells(dataset, "sq", ENDS, ranking="semantic")
+            tasks += _comparison_tasks(dataset, "paper", lengths, TIMED_METHODS, seeds=SEEDS[:1])
+            tasks += _cell_tasks(dataset, "sq", TWO_LENGTHS, ranking="semantic")
         if "triplet" in items and single:
-            tasks += _cells(dataset, "sq-triplet", LENGTHS)
+            tasks += _cell_tasks(dataset, "sq-triplet", LENGTHS)
         if "transform" in items and single:
-            tasks += _cells(dataset, "sq-no-transform", LENGTHS, parameters=NO_TRANSFORM.get(dataset, {}))
-        if "penalties" in items and dataset in WHOLE:
+            tasks += _cell_tasks(
+                dataset, "sq-no-transform", LENGTHS, parameters=NO_TRANSFORM_PARAMETERS.get(dataset, {})
+            )
+        if "penalties" in items and dataset in ALL_LENGTH_DATASETS:
             tasks.append(
                 SweepTask(
                     dataset,
                     training_rows=20_000 if single else 5_000,  # fits to several labels take longer
-                    parameters={} if single else SEVERAL_LABELS,
+                    parameters={} if single else SEVERAL_LABELS_PARAMETERS,
                     command=command("paper", only="penalties", dataset=dataset),
                     expected_seconds=2400.0 if single else 400.0,
                 )
             )
         if "convergence" in items and dataset == "coco30k":
-            tasks += [*_cells(dataset, "sq", (16,), folder=CURVES), *_alternating(dataset, (16,))]
-        if "unlabelled" in items and dataset not in IF_THERE:
-            tasks += _comparison(dataset, "unlabelled", ENDS, COMPARED)
-            tasks += _by_meaning(dataset, "unlabelled")
+            tasks += [
+                *_cell_tasks(dataset, "sq", (16,), folder=CURVES_FOLDER),
+                *_alternating_tasks(dataset, (16,)),
+            ]
+        if "unlabelled" in items and dataset not in OPTIONAL_DATASETS:
+            tasks += _comparison_tasks(dataset, "unlabelled", TWO_LENGTHS, COMPARED)
+            tasks += _semantic_tasks(dataset, "unlabelled")
         if "unseen" in items and single:
-            tasks += _comparison(dataset, "unseen", ENDS, COMPARED)
-            tasks += _by_meaning(dataset, "unseen")
+            tasks += _comparison_tasks(dataset, "unseen", TWO_LENGTHS, COMPARED)
+            tasks += _semantic_tasks(dataset, "unseen")
         if "samples" in items and dataset == "mnist":
             again = command("paper", only="samples", dataset=dataset)
             tasks.append(SamplesTask(dataset, command=again, expected_seconds=60.0))
-    return _once(tasks)
+    return _unique(tasks)
 
 
 def quick_tasks() -> list[Task]:
-    """Give the tasks of a small version, on the digits that come with scikit-learn; under five minutes on two cores.
+    """Return the tasks of a small version on the digits of scikit-learn: under five minutes on two cores.
 
     Examples
     --------
     >>> len({task.name for task in quick_tasks()}) == len(quick_tasks())
     True
     """
-    few: dict[str, Any] = {"anchors": 200}
+    small: dict[str, Any] = {"anchors": 200}
     tasks: list[Task] = []
     for method in (*COMPARED, "opq"):
-        tasks += _cells("digits", method, (16, 32), parameters=QUICKLY.get(method), **few)
+        tasks += _cell_tasks("digits", method, (16, 32), parameters=QUICK_PARAMETERS.get(method), **small)
         for protocol in ("unlabelled", "unseen"):
-            tasks += _cells("digits", method, (16,), parameters=QUICKLY.get(method), protocol=protocol, **few)
-    tasks += _alternating("digits", (16, 32), **few)
+            tasks += _cell_tasks(
+                "digits", method, (16,), parameters=QUICK_PARAMETERS.get(method), protocol=protocol, **small
+            )
+    tasks += _alternating_tasks("digits", (16, 32), **small)
     for protocol in ("paper", "unlabelled", "unseen"):
-        tasks += _by_meaning("digits", protocol, lengths=(16,), seeds=SEEDS[:1])
+        tasks += _semantic_tasks("digits", protocol, lengths=(16,), seeds=SEEDS[:1])
     for method in ("sq-triplet", "sq-no-transform"):
-        tasks += _cells("digits", method, (16, 32), parameters=QUICKLY.get(method), **few)
-    few["command"] = command("paper", quick=True)
-    sweep = SweepTask("digits", training_rows=500, parameters={"max_iter": 2}, expected_seconds=30.0, **few)
-    tasks += [sweep, SamplesTask("digits", expected_seconds=1.0, **few)]
-    return _once(tasks)
+        tasks += _cell_tasks("digits", method, (16, 32), parameters=QUICK_PARAMETERS.get(method), **small)
+    small["command"] = command("paper", quick=True)
+    sweep = SweepTask("digits", training_rows=500, parameters={"max_iter": 2}, expected_seconds=30.0, **small)
+    tasks += [sweep, SamplesTask("digits", expected_seconds=1.0, **small)]
+    return _unique(tasks)
 
 
-def _comparison(
+def _comparison_tasks(
     dataset: str,
     protocol: str,
     lengths: Sequence[int],
     methods: Iterable[str],
     seeds: Sequence[int] = SEEDS,
 ) -> list[Task]:
-    """Give every method at every length; several seeds for the cheap ones at all but 128 bits."""
+    """Return tasks of every method at every length, with three seeds for some methods at less than 128 bits."""
     tasks: list[Task] = []
     for method in methods:
         for seed in (each for each in seeds if _has_seed(dataset, method, each)):
-            shown = lengths if seed == 0 or dataset in IF_THERE else [bits for bits in lengths if bits < 128]
-            tasks += _cells(dataset, method, shown, protocol=protocol, seed=seed)
+            shown = (
+                lengths
+                if seed == 0 or dataset in OPTIONAL_DATASETS
+                else [bits for bits in lengths if bits < 128]
+            )
+            tasks += _cell_tasks(dataset, method, shown, protocol=protocol, seed=seed)
     return tasks
 
 
-def _by_meaning(
-    dataset: str, protocol: str, *, lengths: Sequence[int] = ENDS, seeds: Sequence[int] = SEEDS
+def _semantic_tasks(
+    dataset: str, protocol: str, *, lengths: Sequence[int] = TWO_LENGTHS, seeds: Sequence[int] = SEEDS
 ) -> list[Task]:
-    """Give ours as the library has it, and the classifier on as many anchors: labels, and scores where items have none."""
+    """Return tasks of ours as the library has it by default, and of the classifier with as many anchors."""
     tasks: list[Task] = []
     for seed in seeds:
         where: dict[str, Any] = {"protocol": protocol, "seed": seed}
-        tasks += _cells(dataset, "sq", lengths, ranking="semantic", **where)
-        if dataset in ANCHORED:
+        tasks += _cell_tasks(dataset, "sq", lengths, ranking="semantic", **where)
+        if dataset in MANY_ANCHORS_DATASETS:
             for method in ("classifier",) if protocol == "paper" else ("classifier", "classifier-scores"):
                 if _has_seed(dataset, method, seed):
-                    tasks += _cells(dataset, method, lengths, variant=MORE, anchors=MOST_ANCHORS, **where)
+                    tasks += _cell_tasks(
+                        dataset, method, lengths, variant=MANY_ANCHORS, anchors=MOST_ANCHORS, **where
+                    )
     return tasks
 
 
 def _has_seed(dataset: str, method: str, seed: int) -> bool:
-    return seed == SEEDS[0] or method in THREE_SEEDS.get(dataset, SEVERAL_SEEDS)
+    return seed == SEEDS[0] or method in THREE_SEED_EXCEPTIONS.get(dataset, THREE_SEED_METHODS)
 
 
-def _alternating(dataset: str, lengths: Sequence[int], **options: Any) -> list[Task]:
-    parameters = {"solver": "alternating", **ALTERNATING.get(dataset, {})}
-    return _cells(dataset, "sq", lengths, variant="alternating", parameters=parameters, **options)
+def _alternating_tasks(dataset: str, lengths: Sequence[int], **options: Any) -> list[Task]:
+    parameters = {"solver": "alternating", **ALTERNATING_PARAMETERS.get(dataset, {})}
+    return _cell_tasks(dataset, "sq", lengths, variant="alternating", parameters=parameters, **options)
 
 
-def _cells(
+def _cell_tasks(
     dataset: str,
     method: str,
     lengths: Sequence[int],
@@ -278,15 +318,17 @@ def _cells(
     parameters: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[Task]:
-    """Give one task for a chain, or for methods whose length does not matter; else one for each length."""
+    """Return one task for all lengths if they share a fit, else one task for each length."""
     if dataset == "imagenet":
-        parameters = {**IMAGENET.get(method, {}), **(parameters or {})}
-    if dataset in WITHOUT_KERNEL and options.get("ranking") != "semantic":  # which has features of its own
+        parameters = {**IMAGENET_PARAMETERS.get(method, {}), **(parameters or {})}
+    if (
+        dataset in KERNEL_FREE_DATASETS and options.get("ranking") != "semantic"
+    ):  # which has features of its own
         options = {"anchors": 1000 if method in ("sdh", "ksh") else 0, **options}
     by_distance = method == "sq" and not variant and options.get("ranking") != "semantic"
-    if by_distance and _several_labels(dataset) and options.get("folder") != CURVES:
-        parameters = {**SEVERAL_LABELS, **(parameters or {})}
-    together = method in (*CHAINED, *LENGTH_DOES_NOT_MATTER)
+    if by_distance and _has_several_labels(dataset) and options.get("folder") != CURVES_FOLDER:
+        parameters = {**SEVERAL_LABELS_PARAMETERS, **(parameters or {})}
+    together = method in LENGTH_FREE or method in CHAINED_METHODS
     return [
         CellsTask(
             dataset,
@@ -295,8 +337,10 @@ def _cells(
             variant=variant,
             parameters=parameters or {},
             expected_seconds=sum(
-                _seconds(dataset, "-".join(filter(None, (method, variant, options.get("ranking")))), each)
-                for each in (bits[:1] if method in LENGTH_DOES_NOT_MATTER else bits)
+                _expected_seconds(
+                    dataset, "-".join(filter(None, (method, variant, options.get("ranking")))), each
+                )
+                for each in (bits[:1] if method in LENGTH_FREE else bits)
             ),
             **options,
         )
@@ -304,24 +348,26 @@ def _cells(
     ]
 
 
-def _seconds(dataset: str, method: str, bits: int) -> float:
-    fixed, per_bit = SECONDS[method]
-    if method == "sq" and _several_labels(dataset):
-        fixed, per_bit = SEVERAL_LABELS_TIMES * fixed, SEVERAL_LABELS_TIMES * per_bit
-    share = 1.0 if method in PAIRWISE and dataset != "digits" else N_ROWS.get(dataset, 200_000) / 60_000
+def _expected_seconds(dataset: str, method: str, bits: int) -> float:
+    fixed, per_bit = FIT_SECONDS[method]
+    if method == "sq" and _has_several_labels(dataset):
+        fixed, per_bit = SEVERAL_LABELS_FACTOR * fixed, SEVERAL_LABELS_FACTOR * per_bit
+    share = (
+        1.0 if method in PAIRWISE_METHODS and dataset != "digits" else N_ROWS.get(dataset, 200_000) / 60_000
+    )
     return share * (fixed + per_bit * bits) + MEASURING_SECONDS * N_ROWS.get(dataset, 200_000) / 60_000
 
 
-def _several_labels(dataset: str) -> bool:
+def _has_several_labels(dataset: str) -> bool:
     return dataset.startswith(("coco30k", "nuswide"))
 
 
-def _once(tasks: Iterable[Task]) -> list[Task]:
-    """Leave out tasks whose files others write as well."""
-    found: set[str] = set()
+def _unique(tasks: Iterable[Task]) -> list[Task]:
+    """Return the tasks without those whose files are all written by tasks before them."""
+    written: set[str] = set()
     kept = []
     for task in tasks:
-        if not found.issuperset(task.outputs()):
+        if not written.issuperset(task.outputs()):
             kept.append(task)
-        found.update(task.outputs())
+        written.update(task.outputs())
     return kept

@@ -1,4 +1,4 @@
-"""Report: how each number was made: commands, machines, versions, splits, time."""
+"""Report: the origin of each number: commands, machines, versions, splits, time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from supquant_experiments.paper.results import Cell, Results
 
 VERSIONS = ("supquant", "python", "numpy", "scipy", "scikit-learn", "blas")
+"""The packages whose versions are shown."""
 
 
 def command_of(cell: Cell) -> str:
-    """Give the command that makes a cell; one that was not recorded is written from what the cell is.
+    """Return the command that measures a cell, as recorded, or made from the fields of the cell.
 
     Examples
     --------
@@ -38,7 +39,7 @@ def command_of(cell: Cell) -> str:
 
 
 def cells_table(cells: Sequence[Cell], name: str, caption: str) -> Table:
-    """Lay out cells with their MAP, time and command."""
+    """Return the table of cells with their MAP, time and command."""
     rows = []
     for cell in cells:
         seconds = cell.value("cell_seconds")
@@ -60,7 +61,7 @@ def cells_table(cells: Sequence[Cell], name: str, caption: str) -> Table:
 
 
 def machines_table(results: Results) -> Table:
-    """Lay out machines and versions, with how many cells each measured and the time that took."""
+    """Return the table of machines and versions, with the number of cells and their time."""
     groups: dict[tuple[str, ...], list[Cell]] = {}
     for cell in results.cells:
         key = (machine_of(cell), *(_version(cell, name) for name in VERSIONS))
@@ -83,7 +84,7 @@ def machines_table(results: Results) -> Table:
 
 
 def splits_table(results: Results) -> Table:
-    """Lay out how many rows trained, were searched and asked, by data set and protocol."""
+    """Return the table of training rows, database rows and queries, by data set and protocol."""
     groups: dict[tuple[str, ...], set[int]] = {}
     for dataset in results.datasets:
         for cell in results.select(dataset=dataset):
@@ -102,7 +103,7 @@ def splits_table(results: Results) -> Table:
 
 
 def failures_table(results: Results) -> Table:
-    """Lay out what failed and why."""
+    """Return the table of tasks that failed, and why."""
     rows = [
         Row(Entry(str(failure["name"])), [Entry(str(failure["error"]), kind="words")])
         for failure in results.failures
@@ -111,17 +112,17 @@ def failures_table(results: Results) -> Table:
 
 
 def time_spent(cells: Sequence[Cell]) -> float:
-    """Give the seconds that cells took together, as far as they say."""
+    """Return the seconds of all cells together; cells without a time count as zero."""
     return sum(cell.value("cell_seconds") or 0.0 for cell in cells)
 
 
 def time_words(cells: Sequence[Cell]) -> str:
-    """Say what cells took together."""
+    """Return the time of all cells together in words."""
     return write(time_spent(cells), "time")
 
 
 def cell_order(cell: Cell) -> tuple[object, ...]:
-    """Sort cells as readers look for them: by protocol, series, length and seed."""
+    """Return the sort key of a cell: protocol, series, length, seed."""
     return (cell["protocol"], cell.series.order, cell["bits"], cell["seed"])
 
 

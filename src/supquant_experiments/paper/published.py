@@ -1,7 +1,7 @@
 """Report: the numbers that the supervised quantization paper printed.
 
 "Supervised Quantization for Similarity Search", X. Wang, Zhang, Qi, Tang, J. Wang, CVPR 2016. Most of its results
-are curves without numbers; what stands here was printed in its tables or text. Nothing is read off a curve.
+are curves without numbers. The numbers here are printed in its tables or text; none is read off a curve.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LENGTHS = (16, 32, 64, 128)
+"""Code lengths of the paper, in bits."""
+
 DATASETS = ("cifar10", "mnist", "nuswide", "imagenet")
+"""Data sets of the paper."""
+
 METHODS = frozenset(
     {"sq", "sq-triplet", "sq-no-transform", "cq", "sdh", "sdh-linear", "ksh", "fasthash"}
     | {"cca-itq", "ssh", "mlh", "bre", "euclidean"}
 )
-"""What the paper measured, as a number or as a curve."""
+"""Methods that the paper measured, as a number or as a curve."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A MAP of the paper; `derived` where it printed only the distance to another number."""
+    """A MAP of the paper; `derived` if the paper printed only its difference to another number."""
 
     value: float
     derived: bool = False
@@ -28,7 +32,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Penalties:
-    """The best gamma and mu of the paper at 16 bits, and the validation MAP there."""
+    """The best gamma and mu of the paper at 16 bits, and their validation MAP."""
 
     quantization_weight: float
     constraint_weight: float
@@ -37,7 +41,7 @@ class Penalties:
 
 @dataclass(frozen=True)
 class StandIn:
-    """A data set of the paper that cannot be had, and how the one that is measured in its place differs from it.
+    """A data set of the paper that we cannot get, and how the one that we measure instead differs from it.
 
     Attributes
     ----------
@@ -52,7 +56,7 @@ class StandIn:
 
 
 def published_map(dataset: str, method: str, bits: int) -> Number | None:
-    """Give the MAP that the paper printed; None where it printed none.
+    """Return the MAP that the paper printed; None where it printed none.
 
     Examples
     --------
@@ -106,4 +110,5 @@ STAND_INS: Mapping[str, StandIn] = {
         "numbers cannot be compared directly.",
     )
 }
-"""By the name of what is measured. `published_map` does not know these names, so that nobody shows a number by mistake."""
+"""Stand-ins by the name of the data set that we measure. `published_map` does not know these names, so no number is shown by
+mistake."""

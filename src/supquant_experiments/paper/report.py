@@ -1,4 +1,4 @@
-"""Report: the page, its figures and tables as files, and a short index page, from a folder of result files."""
+"""Report: one page, its figures and tables as files, and an index page, all from a folder of result files."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from supquant.errors import InputError
 from supquant_experiments.paper.drawing import PALETTE, Figure
 from supquant_experiments.paper.headline import Headline, headline
 from supquant_experiments.paper.results import read_results
-from supquant_experiments.paper.sections import Part, Section, sections
+from supquant_experiments.paper.sections import sections
 
 if TYPE_CHECKING:
+    from supquant_experiments.paper.parts import Part, Section
     from supquant_experiments.paper.tables import Table
 
 
 WRITTEN = "Written by `supquant paper`"
-"""Marks index pages that may be written anew."""
+"""An index page with these words was written by the program and may be replaced."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written, and what it says first."""
+    """The files of a report, and its first screen."""
 
     page: Path
     index: Path
@@ -36,17 +37,14 @@ class Report:
 
 
 def render_report(folder: str | Path, out: str | Path) -> Report:
-    """Write the report on the result files of a folder.
-
-    The same files give the same bytes.
+    """Write the report on the result files of a folder; the same files give the same bytes.
 
     Parameters
     ----------
     folder : path
-        Holds `cells/`, `sweeps/`, `samples/` and `failed/`; what is not there is said to be missing.
+        Holds `cells/`, `curves/`, `sweeps/`, `samples/` and `failed/`; the report names what is missing.
     out : path
-        Gets `report.html`, which needs nothing beside it, `README.md`, `figures/*.svg` and `.png`, and
-        `tables/*.md`.
+        Gets `report.html`, which needs nothing beside it, `README.md`, `figures/*.svg` and `tables/*.md`.
 
     Examples
     --------
@@ -71,10 +69,8 @@ def render_report(folder: str | Path, out: str | Path) -> Report:
         (out / name).mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for figure in drawn:
-        path = out / "figures" / figure.name
-        written += [path.with_name(f"{figure.name}.svg"), path.with_name(f"{figure.name}.png")]
-        written[-2].write_text(figure.svg, encoding="utf-8")
-        written[-1].write_bytes(figure.png)
+        written.append(out / "figures" / f"{figure.name}.svg")
+        written[-1].write_text(figure.svg, encoding="utf-8")
     for table in tables:
         (out / "tables" / f"{table.name}.md").write_text(table.markdown(), encoding="utf-8")
     (out / "report.html").write_text(page, encoding="utf-8")
@@ -89,7 +85,7 @@ def render_report(folder: str | Path, out: str | Path) -> Report:
 
 
 def markdown_tables(folder: str | Path) -> dict[str, str]:
-    """Give every table of the report in Markdown, by name; nothing is drawn or written.
+    """Return every table of the report in Markdown, by name; nothing is drawn or written.
 
     Examples
     --------
@@ -149,12 +145,12 @@ def _jinja() -> Any:
 
 
 def _index(said: Headline, shown: list[_DrawnSection]) -> str:
-    """Write the page that a code host shows: the headline, the pictures, the way to the tables."""
+    """Return the index page that a code host shows: the headline, the figures, links to the tables."""
     lines = [
         "# Results",
         (
-            f"{WRITTEN} from the result files; do not edit. "
-            "[The whole report](report.html) is one page that needs nothing beside it."
+            f"{WRITTEN} from the result files; do not edit. `supquant paper --render` makes report.html from the same "
+            "files: the whole report on one page that needs nothing beside it."
         ),
         "\n".join(f"- **{sentence}**" for sentence in filter(None, (*said.lead, said.beside_paper))),
         "\n".join(f"- {sentence}" for sentence in (*said.stand_ins, *said.verdicts)),
@@ -175,7 +171,7 @@ def _index(said: Headline, shown: list[_DrawnSection]) -> str:
         if pictures:
             lines.append(
                 "\n".join(
-                    f'<img src="figures/{figure.name}.png" width="430" alt="{escape(figure.alt)}">'
+                    f'<img src="figures/{figure.name}.svg" width="430" alt="{escape(figure.alt)}">'
                     for figure in pictures
                 )
             )

@@ -1,8 +1,7 @@
-"""Report: what a folder of result files holds, in the order in which a reader wants it."""
+"""Report: the result files of a folder, and the means over seeds that tables and figures show."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -14,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from supquant.errors import InputError
 from supquant.evaluation import resolve_fit_rows
 from supquant_experiments.methods import METHODS
+from supquant_experiments.records import CELL_FIELDS, CELL_FOLDERS, Record, read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 REFERENCES = frozenset({"euclidean", "cosine", "classifier-scores", "probabilities"})
-"""Items are float vectors or scores: lines to look at, no codes to compare with."""
+"""Methods whose items are float vectors or scores. They are shown beside the codes, and no code is compared with them."""
 
-ANY_LENGTH = REFERENCES | {"classifier"}
-"""What an item is does not depend on the code length that was asked for."""
+LENGTH_FREE = REFERENCES | {"classifier"}
+"""Methods whose items are the same at any code length."""
 
 TITLES = {
     "mnist": "MNIST",
@@ -36,14 +36,20 @@ TITLES = {
     "tinyimagenet": "Tiny-ImageNet",
     "digits": "Digits",
 }
-"""The data sets that we know, in the order in which they are shown."""
+"""Names of data sets as people write them, in the order in which they are shown."""
 
-_CELL_FIELDS = {"dataset", "method", "bits", "protocol", "ranking", "seed", "map", "parameters", "machine"}
+_REPORTED_FIELDS = CELL_FIELDS | {"machine"}
+_OTHER_FIELDS = {
+    "sweeps": frozenset({"dataset", "points"}),
+    "samples": frozenset({"dataset", "queries"}),
+    "failed": frozenset({"name", "error"}),
+}
+"""The fields that every record must have, by folder."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """A method as it was set: one line of a figure, one row of a table.
+    """A method with its parameters: one line of a figure, one row of a table.
 
     Examples
     --------
@@ -52,7 +58,7 @@ class Series:
     """
 
     method: str
-    solver: str = ""  # what is empty is as usual for the method
+    solver: str = ""  # an empty field has the usual value of the method
     ranking: str = ""
     projection: str = ""
     anchors: int | None = None
@@ -62,7 +68,7 @@ class Series:
 
     @classmethod
     def of(cls, cell: Mapping[str, Any], usual_anchors: int | None = None) -> Series:
-        """Tell the series of a cell from what was set differently from the usual."""
+        """Return the series of a cell; its fields name the parameters that are not the usual ones."""
         method, parameters = cell["method"], cell["parameters"]
         usual_ranking = METHODS[method].rankings[0] if method in METHODS else ""
         anchors = None if _own_features(cell) else parameters.get("anchors")
@@ -81,29 +87,29 @@ class Series:
 
     @property
     def label(self) -> str:
-        """What it is called in figures and tables."""
+        """Its name in figures and tables."""
         return f"{self.method} ({', '.join(self._settings)})" if self._settings else self.method
 
     @property
     def short(self) -> str:
-        """The label where there is little room."""
+        """Its name where there is little room."""
         return ", ".join([self.method, *self._settings]).replace(" ranking", "").replace(" projection", "")
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is supervised quantization as we would have it used, under either ranking."""
+        """Whether it is supervised quantization with the joint solver, under either ranking."""
         return self in OURS
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Where it stands: methods in the order of `METHODS`, the usual setting first."""
+        """Sort key: methods in the order of `METHODS`, the usual parameters first."""
         names = list(METHODS)
         place = names.index(self.method) if self.method in names else len(names)
         return (place, self.method, len(self._settings), self.label)
 
     @property
     def _settings(self) -> list[str]:
-        """What is not as usual, in words."""
+        """The parameters that are not the usual ones, in words."""
         words = (
             self.solver,
             self.ranking and f"{self.ranking} ranking",
@@ -117,12 +123,12 @@ class Series:
 
 
 OURS = (Series("sq"), Series("sq", ranking="semantic"))
-"""The joint solver with the published ranking, which is the headline, and with ours."""
+"""Our two series: the joint solver with the published ranking, and with the semantic one."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One result file: its name in the folder, its content, its series."""
+    """One measured cell: its name in the folder, its content, its series."""
 
     name: str
     content: Mapping[str, Any]
@@ -132,7 +138,7 @@ class Cell:
         return self.content[field]
 
     def value(self, field: str) -> float | None:
-        """Give a number of the cell; `query_ms/scan` is one inside another.
+        """Return a number of the cell, None if it has none; `query_ms/scan` is the field `scan` of the field `query_ms`.
 
         Examples
         --------
@@ -146,40 +152,40 @@ class Cell:
 
     @property
     def truncated(self) -> bool:
-        """Whether the fit hit the time limit."""
+        """Whether the fit stopped at the time limit."""
         return bool(self.content.get("truncated"))
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A number over seeds, and the cells that it comes from."""
+    """The mean of a field over seeds, and the cells that it comes from."""
 
     field: str
     cells: tuple[Cell, ...]
 
     @cached_property
     def by_seed(self) -> dict[int, float]:
-        """The number of each seed."""
+        """The value of each seed."""
         return {cell["seed"]: value for cell in self.cells if (value := cell.value(self.field)) is not None}
 
     @property
     def value(self) -> float:
-        """Their mean."""
+        """The mean over the seeds."""
         return mean(self.by_seed.values())
 
     def over(self, seeds: Collection[int]) -> Mean:
-        """Give the number over some of its seeds."""
+        """Return the mean over some of its seeds."""
         return Mean(self.field, tuple(cell for cell in self.cells if cell["seed"] in seeds))
 
     @property
     def half_range(self) -> float | None:
-        """Half of the range over seeds; None for one seed."""
+        """Half of the range over the seeds; None if there is one seed."""
         values = self.by_seed.values()
         return (max(values) - min(values)) / 2 if len(values) > 1 else None
 
     @property
     def truncated(self) -> bool:
-        """Whether some fit hit the time limit."""
+        """Whether some fit stopped at the time limit."""
         return any(cell.truncated for cell in self.cells)
 
 
@@ -191,22 +197,22 @@ class Results:
     sweeps: tuple[Mapping[str, Any], ...] = ()
     samples: tuple[Mapping[str, Any], ...] = ()
     failures: tuple[Mapping[str, Any], ...] = ()
-    curves: tuple[Cell, ...] = ()  # measured for their convergence, and not compared
+    curves: tuple[Cell, ...] = ()  # cells that were measured for their convergence; they are not compared
 
     @property
     def datasets(self) -> list[str]:
-        """Those of cells, sweeps or samples, in the order in which they are shown."""
+        """The data sets of cells, sweeps and samples, in the order in which they are shown."""
         named = {cell["dataset"] for cell in self.cells}
         named |= {record["dataset"] for record in (*self.sweeps, *self.samples)}
         known = list(TITLES)
         return sorted(named, key=lambda name: (known.index(name) if name in known else len(known), name))
 
     def slug(self, dataset: str) -> str:
-        """Give the name of a data set in file names."""
+        """Return the name of a data set in file names."""
         return slugs(self.datasets)[dataset]
 
     def select(self, **identity: Any) -> list[Cell]:
-        """Give the cells whose fields (or `series`) are as said."""
+        """Return the cells that have these values in their fields; `series` counts as a field."""
         where = (identity.get("dataset"), identity.get("protocol"))
         among = self.cells if None in where else self._by_place.get(where, ())
         return [
@@ -219,45 +225,45 @@ class Results:
 
     @cached_property
     def _by_place(self) -> Mapping[tuple[Any, Any], Sequence[Cell]]:
-        """The cells by data set and protocol, which nearly every question names."""
+        """The cells by data set and protocol, because nearly every selection names both."""
         places: dict[tuple[Any, Any], list[Cell]] = {}
         for cell in self.cells:
             places.setdefault((cell["dataset"], cell["protocol"]), []).append(cell)
         return places
 
     def series(self, **identity: Any) -> list[Series]:
-        """Give the series that have such cells, in order."""
+        """Return the series of the selected cells, sorted."""
         return sorted({cell.series for cell in self.select(**identity)}, key=lambda series: series.order)
 
     @property
     def ours(self) -> list[Series]:
-        """Those of our series that were measured."""
+        """Our series that were measured."""
         return [series for series in OURS if any(cell.series == series for cell in self.cells)]
 
     def lengths(self, **identity: Any) -> list[int]:
-        """Give the code lengths of such cells."""
+        """Return the code lengths of the selected cells, in bits."""
         return sorted({cell["bits"] for cell in self.select(**identity)})
 
     def mean(self, field: str, series: Series, bits: int, **identity: Any) -> Mean | None:
-        """Give a number over all seeds; None if no cell has it.
+        """Return the mean of a field over all seeds; None if no cell has the field.
 
-        A method that is the same at any length stands in with the shortest one that was measured.
+        A method of `LENGTH_FREE` that was not measured at this length is taken at its shortest one.
         """
         cells = self.select(series=series, **identity)
         at = [cell for cell in cells if cell["bits"] == bits]
-        if not at and series.method in ANY_LENGTH:
+        if not at and series.method in LENGTH_FREE:
             at = [cell for cell in cells if cell["bits"] == min(each["bits"] for each in cells)]
         having = sorted((cell for cell in at if cell.value(field) is not None), key=lambda cell: cell["seed"])
         return Mean(field, tuple(having)) if having else None
 
 
 def read_results(folder: str | Path) -> Results:
-    """Read the result files of a folder: `cells/`, `curves/`, `sweeps/`, `samples/` and `failed/`.
+    """Return the results in a folder: in `cells/`, `curves/`, `sweeps/`, `samples/` and `failed/`.
 
     Parameters
     ----------
     folder : path
-        What is missing in it is missing in the report; a file that cannot be read is an error.
+        Any of these may be missing; a file that cannot be read is an error.
 
     Examples
     --------
@@ -269,26 +275,30 @@ def read_results(folder: str | Path) -> Results:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no such folder: {folder}")
-    records = list(_records(folder / "cells", _CELL_FIELDS))
-    curves = list(_records(folder / "curves", _CELL_FIELDS))
-    anchors = _usual_anchors(content for _, content in records)
+    cells, curves = (_records(folder / name, _REPORTED_FIELDS) for name in CELL_FOLDERS)
+    anchors = _usual_anchors(record.content for record in cells)
 
-    def as_cell(name: str, content: Mapping[str, Any]) -> Cell:
-        return Cell(name, content, Series.of(content, anchors.get(content["dataset"])))
+    def as_cell(record: Record, prefix: str = "") -> Cell:
+        content = record.content
+        return Cell(prefix + record.name, content, Series.of(content, anchors.get(content["dataset"])))
 
-    cells = tuple(as_cell(path.stem, content) for path, content in records)
-    _refuse_twins(cells)
+    compared = tuple(map(as_cell, cells))
+    _refuse_twins(compared)
+    sweeps, samples, failures = (
+        tuple(record.content for record in _records(folder / name, fields))
+        for name, fields in _OTHER_FIELDS.items()
+    )
     return Results(
-        cells,
-        sweeps=tuple(content for _, content in _records(folder / "sweeps", {"dataset", "points"})),
-        samples=tuple(content for _, content in _records(folder / "samples", {"dataset", "queries"})),
-        failures=tuple(content for _, content in _records(folder / "failed", {"name", "error"})),
-        curves=tuple(as_cell(f"curves/{path.stem}", content) for path, content in curves),
+        compared,
+        sweeps=sweeps,
+        samples=samples,
+        failures=failures,
+        curves=tuple(as_cell(record, "curves/") for record in curves),
     )
 
 
 def slugs(names: Iterable[str]) -> dict[str, str]:
-    """Give every name a file name of its own.
+    """Return a file name for every name; no two are the same.
 
     Examples
     --------
@@ -305,7 +315,7 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
 
 
 def title(dataset: str) -> str:
-    """Give the name of a data set as people write it.
+    """Return the name of a data set as people write it.
 
     Examples
     --------
@@ -315,23 +325,22 @@ def title(dataset: str) -> str:
     return TITLES.get(dataset, dataset)
 
 
-def _records(folder: Path, fields: set[str]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Read the JSON files of a folder, by name."""
-    for path in sorted(folder.glob("*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"{path} is not a JSON file: {error}; remove it and measure it again") from error
-        absent = fields - set(content if isinstance(content, dict) else ())
+def _records(folder: Path, fields: frozenset[str]) -> list[Record]:
+    """Return the records of a folder, all of which must have these fields."""
+    records = read_records(folder)
+    for record in records:
+        absent = fields - set(record.content if isinstance(record.content, dict) else ())
         if absent:
-            raise InputError(f"{path} should be a record with {', '.join(sorted(absent))}; remove or mend it")
-        yield path, content
+            raise InputError(
+                f"{record.name} in {record.path} should have {', '.join(sorted(absent))}; remove or mend it"
+            )
+    return records
 
 
 def _usual_anchors(cells: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Give the number of anchors that most cells of a data set have; only others are worth naming.
+    """Return the number of anchors that most cells of a data set have; labels name only other numbers.
 
-    Cells with the library's own features have no say: their anchors are never named.
+    Cells with the library's own features do not count: labels never name their anchors.
     """
     counts: dict[str, Counter[int]] = {}
     for cell in cells:
@@ -349,13 +358,13 @@ def _own_features(cell: Mapping[str, Any]) -> bool:
 
 
 def _refuse_twins(cells: Iterable[Cell]) -> None:
-    """Two files that say they are the same cell cannot both be right."""
+    """Raise an error if two records are of the same cell."""
     seen: dict[tuple[Any, ...], str] = {}
     for cell in cells:
         key = (cell.series, *(cell[name] for name in ("dataset", "protocol", "bits", "seed")))
         if key in seen:
             raise InputError(
-                f"{seen[key]}.json and {cell.name}.json are both {cell.series.label} on {cell['dataset']} at "
+                f"{seen[key]} and {cell.name} are both {cell.series.label} on {cell['dataset']} at "
                 f"{cell['bits']} bits, protocol {cell['protocol']}, seed {cell['seed']}; keep one of them"
             )
         seen[key] = cell.name

@@ -1,11 +1,10 @@
-"""Report: its sections in order, each with its figures and tables, or with the command that makes what is missing."""
+"""Report: the sections in order, each with its figures and tables, or with the command that measures what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from supquant_experiments.paper import comparisons, figures, measurements, provenance
 from supquant_experiments.paper.headline import (
@@ -14,13 +13,13 @@ from supquant_experiments.paper.headline import (
     missing_command,
     verdict_sentences,
 )
-from supquant_experiments.paper.plan import WITHOUT_KERNEL
+from supquant_experiments.paper.parts import Part, Section
+from supquant_experiments.paper.plan import KERNEL_FREE_DATASETS
 from supquant_experiments.paper.published import LENGTHS, STAND_INS
 from supquant_experiments.paper.results import Results, Series, title
 
 if TYPE_CHECKING:
-    from supquant_experiments.paper.drawing import Figure
-    from supquant_experiments.paper.tables import Table
+    from collections.abc import Iterable
 
 PROTOCOLS = {
     "unlabelled": "The rows that are no queries are halved: one half trains, the other is the database, encoded "
@@ -28,56 +27,31 @@ PROTOCOLS = {
     "unseen": "The last 30 % of the classes are held out of training; queries and database come from them alone, "
     "without labels.",
 }
-CURVE_BITS = 64  # of precision curves: the longest code that has all its seeds
-CONVERGENCE, CONVERGENCE_BITS = "coco30k", 16  # another data set only if it has more of the two curves
+"""What each protocol means, in the words of the report."""
 
+CURVE_BITS = 64
+"""Code length of the precision curves: the longest code that was measured with all seeds."""
 
-TWO_RANKINGS = (
+CONVERGENCE_DATASET = "coco30k"
+"""The data set of the convergence curves, unless another one has more of the two curves."""
+
+CONVERGENCE_BITS = 16
+"""Code length of the convergence curves."""
+
+TWO_RANKINGS_NOTE = (
     "Two rankings of ours: by distance, with the published features, beside which every method has the same anchors; and "
     "semantic, as the library has it by default, with features of its own that have up to 4,000 anchors, beside which the "
     "classifier stands with 4,000 too."
 )
 
-NO_KERNEL = (
+NO_KERNEL_NOTE = (
     "These vectors are features of a network. Methods take them as they are; only `sdh` and `ksh` have kernel features. The "
     "semantic ranking has features of its own here too."
 )
 
 
-@dataclass(frozen=True)
-class Part:
-    """A piece of a section: words, points of a list, figures drawn when asked for, tables, pictures of queries.
-
-    Attributes
-    ----------
-    folded : bool
-        Whether the tables are shown only when the reader asks.
-    missing : tuple of str
-        Commands that make what is not there.
-    """
-
-    title: str = ""
-    words: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
-    figures: tuple[Callable[[], Figure | None], ...] = ()
-    tables: tuple[Table, ...] = ()
-    folded: bool = False
-    samples: Mapping[str, Any] | None = None
-    missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the report, with the name of its anchor."""
-
-    name: str
-    title: str
-    words: tuple[str, ...]
-    parts: tuple[Part, ...]
-
-
 def sections(results: Results) -> list[Section]:
-    """Build all sections; drawing is left to who asks for it."""
+    """Return all sections; their figures are not drawn yet."""
     return [
         _standings(results),
         _maps(results),
@@ -108,7 +82,7 @@ def _standings(results: Results) -> Section:
         ),
     )
     if len(results.ours) > 1:
-        words += (TWO_RANKINGS,)
+        words += (TWO_RANKINGS_NOTE,)
     beside = comparisons.ablation_table(
         results,
         "beside-paper",
@@ -124,7 +98,7 @@ def _standings(results: Results) -> Section:
         parts.append(
             Part(
                 "What was not measured",
-                missing=_once(
+                missing=_unique(
                     missing_command(dataset, method, bits)
                     for dataset, methods in absent.items()
                     for method, bits in methods
@@ -161,9 +135,9 @@ def _maps(results: Results) -> Section:
 
 
 def _about(dataset: str) -> tuple[str, ...]:
-    """Say what else a reader should know of a data set."""
+    """Return what else a reader should know of a data set."""
     other = (STAND_INS[dataset].difference,) if dataset in STAND_INS else ()
-    return (*other, NO_KERNEL) if dataset in WITHOUT_KERNEL else other
+    return (*other, NO_KERNEL_NOTE) if dataset in KERNEL_FREE_DATASETS else other
 
 
 def _times(results: Results) -> Section:
@@ -186,10 +160,10 @@ def _times(results: Results) -> Section:
                 for dataset in timed.datasets
                 for codes in ("learned", "encoded")
             ),
-            missing=_once(
+            missing=_unique(
                 missing_command(dataset, series.method, list(LENGTHS))
                 for dataset in timed.datasets
-                for series in measurements.TIMED
+                for series in measurements.TIMED_SERIES
                 if not timed.select(series=series, dataset=dataset, protocol="paper")
             ),
         ),
@@ -259,11 +233,13 @@ def _convergence(results: Results) -> Section:
     bits = CONVERGENCE_BITS
     curves = {name: measurements.convergence_cells(results, name, bits) for name in results.datasets}
     dataset = max(
-        results.datasets, key=lambda name: (len(curves[name]), name == CONVERGENCE), default=CONVERGENCE
+        results.datasets,
+        key=lambda name: (len(curves[name]), name == CONVERGENCE_DATASET),
+        default=CONVERGENCE_DATASET,
     )
     cells = curves.get(dataset, [])
     solvers = {cell["parameters"].get("solver", "joint") for cell in cells}
-    missing = _once(
+    missing = _unique(
         missing_command(dataset, "sq", [bits], solver=solver)
         for solver in ("joint", "alternating")
         if solver not in solvers
@@ -401,12 +377,12 @@ def _provenance(results: Results) -> Section:
     return Section("how", "How each number was made", words, tuple(parts))
 
 
-def _once(commands: Iterable[str]) -> tuple[str, ...]:
-    """Leave out repetitions: one part of the plan makes many cells."""
+def _unique(commands: Iterable[str]) -> tuple[str, ...]:
+    """Return the commands without repetitions: one command may measure many cells."""
     return tuple(dict.fromkeys(commands))
 
 
 def _missing(results: Results, method: str, protocol: str = "paper") -> Part:
-    """Name the command for the first data set there is."""
+    """Return a part that names the command to run, for the first data set that there is."""
     dataset = next(iter(results.datasets), "mnist")
     return Part(missing=(missing_command(dataset, method, list(LENGTHS), protocol),))

@@ -1,7 +1,7 @@
-"""Report: where our codes stand among the others, computed from cells and put into words.
+"""Report: the place of our codes among those of other methods, computed from cells and written in words.
 
 Learned codes are compared with learned ones and encoded codes with encoded ones, over the seeds that both
-have. "First" is said only where every method was measured.
+have. Ours is called first only where every method was measured.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from supquant_experiments.paper import plan
 from supquant_experiments.paper.results import OURS, REFERENCES, Results, Series
+from supquant_experiments.table import map_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,25 +23,28 @@ if TYPE_CHECKING:
 Codes = Literal["learned", "encoded"]
 Verdict = Literal["first", "ahead", "level", "behind", "alone"]
 
-FEW = 4  # names in a sentence
-ROUNDING = 1e-12  # of a mean of differences of equal numbers
+MOST_NAMED = 4
+"""A sentence names at most this many methods that were not measured."""
+
+ROUNDING = 1e-12
+"""A mean difference of MAP below this is rounding, and counts as zero."""
 
 COMPARED = frozenset(plan.COMPARED) - REFERENCES - {"sq"}
-"""The methods without which nobody is called first; triplets and no transform are rivals too, where measured."""
+"""The methods that must be measured before ours is called first."""
 
 
-NO_RIVALS = REFERENCES | {"sq"}
-"""What stores floats, and ours itself: told where it is above ours, but it takes no place from it."""
+NON_RIVALS = REFERENCES | {"sq"}
+"""The methods that cannot be ahead of ours: those that store floats, and `sq` itself. If one has the higher MAP, this is said."""
 
 
 @dataclass(frozen=True)
 class Rival:
-    """Another series, and how far ours is above it over the seeds that both have.
+    """Another series, and the mean by which our MAP is above its MAP, over the seeds that both have.
 
     Attributes
     ----------
     contrary : int
-        So many of the seeds say the opposite of their mean.
+        The number of seeds whose difference has the opposite sign of the mean.
     """
 
     series: Series
@@ -59,9 +63,9 @@ class Standing:
     rivals : tuple of Rival
         Codes of other methods, the strongest first.
     above : tuple of Rival
-        What is no rival but above ours: float vectors and scores, and `sq` itself with another solver.
+        Series of `NON_RIVALS` with a higher MAP than ours.
     missing : tuple of str
-        Methods that share no seed with ours here, or were not measured at all.
+        Methods that were not measured here with a seed of ours.
     """
 
     rivals: tuple[Rival, ...]
@@ -70,7 +74,7 @@ class Standing:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """`ahead` is first of those measured, with others missing; `alone` has nobody to compare with."""
+        """`first` of all methods, `ahead` of those measured while others are missing, or `alone` without any other."""
         if not self.rivals:
             return "alone"
         margin = self.rivals[0].margin
@@ -81,12 +85,12 @@ class Standing:
         return "ahead" if self.missing else "first"
 
     def sentence(self, *, several: bool = False) -> str:
-        """Say it in words, with the margin, the seeds, and what limits the claim.
+        """Return the verdict in words, with the margin, the seeds, and what limits the claim.
 
         Parameters
         ----------
         several : bool
-            Whether this is the worst of several comparisons, for all of which it speaks.
+            Whether this is the worst of several comparisons and the sentence is about all of them.
 
         Examples
         --------
@@ -112,7 +116,9 @@ class Standing:
         }[self.verdict]
         cut_short = [rival.series.label for rival in self.rivals if rival.truncated]
         up_to = "up to " if several else ""
-        absent = ", ".join(self.missing) if len(self.missing) <= FEW else f"{len(self.missing)} methods"
+        absent = (
+            ", ".join(self.missing) if len(self.missing) <= MOST_NAMED else f"{len(self.missing)} methods"
+        )
         limits = [
             *(
                 f"{other.series.label} is {up_to}{margin_text(-other.margin)} above it"
@@ -134,15 +140,15 @@ def standing(
     codes: Codes,
     compared: Collection[str] = COMPARED,
 ) -> Standing | None:
-    """Compare one of our series with every other one; None where ours was not measured.
+    """Return the standing of one of our series among all others; None where ours was not measured.
 
     Parameters
     ----------
     ours : Series
-        Our series under another ranking is no rival of it. Under the published ranking it has the usual number of anchors, and
-        so have its rivals; under ours it has the library's own features, and rivals may have any.
-    compared : collection of str
-        The methods without which nobody is called first.
+        Our series under the other ranking is not among its rivals. Under the published ranking all rivals have the usual number
+        of anchors; under the semantic one they may have any.
+    compared : collection of str, default=COMPARED
+        The methods that must be measured before ours is called first.
     """
     field = f"map_{codes}"
     where = {"dataset": dataset, "protocol": protocol}
@@ -158,16 +164,16 @@ def standing(
         if rival is not None:
             met.append(rival)
     met.sort(key=lambda rival: (rival.margin, rival.series.order))
-    rivals = tuple(rival for rival in met if rival.series.method not in NO_RIVALS)
+    rivals = tuple(rival for rival in met if rival.series.method not in NON_RIVALS)
     return Standing(
         rivals,
-        above=tuple(rival for rival in met if rival.series.method in NO_RIVALS and rival.margin < 0),
+        above=tuple(rival for rival in met if rival.series.method in NON_RIVALS and rival.margin < 0),
         missing=tuple(sorted(set(compared) - {rival.series.method for rival in rivals})),
     )
 
 
 def margin_text(value: float) -> str:
-    """Write a difference of two MAPs, so that what is not zero never looks like it.
+    """Return a difference of two MAPs as text; a difference above zero is never written as zero.
 
     Examples
     --------
@@ -176,7 +182,7 @@ def margin_text(value: float) -> str:
     """
     if 0 < value < 0.00005:
         return "<.0001"
-    return f"{value:.4f}".removeprefix("0")
+    return map_text(value)
 
 
 def _rival(series: Series, own: Mean, other: Mean) -> Rival | None:

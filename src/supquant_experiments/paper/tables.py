@@ -1,4 +1,4 @@
-"""Report: a table as it is before it becomes HTML or Markdown; every number carries where it comes from."""
+"""Report: tables before they become HTML or Markdown; every number names the cells that it comes from."""
 
 from __future__ import annotations
 
@@ -7,28 +7,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from supquant_experiments.table import map_text, markdown_lines
+
 if TYPE_CHECKING:
     from supquant_experiments.paper.results import Cell, Mean
 
 MISSING = "\N{EN DASH}"
+"""The text of a number that was not measured."""
+
 CUT_SHORT = "†"
+"""The mark of a number whose fit stopped at the time limit."""
+
 TRUNCATED = f"{CUT_SHORT} A fit of this number stopped at the time limit."
+"""The note that explains `CUT_SHORT`."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in one cell of a table.
+    """One entry of a table.
 
     Attributes
     ----------
     text, note : str
-        The note stands smaller, after the text.
+        The note follows the text in smaller letters.
     data : mapping
-        Attributes of the HTML cell, so that a number can be read back from the page and compared.
+        Attributes of the HTML element: the number in full, and the cells that it comes from.
     kind : str
-        Classes of the HTML cell: `best`, `first`, `behind`, `missing`, `words`, `code`.
+        Classes of the HTML element: `best`, `first`, `behind`, `missing`, `words`, `code`.
     span : int
-        Columns that it fills.
+        The number of columns that it fills.
     """
 
     text: str
@@ -38,7 +45,7 @@ class Entry:
     span: int = 1
 
     def markdown(self) -> str:
-        """Give the text and the note for a Markdown table.
+        """Return the text and the note in Markdown.
 
         Examples
         --------
@@ -56,7 +63,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """A line: what it is about, then its entries."""
+    """A row: its head, then its entries."""
 
     head: Entry
     entries: Sequence[Entry]
@@ -65,14 +72,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a name, which is that of its file too, a caption and notes.
+    """A table with a name, which is also that of its file, a caption and notes.
 
     Attributes
     ----------
     groups : sequence of Entry
-        A line above the header that says what columns have in common; may be empty.
+        A line above the header that names groups of columns; may be empty.
     notes : sequence of str
-        What a reader should know; the mark of a fit that was cut short is explained by itself.
+        Sentences below the table. The note on `CUT_SHORT` is added where it is needed.
     """
 
     name: str
@@ -84,12 +91,12 @@ class Table:
 
     @property
     def all_notes(self) -> list[str]:
-        """The notes, and what the marks of the entries mean."""
+        """The notes, and the one on `CUT_SHORT` if some entry has the mark."""
         marked = any(entry.text.endswith(CUT_SHORT) for row in self.rows for entry in row.entries)
         return [*self.notes, *([TRUNCATED] if marked else [])]
 
     def markdown(self) -> str:
-        """Render the table in Markdown, the caption above it and the notes below.
+        """Return the table in Markdown, the caption above it and the notes below.
 
         Examples
         --------
@@ -105,14 +112,13 @@ class Table:
         if self.groups:
             over = [group.text for group in self.groups for _ in range(group.span)]
             header = [": ".join(filter(None, pair)) for pair in zip(over, header, strict=True)]
-        lines = [header, ["---", *["---:"] * (len(header) - 1)]]
-        lines += [[entry.markdown() for entry in (row.head, *row.entries)] for row in self.rows]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        lines = [[entry.markdown() for entry in (row.head, *row.entries)] for row in self.rows]
+        body = markdown_lines(header, lines, numbers=True)
         return "\n\n".join([self.caption, body, *self.all_notes]) + "\n"
 
 
 def number(mean: Mean | None, form: str = "map", kind: str = "") -> Entry:
-    """Write a mean over seeds, with its half range and all that tells where it comes from."""
+    """Return the entry of a mean over seeds, with its half range and its cells."""
     if mean is None:
         return Entry(MISSING, kind="missing")
     spread = mean.half_range
@@ -125,7 +131,7 @@ def number(mean: Mean | None, form: str = "map", kind: str = "") -> Entry:
 
 
 def identity(cell: Cell) -> dict[str, str]:
-    """Say which cell it is, but for the seed."""
+    """Return the attributes that identify a cell, without its seed."""
     names = ("dataset", "method", "bits", "protocol", "ranking")
     solver = cell["parameters"].get("solver")
     return {
@@ -136,7 +142,7 @@ def identity(cell: Cell) -> dict[str, str]:
 
 
 def source(figure: str, cells: Sequence[Cell], value: float) -> dict[str, str]:
-    """Say which field of which files a number is, and the number in full."""
+    """Return the attributes that name the field and the cells of a number, and the number in full."""
     return {
         "figure": figure,
         "cells": json.dumps([cell.name for cell in cells]),
@@ -146,7 +152,7 @@ def source(figure: str, cells: Sequence[Cell], value: float) -> dict[str, str]:
 
 
 def write(value: float, form: str = "map") -> str:
-    """Write a number in one of the forms of the report.
+    """Return a number as text, in one of the forms of the report.
 
     Examples
     --------
@@ -166,7 +172,7 @@ def _time(seconds: float) -> str:
 
 
 _FORMS: Mapping[str, Any] = {
-    "map": lambda value: f"{value:.4f}".removeprefix("0"),
+    "map": map_text,
     "ms": lambda value: f"{value:.3f}",
     "count": lambda value: f"{value:,.0f}",
     "bytes": lambda value: f"{value:,.0f}" if value == int(value) else f"{value:,.1f}",

@@ -8,7 +8,7 @@ TINY = ("--rows", 1500, "--dimensions", 16)
 
 
 def measured(run, tmp_path, *arguments):
-    """Run the command and give its only case, and what it printed."""
+    """Run the command; return its only case and what it printed."""
     result = run("bench", "labels", *TINY, "--json", tmp_path / "r.json", *arguments)
     assert result.exit_code == 0, result.output
     record = json.loads((tmp_path / "r.json").read_text())

@@ -32,7 +32,7 @@ RECORD = {
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Answer with a made-up record, and keep what was asked for."""
+    """Replace the benchmark by a made-up record, and keep the arguments."""
     asked = {}
 
     def measure(**options):

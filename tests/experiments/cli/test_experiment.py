@@ -168,3 +168,15 @@ def test_bench_without_faiss_names_the_package(run, monkeypatch, which):
     result = run("bench", which, "--quick")
     assert result.exit_code == 2
     assert "faiss" in result.stderr
+
+
+def test_cells_are_folded_into_one_file_a_data_set(run, tmp_path):
+    arguments = ("--method", "euclidean", "--bits", "16,32", "--rows", 300, "--out-dir", tmp_path / "cells")
+    assert run("experiment", *arguments).exit_code == 0
+    table = run("results", tmp_path, "--markdown").output
+    result = run("results", tmp_path, "--fold")
+    assert result.exit_code == 0, result.output
+    assert "digits.jsonl: 2 cells moved into it" in result.output
+    assert [path.name for path in (tmp_path / "cells").iterdir()] == ["digits.jsonl"]
+    assert run("results", tmp_path, "--markdown").output == table
+    assert run("results", tmp_path / "nowhere", "--fold").exit_code == 2

@@ -1,4 +1,4 @@
-"""`supquant paper`: it plans, runs, goes on, renders, and says what failed."""
+"""`supquant paper` plans, runs, continues, renders, and names what failed."""
 
 import json
 
@@ -15,7 +15,7 @@ FAILING = CellsTask("digits", "pq", (32,), rows=300, parameters={"no_such": 1}, 
 
 @pytest.fixture
 def tasks(monkeypatch):
-    """Put a few tasks in the place of the small version's."""
+    """Replace the tasks of the small version by a few."""
     chosen = list(TASKS)
     monkeypatch.setattr("supquant_experiments.cli.paper.quick_tasks", lambda: chosen)
     return chosen
@@ -28,12 +28,16 @@ def test_it_tells_the_time_before_and_what_is_left_and_writes_the_report(run, ta
     assert "[1/2] digits-paper-euclidean-euclidean 16,32 bits seed 0" in result.output
     assert "left" in result.output
     assert (tmp_path / "report.html").is_file()
-    assert len(list((tmp_path / "cells").iterdir())) == 3
+    (lines,) = (tmp_path / "cells").iterdir()
+    assert lines.name == "digits.jsonl"
+    assert len(lines.read_text().splitlines()) == 3
 
 
 def test_it_goes_on_where_it_was(run, tasks, tmp_path):
     run("paper", "--quick", "--results", tmp_path)
-    (tmp_path / TASKS[1].outputs()[0]).unlink()
+    lines = (tmp_path / "cells" / "digits.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"method":"pq"' not in line]
+    (tmp_path / "cells" / "digits.jsonl").write_text("".join(kept))
     result = run("paper", "--quick", "--results", tmp_path)
     assert "2 tasks, 1 done before" in result.output
     assert "[1/1] digits-paper-pq" in result.output
@@ -128,5 +132,6 @@ def test_a_file_in_the_place_of_a_folder_is_refused_before_any_work(run, tasks, 
 
 def test_cells_name_the_command_that_makes_them(run, tasks, tmp_path):
     run("paper", "--quick", "--results", tmp_path)
-    cell = json.loads((tmp_path / TASKS[1].outputs()[0]).read_text())
+    lines = (tmp_path / "cells" / "digits.jsonl").read_text().splitlines()
+    (cell,) = (cell for cell in map(json.loads, lines) if cell["method"] == "pq")
     assert cell["command"].startswith("supquant experiment --dataset digits --method pq --bits 16")

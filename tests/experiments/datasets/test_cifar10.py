@@ -47,7 +47,7 @@ def batch(images, labels):
 
 @pytest.fixture
 def pictures(rng, monkeypatch):
-    """Twelve pictures, two a batch, in the place of the published ones: images, labels, files by name."""
+    """Twelve pictures, two a batch, in place of the published ones: images, labels, files by name."""
     images = rng.integers(256, size=(12, 32, 32, 3), dtype=np.uint8)
     labels = np.arange(12, dtype=np.uint8) % 10
     files = {

@@ -23,7 +23,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path):
-    """Serve a folder over HTTP; give the folder and its address."""
+    """Serve a folder over HTTP; return the folder and its address."""
     folder = tmp_path / "served"
     folder.mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:

@@ -16,14 +16,14 @@ WIDTH = 8
 
 @pytest.fixture
 def pictures(own_folder, rng, monkeypatch):
-    """Thirty training and ten validation rows in the place of the published ones: X, y, folder."""
+    """Thirty training and ten validation rows in place of the published ones: X, y, folder."""
     monkeypatch.setattr(imagenet, "DIMENSIONS", WIDTH)
     monkeypatch.setattr(imagenet, "TRAINING_ROWS", 30)
     monkeypatch.setattr(imagenet, "VALIDATION_ROWS", 10)
     folder = own_folder / "imagenet"
     folder.mkdir()
     X = rng.normal(size=(40, WIDTH)).astype(np.float32)
-    X[:, 0] = np.arange(40)  # by which a row is known again
+    X[:, 0] = np.arange(40)  # identifies a row
     return X, np.arange(40) % 5, folder
 
 

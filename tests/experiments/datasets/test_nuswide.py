@@ -43,7 +43,7 @@ def originals(own_folder, rng, monkeypatch):
 
 
 def use_part_labels(folder, labels):
-    """Put labels in the order of the features in the place of those in the order of all pictures."""
+    """Put labels in the order of the features in place of those in the order of all pictures."""
     truth = folder / "Groundtruth" / "TrainTestLabels"
     truth.mkdir()
     for column, label in enumerate(nuswide.LABELS):

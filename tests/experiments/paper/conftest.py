@@ -1,4 +1,4 @@
-"""A folder of result files with made-up numbers: complete where it should be, odd where files are odd in life."""
+"""A folder of result files with made-up numbers, and with the odd names and gaps of real ones."""
 
 import base64
 import json
@@ -35,13 +35,13 @@ STRENGTH = {name: 0.9 - 0.035 * place for place, name in enumerate(METHODS)} | {
     "sdh": 0.82,
 }
 NO_CODES = ("euclidean", "cosine", "classifier-scores")
-"""Their items are floats, and training stores none."""
+"""Methods whose items are floats; they have no learned codes."""
 
 LEVELS = [f"{level / 20:.2f}" for level in range(1, 21)]
 
 
 def make_cell(dataset="mnist", method="sq", bits=16, *, seed=0, protocol="paper", ranking=None, **changes):
-    """Write a cell as the grid does; `changes` replace fields, `parameters` adds to them."""
+    """Return the name and the content of a cell; `changes` replace fields, `parameters` adds to them."""
     kind = METHODS[method]
     ranking = ranking or kind.rankings[0]
     told_apart = f"{dataset} {method} {bits} {seed} {protocol} {ranking} {changes.get('parameters')}"
@@ -95,12 +95,12 @@ def make_cell(dataset="mnist", method="sq", bits=16, *, seed=0, protocol="paper"
 
 
 def make_curve(start, rate, step):
-    """Fall from a start towards 1,000, one point an iteration."""
+    """Return a curve that falls from a start towards 1,000, one point an iteration."""
     return [[step * (place + 1), 1000 + start * math.exp(-rate * place)] for place in range(25)]
 
 
 def make_sweep(dataset):
-    """Visit ten decades of gamma and four of mu; the best point is gamma 1e-3, mu 1."""
+    """Return a sweep over ten powers of ten of gamma and four of mu; the best point is gamma 1e-3, mu 1."""
     points = [
         {
             "parameters": {"quantization_weight": 10.0**gamma, "constraint_weight": 10.0**mu},
@@ -124,7 +124,7 @@ def make_sweep(dataset):
 
 
 def make_samples(dataset):
-    """Two queries, two methods, ten tiny pictures each, some of them wrong."""
+    """Return samples: two queries, two methods, ten small pictures each, some of them wrong."""
     rng = np.random.default_rng(0)
 
     def picture():
@@ -174,7 +174,7 @@ def write_folder(folder, cells, *, sweeps=(), samples=(), failures=()):
 
 
 def make_grid(datasets, *, bits=(16, 64), seeds=(0, 1), protocols=("paper", "unlabelled")):
-    """Give cells of every method; `sq` also under its other ranking and with its other solver."""
+    """Return cells of every method; `sq` also under its other ranking and with its other solver."""
     cells = {}
     for dataset in datasets:
         for protocol in protocols:
@@ -202,7 +202,7 @@ def make_grid(datasets, *, bits=(16, 64), seeds=(0, 1), protocols=("paper", "unl
 
 
 ODD = "a & b <c>.npz"
-"""A data set whose name a careless page would break on."""
+"""The name of a data set that would break a page without escaping."""
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The report in a real browser: figures and pictures are there, nothing is complained of, a phone need not scroll sideways."""
+"""The report in a browser: figures and pictures are there, the console is empty, a phone need not scroll sideways."""
 
 import html
 import json
@@ -30,7 +30,7 @@ FRAME = """<!doctype html><body><iframe src="probed.html" style="width: {width}p
 
 @pytest.fixture(scope="module")
 def measure(rendered, browse, tmp_path_factory):
-    """Return a function that lays the report out at a width and gives what the browser made of it.
+    """Return a function that shows the report at a width and returns what the browser measured.
 
     A window of Chromium is never narrower than 500 pixels, a frame in it may be.
     """

@@ -1,4 +1,4 @@
-"""Figures are the same every time, name what they show, and keep out of each other's way on a page."""
+"""Figures are the same every time, name what they show, and share no ids on a page."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from supquant_experiments.paper import drawing
 from supquant_experiments.paper.drawing import PALETTE, spread_labels, style
 from supquant_experiments.paper.figures import map_figure, sweep_figure
 from supquant_experiments.paper.measurements import sweep_table
@@ -23,7 +24,32 @@ def results(made, tmp_path_factory):
 def test_drawing_again_gives_the_same_bytes(results):
     first, again = (map_figure(results, "mnist", "paper", "learned") for _ in range(2))
     assert first == again
-    assert first.png.startswith(b"\x89PNG")
+
+
+def test_small_drawings_show_what_matplotlib_drew(results, monkeypatch):
+    small = map_figure(results, "mnist", "paper", "learned").svg
+    monkeypatch.setattr(drawing, "shrink", lambda svg: svg)
+    large = map_figure(results, "mnist", "paper", "learned").svg
+    assert len(small) < 0.7 * len(large)
+    assert texts_of(small) == texts_of(large)
+    assert marks_of(small) == pytest.approx(marks_of(large), abs=0.006)
+
+
+def texts_of(svg):
+    return [
+        "".join(each.itertext()).strip() for each in ET.fromstring(svg).iter() if each.tag.endswith("}text")
+    ]
+
+
+def marks_of(svg):
+    """Every coordinate of a marker or of a line, in the order in which they are drawn."""
+    found = []
+    for element in ET.fromstring(svg).iter():
+        if element.tag.endswith("}use"):
+            found += [float(element.get("x")), float(element.get("y"))]
+        elif element.tag.endswith("}path"):
+            found += map(float, re.findall(r"-?[\d.]+", element.get("d")))
+    return found
 
 
 def test_every_line_is_named_in_the_picture_and_in_words(results):

@@ -1,21 +1,28 @@
-"""The plan of the paper: every item has its cells, each cell one task, and the seeds that were promised."""
+"""The plan of the paper: every item has its cells, every cell has one task and its seeds."""
 
 import pytest
 
 from supquant.errors import InputError
 from supquant_experiments.grid import CellsTask, SweepTask
 from supquant_experiments.methods import METHODS
-from supquant_experiments.paper.plan import DATASETS, ITEMS, MORE, SECONDS, paper_tasks, quick_tasks
+from supquant_experiments.paper.plan import (
+    DATASETS,
+    FIT_SECONDS,
+    ITEMS,
+    MANY_ANCHORS,
+    paper_tasks,
+    quick_tasks,
+)
 
-LATER = {"cosine", "probabilities"}
-"""Methods that the report does not plan to show."""
+UNPLANNED = {"cosine", "probabilities"}
+"""Methods that the plan does not measure."""
 
 
 def cells_of(tasks):
     return {
         (task.dataset, task.variant or task.method, task.protocol, bits, task.seed)
         for task in tasks
-        if isinstance(task, CellsTask) and task.ranking is None and task.variant != MORE
+        if isinstance(task, CellsTask) and task.ranking is None and task.variant != MANY_ANCHORS
         for bits in task.bits
     }
 
@@ -33,7 +40,7 @@ def test_no_file_is_written_by_two_tasks(whole):
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10", "coco30k"])
 def test_all_methods_are_compared_at_all_lengths(whole, dataset):
     cells = cells_of(whole)
-    compared = set(METHODS) - {"sq-triplet", "sq-no-transform", "opq"} - LATER | {"alternating"}
+    compared = set(METHODS) - {"sq-triplet", "sq-no-transform", "opq"} - UNPLANNED | {"alternating"}
     for method in compared:
         assert {(dataset, method, "paper", bits, 0) for bits in (16, 32, 64, 128)} <= cells
     assert {(dataset, "opq", "paper", bits, 0) for bits in (16, 64)} <= cells
@@ -114,7 +121,7 @@ def test_ours_by_meaning_stands_beside_a_classifier_on_as_many_anchors(whole):
 def test_imagenet_is_without_the_kernel_but_for_sdh_and_cq_is_after_pca():
     plan = paper_tasks(["map"], ["imagenet"])
     by_meaning = [task for task in plan if task.ranking == "semantic"]
-    assert {task.anchors for task in by_meaning} == {None}  # features of its own
+    assert {task.anchors for task in by_meaning} == {None}  # the library's own features
     tasks = {task.method: task for task in plan if not task.variant and task not in by_meaning}
     assert (tasks["sq"].anchors, tasks["sdh"].anchors) == (0, 1000)
     assert tasks["cq"].parameters == {"n_components": 256}
@@ -128,21 +135,23 @@ def test_the_stand_in_of_imagenet_has_all_methods_and_three_seeds_of_ours_alone(
     plan = paper_tasks(datasets=[STAND_IN])
     assert {task.protocol for task in plan} == {"paper"}
     cells = cells_of(plan)
-    compared = set(METHODS) - {"sq-triplet", "sq-no-transform", "opq"} - LATER | {"alternating"}
+    compared = set(METHODS) - {"sq-triplet", "sq-no-transform", "opq"} - UNPLANNED | {"alternating"}
     assert {method for _, method, *_ in cells} == compared | {"opq"}
     for method in compared:
         assert {(STAND_IN, method, "paper", bits, 0) for bits in (16, 32, 64, 128)} <= cells
     assert {method for _, method, _, _, seed in cells if seed} == {"sq"}
     by_meaning = {(bits, task.seed) for task in plan if task.ranking == "semantic" for bits in task.bits}
     assert by_meaning == {(bits, seed) for bits in (16, 64) for seed in (0, 1, 2)}
-    beside = [(task.method, task.anchors, task.bits, task.seed) for task in plan if task.variant == MORE]
+    beside = [
+        (task.method, task.anchors, task.bits, task.seed) for task in plan if task.variant == MANY_ANCHORS
+    ]
     assert beside == [("classifier", 4000, (16, 64), 0)]
 
 
 def test_the_stand_in_of_imagenet_has_its_features_but_no_pca():
     plan = paper_tasks(["map"], [STAND_IN])
     assert {task.anchors for task in plan if task.ranking == "semantic"} == {None}
-    published = [task for task in plan if task.ranking != "semantic" and task.variant != MORE]
+    published = [task for task in plan if task.ranking != "semantic" and task.variant != MANY_ANCHORS]
     assert {task.method for task in published if task.anchors == 1000} == {"sdh", "ksh"}
     assert {task.anchors for task in published if task.method not in ("sdh", "ksh")} == {0}
     assert all(task.parameters == {} for task in published if not task.variant)
@@ -159,14 +168,14 @@ def test_data_sets_that_are_large_join_in_where_their_files_are(monkeypatch, tmp
 
 def test_every_task_has_an_expected_time(whole):
     assert all(task.expected_seconds > 0 for task in (*whole, *quick_tasks()))
-    assert set(METHODS) <= set(SECONDS)
+    assert set(METHODS) <= set(FIT_SECONDS)
 
 
 def test_the_small_version_has_a_part_of_everything():
     tasks = quick_tasks()
     assert {task.dataset for task in tasks} == {"digits"}
     assert {protocol for _, _, protocol, _, _ in cells_of(tasks)} == {"paper", "unlabelled", "unseen"}
-    assert {"alternating", *METHODS} - LATER == {method for _, method, *_ in cells_of(tasks)}
+    assert {"alternating", *METHODS} - UNPLANNED == {method for _, method, *_ in cells_of(tasks)}
     assert any(isinstance(task, SweepTask) for task in tasks)
 
 

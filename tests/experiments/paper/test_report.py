@@ -1,4 +1,4 @@
-"""What the page says is what the result files say: numbers are parsed back from it and compared."""
+"""The numbers of the page are those of the result files: they are read from the page and compared."""
 
 import json
 import re
@@ -21,7 +21,7 @@ DECIMALS = {
     "fit_seconds": 1,
     "cell_seconds": 1,
 }
-"""Of what is printed; MAP and precision have four."""
+"""Number of printed decimals by field; MAP and precision have four."""
 
 
 class Page(HTMLParser):
@@ -124,7 +124,7 @@ def test_best_code_of_a_column_is_marked(made, tmp_path):
     ]
     assert [data["method"] for data in encoded if data.get("class") == "best"] == [
         "sdh"
-    ]  # scores are no code
+    ]  # scores are not codes
 
 
 def test_paper_numbers_stand_beside_ours(page):
@@ -278,7 +278,7 @@ def test_same_files_give_the_same_bytes(made, tmp_path):
 
 
 def test_figures_and_tables_are_files_too(rendered, results_folder):
-    assert {path.suffix for path in rendered.figures} == {".svg", ".png"}
+    assert {path.suffix for path in rendered.figures} == {".svg"}
     assert all(path.is_file() for path in (*rendered.figures, *rendered.tables))
     tables = markdown_tables(results_folder)
     assert {path.stem: path.read_text(encoding="utf-8") for path in rendered.tables} == tables

@@ -1,4 +1,4 @@
-"""Result files are read as they are, and what cannot be right is refused by name."""
+"""Result files are read as they are, and an error names the file that cannot be right."""
 
 import json
 
@@ -85,14 +85,14 @@ def test_curves_go_before_the_comparison_and_are_not_part_of_it(made, tmp_path):
 def test_two_files_of_the_same_cell_are_refused_by_name(made, tmp_path):
     name, cell = made.cell()
     folder = made.folder(tmp_path, [(name, cell), ("copy", cell)])
-    with pytest.raises(InputError, match=rf"copy\.json and {name}\.json are both sq on mnist"):
+    with pytest.raises(InputError, match=rf"copy and {name} are both sq on mnist"):
         read_results(folder)
 
 
 @pytest.mark.parametrize(("protocol", "usual"), [("unseen", "labelled"), ("open", "all")])
 def test_cells_fitted_to_other_rows_are_another_series(made, tmp_path, protocol, usual):
     other = {"labelled": "all", "all": "labelled"}[usual]
-    _, cell = made.cell(protocol=protocol)  # as cells were before `fit_rows`
+    _, cell = made.cell(protocol=protocol)  # as in older records, which have no `fit_rows`
     _, same = made.cell(protocol=protocol, seed=1, parameters={"fit_rows": usual})
     _, apart = made.cell(protocol=protocol, parameters={"fit_rows": other})
     folder = made.folder(tmp_path, [("a", cell), ("b", same), ("c", apart)])
@@ -108,7 +108,7 @@ def test_damaged_and_foreign_files_are_refused_by_name(made, tmp_path):
     with pytest.raises(InputError, match=r"half\.json is not a JSON file"):
         read_results(folder)
     broken.write_text('{"map": 0.5}')
-    with pytest.raises(InputError, match=r"half\.json should be a record with bits, dataset"):
+    with pytest.raises(InputError, match=r"half\.json should have bits, dataset"):
         read_results(folder)
 
 

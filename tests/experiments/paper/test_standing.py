@@ -1,4 +1,4 @@
-"""Nobody is called first who is not, or against whom somebody is missing."""
+"""A method is called first only if it is, and if every other method was measured."""
 
 import pytest
 

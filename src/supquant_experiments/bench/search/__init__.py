@@ -1,14 +1,14 @@
-"""How fast codes are searched, beside the indexes of FAISS.
+"""The speed of searching codes, beside the indexes of FAISS.
 
 cells      what is measured: codes, rows, bits, queries, answers, threads
-codes      uniform codes, and those of a trained model
-sides      who is compared: ours and theirs, from tables and from queries
-answers    ours against a brute force, before any clock starts
-timing     repeats in turn, so that noise hits all alike
+codes      uniform codes, and codes of a trained model
+sides      the indexes that are compared, asked from tables and from queries
+answers    checks of our answers against a brute force, before anything is timed
+timing     repeats in turn, so that noise affects all sides
 pieces     filters, threads, hostile tables, memory
-opening    a large index opened in a fresh process
-figures    what was asked for, beside what was measured
-run        all of it
+opening    the opening of a large index in a fresh process
+figures    the measured figures beside their limits
+run        the whole benchmark
 plot       the picture
 """
 

@@ -1,4 +1,4 @@
-"""Report: answers compared with a brute force, before they are timed."""
+"""Report: checks of answers against a brute force, before they are timed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ class WrongAnswersError(Exception):
 
 
 def check_sums(case: object, tables: Float32, codes: Codes, sums: Float32, rows: RowNumbers) -> None:
-    """Compare answers (q, k) with all sums of tables (q, M, K) at codes (n, M), twice.
+    """Raise an error if answers (q, k) are not those of all sums of tables (q, M, K) at codes (n, M).
 
-    Rows and sums must be those of float32 sums in codebook order, equal sums by row. And the float64 sum of the answer at
-    each place must be that of the row which float64 puts there, but for the rounding of float32: rows may only change
-    places with rows that float32 cannot tell apart.
+    There are two checks. Rows and sums must equal those of float32 sums in codebook order, where equal sums are ordered by row.
+    The float64 sum at each rank must equal the exact one at that rank, within the rounding of float32.
 
     Examples
     --------
@@ -34,7 +33,9 @@ def check_sums(case: object, tables: Float32, codes: Codes, sums: Float32, rows:
         ...
     supquant_experiments.bench.search.answers.WrongAnswersError: two rows: query 0 has other answers than float32 sums
     """
-    unit = tables.shape[1] * np.finfo(np.float32).eps  # two sums of M parts, each off by up to half of it
+    unit = (
+        tables.shape[1] * np.finfo(np.float32).eps
+    )  # two sums of M parts, each with an error of at most half of it
     rounding = unit * np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64)  # (q,)
     for query, (single, double) in enumerate(_all_sums(tables, codes)):
         expected = smallest(single, rows.shape[1])
@@ -46,7 +47,7 @@ def check_sums(case: object, tables: Float32, codes: Codes, sums: Float32, rows:
 
 
 def smallest(values: npt.NDArray[np.floating], k: int) -> RowNumbers:
-    """Give the places of the k smallest values, equal ones in order.
+    """Return the places of the k smallest values, equal values in their order.
 
     Examples
     --------
@@ -59,13 +60,13 @@ def smallest(values: npt.NDArray[np.floating], k: int) -> RowNumbers:
 
 
 def check_same(case: object, what: str, found: RowNumbers, expected: RowNumbers) -> None:
-    """Compare answers of two ways to ask the same."""
+    """Raise an error if two ways to ask the same question have different answers."""
     if not np.array_equal(found, expected):
         raise WrongAnswersError(f"{case}: {what} gives other answers")
 
 
 def _all_sums(tables: Float32, codes: Codes) -> Iterator[tuple[Float32, npt.NDArray[np.float64]]]:
-    """Give the sums of all codes for one table after the other: (n,) float32 in codebook order, and float64."""
+    """Yield the sums of all codes for each table: (n,) float32 in codebook order, and (n,) float64."""
     columns = [np.ascontiguousarray(column) for column in codes.T]
     for table in tables:
         single = table[0][columns[0]]

@@ -1,4 +1,4 @@
-"""Report: what the search benchmark measures."""
+"""Report: the cells that the search benchmark measures."""
 
 from __future__ import annotations
 
@@ -12,19 +12,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SIZES = (100_000, 1_000_000, 10_000_000)
+"""Numbers of codes in the grid."""
+
 BITS = (16, 32, 64, 128)
+"""Code lengths."""
+
 QUERIES = (1, 64)
+"""Numbers of queries at once."""
+
 ANSWERS = (10, 100, 1000)
+"""Numbers of answers in the grid."""
+
 SOURCES = ("uniform", "trained")
+"""Kinds of codes."""
 
 ASKED_ROWS = 1_000_000
+"""Number of codes for figures that have limits."""
+
 ASKED_ANSWERS = 100
+"""Number of answers for figures that have limits."""
+
 QUICK_ROWS = 10_000
+"""Number of codes of a quick run."""
 
 
 @dataclass(frozen=True)
 class Stock:
-    """Codes to search, for which every side builds its index once."""
+    """Codes to search; every side builds one index of them."""
 
     source: str
     rows: int
@@ -32,7 +46,7 @@ class Stock:
 
     @property
     def brief(self) -> str:
-        """Which codes, however many."""
+        """Kind and length of the codes, without their number."""
         return f"{self.source} codes, {self.bits} bits"
 
     def __str__(self) -> str:
@@ -41,7 +55,7 @@ class Stock:
 
 @dataclass(frozen=True)
 class Cell:
-    """One question put to every side.
+    """One question to every side.
 
     Examples
     --------
@@ -58,16 +72,16 @@ class Cell:
 
     @property
     def stock(self) -> Stock:
-        """The codes it is put to."""
+        """The codes that are searched."""
         return Stock(self.source, self.rows, self.bits)
 
     @property
     def brief(self) -> str:
-        """Which codes and how many queries."""
+        """Kind and length of the codes, and the number of queries."""
         return f"{self.stock.brief}, {counted(self.queries, 'query', 'queries')}"
 
     def to_json(self) -> dict[str, Any]:
-        """Give the fields."""
+        """Return the fields."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -78,7 +92,7 @@ class Cell:
 
 
 def asked_cells(rows: int = ASKED_ROWS) -> list[Cell]:
-    """List the cells that figures are asked of, and those of the picture: one thread, k 100.
+    """Return the cells of figures with limits and those of the picture: one thread, k 100.
 
     Examples
     --------
@@ -92,7 +106,7 @@ def asked_cells(rows: int = ASKED_ROWS) -> list[Cell]:
 
 
 def grid_cells(sizes: Sequence[int] = SIZES) -> list[Cell]:
-    """List all cells, the quick ones first, one thread before all cores.
+    """Return all cells, fast ones first, one thread before all cores.
 
     Examples
     --------
@@ -107,7 +121,7 @@ def grid_cells(sizes: Sequence[int] = SIZES) -> list[Cell]:
 
 
 def counted(number: int, one: str, many: str) -> str:
-    """Name a number of things.
+    """Return a number with the right form of its noun.
 
     Examples
     --------

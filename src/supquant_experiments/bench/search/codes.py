@@ -1,4 +1,4 @@
-"""Report: the codes that are searched, with the codec and the queries that they belong to."""
+"""Report: the codes that are searched, with their codec and queries."""
 
 from __future__ import annotations
 
@@ -22,33 +22,38 @@ if TYPE_CHECKING:
     from supquant.progress import Progress
     from supquant_experiments.bench.search.cells import Stock
 
-DIMENSIONS = (
-    32  # of uniform codes: few, so that FAISS spends next to nothing on tables; 32 sub-quantizers divide it
-)
+DIMENSIONS = 32
+"""Dimensions of uniform codes. With so few, FAISS spends almost no time on tables, and 32 sub-quantizers divide them."""
+
 ANCHORS = 1000
+"""Number of anchors of the trained model."""
+
 LEARNED_ROWS = 10_000
+"""Number of rows that the model is trained on."""
+
 MAX_ITER = 5
+"""Training iterations of the model."""
 
 
 @dataclass(frozen=True)
 class SearchData:
-    """Codes, and what asks for them."""
+    """Codes, their codec, and queries."""
 
     codec: AdditiveCodec | SemanticCodec
     codes: npt.NDArray[np.uint8]  # (n, M)
-    queries: npt.NDArray[np.float32]  # (64, p), as a user has them
+    queries: npt.NDArray[np.float32]  # (64, p), before the features
     about: dict[str, Any]
 
 
 class CodeSource:
-    """Makes codes of either kind; the same stock gives the same codes.
+    """Makes codes of both kinds; the same stock gives the same codes.
 
-    Trained ones are those that a model has for labelled rows, drawn with replacement to the number of rows asked for.
+    Trained codes are drawn with replacement from the codes of a model for labelled rows.
 
     Parameters
     ----------
     quick : bool
-        A model learned in a second.
+        Whether to train a model in about a second.
     callback : callable, optional
         Gets the fits' `Progress`.
     """
@@ -59,7 +64,7 @@ class CodeSource:
         self._models: dict[int, tuple[SupervisedQuantizer, npt.NDArray[np.uint8]]] = {}
 
     def make(self, stock: Stock) -> SearchData:
-        """Give the codes of a stock."""
+        """Return the codes of a stock."""
         if stock.source == "uniform":
             return uniform(stock)
         quantizer, codes = self._model(stock.bits)
@@ -76,7 +81,7 @@ class CodeSource:
         return benchmark_data(quick=self._quick)
 
     def _model(self, bits: int) -> tuple[SupervisedQuantizer, npt.NDArray[np.uint8]]:
-        """Fit a model, a longer code starting from a shorter one, and give it with the codes of all labelled rows."""
+        """Return a fitted model, which starts from that of the shorter code, and the codes of all labelled rows."""
         if bits not in self._models:
             learned, anchors, max_iter = (1000, 100, 1) if self._quick else (LEARNED_ROWS, ANCHORS, MAX_ITER)
             quantizer = SupervisedQuantizer(
@@ -93,7 +98,7 @@ class CodeSource:
 
 
 def uniform(stock: Stock) -> SearchData:
-    """Give random codes of random codebooks.
+    """Return random codes of random codebooks.
 
     Examples
     --------

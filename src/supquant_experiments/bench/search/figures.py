@@ -1,4 +1,4 @@
-"""Report: the figures that were asked of the search, each beside what was measured."""
+"""Report: the figures of the search benchmark, each beside its limit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from supquant_experiments.bench.search.cells import Cell
 
 ONE_QUERY_FLOORS = {"neon": 1.6, "avx2": 1.0, "avx512": 4.0}
-"""Against `IndexPQ`, one query, 64 bits: it depends on what the instruction set can look up at once."""
+"""Least speed over that of `IndexPQ`, for one query and 64 bits, by instruction set: they differ in the width of look-ups."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure; `asked` is a floor or a ceiling, None where there is none for this instruction set.
+    """One measured figure, with a floor or a ceiling or none.
 
     Examples
     --------
@@ -35,20 +35,20 @@ class Figure:
 
     @property
     def asked(self) -> str | None:
-        """The floor or the ceiling, in words."""
+        """The floor or the ceiling in words; None without a limit."""
         if self.at_least is not None:
             return f"at least {self.at_least:g}{self.unit}"
         return None if self.at_most is None else f"at most {self.at_most:g}{self.unit}"
 
     @property
     def reached(self) -> bool | None:
-        """Whether it is what was asked for."""
+        """Whether the figure keeps its limit; None without a limit."""
         if self.at_least is not None:
             return self.measured >= self.at_least
         return None if self.at_most is None else self.measured <= self.at_most
 
     def to_json(self) -> dict[str, Any]:
-        """Give what the record holds."""
+        """Return the entry of the record."""
         return {
             "name": self.name,
             "asked": self.asked,
@@ -60,13 +60,13 @@ class Figure:
 
 
 def ratios(cell: Mapping[str, Any]) -> dict[str, float]:
-    """Give the time of every other side over ours, from tables to answers."""
+    """Return the time of every other side over ours, from tables to answers."""
     seconds = {side["name"]: side[TABLES_TO_ANSWERS]["seconds"] for side in cell["sides"]}
     return {name: spent / seconds[OURS] for name, spent in seconds.items() if name != OURS}
 
 
 def speed_figures(measured: Mapping[Cell, Mapping[str, Any]]) -> list[Figure]:
-    """Give the ratios that were asked for, of cells that were measured."""
+    """Return the ratios that have limits, for measured cells."""
     return [
         Figure(f"{side} over ours: {cell.brief}", ratios(result)[side], at_least=floor)
         for cell, result in measured.items()

@@ -1,13 +1,11 @@
-"""Report: how long an index of a gigabyte takes to open, and how much memory, in a process of its own."""
+"""Report: time and memory of opening an index of one gigabyte, in a fresh process."""
 
 from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 
@@ -16,42 +14,41 @@ import numpy as np
 from supquant.codec import AdditiveCodec
 from supquant.errors import InputError
 from supquant.index import CodeIndex
+from supquant_experiments.bench.clock import seconds_of
+from supquant_experiments.bench.process import run_fresh
 from supquant_experiments.bench.search.figures import Figure
 
 M = 16
+"""Number of bytes of a code."""
+
 ROWS = 10**9 // M
+"""Number of codes: one gigabyte of them."""
+
 REPEATS = 5
+"""Number of timed openings; the median is reported."""
 
 
 def opening_figures(rows: int = ROWS, *, folder: str | None = None) -> list[Figure]:
-    """Open an index of so many rows of 128 bits.
+    """Return the milliseconds and the memory of opening an index of codes of 128 bits.
 
     Parameters
     ----------
     rows : int
     folder : path, optional
-        Where the index is made, 16 bytes a row; the system's folder for temporary files by default.
+        The folder for the index, 16 bytes a row; the system's folder for temporary files by default.
     """
     if not Path("/proc/self/statm").exists():
         raise InputError("resident memory is read from /proc, which this system does not have")
     with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=folder) as place:
-        _in_a_process("make", place, str(rows))
+        run_fresh(__name__, "make", place, rows, purpose="make an index")
         size = sum(file.stat().st_size for file in Path(place, "large").iterdir())
-        found = json.loads(_in_a_process("open", place))
+        found = run_fresh(__name__, "open", place, purpose="open an index")
     assert found["rows"] == rows
     name = f"opening an index of {size / 1e9:.2f} GB"
     return [
         Figure(name, found["ms"], at_most=50, unit=" ms"),
         Figure(f"memory of {name}", found["mb"], at_most=20, unit=" MB"),
     ]
-
-
-def _in_a_process(*arguments: str) -> str:
-    command = [sys.executable, "-m", __name__, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InputError(f"could not {arguments[0]} an index: {done.stderr.strip().splitlines()[-1:]}")
-    return done.stdout
 
 
 def _make(folder: Path, rows: int) -> None:
@@ -63,16 +60,12 @@ def _make(folder: Path, rows: int) -> None:
 
 
 def _open(folder: Path) -> None:
-    # What is imported or made once belongs to the process, not to the index that is measured.
+    # A small index goes first: imports and other work that is done once do not count.
     CodeIndex.load(folder / "small")
     before = _resident_bytes()
     kept = CodeIndex.load(folder / "large")
     grown = _resident_bytes() - before
-    spent = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        CodeIndex.load(folder / "large")
-        spent.append(time.perf_counter() - began)
+    spent = [seconds_of(lambda: CodeIndex.load(folder / "large")) for _ in range(REPEATS)]
     sys.stdout.write(json.dumps({"ms": 1e3 * median(spent), "mb": grown / 1e6, "rows": len(kept)}))
 
 

@@ -1,4 +1,4 @@
-"""Report: what a search takes with a filter, with two threads, with tables meant to be hard, and in memory."""
+"""Report: a search with a filter, on two threads, with hostile tables, and its memory."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     from supquant_experiments.bench.search.codes import CodeSource, SearchData
 
 FILTERED_SHARE = 0.01
+"""Share of the rows that filters keep."""
+
 MEMORY_SPARE = 1 << 20
+"""Bytes that an index may take beside those for its rows."""
 
 
 def filter_figures(rows: int = ASKED_ROWS, repeats: int = REPEATS) -> list[Figure]:
-    """Time one query over 1 % of the rows, as a share of its time over all of them."""
+    """Return the time of a query over 1 % of the rows, over its time for all rows."""
     data, index, tables = _indexed(Stock("uniform", rows, 64))
     random = np.random.default_rng(4).random(rows) < FILTERED_SHARE
     contiguous = np.zeros(rows, dtype=bool)
@@ -51,7 +54,7 @@ def filter_figures(rows: int = ASKED_ROWS, repeats: int = REPEATS) -> list[Figur
         calls[name] = partial(calls["all rows"], where=where)
         mask = random if "random" in name else contiguous
         sums, ids = calls[name]()
-        among = np.searchsorted(np.flatnonzero(mask), ids)  # the answers' places among the rows of the mask
+        among = np.searchsorted(np.flatnonzero(mask), ids)  # places of the answers among the rows of the mask
         check_sums(name, tables, data.codes[mask], sums, among)
         check_same(name, "the filter", ids, np.flatnonzero(mask)[among])
     spent = time_in_turn(calls, repeats=repeats)
@@ -63,7 +66,7 @@ def filter_figures(rows: int = ASKED_ROWS, repeats: int = REPEATS) -> list[Figur
 
 
 def thread_figure(rows: int = max(SIZES), repeats: int = REPEATS) -> Figure:
-    """Time one query on two threads and on one."""
+    """Return the time of a query on one thread over that on two."""
     data, index, tables = _indexed(Stock("uniform", rows, 64))
     calls = {jobs: partial(index.search_tables, tables, ASKED_ANSWERS, n_jobs=jobs) for jobs in (1, 2)}
     for jobs, call in calls.items():
@@ -74,7 +77,7 @@ def thread_figure(rows: int = max(SIZES), repeats: int = REPEATS) -> Figure:
 
 
 def hostile_figures(rows: int = ASKED_ROWS, repeats: int = REPEATS) -> list[Figure]:
-    """Time scans of tables that give pruning nothing to go by, over the scan that adds up every row."""
+    """Return the time of scans of hostile tables, where pruning cannot help, over that of a scan without pruning."""
     kernel = kernels.active()
     worst: dict[str, tuple[float, str]] = {}
     for bits in BITS:
@@ -97,7 +100,7 @@ def hostile_figures(rows: int = ASKED_ROWS, repeats: int = REPEATS) -> list[Figu
 
 
 def hostile_tables(q: int, M: int) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
-    """Give tables (q, M, 256) of few distinct values, so that many rows tie or nearly do."""
+    """Yield tables (q, M, 256) with few distinct values, so that many rows have nearly equal sums."""
     rng = np.random.default_rng(5)
     shape = (q, M, 256)
     yield "equal entries", np.ones(shape, dtype=np.float32)
@@ -113,7 +116,7 @@ def hostile_tables(q: int, M: int) -> Iterator[tuple[str, npt.NDArray[np.float32
 
 
 def memory_figure(source: CodeSource, stock: Stock) -> Figure:
-    """Give the bytes that an index takes beside its codec, over the bytes it may take; numbers as ids take none."""
+    """Return the bytes of an index without its codec, over the bytes that it may take."""
     data = source.make(stock)
     index = CodeIndex(data.codec).add_codes(data.codes)
     allowed = (data.codes.shape[1] + 4 + 1 / 4) * stock.rows + MEMORY_SPARE
@@ -121,6 +124,6 @@ def memory_figure(source: CodeSource, stock: Stock) -> Figure:
 
 
 def _indexed(stock: Stock) -> tuple[SearchData, CodeIndex, npt.NDArray[np.float32]]:
-    """Give codes, their index, and the tables of one query."""
+    """Return codes, their index, and the tables of one query."""
     data = uniform(stock)
     return data, CodeIndex(data.codec).add_codes(data.codes), data.codec.query_tables(data.queries[:1]).tables

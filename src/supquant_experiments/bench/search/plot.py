@@ -1,4 +1,4 @@
-"""Report: the speed of every side by code length, as a picture."""
+"""Report: the picture of the speed of every side by code length."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ STYLES = {
     OURS_HAMMING: ("#2456c5", ":", "o", "supquant, Hamming"),
     BINARY: ("#6b7078", ":", "v", "FAISS IndexBinaryFlat"),
 }
+"""Colour, line, marker and name of every side."""
 
 
 def plot_search(record: Mapping[str, Any], path: Path) -> None:
@@ -29,7 +30,7 @@ def plot_search(record: Mapping[str, Any], path: Path) -> None:
     Parameters
     ----------
     record : mapping
-        As `bench_search` gives it.
+        As `bench_search` returns it.
     path : Path
         The .png file to write.
     """

@@ -1,7 +1,7 @@
-"""Report: the search benchmark from one end to the other.
+"""Report: the whole search benchmark.
 
-Every index is checked against a brute force before it is timed. Figures that were asked for come first, the grid after
-them; the record is handed on after every stock of codes, and can be taken up again.
+Every index is checked against a brute force before it is timed. Figures with limits come first, then the grid. The record is
+passed on after every stock of codes, and a later run can continue from it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,13 @@ if TYPE_CHECKING:
     from supquant_experiments.bench.search.sides import OurSide, Side
 
 QUICK_REPEATS = 2
+"""Number of repeats of a quick run."""
+
 GRID_REPEATS = 3
+"""Number of repeats in the grid."""
+
 GRID_BUDGET = 10.0
+"""Seconds for the repeats of one cell of the grid."""
 
 
 def bench_search(
@@ -65,30 +70,30 @@ def bench_search(
     Parameters
     ----------
     quick : bool
-        Ten thousand rows and few repeats: to see that it runs, not for figures.
+        Whether to take ten thousand rows and few repeats, only to see that it runs.
     grid : bool
-        Measure every size, length, number of queries, answers and threads as well.
+        Whether to measure also every combination of sizes, lengths, queries, answers and threads.
     folder : path, optional
-        Where an index of 1 GB is made and opened.
+        The folder in which an index of 1 GB is made and opened.
     resume : mapping, optional
         An earlier record of this machine; its cells are not measured again.
     callback : callable, optional
         Gets `Progress`.
     on_record : callable, optional
-        Gets the record as far as it is, after every stock of codes.
+        Gets the record so far after every stock of codes.
 
     Returns
     -------
     dict
-        Ready for `json`: `figures` that were asked for, and `cells` with the seconds of every side.
+        A record for `json`: `figures` with limits, and `cells` with the seconds of every side.
 
     Raises
     ------
     WrongAnswersError
-        If a search does not find what a brute force finds; it names the case.
+        If a search does not find what a brute force finds; the error names the case.
     """
     run = _Run(import_faiss(), CodeSource(quick=quick, callback=callback), quick, on_record)
-    run.take_up(resume)
+    run.continue_from(resume)
     asked = asked_cells(QUICK_ROWS if quick else ASKED_ROWS)
     rest = [cell for cell in grid_cells() if cell not in asked] if grid else []
     repeats = QUICK_REPEATS if quick else REPEATS
@@ -102,7 +107,7 @@ def bench_search(
 
 
 class _Run:
-    """What was measured so far."""
+    """The measurements so far."""
 
     def __init__(
         self, faiss: Any, source: CodeSource, quick: bool, on_record: Callable[[dict[str, Any]], None] | None
@@ -120,15 +125,15 @@ class _Run:
         }
 
     def record(self) -> dict[str, Any]:
-        """Give all of it, ready for `json`."""
+        """Return the record for `json`."""
         return {
             **self._setting,
             "figures": [figure.to_json() for figure in self._figures],
             "cells": [{**cell.to_json(), **result} for cell, result in self.results.items()],
         }
 
-    def take_up(self, earlier: Mapping[str, Any] | None) -> None:
-        """Take over the cells of an earlier record."""
+    def continue_from(self, earlier: Mapping[str, Any] | None) -> None:
+        """Take the cells of an earlier record."""
         if earlier is None:
             return
         own = json.loads(json.dumps(self._setting))
@@ -142,22 +147,22 @@ class _Run:
             self.results[cell] = result
 
     def add_figures(self, figures: Iterable[Figure]) -> None:
-        """Add some, and hand the record on."""
+        """Add figures, and pass the record on."""
         self._figures += figures
-        self._hand_on()
+        self._pass_on()
 
     def measure(self, cells: Sequence[Cell], stage: Stage, **timing: Any) -> None:
-        """Measure cells, those of one stock of codes together; cells measured before are passed over."""
+        """Measure the cells that were not measured before, those of one stock of codes together."""
         for stock, group in groupby(cells, key=attrgetter("stock")):
             of_stock = list(group)
             missing = [cell for cell in of_stock if cell not in self.results]
             if missing:
                 self.results |= measure_stock(self._faiss, self.source.make(stock), missing, **timing)
-                self._hand_on()
+                self._pass_on()
             for _ in of_stock:
                 stage.step()
 
-    def _hand_on(self) -> None:
+    def _pass_on(self) -> None:
         if self._on_record is not None:
             self._on_record(self.record())
 
@@ -165,7 +170,7 @@ class _Run:
 def measure_stock(
     faiss: Any, data: SearchData, cells: Sequence[Cell], **timing: Any
 ) -> dict[Cell, dict[str, Any]]:
-    """Build every side's index of the codes, check our answers to all cells, and time them."""
+    """Return the times of all cells of one stock: build the index of every side, check our answers, and time all sides."""
     ours = our_sides(data)
     for side in ours:
         check_side(side, data, cells)
@@ -176,7 +181,7 @@ def measure_stock(
 
 
 def check_side(side: OurSide, data: SearchData, cells: Sequence[Cell]) -> None:
-    """Compare the answers to the largest question with a brute force, and those to every cell with these."""
+    """Check our answers to the largest question against a brute force, and those to every cell against these."""
     most = max(cell.k for cell in cells)
     sums, rows = side.index.search_tables(side.tables, most, n_jobs=1)
     check_sums(f"{side.name}, {cells[0].stock}, k {most}", side.tables, data.codes, sums, rows)
@@ -187,7 +192,7 @@ def check_side(side: OurSide, data: SearchData, cells: Sequence[Cell]) -> None:
 
 
 def time_cell(faiss: Any, sides: Sequence[Side], cell: Cell, **timing: Any) -> list[dict[str, Any]]:
-    """Time all sides in turn, from tables and from queries."""
+    """Return the times of all sides, measured in turn, from tables and from queries."""
     calls = {
         (side.name, way): partial(ask, cell.queries, cell.k, cell.threads)
         for side in sides
@@ -207,7 +212,7 @@ def time_cell(faiss: Any, sides: Sequence[Side], cell: Cell, **timing: Any) -> l
 
 
 def _pieces(source: CodeSource, quick: bool, repeats: int, folder: str | None) -> Iterator[list[Figure]]:
-    """Measure what is not a comparison with FAISS, one piece after the other."""
+    """Yield the figures that are not comparisons with FAISS, one group after the other."""
     rows = QUICK_ROWS if quick else ASKED_ROWS
     yield pieces.filter_figures(rows, repeats)
     yield [pieces.thread_figure(10 * rows, repeats)]

@@ -1,9 +1,9 @@
-"""Report: who is compared, each with an index of the same codes.
+"""Report: the sides that are compared, each with an index of the same codes.
 
-Ours is timed from ready tables and from queries. FAISS makes its tables inside every search, from 32 dimensions or
-those of a projection, which is next to nothing beside the scan; its time from queries has the features and the projection
-of the codec before that. Codebooks of `IndexPQ` and `IndexPQFastScan` are random: they do not change the time of a scan.
-`IndexResidualQuantizer` is what `to_faiss` exports, and is asked for the same sums as ours.
+Ours is timed from tables and from queries. FAISS makes its tables inside every search, which takes almost no time beside the
+scan; its time from queries includes the features and the projection of the codec. Codebooks of `IndexPQ` and `IndexPQFastScan`
+are random, which does not change the time of a scan. `IndexResidualQuantizer` is what `to_faiss` exports; it is asked for the
+same sums as ours.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Search = Callable[[int, int, int], Any]  # (queries, k, threads): answers
 
 @dataclass(frozen=True)
 class Side:
-    """One index, and the two ways to ask it."""
+    """One index, and two ways to ask it."""
 
     name: str
     from_tables: Search
@@ -45,20 +45,20 @@ class Side:
 
     @property
     def ways(self) -> dict[str, Search]:
-        """The ways by their names in the record."""
+        """The two ways, by their names in the record."""
         return {TABLES_TO_ANSWERS: self.from_tables, QUERY_TO_ANSWERS: self.from_queries}
 
 
 @dataclass(frozen=True)
 class OurSide(Side):
-    """One of ours, and the tables (64, M, K) whose sums its answers must be."""
+    """One of our indexes, and the tables (64, M, K) whose smallest sums are the right answers."""
 
     index: CodeIndex
     tables: npt.NDArray[np.float32]
 
 
 def our_sides(data: SearchData) -> list[OurSide]:
-    """Build our indexes: sums of tables, and Hamming distances."""
+    """Return our indexes: one by sums of tables, one by Hamming distances."""
     bits = 8 * data.codes.shape[1]
     binary = BinaryCodec(None, np.zeros(bits, dtype=np.float32))
     return [
@@ -83,7 +83,7 @@ def _our_side(name: str, index: CodeIndex, queries: npt.NDArray[np.float32]) -> 
 
 
 def their_sides(faiss: Any, data: SearchData) -> list[Side]:
-    """Build the indexes of FAISS, with the same codes put in as they are."""
+    """Return the indexes of FAISS, which hold the same codes."""
     M = data.codes.shape[1]
     vectors = np.random.default_rng(2).standard_normal((len(data.queries), DIMENSIONS), dtype=np.float32)
     four_bits = product_index(faiss, 2 * M, 4, data.codes)
@@ -100,7 +100,7 @@ def their_sides(faiss: Any, data: SearchData) -> list[Side]:
 
     def product_side(name: str, index: Any) -> Side:
         def from_queries(q: int, k: int, threads: int) -> Any:
-            projected(q)  # counts; the random codebooks are then asked for vectors of their own width
+            projected(q)  # only for its time; the random codebooks need vectors of their own width
             return from_vectors(q, k, threads)
 
         def from_vectors(q: int, k: int, threads: int) -> Any:
@@ -125,7 +125,7 @@ def their_sides(faiss: Any, data: SearchData) -> list[Side]:
 
 
 def product_index(faiss: Any, n_codebooks: int, bits: int, codes: npt.NDArray[np.uint8]) -> Any:
-    """Make an `IndexPQ` of random codebooks that holds codes (n, n_codebooks * bits / 8) as they are."""
+    """Return an `IndexPQ` with random codebooks that holds codes (n, n_codebooks * bits / 8)."""
     index = faiss.IndexPQ(DIMENSIONS, n_codebooks, bits)
     random = np.random.default_rng(3).standard_normal(index.pq.centroids.size(), dtype=np.float32)
     faiss.copy_array_to_vector(random, index.pq.centroids)
@@ -134,13 +134,13 @@ def product_index(faiss: Any, n_codebooks: int, bits: int, codes: npt.NDArray[np
 
 
 def hamming_queries(bits: int) -> npt.NDArray[np.float32]:
-    """Give queries (64, bits) whose signs are the bits of their codes."""
+    """Return queries (64, bits) whose signs are the bits of their codes."""
     return np.random.default_rng(1).standard_normal((max(QUERIES), bits), dtype=np.float32)
 
 
 @contextmanager
 def thread_limit(faiss: Any, threads: int) -> Iterator[None]:
-    """Give FAISS and the BLAS so many threads inside a `with` block."""
+    """Limit the threads of FAISS and of the BLAS inside a `with` block."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(threads)
     try:

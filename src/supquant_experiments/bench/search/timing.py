@@ -1,4 +1,4 @@
-"""Report: seconds of several calls, measured in turn."""
+"""Report: the seconds of several calls, measured in turn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from supquant_experiments.bench.clock import seconds_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 REPEATS = 7
-TURN_SECONDS = 0.01  # quicker calls are made several times in a turn
-BUDGET_SECONDS = 60.0  # for all repeats of one comparison, beyond the first
+"""Number of turns; the median is reported."""
+
+TURN_SECONDS = 0.01
+"""Calls that take less than this many seconds are made several times in a turn."""
+
+BUDGET_SECONDS = 60.0
+"""No further turn of a comparison begins after this many seconds."""
 
 
 Name = TypeVar("Name", bound=Hashable)
@@ -32,16 +39,16 @@ class Timing:
 def time_in_turn(
     calls: Mapping[Name, Callable[[], Any]], *, repeats: int = REPEATS, budget: float = BUDGET_SECONDS
 ) -> dict[Name, Timing]:
-    """Time calls by the median of repeats, one of each after the other, so that noise hits all alike.
+    """Return the median seconds of each call over turns; in a turn every call is made, so that noise affects all of them.
 
     Parameters
     ----------
     calls : mapping of names to callables
         Each is called once before the clock starts.
     repeats : int
-        Turns of each call, fewer if they take longer than the budget, but at least one.
+        Number of turns; fewer if they take longer than the budget, but at least one.
     budget : float
-        Seconds.
+        Seconds for all turns.
 
     Examples
     --------
@@ -51,19 +58,12 @@ def time_in_turn(
     loops = {}
     for name, call in calls.items():
         call()
-        loops[name] = math.ceil(TURN_SECONDS / max(_seconds(call, 1), TURN_SECONDS / 1000))
+        loops[name] = math.ceil(TURN_SECONDS / max(seconds_of(call), TURN_SECONDS / 1000))
     spent: dict[Name, list[float]] = {name: [] for name in calls}
     began = time.perf_counter()
     for turn in range(repeats):
         if turn and time.perf_counter() - began > budget:
             break
         for name, call in calls.items():
-            spent[name].append(_seconds(call, loops[name]))
+            spent[name].append(seconds_of(call, loops[name]))
     return {name: Timing(median(each), min(each), len(each)) for name, each in spent.items()}
-
-
-def _seconds(call: Callable[[], Any], loops: int) -> float:
-    began = time.perf_counter()
-    for _ in range(loops):
-        call()
-    return (time.perf_counter() - began) / loops
