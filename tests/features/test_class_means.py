@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from supquant.features import LabelKernel, class_means, label_kernel
-from supquant.features.class_means import class_sums
+from supquant.features.class_means import TEMPERATURES, class_sums
 from supquant.features.kernel_rows import KernelRows
 from supquant.features.label_kernel import MANY_LABELS
 from supquant.labels import read_labels
@@ -176,3 +177,23 @@ def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
     for number in range(50):  # rows with one number have one class
         own = kept.X[kept.labels.indices == number]
         assert len({y[np.flatnonzero((row == X).all(axis=1))[0]] for row in own}) == 1
+
+
+def test_the_search_of_a_temperature_stops_behind_the_best_of_all(rng):
+    """Means of few rows are noisy, so the best temperature is well below one."""
+    L, d = 40, 30
+    means = 1.2 * rng.normal(size=(L, d))
+    y = np.arange(4 * L) % L
+    X, Q = (means[y] + rng.normal(size=(len(y), d)) * 2 for _ in range(2))
+    sums, held = class_sums(rows_of(X.astype(np.float32), y)), rows_of(Q.astype(np.float32), y)
+    scores = Q @ sums.weights(1e-3)[:-1] + sums.weights(1e-3)[-1]
+    every = {
+        T: -log_softmax(T * scores + sums.log_frequencies(), axis=1)[np.arange(len(y)), y].mean()
+        for T in TEMPERATURES
+    }
+    best = min(every, key=every.__getitem__)
+    assert TEMPERATURES[0] > best > TEMPERATURES[-1]
+    tried = class_means._losses_by_temperature(sums, 1e-3, held)
+    assert list(tried) == list(TEMPERATURES[: TEMPERATURES.index(best) + 2])
+    for temperature, loss in tried.items():
+        assert loss == pytest.approx(every[temperature], rel=1e-4)

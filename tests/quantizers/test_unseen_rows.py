@@ -5,6 +5,7 @@ import pytest
 
 from supquant.codec.spelling import spell_labels
 from supquant.quantizers.unseen_rows import (
+    _match_quantiles,
     hide_own_classes,
     imitate_held_out_rows,
     mix_rows,
@@ -74,3 +75,12 @@ def test_made_up_rows_lie_between_two_and_are_as_long(features, rng):
     np.testing.assert_array_equal(made[:, 5], np.float32(0.7))
     assert np.square(made[:, 6:]).sum(axis=1).mean() == pytest.approx(8, rel=0.1)
     assert len(mix_rows(first[:0], second[:0], np.float32([]), 5, rng)) == 0
+
+
+def test_values_take_the_quantiles_of_others_at_both_ends(rng):
+    values, others = np.float32(rng.normal(size=50_000)), np.float32(np.sinh(6 * rng.normal(size=30_000)))
+    order = np.argsort(values)
+    exact = np.quantile(others, (np.arange(len(values)) + 0.5) / len(values), method="hazen")
+    changed = _match_quantiles(values, others)[order]
+    for end in (slice(50), slice(-50, None)):
+        np.testing.assert_allclose(changed[end], exact[end], rtol=1e-3)
