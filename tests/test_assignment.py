@@ -221,3 +221,23 @@ def test_words_that_are_not_allowed_are_not_taken(rng):
         rng.normal(size=(300, 8)).astype(np.float32)
     )
     assert allowed[np.arange(4), codes].all()
+
+
+@pytest.mark.parametrize("M", [2, 4])
+def test_sparse_columns_and_few_allowed_words_do_not_change_codes(rng, M):
+    """Both only spare products: the codes are those of vectors and words that are taken as dense."""
+    codebooks = rng.normal(size=(M, 16, 12)).astype(np.float32)
+    vectors = rng.normal(size=(300, 12)).astype(np.float32)
+    vectors[:, :8] *= rng.uniform(size=(300, 8)) < 0.2
+    weights = np.array([2, 0.3], dtype=np.float32)
+    allowed = np.arange(16) % 5 < np.arange(1, M + 1)[:, None]
+    dense = ItemSearch.of(codebooks, 8, weights, allowed)
+    sparse = ItemSearch.of(codebooks, 8, weights, allowed, sparse=True)
+    np.testing.assert_array_equal(sparse.search(vectors), dense.search(vectors))
+    few = np.arange(16) % 5 == 2
+    words = np.flatnonzero(few)
+    chosen = ItemSearch.of(codebooks[:, few], 8, weights).search(vectors)
+    masked = ItemSearch.of(codebooks, 8, weights, np.tile(few, (M, 1)), retries=0, sparse=True)
+    if M == 2:  # an exact search: it does not depend on how words are numbered
+        np.testing.assert_array_equal(masked.search(vectors), words[chosen])
+    assert np.isin(masked.search(vectors), words).all()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from supquant import kernels
@@ -44,6 +45,7 @@ class CodeSearch:
     max_sweeps: int = 20
     allowed: NDArray[np.bool_] | None = None  # (M, K) words that codes may have; None: all
     retries: int = 0  # times that a code is disturbed and searched anew, for codes of three words or more
+    n_sparse: int = 0  # the first columns of targets, in which few values differ from zero
 
     def target(
         self, projected: NDArray[np.floating], labels: NDArray[np.floating] | None
@@ -61,11 +63,25 @@ class CodeSearch:
         for start in range(0, len(targets), SEARCH_ROWS):
             rows = slice(start, start + SEARCH_ROWS)
             z: NDArray[np.float32] = targets[rows] if self.basis is None else targets[rows] @ self.basis
-            unary: NDArray[np.float32] = z @ self._pull.T  # (rows, M K)
-            unary += self._squares
+            unary = self._single_costs(z)
             begin = self._begin(z, unary, n_threads) if codes is None else np.ascontiguousarray(codes[rows])
             found[rows] = self._settled(unary, self._descend(unary, begin, n_threads), n_threads)
         return found
+
+    def _single_costs(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compute the cost (n, M K) of every codeword alone, up to the row's own constant; z are targets (n, r')."""
+        chosen = self._few_words
+        pull, squares = (self._pull, self._squares) if chosen is None else self._few
+        a = self.n_sparse
+        costs: NDArray[np.float32] = z[:, a:] @ pull[a:]
+        if a:
+            costs += _sparse(z[:, :a]) @ pull[:a]
+        costs += squares
+        if chosen is None:
+            return costs
+        unary = np.full((len(z), len(self._squares)), FORBIDDEN, dtype=np.float32)
+        unary[:, chosen] = costs
+        return unary
 
     def _settled(self, unary: NDArray[np.float32], codes: Codes, n_threads: int) -> Codes:
         """Disturb codes (n, M) that no single word can better, let them descend again, and keep what is best.
@@ -147,8 +163,23 @@ class CodeSearch:
         return norms
 
     @cached_property
-    def _pull(self) -> NDArray[np.float32]:  # (M K, r')  -2 c
-        return self._turned(-2.0 * self.codebooks.reshape(-1, self.codebooks.shape[2]))
+    def _pull(self) -> NDArray[np.float32]:  # (r', M K)  -2 c
+        return np.ascontiguousarray(
+            self._turned(-2.0 * self.codebooks.reshape(-1, self.codebooks.shape[2])).T
+        )
+
+    @cached_property
+    def _few_words(self) -> NDArray[np.intp] | None:
+        """The numbers of the allowed codewords, if they are less than half of all."""
+        if self.allowed is None or 2 * self.allowed.sum() >= self.allowed.size:
+            return None
+        return np.flatnonzero(self.allowed)
+
+    @cached_property
+    def _few(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The columns of `_pull` and of `_squares` for these codewords."""
+        chosen = self._few_words
+        return self._pull[:, chosen], self._squares[chosen]
 
     def _turned(self, vectors: Float64) -> NDArray[np.float32]:
         return (vectors if self.basis is None else vectors @ self.basis).astype(np.float32)
@@ -188,6 +219,15 @@ class CodeSearch:
         return self._tables[2]
 
 
+def _sparse(x: NDArray[np.float32]) -> scipy.sparse.csr_array:
+    """Make x (n, a) sparse. SciPy's own conversion takes as long as the dense product that it is to spare."""
+    n, a = x.shape
+    places = np.flatnonzero(x != 0)
+    rows, columns = np.divmod(places, a)
+    starts = np.searchsorted(rows, np.arange(n + 1))
+    return scipy.sparse.csr_array((x[rows, columns], columns, starts), shape=(n, a))
+
+
 @dataclass(frozen=True)
 class ItemSearch:
     """A search for codes of vectors whose columns count by weights."""
@@ -204,12 +244,24 @@ class ItemSearch:
         allowed: NDArray[np.bool_] | None = None,
         max_sweeps: int = 20,
         retries: int = RETRIES,
+        sparse: bool = False,
     ) -> ItemSearch:
-        """Prepare for codebooks (M, K, D), whose first columns have the first of two weights (2,), and words allowed (M, K)."""
+        """Prepare for codebooks (M, K, D), whose first columns have the first of two weights (2,), and words allowed (M, K).
+
+        `sparse` says that few of these first columns differ from zero in a vector, as in those of items with labels.
+        """
         scale = np.sqrt(np.repeat(weights, (n_first, codebooks.shape[2] - n_first))).astype(np.float32)
         scaled = codebooks.astype(np.float64) * scale
         search = CodeSearch(
-            scaled, None, 1.0, 0.0, 0.0, max_sweeps=max_sweeps, allowed=allowed, retries=retries
+            scaled,
+            None,
+            1.0,
+            0.0,
+            0.0,
+            max_sweeps=max_sweeps,
+            allowed=allowed,
+            retries=retries,
+            n_sparse=n_first * sparse,
         )
         return cls(search, scale)
 

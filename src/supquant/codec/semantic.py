@@ -308,7 +308,9 @@ class SemanticCodec(CodebookCodec):
     def _searches(self) -> list[ItemSearch]:
         """The searches for codes: one for each kind of items."""
         return [
-            ItemSearch.of(self.codebooks, self._n_meaning, weights, allowed_words(self.words, kind))
+            ItemSearch.of(
+                self.codebooks, self._n_meaning, weights, allowed_words(self.words, kind), sparse=kind == 0
+            )
             for kind, weights in enumerate(self.weights)
         ]
 

@@ -31,8 +31,11 @@ from supquant.features.kernel_rows import Factor, KernelRows, NormalEquations
 from supquant.features.least_squares import Calibration, LeastSquares, log_loss
 from supquant.parallel import ordered_map, row_blocks
 
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
-"""Ridges on the diagonal of S that are tried, in units of the mean of this diagonal."""
+RIDGES = (1.0, 1e-1, 1e-2, 1e-3)
+"""Ridges on the diagonal of S, in units of its mean, that are tried in this order until the loss rises."""
+
+WITHOUT_HELD_ROWS = (1e-1,)
+"""The ridge if no rows are held out to choose one."""
 
 TEMPERATURES = (1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1)
 """Temperatures that are tried in this order until the loss rises; it is convex in the temperature."""
@@ -174,11 +177,15 @@ def held_out_loss(kept: KernelRows, held: KernelRows) -> float:
 
 def _losses_by_setting(sums: ClassSums, held: KernelRows) -> dict[tuple[float, float], float]:
     """Return the mean loss of a held-out row by ridge and temperature."""
-    return {
-        (ridge, temperature): loss
-        for ridge in (RIDGES if len(held) else RIDGES[-2:-1])
-        for temperature, loss in _losses_by_temperature(sums, ridge, held).items()
-    }
+    losses: dict[tuple[float, float], float] = {}
+    best = np.inf
+    for ridge in RIDGES if len(held) else WITHOUT_HELD_ROWS:
+        found = _losses_by_temperature(sums, ridge, held)
+        losses |= {(ridge, temperature): loss for temperature, loss in found.items()}
+        if min(found.values()) > best:
+            break
+        best = min(found.values())
+    return losses
 
 
 def _calibrated(sums: ClassSums, ridge: float, temperature: float) -> Float64:

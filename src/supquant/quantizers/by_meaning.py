@@ -207,17 +207,28 @@ class MeaningFit:
         known, unknown, hidden = (each[: round(share * len(each))] for each in (known, unknown, hidden))
         L = self.fitted.map.n_columns
         labels = self.fitted.map.spelling.of_labels(self.labels.take(known), 0, len(known))
-        vectors = np.concatenate(
-            [
-                codec.item_vectors(self.features(known, labelled=True), labels),
-                codec.item_vectors(self.features(unknown)),
-                codec.item_vectors(self.as_held_out(hidden)),
-                codec.item_vectors(self._mixed_rows(round(share * n_mixed), rng)),
-            ]
-        )
+        parts = [
+            (self.features(known, labelled=True), labels),
+            (self.features(unknown), None),
+            (self.as_held_out(hidden), None),
+            (self._mixed_rows(round(share * n_mixed), rng), None),
+        ]
+        vectors = np.concatenate([self._item_vectors(codec, *part) for part in parts])
         kinds = item_kinds(vectors[:, L], np.arange(len(vectors)) < len(known))
         order = np.argsort(kinds, kind="stable")
         return ItemRows(vectors[order], kinds[order], codec.weights, L + 1)
+
+    def _item_vectors(self, codec: SemanticCodec, features: Float32, labels: Float32 | None) -> Float32:
+        """Return the vectors (n, D) of items with features (n, F) and spelled labels, on `n_jobs` threads."""
+        vectors = np.empty((len(features), codec.n_components), dtype=np.float32)
+
+        def fill(block: tuple[int, int]) -> None:
+            rows = slice(*block)
+            vectors[rows] = codec.item_vectors(features[rows], None if labels is None else labels[rows])
+
+        for _ in ordered_map(fill, row_blocks(len(features)), self.n_jobs):
+            pass
+        return vectors
 
     def _mixed_rows(self, n: int, rng: np.random.Generator) -> Float32:
         """Return features (n, F) as rows of new classes may have them."""

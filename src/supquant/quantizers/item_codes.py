@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from supquant import kernels
-from supquant.arrays import Codes, Float32, Float64
+from supquant.arrays import Codes, Float32
 from supquant.assignment import ItemSearch
 from supquant.codec.words import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
 from supquant.fitting import Record
@@ -122,7 +122,7 @@ def codebook_steps(
     CodebookStep
         The start, then every finished round.
     """
-    codebooks = residual_start(rows, shorter, words, rng)
+    codebooks = residual_start(rows, shorter, words, rng, n_jobs)
     codes = _assign(rows, codebooks, words, None, n_jobs)
     before = _error(rows, codebooks, codes, n_jobs)
     yield CodebookStep("start", 0, codebooks, before, len(codes))
@@ -144,7 +144,11 @@ def codebook_steps(
 
 
 def residual_start(
-    rows: ItemRows, shorter: Float32 | None, words: NDArray[np.uint8], rng: np.random.Generator
+    rows: ItemRows,
+    shorter: Float32 | None,
+    words: NDArray[np.uint8],
+    rng: np.random.Generator,
+    n_jobs: int = 1,
 ) -> Float32:
     """Return codebooks (M, K, D) by residual quantization: k-means on a sample of the rows, then on its residuals, and so on."""
     chosen = rng.permutation(len(rows.vectors))[: KMEANS_ROWS_PER_CODEWORD * words.shape[1]]
@@ -154,17 +158,22 @@ def residual_start(
     given = 0 if shorter is None else len(shorter)
     if shorter is not None:
         codebooks[:given] = shorter
-        left = left - kernels.active().decode(_assign(sample, shorter, words[:given], None, 1), shorter)
+        left = left - kernels.active().decode(_assign(sample, shorter, words[:given], None, n_jobs), shorter)
     label_words = (words == LABEL_WORD).sum(axis=1)
     for m in range(given, len(words)):
         column = int(label_words[:m].sum())
-        codebooks[m], nearest = _start_codebook(left, sample, words[m], column, rng)
+        codebooks[m], nearest = _start_codebook(left, sample, words[m], column, rng, n_jobs)
         left -= codebooks[m][nearest]
     return codebooks
 
 
 def _start_codebook(
-    left: Float32, sample: ItemRows, words: NDArray[np.uint8], column: int, rng: np.random.Generator
+    left: Float32,
+    sample: ItemRows,
+    words: NDArray[np.uint8],
+    column: int,
+    rng: np.random.Generator,
+    n_jobs: int,
 ) -> tuple[Float32, NDArray[np.intp]]:
     """Learn one codebook of the start.
 
@@ -178,6 +187,8 @@ def _start_codebook(
     column : int
         The column of meaning for which the first label word stands; the others follow.
     rng : Generator
+    n_jobs : int
+        Number of threads.
 
     Returns
     -------
@@ -203,24 +214,29 @@ def _start_codebook(
     if len(for_position):
         placed = left.copy()
         placed[:, :a] = 0
-        codebook[for_position] = weighted_means(placed, weights, a, len(for_position), rng)
+        codebook[for_position] = weighted_means(placed, weights, a, len(for_position), rng, n_jobs)
     for kind, users in (
         (FREE_WORD, ~labelled if words.any() else np.full(len(left), True)),
         (KNOWN_WORD, labelled),
     ):
         chosen = np.flatnonzero(words == kind)
         if len(chosen) and users.any():
-            codebook[chosen] = weighted_means(left[users], weights[users], a, len(chosen), rng)
+            codebook[chosen] = weighted_means(left[users], weights[users], a, len(chosen), rng, n_jobs)
     nearest = np.empty(len(left), dtype=np.intp)
     scaled = left * np.repeat(weights, (a, left.shape[1] - a), axis=1)
     for kind in (0, 1):
         part, among = labelled == (kind == 0), np.flatnonzero(allowed_words(words[None], kind)[0])
-        nearest[part] = among[_nearest(scaled[part], weights[part], codebook[among], a)]
+        nearest[part] = among[_nearest(scaled[part], weights[part], codebook[among], a, n_jobs)]
     return codebook, nearest
 
 
 def weighted_means(
-    x: Float32, weights: Float32, n_first: int, n_centres: int, rng: np.random.Generator
+    x: Float32,
+    weights: Float32,
+    n_first: int,
+    n_centres: int,
+    rng: np.random.Generator,
+    n_jobs: int = 1,
 ) -> Float32:
     """Run k-means on rows whose first columns have one weight and whose other columns have another.
 
@@ -236,6 +252,8 @@ def weighted_means(
     n_centres : int
         K.
     rng : Generator
+    n_jobs : int, default=1
+        Number of threads.
 
     Returns
     -------
@@ -254,25 +272,32 @@ def weighted_means(
     widths = (n_first, x.shape[1] - n_first)
     scaled = x * np.repeat(weights, widths, axis=1)
     for _ in range(KMEANS_ITERATIONS):
-        nearest = _nearest(scaled, weights, centres, n_first)
+        nearest = _nearest(scaled, weights, centres, n_first, n_jobs)
         counts = np.bincount(nearest, minlength=n_centres)
         masses = np.stack([np.bincount(nearest, each, minlength=n_centres) for each in weights.T], axis=1)
-        sums = kernels.active().code_sums(nearest.astype(np.uint8)[:, None], scaled, n_centres)  # (K, D)
+        own = nearest.astype(np.uint8)[:, None]
+        sums = kernels.active().code_sums(own, scaled, n_centres, n_threads=n_jobs)  # (K, D)
         means = sums / np.repeat(masses + SHRINKAGE * weights.mean(axis=0, dtype=np.float64), widths, axis=1)
         means[counts == 0] = x[rng.integers(len(x), size=int((counts == 0).sum()))]
         centres = means.astype(np.float32)
     return centres
 
 
-def _nearest(scaled: Float32, weights: Float32, centres: Float32, n_first: int) -> NDArray[np.intp]:
+def _nearest(
+    scaled: Float32, weights: Float32, centres: Float32, n_first: int, n_jobs: int
+) -> NDArray[np.intp]:
     """Return the nearest centre (n,) of each row, given rows `scaled` (n, D) that are already multiplied by their weights."""
     squares = np.square(centres)
     sizes = np.stack([squares[:, :n_first].sum(axis=1), squares[:, n_first:].sum(axis=1)])  # (2, K)
     found = np.empty(len(scaled), dtype=np.intp)
-    for block in row_blocks(len(scaled)):
+    pull = -2 * centres.T
+
+    def search(block: tuple[int, int]) -> None:
         rows = slice(*block)
-        costs = scaled[rows] @ (-2 * centres.T) + weights[rows] @ sizes
-        found[rows] = costs.argmin(axis=1)
+        found[rows] = (scaled[rows] @ pull + weights[rows] @ sizes).argmin(axis=1)
+
+    for _ in ordered_map(search, row_blocks(len(scaled)), n_jobs):
+        pass
     return found
 
 
@@ -282,13 +307,15 @@ def _assign(
     """Return a code (n, M) for every row; the search starts from the row's present code if there is one."""
     found = np.empty((len(rows.vectors), len(codebooks)), dtype=np.uint8)
     for part, weights in rows.parts:
+        kind = int(rows.kinds[part.start])
         search = ItemSearch.of(
             codebooks,
             rows.n_meaning,
             weights,
-            allowed_words(words, int(rows.kinds[part.start])),
+            allowed_words(words, kind),
             max_sweeps=FIRST_SWEEPS if codes is None else LATER_SWEEPS,
             retries=RETRIES,
+            sparse=kind == 0,
         )
 
         def assign(block: tuple[int, int], start: int = part.start, search: ItemSearch = search) -> None:
@@ -339,11 +366,11 @@ def _error(rows: ItemRows, codebooks: Float32, codes: Codes, n_jobs: int) -> flo
 
     def of_block(block: tuple[slice, Float32]) -> float:
         chosen, weights = block
-        left: Float64 = np.square(
-            rows.vectors[chosen] - kernels.active().decode(codes[chosen], codebooks), dtype=np.float64
-        ).sum(axis=0)
-        meaning, position = left[: rows.n_meaning].sum(), left[rows.n_meaning :].sum()
-        return float(weights[0] * meaning + weights[1] * position)
+        left = rows.vectors[chosen] - kernels.active().decode(codes[chosen], codebooks)
+        errors = (np.einsum("ij,ij->i", part, part) for part in np.hsplit(left, [rows.n_meaning]))
+        return sum(
+            float(weight * error.sum(dtype=np.float64)) for weight, error in zip(weights, errors, strict=True)
+        )
 
     blocks = [
         (slice(part.start + start, part.start + stop), weights)
