@@ -83,7 +83,7 @@ def imitate_held_out_rows(
 
 
 def _quantile_map(values: Float32, others: Float32) -> tuple[Float32, Float64]:
-    """Return points (k,) and their images (k,), by which `np.interp` replaces a value by that of the same quantile in others (m,).
+    """Return points (k,) and their images (k,), by which `np.interp` gives a value that of the same quantile in others (m,).
 
     The map is exact at `N_RANKS` ranks from each end of values (n,) and linear between them. Exact ranks for all values would
     need a sort that takes an eighth of the time of a fit. If there are no values or no others, every value stays.

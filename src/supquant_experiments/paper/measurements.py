@@ -140,15 +140,15 @@ def size_table(results: Results, dataset: str) -> Table:
     ]
     return Table(
         f"size-{results.slug(dataset)}",
-        f"What an index of {title(dataset)} holds, and what a fit takes; means over seeds.",
+        f"Size of an index of {title(dataset)} and time of a fit, as means over seeds.",
         ["method", *(f"{bits} bits" for _ in shown for bits in lengths)],
         rows,
         groups=[Entry(""), *(Entry(text, span=len(lengths)) for text, _ in shown.values())],
         notes=[
-            "A longer code of `sq` starts from the shorter one; its seconds are those of the added fit alone.",
+            "A longer code of `sq` starts from the shorter one. Its seconds are those of the additional fit.",
             (
-                "Seconds are of the machine and the threads that each cell's file names, many beside other work: "
-                "they tell minutes from hours, and rank no method."
+                "Each cell names its machine and its threads. Other programs were running during many measurements, so "
+                "seconds only show the order of magnitude and do not rank methods."
             ),
         ],
     )
@@ -286,7 +286,7 @@ def convergence_words(results: Results, cells: list[Cell]) -> list[str]:
         if tol is None:
             continue
         said = (
-            f"`{_solver_of(cell)}` was told to end with the first iteration that lowers the objective by less than "
+            f"`{_solver_of(cell)}` was set to end with the first iteration that lowers the objective by less than "
             f"{100 * tol:g} %"
         )
         same = {name: cell[name] for name in ("dataset", "protocol", "bits", "seed")}
@@ -354,5 +354,5 @@ def _same_objective(cells: list[Cell]) -> str:
         for cell in cells
     }
     if len(penalties) == 1:
-        return "The objective is psi, the sum that training makes small; both solvers had the same penalties."
-    return "The solvers had different penalties, so their objectives are different sums: compare shapes, not heights."
+        return "The objective is psi, the sum that training minimises. Both solvers had the same penalties."
+    return "The solvers had different penalties, so the values of their objectives cannot be compared, only the shapes."

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PROTOCOLS = {
-    "unlabelled": "The rows that are no queries are halved: one half trains, the other is the database, encoded "
-    "without its labels.",
-    "unseen": "The last 30 % of the classes are held out of training; queries and database come from them alone, "
-    "without labels.",
+    "unlabelled": "Of the rows that are not queries, one half trains. The other half is the database, encoded without "
+    "its labels.",
+    "unseen": "The last 30 % of the classes are not in the training rows. All queries and items belong to these classes, "
+    "and no item has a label.",
 }
 """What each protocol means, in the words of the report."""
 
@@ -39,14 +39,14 @@ CONVERGENCE_BITS = 16
 """Code length of the convergence curves."""
 
 TWO_RANKINGS_NOTE = (
-    "Two rankings of ours: by distance, with the published features, beside which every method has the same anchors; and "
-    "semantic, as the library has it by default, with features of its own that have up to 4,000 anchors, beside which the "
-    "classifier stands with 4,000 too."
+    "Ours has two rankings. The ranking by distance uses the published features, and all methods have the same anchors. The "
+    "semantic ranking, the default of the library, uses its own features with up to 4,000 anchors. It is compared with a "
+    "classifier that has 4,000 anchors too."
 )
 
 NO_KERNEL_NOTE = (
-    "These vectors are features of a network. Methods take them as they are; only `sdh` and `ksh` have kernel features. The "
-    "semantic ranking has features of its own here too."
+    "These vectors are features of a network. Only `sdh` and `ksh` use kernel features of them. The semantic ranking uses its "
+    "own features here too. The other methods use the vectors without change."
 )
 
 
@@ -72,13 +72,13 @@ def _standings(results: Results) -> Section:
     table = comparisons.standing_table(results, "paper")
     words: tuple[str, ...] = (
         (
-            "“Learned” codes were made in training with the help of the labels of the database; “encoded” ones were "
-            "made again from the vectors alone. They are never compared with each other. Ours is `sq` with the joint "
-            "solver. Encoded rows are rows of training here, too; section 7 has items that no training saw."
+            "“Learned” codes were made in training, with the labels of the database. “Encoded” codes were made again "
+            "from the vectors alone. The two kinds are never compared with each other. Ours is `sq` with the joint "
+            "solver. Encoded rows are training rows here too. Section 7 has items that training did not see."
         ),
         (
-            "All methods share queries and database, so differences between them are steadier than MAP itself; but with a "
-            "thousand queries a margin in the fourth place is no news."
+            "All methods have the same queries and the same database, so differences between methods vary less than MAP "
+            "itself. With a thousand queries, a difference in the fourth decimal place means nothing."
         ),
     )
     if len(results.ours) > 1:
@@ -86,7 +86,7 @@ def _standings(results: Results) -> Section:
     beside = comparisons.ablation_table(
         results,
         "beside-paper",
-        "MAP of sq beside what the paper printed, both solvers, learned codes.",
+        "MAP of sq and the MAP that the paper printed, both solvers, learned codes.",
         (Series("sq", solver="alternating"),),
         needs="sq",
         datasets=[name for name in results.datasets if comparisons.stands_beside_paper(name)],
@@ -125,10 +125,10 @@ def _maps(results: Results) -> Section:
     ]
     words = (
         (
-            "The database is the training set, as published. Mean average precision, by bits of a code, for every "
-            "method. Colour tells the family: ours and its variants, quantizers without labels, hashing, classifiers, "
-            "and dotted what stores floats. Lines are over the splits (seeds) that all points of a figure have; tables "
-            "are over all."
+            "The database is the training set, as published. The figures show the mean average precision of every "
+            "method by code length. A colour stands for a family: ours and its variants, quantizers without labels, "
+            "hashing, and classifiers. Dotted lines are methods that store floats. Lines are means over the splits "
+            "(seeds) that all points of a figure have. Tables are means over all splits."
         ),
     )
     return Section("map", "1. Accuracy by code length", words, tuple(parts) or (_missing(results, "sq"),))
@@ -143,10 +143,11 @@ def _about(dataset: str) -> tuple[str, ...]:
 def _times(results: Results) -> Section:
     words = (
         (
-            "A query alone, on one thread. Hashing encodes it and scans; composite quantization makes tables and scans; "
-            "supervised quantization computes kernel features first: of 1,000 anchors as published, of up to 4,000 for "
-            "the semantic ranking; by distance it has none where vectors are features of a network. The time does not "
-            "depend on how the codes of the database were made; MAP does."
+            "The time is that of a single query on one thread. Hashing encodes the query and scans. Composite "
+            "quantization makes tables and scans. Supervised quantization computes kernel features first: with 1,000 "
+            "anchors as published, and with up to 4,000 anchors for the semantic ranking. If the vectors are features of "
+            "a network, the ranking by distance has no kernel features. MAP depends on how the codes of the database "
+            "were made, and the time does not."
         ),
     )
     found = measurements.timed_results(results)
@@ -211,9 +212,9 @@ def _transforms(results: Results) -> Section:
 def _penalties(results: Results) -> Section:
     words = (
         (
-            "Gamma weighs how closely codes approximate the projected vectors, mu how constant the products between "
-            "the codewords of an item are. As published, validation queries are training rows, which stay in the "
-            "database: MAP is higher here than for queries apart."
+            "Gamma is the weight of the error between codes and projected vectors. Mu is the weight of the variation of "
+            "the products between the codewords of an item. As published, validation queries are training rows that stay "
+            "in the database. So MAP is higher here than for separate queries."
         ),
     )
     part = Part(
@@ -252,8 +253,8 @@ def _convergence(results: Results) -> Section:
         part = Part(figures=drawn, tables=(measurements.convergence_table(cells),), missing=missing)
     words = (
         (
-            "`alternating` takes the published steps in turn; `joint` has classifier, projection and constant in closed "
-            "form and solves for the codebooks."
+            "`alternating` takes the published steps in turn. `joint` computes classifier, projection and constant in "
+            "closed form and solves for the codebooks."
         ),
         *measurements.convergence_words(results, cells),
     )
@@ -287,9 +288,9 @@ def _without_labels(results: Results) -> Section:
         ]
     words = (
         (
-            "The question that the paper did not ask: what are the codes worth for items whose labels nobody has given? "
-            "`unlabelled` are new items of the classes of training, `unseen` items of other classes. `classifier-scores` "
-            "stores float scores of every item, for comparison."
+            "The paper did not measure items without labels. Under `unlabelled`, new items belong to the classes of "
+            "training. Under `unseen`, they belong to other classes. For comparison, `classifier-scores` stores float "
+            "scores of every item."
         ),
     )
     return Section("without-labels", "7. Items without labels", words, tuple(parts))
@@ -317,8 +318,9 @@ def _curves(results: Results) -> Section:
             )
     words = (
         (
-            "Under `paper` these are the codes of each method's own papers: learned for quantizers and `classifier`, "
-            "encoded for hashing; compare within a kind. Under `unlabelled` all codes come from vectors alone."
+            "Under `paper`, the codes are those that the papers of each method report: learned codes for quantizers and "
+            "`classifier`, encoded codes for hashing. Compare only codes of one kind. Under `unlabelled`, all codes are "
+            "made from the vectors alone."
         ),
     )
     return Section("curves", "Precision", words, tuple(parts) or (_missing(results, "sq"),))
@@ -331,7 +333,7 @@ def _sizes(results: Results) -> Section:
         if results.select(dataset=dataset, protocol="paper")
     )
     words = (
-        "Few distinct codes mean that many items tie: learned codes of `sq` may be no more than classes.",
+        "If there are few distinct codes, many items have equal scores. Learned codes of `sq` may only tell classes apart.",
     )
     return Section("size", "Size of an index, time of a fit", words, parts or (_missing(results, "sq"),))
 
@@ -342,7 +344,7 @@ def _samples(results: Results) -> Section:
         for sample in results.samples
     )
     words = (
-        "Queries, and the first items that came back, nearest first; ✓ shares a label with the query, ✗ does not.",
+        "Each query is shown with its first answers, nearest first. ✓ shares a label with the query, ✗ does not.",
     )
     return Section(
         "samples", "Sample queries", words, parts or (Part(missing=("supquant paper --only samples",)),)
@@ -370,8 +372,8 @@ def _provenance(results: Results) -> Section:
     ]
     words = (
         (
-            "Every measured number in the tables and figures is a field of a result file, or a mean of one over seeds. "
-            "Only the paper's numbers were typed."
+            "Every measured number in the tables and figures is a field of a result file, or the mean of a field over "
+            "seeds. Only the numbers of the paper were typed."
         ),
     )
     return Section("how", "How each number was made", words, tuple(parts))
