@@ -23,7 +23,6 @@ from supquant.storage import (
     load_arrays,
     open_arrays,
     pack_arrays,
-    save_arrays,
     write_file_atomically,
     writing,
 )
@@ -45,7 +44,7 @@ reusing_the_folder = settings(suppress_health_check=[HealthCheck.function_scoped
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "model"
-    save_arrays(path, "model", ARRAYS, SETTINGS)
+    pack_arrays("model", ARRAYS, SETTINGS).write(path)
     return path
 
 
@@ -75,7 +74,7 @@ STORABLE = st.sampled_from([">i4", "<i8", "u1", "<u8", "<f2", "<f4", ">f8", "?",
 )
 def test_arrays_and_settings_come_back_as_they_were(tmp_path, arrays, values):
     path = tmp_path / "file"
-    save_arrays(path, "any", arrays, values)
+    pack_arrays("any", arrays, values).write(path)
     opened = open_arrays(path, "any")
     for found, found_values in (load_arrays(path, "any"), (opened.arrays, opened.settings)):
         assert_same(found, arrays)
@@ -85,7 +84,7 @@ def test_arrays_and_settings_come_back_as_they_were(tmp_path, arrays, values):
 
 def test_arrays_that_are_not_contiguous_are_stored_by_value(tmp_path):
     array = np.arange(24).reshape(4, 6)
-    save_arrays(tmp_path / "file", "any", {"turned": array.T, "strided": array[::2, ::3]}, {})
+    pack_arrays("any", {"turned": array.T, "strided": array[::2, ::3]}, {}).write(tmp_path / "file")
     found, _ = load_arrays(tmp_path / "file", "any")
     assert np.array_equal(found["turned"], array.T)
     assert np.array_equal(found["strided"], array[::2, ::3])
@@ -101,20 +100,20 @@ def test_arrays_are_read_only_views_of_the_file_with_an_aligned_payload(saved):
 
 @pytest.mark.parametrize("length", range(0, 64, 7))
 def test_the_payload_begins_at_a_multiple_of_64_bytes(tmp_path, length):
-    save_arrays(tmp_path / "file", "any", ARRAYS, {"text": "x" * length})
+    pack_arrays("any", ARRAYS, {"text": "x" * length}).write(tmp_path / "file")
     assert (8 + int.from_bytes((tmp_path / "file").read_bytes()[:8], "little")) % 64 == 0
 
 
 def test_a_file_can_be_replaced_while_its_arrays_are_in_use(saved):
     arrays, values = load_arrays(saved, "model")
-    save_arrays(saved, "model", {name: array + 1 for name, array in arrays.items()}, values)
+    pack_arrays("model", {name: array + 1 for name, array in arrays.items()}, values).write(saved)
     assert_same(arrays, ARRAYS)
     again, _ = load_arrays(saved, "model")
     assert np.array_equal(again["codes"], ARRAYS["codes"] + 1)
 
 
 def test_the_same_content_gives_the_same_bytes(saved, tmp_path):
-    save_arrays(tmp_path / "again", "model", ARRAYS, SETTINGS)
+    pack_arrays("model", ARRAYS, SETTINGS).write(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == saved.read_bytes()
 
 
@@ -340,7 +339,7 @@ def test_big_arrays_are_saved_and_opened_without_a_copy(tmp_path):
     array = np.zeros((64, 2**20), dtype=np.uint8)
     tracemalloc.start()
     try:
-        save_arrays(tmp_path / "big", "any", {"array": array}, {})
+        pack_arrays("any", {"array": array}, {}).write(tmp_path / "big")
         open_arrays(tmp_path / "big", "any")
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -386,7 +385,7 @@ def test_a_missing_file_is_a_file_not_found_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_arrays(tmp_path / "nowhere", "model")
     with pytest.raises(FileNotFoundError, match="could not save"):
-        save_arrays(tmp_path / "nowhere" / "model", "model", ARRAYS, SETTINGS)
+        pack_arrays("model", ARRAYS, SETTINGS).write(tmp_path / "nowhere" / "model")
 
 
 @pytest.mark.parametrize(
@@ -403,7 +402,7 @@ def test_a_missing_file_is_a_file_not_found_error(tmp_path):
 def test_what_cannot_be_stored_is_refused_before_anything_is_written(saved, arrays, values, message):
     before = saved.read_bytes()
     with pytest.raises(InputError, match=message):
-        save_arrays(saved, "model", arrays, values)
+        pack_arrays("model", arrays, values).write(saved)
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
 
@@ -418,7 +417,7 @@ def test_a_failure_while_saving_leaves_the_old_file_and_nothing_else(saved, monk
 
     monkeypatch.setattr(failing, fail)
     with pytest.raises(type(failure)) as raised:
-        save_arrays(saved, "model", {"other": np.zeros(3)}, {})
+        pack_arrays("model", {"other": np.zeros(3)}, {}).write(saved)
     if isinstance(failure, OSError):
         assert raised.value.errno == errno.ENOSPC
         assert "could not save, nothing was changed: No space left on device" in str(raised.value)
@@ -433,10 +432,10 @@ def test_a_disk_that_fills_up_leaves_the_old_file_and_nothing_else(saved):
     program = """
         import resource, sys
         import numpy as np
-        from supquant.storage import save_arrays
+        from supquant.storage import pack_arrays
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         try:
-            save_arrays(sys.argv[1], "model", {"big": np.ones(1_000_000)}, {})
+            pack_arrays("model", {"big": np.ones(1_000_000)}, {}).write(sys.argv[1])
         except OSError as error:
             print(error)
     """
@@ -456,7 +455,7 @@ def test_a_saved_file_has_the_permissions_of_any_new_file(saved):
 def test_saving_through_a_link_keeps_the_link(saved):
     link = saved.with_name("link")
     link.symlink_to(saved)
-    save_arrays(link, "model", {}, {"replaced": True})
+    pack_arrays("model", {}, {"replaced": True}).write(link)
     assert link.is_symlink()
     assert load_arrays(saved, "model") == ({}, {"replaced": True})
 

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from supquant.arrays import Codes
 from supquant.codec import load_codec_of
 from supquant.errors import FileFormatError
 
@@ -19,7 +20,9 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     """The shared part of all estimators: everything that needs only `codec_`."""
 
     codec_: Any
+    training_codes_: Codes
     n_jobs: int | None
+    random_state: int | np.random.Generator | None
     _file_kind: ClassVar[str]
     """The kind of file that `save` writes; every estimator has its own."""
     _recorded: ClassVar[tuple[str, ...]] = ()
@@ -28,6 +31,8 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     """Parameters that older files hold and that no longer exist."""
     _codec_type: ClassVar[tuple[type[Any], ...]]
     """The classes that `codec_` can have."""
+    _needs_labels: ClassVar[bool] = True
+    """Whether `fit` needs `y`."""
 
     def decode(self, codes: object) -> NDArray[np.float32]:
         """Return the vectors that codes stand for.
@@ -137,6 +142,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # the output is float32 for every input
+        tags.target_tags.required = self._needs_labels
         return tags
 
     def _codec(self) -> Any:

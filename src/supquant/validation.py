@@ -158,26 +158,7 @@ def as_float32(block: Array) -> Float32:
 
 
 def check_positive(value: Any, name: str, high: float | None = None) -> float:
-    """Check that a parameter is a finite number above zero.
-
-    Parameters
-    ----------
-    value : float
-        The value given.
-    name : str
-        Name of the parameter in the error.
-    high : float or None, default=None
-        The largest value accepted, if there is one.
-
-    Returns
-    -------
-    float
-        The value.
-
-    Raises
-    ------
-    InputError
-        If the value is refused.
+    """Return a parameter as a float; raise an `InputError` unless it is finite, above 0, and at most `high` if that is given.
 
     Examples
     --------
@@ -186,54 +167,32 @@ def check_positive(value: Any, name: str, high: float | None = None) -> float:
         ...
     supquant.errors.InputError: quantization_weight must be a finite number above 0, got 0
     """
-    number = _finite_number(value)
-    if number is None or number <= 0 or _exceeds(number, high):
+    number = _finite_number(value, high)
+    if number is None or number <= 0:
         raise InputError(f"{name} must be a finite number above 0{_at_most(high)}, got {value!r}")
     return number
 
 
 def check_nonnegative(value: Any, name: str, high: float | None = None) -> float:
-    """Check that a parameter is a finite number of at least zero.
-
-    Parameters
-    ----------
-    value : float
-        The value given.
-    name : str
-        Name of the parameter in the error.
-    high : float or None, default=None
-        The largest value accepted, if there is one.
-
-    Returns
-    -------
-    float
-        The value.
-
-    Raises
-    ------
-    InputError
-        If the value is refused.
+    """Return a parameter as `check_positive` does, but accept 0 too.
 
     Examples
     --------
     >>> check_nonnegative(0, "tol")
     0.0
     """
-    number = _finite_number(value)
-    if number is None or number < 0 or _exceeds(number, high):
+    number = _finite_number(value, high)
+    if number is None or number < 0:
         raise InputError(f"{name} must be a finite number, 0 or above{_at_most(high)}, got {value!r}")
     return number
 
 
-def _finite_number(value: Any) -> float | None:
-    """Return the value as a float, or None if it is no finite number."""
+def _finite_number(value: Any, high: float | None) -> float | None:
+    """Return the value as a float, or None if it is no finite number or above `high`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         return None
-    return float(value)
-
-
-def _exceeds(number: float, high: float | None) -> bool:
-    return high is not None and number > high
+    number = float(value)
+    return None if high is not None and number > high else number
 
 
 def _at_most(high: float | None) -> str:
@@ -241,28 +200,7 @@ def _at_most(high: float | None) -> str:
 
 
 def check_integer(value: Any, name: str, low: int, high: int | None = None) -> int:
-    """Check that a parameter is an integer between two bounds, both included.
-
-    Parameters
-    ----------
-    value : int
-        The value given.
-    name : str
-        Name of the parameter in the error.
-    low : int
-        The smallest value accepted.
-    high : int or None, default=None
-        The largest value accepted, if there is one.
-
-    Returns
-    -------
-    int
-        The value.
-
-    Raises
-    ------
-    InputError
-        If the value is refused.
+    """Return a parameter as an int; raise an `InputError` unless it is an integer from `low` to `high`, or of at least `low`.
 
     Examples
     --------
@@ -279,26 +217,7 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
-    """Check that a parameter is one of a few strings.
-
-    Parameters
-    ----------
-    value : str
-        The value given.
-    name : str
-        Name of the parameter in the error.
-    choices : sequence of str
-        The values accepted.
-
-    Returns
-    -------
-    str
-        The value.
-
-    Raises
-    ------
-    InputError
-        If the value is refused.
+    """Return a parameter; raise an `InputError` unless it is one of the strings `choices`.
 
     Examples
     --------

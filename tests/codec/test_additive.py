@@ -373,7 +373,7 @@ def test_a_truncated_altered_or_foreign_file_is_refused(codec, tmp_path):
 )
 def test_a_file_that_holds_no_codec_of_this_version_is_refused(codec, tmp_path, settings):
     path = tmp_path / "file"
-    storage.save_arrays(path, "codec", {"codebooks": np.zeros((2, 3, 4), np.float32)}, settings)
+    storage.pack_arrays("codec", {"codebooks": np.zeros((2, 3, 4), np.float32)}, settings).write(path)
     with pytest.raises(FileFormatError, match=f"{path}: holds no codec"):
         AdditiveCodec.load(path)
 
@@ -396,7 +396,7 @@ def test_a_full_disk_leaves_the_old_file(codec, vectors, tmp_path, monkeypatch):
 def test_arrays_of_the_wrong_shape_in_a_file_are_refused(tmp_path):
     path = tmp_path / "file"
     own = {"feature_map": None, "classes": None}
-    storage.save_arrays(path, "codec", {"codebooks": np.zeros((3, 4), np.float32)}, {"codec": own})
+    storage.pack_arrays("codec", {"codebooks": np.zeros((3, 4), np.float32)}, {"codec": own}).write(path)
     with pytest.raises(FileFormatError, match=rf"{path}: holds no codec .* shape \(M, K, r\)"):
         AdditiveCodec.load(path)
 

@@ -12,7 +12,7 @@ from supquant.codec.feature_maps import FEATURE_MAPS
 from supquant.codec.queries import QUERY_ROWS
 from supquant.errors import FileFormatError
 from supquant.features import GaussianMap
-from supquant.storage import save_arrays
+from supquant.storage import pack_arrays
 
 P, H, BITS = 30, 70, 32
 
@@ -105,7 +105,9 @@ def test_a_model_is_no_codec_file(clusters, tmp_path):
 )
 def test_a_file_without_a_known_codec_is_refused(tmp_path, own):
     path = tmp_path / "file"
-    save_arrays(path, "codec", {"thresholds": np.zeros(8, np.float32)}, {} if own is None else {"codec": own})
+    pack_arrays(
+        "codec", {"thresholds": np.zeros(8, np.float32)}, {} if own is None else {"codec": own}
+    ).write(path)
     with pytest.raises(FileFormatError, match=f"{path}: holds no codec of this version"):
         load_codec(path)
 

@@ -129,9 +129,8 @@ def item_vectors(
 
     Parameters
     ----------
-    features : FeatureParts
-    feature_map : MeaningFeatures
-        The map that the features come from.
+    features, feature_map
+        As in `semantic_queries`.
     labels : ndarray of shape (b, r + a) or None, default=None
         Labels as they are spelled, those that were added last. A row of NaN is unknown; None says that all rows are.
     """

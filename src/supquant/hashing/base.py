@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import Tags
 
 from supquant.arrays import Codes, Flags, Float64
 from supquant.codec import BinaryCodec, FeatureMap
@@ -76,12 +75,10 @@ class HashEstimator(CodeEstimator):
     """
 
     codec_: BinaryCodec
-    training_codes_: Codes
     objective_: list[Record]
     n_iter_: int
     n_bits: int
     features: Features
-    random_state: int | np.random.Generator | None
     callback: Callable[[Progress], None] | None
     verbose: int
     _codec_type: ClassVar = (BinaryCodec,)
@@ -185,8 +182,3 @@ class HashEstimator(CodeEstimator):
         else:
             self.training_codes_ = self.codec_.encode_items(X, n_jobs=self.n_jobs)
             self.training_codes_[chosen] = np.packbits(functions.bits, axis=1)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.utils import Tags
 
 from supquant.arrays import Codes, Float64
 from supquant.codec import LabelCodec, check_label_count
@@ -126,11 +125,6 @@ class ClassifierLabels(CodeEstimator):
     def classes_(self) -> NDArray[Any]:
         """The labels (L,) that `fit` found."""
         return self._codec().classes
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
 
 class ClassifierBits(HashEstimator):

@@ -84,8 +84,7 @@ class CodeIndex(IndexReader):
 
         Returns
         -------
-        CodeIndex
-            The index itself.
+        self
 
         Raises
         ------
@@ -108,8 +107,7 @@ class CodeIndex(IndexReader):
 
         Returns
         -------
-        CodeIndex
-            The index itself.
+        self
 
         Raises
         ------
@@ -137,8 +135,7 @@ class CodeIndex(IndexReader):
 
         Returns
         -------
-        CodeIndex
-            The index itself.
+        self
 
         Raises
         ------
@@ -164,13 +161,12 @@ class CodeIndex(IndexReader):
 
         Returns
         -------
-        CodeIndex
-            The index itself.
+        self
 
         Raises
         ------
         InputError
-            If an id is not in the index or comes twice. Then the index is unchanged.
+            As in `remove`.
         """
         read = read_ids(ids, distinct=True)
         self._snapshot.locate(read)  # before the long work of encoding
@@ -188,13 +184,12 @@ class CodeIndex(IndexReader):
 
         Returns
         -------
-        CodeIndex
-            The index itself.
+        self
 
         Raises
         ------
         InputError
-            As in `update`.
+            As in `remove`.
         """
         return self._replace(read_ids(ids, distinct=True), self.codec.check_codes(codes))
 
@@ -211,8 +206,7 @@ class CodeIndex(IndexReader):
 
         Returns
         -------
-        CodeIndex
-            The index itself.
+        self
         """
         with self._write_lock:
             self._snapshot = self._snapshot.compacted()

@@ -134,19 +134,11 @@ class IndexReader:
     def reconstruct(self, ids: object) -> NDArray[np.float32]:
         """Return the vectors that the codes of rows stand for.
 
-        Parameters
-        ----------
-        ids : sequence or array (n,) of int or str
-            The ids of the rows.
+        Parameters and errors are those of `codes`.
 
         Returns
         -------
         ndarray (n, r) float32
-
-        Raises
-        ------
-        InputError
-            If an id is not in the index.
         """
         return self.codec.decode(self.codes(ids))
 

@@ -1,4 +1,4 @@
-"""Checks of arguments, made by both implementations of the kernels before they read any array.
+"""Checks of arguments, made by both implementations of the kernels before they read any array: one check for each kernel.
 
 They protect compiled code from mistakes inside the library. Input of users has passed `supquant.validation` before.
 """
@@ -10,25 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Numbers, Scanned
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Numbers, Real, Scanned
 
 __all__ = [
     "LARGEST_SUM",
     "check_array",
+    "check_assign",
+    "check_code_sums",
     "check_codes",
+    "check_decode",
     "check_ensemble",
+    "check_greedy",
+    "check_hamming",
+    "check_interaction",
     "check_k",
     "check_level",
     "check_limit",
     "check_limits",
+    "check_pair_counts",
+    "check_products",
     "check_scan",
-    "check_sizes",
-    "check_sweeps",
-    "check_tables",
+    "check_table_sums",
     "check_taken",
-    "check_threads",
-    "check_weights",
-    "codewords_of",
     "refuse_unbounded",
 ]
 
@@ -80,10 +83,36 @@ def check_codes(codes: Bytes, K: int, n_codebooks: int | None = None, name: str 
     return n, M
 
 
-def check_sizes(codes: Bytes, sizes: Sequence[int] | None, width: int) -> NDArray[np.uint64]:
-    """Refuse codes that are not below the sizes of their codebooks; return where each codebook begins, (M + 1,) up to `width`."""
+def check_code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None, n_threads: int) -> Float64:
+    """Refuse arrays that are not codes (n, M), X (n, d) and out (M*K, d); return `out`, or zeros if it is None."""
+    n, M = check_codes(codes, K)
+    _, d = check_array(X, "X", (n, None), np.float32)
+    _check_threads(n_threads)
+    if out is None:
+        return np.zeros((M * K, d))
+    check_array(out, "out", (M * K, d), np.float64)
+    return out
+
+
+def check_pair_counts(
+    codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None, n_threads: int
+) -> tuple[int, Float64]:
+    """Refuse arrays that are not codes (n, M) and counts (n,); return M and the counts as float64, ones if there are none."""
+    n, M = check_codes(codes, K)
+    _check_threads(n_threads)
+    return M, np.ones(n) if counts is None else _weights(counts, n)
+
+
+def check_interaction(
+    codes: Bytes, counts: Float64, gram: Float64, sizes: Sequence[int] | None, n_threads: int
+) -> tuple[NDArray[np.uint64], Float64]:
+    """Refuse codes that are not below the sizes of their codebooks, and arrays that do not fit them.
+
+    Returns where each codebook begins, (M + 1,) up to the width of `gram`, and the counts (u,) as float64.
+    """
+    width = len(gram)
     if sizes is None:
-        sizes = [codewords_of(codes, width, "gram")] * codes.shape[1]
+        sizes = [_codewords_of(codes, width, "gram")] * codes.shape[1]
     n, M = check_codes(codes, MAX_CODEWORDS)
     if len(sizes) != M or sum(sizes) != width or min(sizes) < 1 or max(sizes) > MAX_CODEWORDS:
         raise ValueError(f"sizes must be {M} numbers of codewords that add up to {width}, got {list(sizes)}")
@@ -91,10 +120,12 @@ def check_sizes(codes: Bytes, sizes: Sequence[int] | None, width: int) -> NDArra
         raise ValueError(
             f"codes must be below the sizes {list(sizes)}, got up to {codes.max(axis=0).tolist()}"
         )
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
+    check_array(gram, "gram", (width, width), np.float64)
+    _check_threads(n_threads)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64), _weights(counts, n)
 
 
-def codewords_of(codes: Bytes, width: int, name: str) -> int:
+def _codewords_of(codes: Bytes, width: int, name: str) -> int:
     """Return K, given the width M*K of an array for the codes (n, M)."""
     M = check_array(codes, "codes", (None, None), np.uint8)[1]
     if M == 0 or width % M:
@@ -102,7 +133,27 @@ def codewords_of(codes: Bytes, width: int, name: str) -> int:
     return width // M
 
 
-def check_tables(unary: NDArray[Any], cross: NDArray[Any], K: int) -> tuple[int, int]:
+def _weights(counts: NDArray[np.float64 | np.int64], n: int) -> Float64:
+    check_array(counts, "counts", (n,), np.float64, np.int64)
+    return counts.astype(np.float64, copy=False)
+
+
+def check_assign(
+    unary: Float32, cross: Float32, product: Float32, codes: Bytes, max_sweeps: int, n_threads: int
+) -> tuple[int, int]:
+    """Refuse arrays that are not unary (n, M*K), cross and product (M*K, M*K) and codes (n, M); return M and K."""
+    K = _codewords_of(codes, len(cross), "cross")
+    n, M = check_codes(codes, K)
+    check_array(unary, "unary", (n, M * K), np.float32)
+    check_array(cross, "cross", (M * K, M * K), np.float32)
+    check_array(product, "product", (M * K, M * K), np.float32)
+    if max_sweeps < 1:
+        raise ValueError(f"max_sweeps must be at least 1, got {max_sweeps}")
+    _check_threads(n_threads)
+    return M, K
+
+
+def check_greedy(unary: Float32, cross: Float32, K: int, n_threads: int) -> tuple[int, int]:
     """Refuse arrays that are not unary (n, M*K) and cross (M*K, M*K); return n and M."""
     if not 1 <= K <= MAX_CODEWORDS:
         raise ValueError(f"K must be between 1 and {MAX_CODEWORDS}, got {K}")
@@ -110,18 +161,37 @@ def check_tables(unary: NDArray[Any], cross: NDArray[Any], K: int) -> tuple[int,
     check_array(cross, "cross", (width, width), np.float32)
     if width == 0 or width % K or width // K > MAX_CODEBOOKS:
         raise ValueError(f"unary must have 1 to {MAX_CODEBOOKS} times K = {K} columns, got {width}")
+    _check_threads(n_threads)
     return n, width // K
 
 
-def check_weights(counts: NDArray[np.float64 | np.int64] | None, n: int) -> Float64:
-    """Return the counts as float64 weights (n,), or ones if there are none."""
-    if counts is None:
-        return np.ones(n)
-    check_array(counts, "counts", (n,), np.float64, np.int64)
-    return counts.astype(np.float64, copy=False)
+def check_table_sums(codes: Bytes, tables: Float32, n_threads: int) -> tuple[int, int, int]:
+    """Refuse arrays that are not codes (n, M) and tables (q, M, K); return q, n and M."""
+    q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
+    n, _ = check_codes(codes, K, n_codebooks=M)
+    _check_threads(n_threads)
+    return q, n, M
 
 
-def check_scan(scanned: Scanned, tables: Float32, query_bits: Bytes | None) -> tuple[int, int]:
+def check_products(x: Float32, y: Float32, n_threads: int) -> tuple[int, int, int]:
+    """Refuse arrays that are not x (q, d) and y (n, d); return q, n and d."""
+    q, d = check_array(x, "x", (None, None), np.float32)
+    n, _ = check_array(y, "y", (None, d), np.float32)
+    _check_threads(n_threads)
+    return q, n, d
+
+
+def check_decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int) -> tuple[int, int, int]:
+    """Refuse arrays that are not codes (n, M) and codebooks (M, K, r); return n, M and r."""
+    M, K, r = check_array(codebooks, "codebooks", (None, None, None), np.float32, np.float64)
+    n, _ = check_codes(codes, K, n_codebooks=M)
+    _check_threads(n_threads)
+    return n, M, r
+
+
+def check_scan(
+    scanned: Scanned, tables: Float32, query_bits: Bytes | None, n_threads: int
+) -> tuple[int, int]:
     """Refuse arrays whose shapes do not fit together; return the numbers of queries and of rows.
 
     The codes are not checked. The maker of the blocks keeps them below K.
@@ -142,6 +212,7 @@ def check_scan(scanned: Scanned, tables: Float32, query_bits: Bytes | None) -> t
         check_array(scanned.eligible, "eligible", (-(-n_rows // BLOCK_ROWS),), np.uint64)
     if query_bits is not None:
         check_array(query_bits, "query_bits", (q, M), np.uint8)
+    _check_threads(n_threads)
     return q, n_rows
 
 
@@ -180,8 +251,16 @@ def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
     return n, M
 
 
+def check_hamming(codes: Bytes, queries: Bytes, n_threads: int) -> tuple[int, int]:
+    """Refuse arrays that are not codes (n, M) and queries (q, M); return q and n."""
+    n, M = check_codes(codes, MAX_CODEWORDS)
+    q, _ = check_codes(queries, MAX_CODEWORDS, n_codebooks=M, name="queries")
+    _check_threads(n_threads)
+    return q, n
+
+
 def check_ensemble(
-    x: Float32, features: Numbers, thresholds: Float32, leaves: Float32
+    x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int
 ) -> tuple[int, int, int, int]:
     """Refuse trees whose arrays do not fit; return the numbers of rows, groups, trees in a group, and levels in a tree."""
     n, d = check_array(x, "x", (None, None), np.float32)
@@ -192,6 +271,7 @@ def check_ensemble(
     check_array(features, "features", (groups, size, n_leaves - 1), np.int32)
     check_array(thresholds, "thresholds", (groups, size, n_leaves - 1), np.float32)
     _check_features(features, d)
+    _check_threads(n_threads)
     return n, groups, size, depth
 
 
@@ -201,8 +281,9 @@ def check_level(
     weights: Float64,
     starts: NDArray[np.uint64],
     features: Numbers,
-) -> tuple[int, int]:
-    """Refuse nodes whose rows or features do not exist; return the number of nodes and the features in the list of each."""
+    n_threads: int,
+) -> int:
+    """Refuse nodes whose rows or features do not exist; return the number of nodes."""
     d, n = check_array(bins, "bins", (None, None), np.uint8)
     (m,) = check_array(rows, "rows", (None,), np.uint32)
     check_array(weights, "weights", (m,), np.float64)
@@ -215,7 +296,8 @@ def check_level(
         raise ValueError(f"rows must be below {n}, got {last}")
     if starts[0] != 0 or starts[-1] != m or (starts[1:] < starts[:-1]).any():
         raise ValueError(f"starts must ascend from 0 to {m}, got {starts.tolist()}")
-    return n_nodes, n_features
+    _check_threads(n_threads)
+    return n_nodes
 
 
 def _check_features(features: Numbers, d: int) -> None:
@@ -223,13 +305,6 @@ def _check_features(features: Numbers, d: int) -> None:
         raise ValueError(f"features must lie in 0 .. {d - 1}, got {features.min()} .. {features.max()}")
 
 
-def check_sweeps(max_sweeps: int) -> None:
-    """Refuse a number of sweeps below one."""
-    if max_sweeps < 1:
-        raise ValueError(f"max_sweeps must be at least 1, got {max_sweeps}")
-
-
-def check_threads(n_threads: int) -> None:
-    """Refuse a number of threads below one."""
+def _check_threads(n_threads: int) -> None:
     if n_threads < 1:
         raise ValueError(f"n_threads must be at least 1, got {n_threads}")

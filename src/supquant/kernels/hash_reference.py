@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64
-from supquant.kernels.arguments import check_codes, check_ensemble, check_level, check_threads
+from supquant.kernels import arguments
 from supquant.kernels.protocol import Bytes, Numbers
 
 __all__ = ["best_splits", "hamming", "tree_sums"]
@@ -16,9 +16,7 @@ _POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(
 
 
 def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
-    n, M = check_codes(codes, 256)
-    q, _ = check_codes(queries, 256, n_codebooks=M, name="queries")
-    check_threads(n_threads)
+    q, n = arguments.check_hamming(codes, queries, n_threads)
     distances = np.empty((q, n), dtype=np.uint16)
     for query, distance in zip(queries, distances, strict=True):
         _POPCOUNTS[codes ^ query].sum(axis=1, dtype=np.uint16, out=distance)
@@ -28,8 +26,7 @@ def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint
 def tree_sums(
     x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int = 1
 ) -> Float32:
-    n, groups, size, depth = check_ensemble(x, features, thresholds, leaves)
-    check_threads(n_threads)
+    n, groups, size, depth = arguments.check_ensemble(x, features, thresholds, leaves, n_threads)
     rows, sums = np.arange(n), np.zeros((n, groups), dtype=np.float32)
     for group in range(groups):
         for tree in range(size):
@@ -49,8 +46,7 @@ def best_splits(
     features: Numbers,
     n_threads: int = 1,
 ) -> tuple[Numbers, Bytes]:
-    n_nodes, _ = check_level(bins, rows, weights, starts, features)
-    check_threads(n_threads)
+    n_nodes = arguments.check_level(bins, rows, weights, starts, features, n_threads)
     chosen = features[:, 0].copy()
     last = np.full(n_nodes, 255, dtype=np.uint8)
     for node in range(n_nodes):

@@ -12,55 +12,13 @@ from numpy.typing import NDArray
 
 # If the extension is missing, the error of this form of import names it. That of `from supquant.kernels import _native` does not.
 import supquant.kernels._native as _native  # noqa: PLR0402
-from supquant.arrays import Float32, Float64
-from supquant.kernels.arguments import (
-    check_array,
-    check_codes,
-    check_sizes,
-    check_sweeps,
-    check_tables,
-    check_threads,
-    check_weights,
-    codewords_of,
-)
-from supquant.kernels.hash_native import best_splits, hamming, tree_sums
-from supquant.kernels.protocol import Bytes, Real
-from supquant.kernels.reference import distinct, group
-from supquant.kernels.scan_native import (
-    count_bits,
-    count_distinct,
-    pack_mask,
-    scan,
-    scan_within,
-    set_bits,
-    take,
-)
+from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.kernels import arguments, reference
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Numbers, Real, Scanned
 
-__all__ = [
-    "assign",
-    "available_levels",
-    "best_splits",
-    "code_sums",
-    "count_bits",
-    "count_distinct",
-    "decode",
-    "distinct",
-    "force_level",
-    "greedy",
-    "group",
-    "hamming",
-    "interaction",
-    "level",
-    "pack_mask",
-    "pair_counts",
-    "products",
-    "scan",
-    "scan_within",
-    "set_bits",
-    "table_sums",
-    "take",
-    "tree_sums",
-]
+# NumPy sorts the codes here too; there is no compiled loop.
+distinct = reference.distinct
+group = reference.group
 
 
 def level() -> str:
@@ -86,22 +44,15 @@ def force_level(name: str | None) -> None:
 
 
 def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1) -> Float64:
-    n, M = check_codes(codes, K)
-    _, d = check_array(X, "X", (n, None), np.float32)
-    check_threads(n_threads)
-    if out is None:
-        out = np.zeros((M * K, d))
-    check_array(out, "out", (M * K, d), np.float64)
-    _native.code_sums(codes, X, K, out, n_threads)
-    return out
+    sums = arguments.check_code_sums(codes, X, K, out, n_threads)
+    _native.code_sums(codes, X, K, sums, n_threads)
+    return sums
 
 
 def pair_counts(
     codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
 ) -> Float64:
-    n, M = check_codes(codes, K)
-    weights = check_weights(counts, n)
-    check_threads(n_threads)
+    M, weights = arguments.check_pair_counts(codes, K, counts, n_threads)
     met = np.empty((M * K, M * K))
     _native.pair_counts(codes, K, weights, met, n_threads)
     return met
@@ -115,11 +66,8 @@ def interaction(
     sizes: Sequence[int] | None = None,
     n_threads: int = 1,
 ) -> tuple[float, float, Float64]:
-    first = check_sizes(codes, sizes, len(gram))
-    check_array(gram, "gram", (len(gram), len(gram)), np.float64)
-    check_threads(n_threads)
+    first, weights = arguments.check_interaction(codes, counts, gram, sizes, n_threads)
     derivative = np.empty(gram.shape)
-    weights = check_weights(counts, len(codes))
     sum_e, sum_sq = _native.interaction(codes, first, weights, gram, eps, derivative, n_threads)
     return sum_e, sum_sq, derivative
 
@@ -134,48 +82,147 @@ def assign(
     max_sweeps: int,
     n_threads: int = 1,
 ) -> Bytes:
-    K = codewords_of(codes, len(cross), "cross")
-    n, M = check_codes(codes, K)
-    check_array(unary, "unary", (n, M * K), np.float32)
-    check_array(cross, "cross", (M * K, M * K), np.float32)
-    check_array(product, "product", (M * K, M * K), np.float32)
-    check_sweeps(max_sweeps)
-    check_threads(n_threads)
+    _, K = arguments.check_assign(unary, cross, product, codes, max_sweeps, n_threads)
     found = np.empty_like(codes)
     _native.assign(unary, cross, product, mu, eps, codes, K, max_sweeps, found, n_threads)
     return found
 
 
 def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
-    n, M = check_tables(unary, cross, K)
-    check_threads(n_threads)
+    n, M = arguments.check_greedy(unary, cross, K, n_threads)
     codes = np.empty((n, M), dtype=np.uint8)
     _native.greedy(unary, cross, K, codes, n_threads)
     return codes
 
 
 def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
-    q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
-    n, _ = check_codes(codes, K, n_codebooks=M)
-    check_threads(n_threads)
+    q, n, _ = arguments.check_table_sums(codes, tables, n_threads)
     sums = np.empty((q, n), dtype=np.float32)
     _native.table_sums(codes, tables, sums, n_threads)
     return sums
 
 
 def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
-    q, d = check_array(x, "x", (None, None), np.float32)
-    n, _ = check_array(y, "y", (None, d), np.float32)
-    check_threads(n_threads)
+    q, n, _ = arguments.check_products(x, y, n_threads)
     sums = np.empty((q, n), dtype=np.float32)
     _native.products(x, y, sums, n_threads)
     return sums
 
 
 def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
-    M, K, r = check_array(codebooks, "codebooks", (None, None, None), np.float32, np.float64)
-    n, _ = check_codes(codes, K, n_codebooks=M)
-    check_threads(n_threads)
+    n, _, r = arguments.check_decode(codes, codebooks, n_threads)
     decoded = np.empty((n, r), dtype=codebooks.dtype)
     _native.decode(codes, codebooks, decoded, n_threads)
     return decoded
+
+
+def scan(
+    scanned: Scanned,
+    tables: Float32,
+    k: int,
+    query_bits: Bytes | None = None,
+    prune: bool = True,
+    n_threads: int = 1,
+) -> tuple[Float32, RowNumbers]:
+    q, n_rows = arguments.check_scan(scanned, tables, query_bits, n_threads)
+    arguments.check_k(k)
+    _check_bounded(tables)
+    shape = (q, min(k, n_rows))
+    sums, rows = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int64)
+    if sums.size == 0:
+        return sums, rows
+    found = _native.scan(*_space(scanned), tables, query_bits, prune, sums, rows, n_threads)
+    if found == shape[1]:
+        return sums, rows
+    return sums[:, :found].copy(), rows[:, :found].copy()
+
+
+def scan_within(
+    scanned: Scanned,
+    tables: Float32,
+    limits: Float32,
+    query_bits: Bytes | None = None,
+    n_threads: int = 1,
+) -> tuple[RowNumbers, Float32, RowNumbers]:
+    q, _ = arguments.check_scan(scanned, tables, query_bits, n_threads)
+    arguments.check_limits(limits, q)
+    _check_bounded(tables)
+    found = _native.scan_within(*_space(scanned), tables, query_bits, limits, n_threads)
+    starts = np.zeros(q + 1, dtype=np.int64)
+    np.cumsum(found.counts(), out=starts[1:])
+    sums, rows = np.empty(starts[-1], dtype=np.float32), np.empty(starts[-1], dtype=np.int64)
+    found.write(sums, rows)
+    return starts, sums, rows
+
+
+def _check_bounded(tables: Float32) -> None:
+    query = _native.first_unbounded(tables, arguments.LARGEST_SUM)
+    if query < len(tables):
+        arguments.refuse_unbounded(query)
+
+
+def _space(
+    scanned: Scanned,
+) -> tuple[Bytes, int, NDArray[np.uint32] | None, NDArray[np.uint32] | None, NDArray[np.uint64] | None]:
+    return scanned.blocks, scanned.n, scanned.starts, scanned.members, scanned.eligible
+
+
+def count_distinct(codes: Bytes, limit: int) -> int:
+    arguments.check_codes(codes, 256)
+    arguments.check_limit(limit)
+    return _native.count_distinct(codes, limit)
+
+
+def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
+    n, M = arguments.check_taken(blocks, rows)
+    taken = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
+    _native.take(blocks, rows, taken)
+    return taken
+
+
+def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    (n,) = arguments.check_array(mask, "mask", (None,), np.bool_)
+    words = np.empty(-(-n // BLOCK_ROWS), dtype=np.uint64)
+    _native.pack_mask(mask, words)
+    return words
+
+
+def count_bits(words: NDArray[np.uint64]) -> int:
+    arguments.check_array(words, "words", (None,), np.uint64)
+    return _native.count_bits(words)
+
+
+def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    rows = np.empty(count_bits(words), dtype=np.uint32)
+    _native.set_bits(words, rows)
+    return rows
+
+
+def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
+    q, n = arguments.check_hamming(codes, queries, n_threads)
+    distances = np.empty((q, n), dtype=np.uint16)
+    _native.hamming(codes, queries, distances, n_threads)
+    return distances
+
+
+def tree_sums(
+    x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int = 1
+) -> Float32:
+    n, groups, _, depth = arguments.check_ensemble(x, features, thresholds, leaves, n_threads)
+    sums = np.empty((n, groups), dtype=np.float32)
+    _native.tree_sums(x, features, thresholds, leaves, depth, sums, n_threads)
+    return sums
+
+
+def best_splits(
+    bins: Bytes,
+    rows: NDArray[np.uint32],
+    weights: Float64,
+    starts: NDArray[np.uint64],
+    features: Numbers,
+    n_threads: int = 1,
+) -> tuple[Numbers, Bytes]:
+    n_nodes = arguments.check_level(bins, rows, weights, starts, features, n_threads)
+    chosen, last = np.empty(n_nodes, dtype=np.int32), np.empty(n_nodes, dtype=np.uint8)
+    _native.best_splits(bins, rows, weights, starts, features, chosen, last, n_threads)
+    return chosen, last

@@ -14,16 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64
-from supquant.kernels.arguments import (
-    check_array,
-    check_codes,
-    check_sizes,
-    check_sweeps,
-    check_tables,
-    check_threads,
-    check_weights,
-    codewords_of,
-)
+from supquant.kernels import arguments
 from supquant.kernels.hash_reference import best_splits, hamming, sum_in_order, tree_sums
 from supquant.kernels.protocol import Bytes, Real
 from supquant.kernels.scan_reference import (
@@ -66,23 +57,16 @@ __all__ = [
 
 
 def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1) -> Float64:
-    n, M = check_codes(codes, K)
-    _, d = check_array(X, "X", (n, None), np.float32)
-    check_threads(n_threads)
-    if out is None:
-        out = np.zeros((M * K, d))
-    check_array(out, "out", (M * K, d), np.float64)
-    for m in range(M):
-        np.add.at(out, m * K + codes[:, m].astype(np.intp), X)
-    return out
+    sums = arguments.check_code_sums(codes, X, K, out, n_threads)
+    for places in _flat(codes, K).T:
+        np.add.at(sums, places, X)
+    return sums
 
 
 def pair_counts(
     codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
 ) -> Float64:
-    n, M = check_codes(codes, K)
-    weights = check_weights(counts, n)
-    check_threads(n_threads)
+    M, weights = arguments.check_pair_counts(codes, K, counts, n_threads)
     met = np.zeros((M * K, M * K))
     flat = _flat(codes, K)  # (n, M)
     for a in range(M):
@@ -99,11 +83,8 @@ def interaction(
     sizes: Sequence[int] | None = None,
     n_threads: int = 1,
 ) -> tuple[float, float, Float64]:
-    first = check_sizes(codes, sizes, len(gram)).astype(np.intp)
-    check_array(gram, "gram", (len(gram), len(gram)), np.float64)
-    weights = check_weights(counts, len(codes))
-    check_threads(n_threads)
-    flat = codes.astype(np.intp) + first[:-1]  # (u, M)
+    first, weights = arguments.check_interaction(codes, counts, gram, sizes, n_threads)
+    flat = codes + first[:-1].astype(np.intp)  # (u, M)
     pairs = list(combinations(range(codes.shape[1]), 2))
     half = np.zeros(len(codes))
     for a, b in pairs:
@@ -127,13 +108,7 @@ def assign(
     max_sweeps: int,
     n_threads: int = 1,
 ) -> Bytes:
-    K = codewords_of(codes, len(cross), "cross")
-    n, M = check_codes(codes, K)
-    check_array(unary, "unary", (n, M * K), np.float32)
-    check_array(cross, "cross", (M * K, M * K), np.float32)
-    check_array(product, "product", (M * K, M * K), np.float32)
-    check_sweeps(max_sweeps)
-    check_threads(n_threads)
+    M, K = arguments.check_assign(unary, cross, product, codes, max_sweeps, n_threads)
     search = _Search(unary, cross, product, mu, eps, K)
     if M == 1:
         return search.best_codeword(codes)
@@ -268,8 +243,7 @@ def _added(arrays: Iterable[NDArray[Real]]) -> NDArray[Real]:
 
 
 def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
-    n, M = check_tables(unary, cross, K)
-    check_threads(n_threads)
+    n, M = arguments.check_greedy(unary, cross, K, n_threads)
     codes = np.empty((n, M), dtype=np.uint8)
     for m in range(M):
         columns = slice(m * K, (m + 1) * K)
@@ -281,16 +255,12 @@ def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
 
 
 def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
-    _, M, K = check_array(tables, "tables", (None, None, None), np.float32)
-    check_codes(codes, K, n_codebooks=M)
-    check_threads(n_threads)
+    _, _, M = arguments.check_table_sums(codes, tables, n_threads)
     return _added(tables[:, m, codes[:, m]] for m in range(M))
 
 
 def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
-    q, d = check_array(x, "x", (None, None), np.float32)
-    n, _ = check_array(y, "y", (None, d), np.float32)
-    check_threads(n_threads)
+    q, n, d = arguments.check_products(x, y, n_threads)
     partial = np.zeros((q, n, PARTIAL_SUMS), dtype=np.float32)
     for k in range(d):
         lane = partial[:, :, k % PARTIAL_SUMS]
@@ -316,9 +286,7 @@ def _fused(a: Float32, b: Float32, c: Float32) -> Float32:
 
 
 def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
-    M, K, _ = check_array(codebooks, "codebooks", (None, None, None), np.float32, np.float64)
-    check_codes(codes, K, n_codebooks=M)
-    check_threads(n_threads)
+    _, M, _ = arguments.check_decode(codes, codebooks, n_threads)
     return _added(codebooks[m, codes[:, m]] for m in range(M))
 
 
@@ -328,7 +296,7 @@ def distinct(codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
 
 
 def group(codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
-    n, M = check_codes(codes, 256)
+    n, M = arguments.check_codes(codes, 256)
     # A big-endian word of eight bytes compares as the bytes do, and sorts much faster.
     padded = np.zeros((n, -(-M // 8) * 8), dtype=np.uint8)
     padded[:, :M] = codes

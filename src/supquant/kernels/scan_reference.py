@@ -6,18 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, RowNumbers
-from supquant.kernels.arguments import (
-    LARGEST_SUM,
-    check_array,
-    check_codes,
-    check_k,
-    check_limit,
-    check_limits,
-    check_scan,
-    check_taken,
-    check_threads,
-    refuse_unbounded,
-)
+from supquant.kernels import arguments
 from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Scanned
 
 __all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
@@ -31,10 +20,9 @@ def scan(
     prune: bool = True,
     n_threads: int = 1,
 ) -> tuple[Float32, RowNumbers]:
-    check_scan(scanned, tables, query_bits)
+    arguments.check_scan(scanned, tables, query_bits, n_threads)
+    arguments.check_k(k)
     _check_bounded(tables)
-    check_threads(n_threads)
-    check_k(k)
     del prune
     sums, rows = _eligible_sums(scanned, tables)
     order = sums.argsort(axis=1, kind="stable")[:, :k]  # (q, k); stable, so rows of equal sums ascend
@@ -48,21 +36,21 @@ def scan_within(
     query_bits: Bytes | None = None,
     n_threads: int = 1,
 ) -> tuple[RowNumbers, Float32, RowNumbers]:
-    q, n_rows = check_scan(scanned, tables, query_bits)
-    check_limits(limits, q)
+    q, n_rows = arguments.check_scan(scanned, tables, query_bits, n_threads)
+    arguments.check_limits(limits, q)
     all_sums, all_rows = scan(scanned, tables, max(1, n_rows), query_bits, n_threads=n_threads)
     within = all_sums <= limits[:, None]  # (q, N), true up to a place in each line, since sums ascend
     return np.concatenate([[0], within.sum(axis=1).cumsum()]), all_sums[within], all_rows[within]
 
 
 def count_distinct(codes: Bytes, limit: int) -> int:
-    check_codes(codes, 256)
-    check_limit(limit)
+    arguments.check_codes(codes, 256)
+    arguments.check_limit(limit)
     return min(len(np.unique(codes, axis=0)), limit + 1)
 
 
 def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
-    n, M = check_taken(blocks, rows)
+    n, M = arguments.check_taken(blocks, rows)
     taken = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
     place = np.arange(n)
     taken[place // BLOCK_ROWS, :, place % BLOCK_ROWS] = blocks[rows // BLOCK_ROWS, :, rows % BLOCK_ROWS]
@@ -70,7 +58,7 @@ def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
 
 
 def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    (n,) = check_array(mask, "mask", (None,), np.bool_)
+    (n,) = arguments.check_array(mask, "mask", (None,), np.bool_)
     words = np.zeros(-(-n // BLOCK_ROWS), dtype=np.uint64)
     words.view(np.uint8)[: -(-n // 8)] = np.packbits(mask, bitorder="little")
     return words
@@ -81,15 +69,15 @@ def count_bits(words: NDArray[np.uint64]) -> int:
 
 
 def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    check_array(words, "words", (None,), np.uint64)
+    arguments.check_array(words, "words", (None,), np.uint64)
     return np.flatnonzero(_bits(words, len(words) * BLOCK_ROWS)).astype(np.uint32)
 
 
 def _check_bounded(tables: Float32) -> None:
     largest = np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64)  # (q,)
-    bounded = largest < LARGEST_SUM  # False for NaN
+    bounded = largest < arguments.LARGEST_SUM  # False for NaN
     if not bounded.all():
-        refuse_unbounded(int(np.argmin(bounded)))
+        arguments.refuse_unbounded(int(np.argmin(bounded)))
 
 
 def _eligible_sums(scanned: Scanned, tables: Float32) -> tuple[Float32, RowNumbers]:

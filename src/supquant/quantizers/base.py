@@ -46,15 +46,26 @@ class Quantizer(CodeEstimator):
     """The shared part of all quantizers: they project vectors, and their fits run the same loop."""
 
     codec_: AdditiveCodec
-    training_codes_: Codes
     objective_: list[Record]
     n_iter_: int
     n_codebooks: int
     n_codewords: int
-    random_state: int | np.random.Generator | None
     callback: Callable[[Progress], None] | None
     verbose: int
     _codec_type: ClassVar[tuple[type[Any], ...]] = (AdditiveCodec,)
+
+    def encode(self, X: object) -> Codes:
+        """Return the codes of vectors.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n, M) uint8
+        """
+        return self._codec().encode(X, n_jobs=self.n_jobs)
 
     def transform(self, X: object) -> NDArray[np.float32]:
         """Project vectors into the space of the codebooks.
@@ -88,6 +99,8 @@ class Quantizer(CodeEstimator):
 class UnsupervisedQuantizer(Quantizer):
     """The shared part of the quantizers that need no labels."""
 
+    _needs_labels = False
+
     def fit(self, X: object, y: object = None) -> Self:
         """Learn the codebooks.
 
@@ -115,19 +128,6 @@ class UnsupervisedQuantizer(Quantizer):
         with single_blas():
             self._learn(X, random_generator(self.random_state))
         return self
-
-    def encode(self, X: object) -> Codes:
-        """Return the codes of vectors.
-
-        Parameters
-        ----------
-        X : (n, p) array
-
-        Returns
-        -------
-        (n, M) uint8
-        """
-        return self._codec().encode(X, n_jobs=self.n_jobs)
 
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None:

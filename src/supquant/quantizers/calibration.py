@@ -161,12 +161,8 @@ def first_answers(
     ----------
     tables : (m, M, K) float32
         Look-up tables of queries that the model has not seen. At most `CALIBRATION_QUERIES` of them are asked, evenly spread.
-    query_labels : Labels
-        Labels of the queries.
-    codes : (n, M) uint8
-        Codes of items.
-    labels : Labels
-        Labels of the items.
+    query_labels, codes, labels
+        As in `calibrate`.
     n_jobs : int, default=1
         Number of threads.
 

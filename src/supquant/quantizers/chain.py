@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import Tags
 
 from supquant.arrays import Codes
 from supquant.codec import FeatureMap
@@ -107,8 +106,3 @@ class ChainedQuantizer(Quantizer):
         width = self.init.codec_.n_inputs
         if width != X.shape[1]:
             raise InputError(f"init was fitted on {width} features, X has {X.shape[1]}")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags

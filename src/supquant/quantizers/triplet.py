@@ -33,6 +33,9 @@ class TripletQuantizer(ChainedQuantizer):
     s are decoded vectors, and the quantization and constraint terms of `SupervisedQuantizer`. Rows are similar if they share a
     label. Every iteration chooses new triplets. Within an iteration the objective never rises.
 
+    `encode` finds codes by quantization error and constraint. It cannot use labels: the loss knows them only through triplets of
+    training rows.
+
     Parameters
     ----------
     n_codebooks : int, default=8
@@ -151,21 +154,6 @@ class TripletQuantizer(ChainedQuantizer):
         """
         self._fit(X, y)
         return self
-
-    def encode(self, X: object) -> Codes:
-        """Return the codes of vectors, by quantization error and constraint.
-
-        Labels cannot be used: the loss knows them only through triplets of training rows.
-
-        Parameters
-        ----------
-        X : (n, p) array
-
-        Returns
-        -------
-        (n, M) uint8
-        """
-        return self._codec().encode(X, n_jobs=self.n_jobs)
 
     def _check_parameters(self) -> None:
         check_positive(self.margin, "margin")

@@ -12,7 +12,7 @@ the arrays, one after the other. The header's metadata has these fields of ours:
 
 from supquant.storage.layout import lay_out_as_stored
 from supquant.storage.reading import ArrayFile, load_arrays, open_arrays, read_kind
-from supquant.storage.writing import PackedArrays, pack_arrays, save_arrays, write_file_atomically
+from supquant.storage.writing import PackedArrays, pack_arrays, write_file_atomically
 
 __all__ = [
     "ArrayFile",
@@ -22,6 +22,5 @@ __all__ = [
     "open_arrays",
     "pack_arrays",
     "read_kind",
-    "save_arrays",
     "write_file_atomically",
 ]

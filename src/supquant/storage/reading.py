@@ -24,7 +24,7 @@ __all__ = ["ArrayFile", "load_arrays", "open_arrays", "read_kind"]
 
 
 def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read a file that `save_arrays` wrote, and check all of it.
+    """Read a file of packed arrays, and check all of it.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDAr
 
 
 def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
-    """Map a file that `save_arrays` wrote, and check its header. `ArrayFile.verify` checks the arrays.
+    """Map a file of packed arrays, and check its header. `ArrayFile.verify` checks the arrays.
 
     The time does not depend on the size of the arrays. Parameters and errors are those of `load_arrays`.
 
@@ -73,9 +73,9 @@ def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
     Examples
     --------
     >>> import tempfile
-    >>> from supquant.storage import save_arrays
+    >>> from supquant.storage import pack_arrays
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_arrays(f"{folder}/small", "demo", {"codes": np.eye(2, dtype=np.uint8)}, {})
+    ...     pack_arrays("demo", {"codes": np.eye(2, dtype=np.uint8)}, {}).write(f"{folder}/small")
     ...     file = open_arrays(f"{folder}/small", "demo")
     >>> file.verify()
     >>> file.arrays["codes"].shape, file.nbytes
@@ -85,7 +85,7 @@ def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
 
 
 def read_kind(path: str | os.PathLike[str]) -> str:
-    """Return what a file that `save_arrays` wrote holds. Only its header is checked.
+    """Return what a file of packed arrays holds. Only its header is checked.
 
     Parameters
     ----------
@@ -95,14 +95,14 @@ def read_kind(path: str | os.PathLike[str]) -> str:
     Returns
     -------
     str
-        The kind that was given to `save_arrays`, such as ``"model"``.
+        The kind that was given to `pack_arrays`, such as ``"model"``.
 
     Examples
     --------
     >>> import tempfile
-    >>> from supquant.storage import save_arrays
+    >>> from supquant.storage import pack_arrays
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_arrays(f"{folder}/small", "demo", {}, {})
+    ...     pack_arrays("demo", {}, {}).write(f"{folder}/small")
     ...     read_kind(f"{folder}/small")
     'demo'
     """

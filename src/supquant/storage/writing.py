@@ -19,43 +19,55 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["PackedArrays", "pack_arrays", "save_arrays", "write_file_atomically"]
+__all__ = ["PackedArrays", "pack_arrays", "write_file_atomically"]
 
 
-def save_arrays(
-    path: str | os.PathLike[str], kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]
-) -> None:
-    """Write arrays and settings to one file, whole or not at all.
+def pack_arrays(kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> PackedArrays:
+    """Return the content of a file with arrays and settings. `PackedArrays.write` writes it.
+
+    A caller that names files by their content needs the digest first. The arrays must not change before they are written.
 
     Parameters
     ----------
-    path : str or path-like
-        The file. An existing file is replaced.
     kind : str
         What the file holds, such as ``"model"``. `load_arrays` must be given the same kind.
     arrays : mapping of str to ndarray
-        Booleans, integers or real numbers, of any shape. C-contiguous arrays are written without a copy.
+        Booleans, integers or real numbers, of any shape. C-contiguous arrays are not copied.
     settings : mapping of str to JSON value
         Settings that `json` can write, without NaN and infinity.
+
+    Returns
+    -------
+    PackedArrays
 
     Raises
     ------
     InputError
-        If an array or a setting cannot be stored. Nothing is written.
-    OSError
-        If the file cannot be written, for example because the disk is full. An existing file is unchanged.
+        If an array or a setting cannot be stored.
 
     Examples
     --------
     >>> import tempfile
     >>> from supquant.storage import load_arrays
+    >>> packed = pack_arrays("demo", {"codes": np.eye(2, dtype=np.uint8)}, {"n_codewords": 2})
+    >>> len(packed.digest)
+    32
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_arrays(f"{folder}/small", "demo", {"codes": np.eye(2, dtype=np.uint8)}, {"n_codewords": 2})
+    ...     packed.write(f"{folder}/small")
     ...     arrays, settings = load_arrays(f"{folder}/small", "demo")
     >>> arrays["codes"].shape, settings
     ((2, 2), {'n_codewords': 2})
     """
-    pack_arrays(kind, arrays, settings).write(path)
+    stored = {name: _storable(name, array) for name, array in arrays.items()}
+    try:
+        settings_text = json.dumps(dict(settings), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"settings must be JSON values without NaN or infinity: {error}") from error
+    # With the widest items first, every array starts at a multiple of its item size, without gaps.
+    payload = {name: stored[name] for name in sorted(stored, key=lambda name: -stored[name].itemsize)}
+    pieces = [array.reshape(-1).view(np.uint8).data for array in payload.values()]
+    head, digest = _make_head(kind, settings_text, _entries(payload), layout.digests_of(pieces))
+    return PackedArrays(digest, (memoryview(head), *pieces))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,38 +86,6 @@ class PackedArrays:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file as `write_file_atomically` does."""
         write_file_atomically(path, *self._pieces)
-
-
-def pack_arrays(kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> PackedArrays:
-    """Do everything that `save_arrays` does, except for the writing.
-
-    A caller that names files by their content needs the digest first. The arrays must not change before they are written.
-
-    Parameters
-    ----------
-    kind, arrays, settings
-        As in `save_arrays`.
-
-    Returns
-    -------
-    PackedArrays
-
-    Examples
-    --------
-    >>> one, other = (pack_arrays("demo", {"codes": np.full(3, value)}, {}) for value in (1, 2))
-    >>> len(one.digest), one.digest == other.digest
-    (32, False)
-    """
-    stored = {name: _storable(name, array) for name, array in arrays.items()}
-    try:
-        settings_text = json.dumps(dict(settings), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"settings must be JSON values without NaN or infinity: {error}") from error
-    # With the widest items first, every array starts at a multiple of its item size, without gaps.
-    payload = {name: stored[name] for name in sorted(stored, key=lambda name: -stored[name].itemsize)}
-    pieces = [array.reshape(-1).view(np.uint8).data for array in payload.values()]
-    head, digest = _make_head(kind, settings_text, _entries(payload), layout.digests_of(pieces))
-    return PackedArrays(digest, (memoryview(head), *pieces))
 
 
 def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:

@@ -15,8 +15,8 @@ from supquant.features import GaussianMap, LabelMap, MeaningMap
 from supquant.models import make_estimator
 from supquant.parallel import row_blocks
 from supquant.progress import TimeIsUpError
-from supquant_experiments.methods.interface import Callback, Fitted, Method, Settings, Steps, Training
-from supquant_experiments.methods.kept import KeptFits, fingerprint
+from supquant_experiments.methods.interface import Fitted, Method, Steps, Training
+from supquant_experiments.methods.kept import fingerprint
 from supquant_experiments.methods.watch import Watch
 
 if TYPE_CHECKING:
@@ -144,15 +144,10 @@ class EstimatorMethod(Method):
     chained: bool = False
     takes_unlabelled: bool = False
 
-    def __init__(
-        self,
-        training: Training,
-        settings: Settings,
-        callback: Callback | None = None,
-        kept: KeptFits | None = None,
-    ) -> None:
-        super().__init__(training, settings, callback, kept)
-        self._fits: dict[int, FittedCodes] = {}
+    @cached_property
+    def _fits(self) -> dict[int, FittedCodes]:
+        """The fits so far, by code length in bits."""
+        return {}
 
     @classmethod
     def make(cls, bits: int, parameters: Mapping[str, Any] | None = None) -> CodeEstimator:

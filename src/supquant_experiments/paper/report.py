@@ -84,19 +84,6 @@ def render_report(folder: str | Path, out: str | Path) -> Report:
     )
 
 
-def markdown_tables(folder: str | Path) -> dict[str, str]:
-    """Return every table of the report in Markdown, by name; nothing is drawn or written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     list(markdown_tables(folder))
-    ['machines', 'splits']
-    """
-    return {table.name: table.markdown() for table in _tables(sections(read_results(folder)))}
-
-
 @dataclass(frozen=True)
 class _DrawnPart:
     """A part with its figures drawn."""
