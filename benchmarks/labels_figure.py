@@ -19,6 +19,8 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator
 
+from supquant_experiments.picture import save_picture
+
 SHORT, LONG = 16, 64
 DASHES = {SHORT: "-", LONG: "--"}
 QUALITIES = {
@@ -69,7 +71,7 @@ def main(results: str, picture: str) -> None:
     figure.legend(
         handles=lines, loc="outside lower center", ncols=2, frameon=False, fontsize=8, handlelength=3.5
     )
-    figure.savefig(picture, dpi=110, metadata={"Software": None} if picture.endswith(".png") else None)
+    save_picture(figure, picture, dpi=110)
 
 
 def draw(axes, found, bits, value, dashes="-", **style):

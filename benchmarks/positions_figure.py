@@ -12,6 +12,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
+from supquant_experiments.picture import save_picture
 from supquant_experiments.table import read_cells
 
 DATASETS = {"banking77": "Banking77, sentences", "tinyimagenet": "Tiny-ImageNet, pictures"}
@@ -53,7 +54,7 @@ def main(results: str, picture: str) -> None:
     figure.legend(
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8
     )
-    figure.savefig(picture, dpi=110, metadata={"Software": None})
+    save_picture(figure, picture, dpi=110)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """Report: the files of measurements. Cells have one file each while a grid runs, one line each afterwards.
 
 A process writes each cell that it finishes to a file of its own, ``<name>.json``. `fold_cells` moves these files into
-``<data set>.jsonl``, one line a cell, sorted by name. Readers accept both forms.
+``<data set>.jsonl.gz``, one line a cell, sorted by name. Readers accept both forms.
 """
 
 from __future__ import annotations
 
 import fcntl
+import gzip
+import io
 import json
 import os
+import zlib
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +29,9 @@ CELL_FIELDS = frozenset({"dataset", "method", "bits", "protocol", "ranking", "se
 
 CELL_FOLDERS = ("cells", "curves")
 """The folders of a results folder that hold cells."""
+
+LINES = ".jsonl.gz"
+"""The suffix of a compressed file with one record a line."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ def cell_name(
 
 
 def read_records(folder: Path, *, subfolders: bool = False) -> list[Record]:
-    """Return the records of all .json and .jsonl files of a folder, sorted by name.
+    """Return the records of all .json and .jsonl.gz files of a folder, sorted by name.
 
     Parameters
     ----------
@@ -80,35 +86,36 @@ def read_records(folder: Path, *, subfolders: bool = False) -> list[Record]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "one.json").write_text('{"map": 0.5}')
-    ...     _ = Path(folder, "digits.jsonl").write_text('{"name":"two","map":0.25}')
+    ...     _ = Path(folder, "digits.jsonl.gz").write_bytes(gzip.compress(b'{"name":"two","map":0.25}'))
     ...     [(record.name, record.content) for record in read_records(Path(folder))]
     [('one', {'map': 0.5}), ('two', {'map': 0.25})]
     """
     find = folder.rglob if subfolders else folder.glob
     # Files go first: a file that another process folds meanwhile is then found among the lines.
     files = [record for path in sorted(find("*.json")) for record in _read_file(path, folder)]
-    lines = [record for path in sorted(find("*.jsonl")) for record in _read_lines(path, folder)]
+    lines = [record for path in sorted(find(f"*{LINES}")) for record in _read_lines(path, folder)]
     newest = {record.name: record for record in (*lines, *files)}
     return [newest[name] for name in sorted(newest)]
 
 
 def is_recorded(path: Path) -> bool:
-    """Whether the record of a file is there: as this file, or as a line of a .jsonl file beside it."""
+    """Whether the record of a file is there: as this file, or as a line of a .jsonl.gz file beside it."""
     return path.is_file() or any(
-        path.stem in _names_of_lines(beside, _version_of(beside)) for beside in path.parent.glob("*.jsonl")
+        path.stem in _names_of_lines(beside, _version_of(beside)) for beside in path.parent.glob(f"*{LINES}")
     )
 
 
 def fold_cells(folder: Path) -> dict[str, int]:
-    """Move the cells that have files of their own, in a folder and below it, into its .jsonl files.
+    """Move the cells that have files of their own, in a folder and below it, into its .jsonl.gz files.
 
-    One process folds at a time; others wait. A .jsonl file is replaced as a whole before the files that went into it are
-    removed, so a stop at any moment loses nothing. A file replaces the line of the same name.
+    One process folds at a time; others wait. A .jsonl.gz file is replaced as a whole before the files that went into it
+    are removed, so a stop at any moment loses nothing. A file replaces the line of the same name. The same cells always
+    give the same bytes.
 
     Returns
     -------
     dict
-        The number of cells moved, by the name of the .jsonl file.
+        The number of cells moved, by the name of the .jsonl.gz file.
 
     Examples
     --------
@@ -117,14 +124,14 @@ def fold_cells(folder: Path) -> dict[str, int]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "one.json").write_text(json.dumps(cell))
     ...     fold_cells(Path(folder)), [path.name for path in Path(folder).iterdir()]
-    ({'digits.jsonl': 1}, ['digits.jsonl'])
+    ({'digits.jsonl.gz': 1}, ['digits.jsonl.gz'])
     """
     with _locked(folder):
         files = [record for path in sorted(folder.rglob("*.json")) for record in _read_file(path, folder)]
         cells = [record for record in files if record.is_cell]
         by_file: dict[str, dict[str, Any]] = defaultdict(dict)
         for record in cells:
-            by_file[f"{Path(record.content['dataset']).stem}.jsonl"][record.name] = record.content
+            by_file[f"{Path(record.content['dataset']).stem}{LINES}"][record.name] = record.content
         for name, contents in by_file.items():
             path = folder / name
             before = {line.name: line.content for line in _read_lines(path, folder)} if path.is_file() else {}
@@ -154,7 +161,7 @@ def write_record(path: Path, record: Mapping[str, Any]) -> None:
         return _compact(value)
 
     fields = ",\n".join(f"{_compact(name)}:{text(value)}" for name, value in record.items())
-    _replace(path, f"{{\n{fields}\n}}\n")
+    _replace(path, f"{{\n{fields}\n}}\n".encode())
 
 
 def _read_file(path: Path, folder: Path) -> list[Record]:
@@ -174,7 +181,11 @@ def _read_file(path: Path, folder: Path) -> list[Record]:
 def _read_lines(path: Path, folder: Path) -> list[Record]:
     parent = path.parent.relative_to(folder)
     found: dict[str, Record] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = gzip.decompress(path.read_bytes()).splitlines()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is not a whole gzip file: {error}") from error
+    for number, line in enumerate(lines, 1):
         try:
             content = json.loads(line)
             name = (parent / content.pop("name")).as_posix()
@@ -188,7 +199,7 @@ def _read_lines(path: Path, folder: Path) -> list[Record]:
 
 @lru_cache(maxsize=64)
 def _names_of_lines(path: Path, version: tuple[int, int]) -> frozenset[str]:
-    """Return the names in a .jsonl file, which is read once for each version."""
+    """Return the names in a .jsonl.gz file, which is read once for each version."""
     del version
     return frozenset(record.name for record in _read_lines(path, path.parent))
 
@@ -199,16 +210,20 @@ def _version_of(path: Path) -> tuple[int, int]:
 
 
 def _write_lines(path: Path, contents: Mapping[str, Any]) -> None:
-    """Replace a .jsonl file at once by one line for each name."""
+    """Replace a .jsonl.gz file at once by one line for each name."""
     lines = (_compact({"name": name, **contents[name]}) for name in sorted(contents))
-    _replace(path, "".join(f"{line}\n" for line in lines))
+    compressed = io.BytesIO()
+    # A header without name and time; `gzip.compress` writes another one in other versions of Python.
+    with gzip.GzipFile("", "wb", compresslevel=9, fileobj=compressed, mtime=0) as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+    _replace(path, compressed.getvalue())
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     """Write a file as a whole or not at all; it is on the disk before any file that it replaces is removed."""
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with partial.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)

@@ -35,22 +35,35 @@ def test_folding_changes_no_name_and_no_number(tmp_path):
         write(tmp_path / f"cell-{number}.json", CELL | {"seed": number, "map": 1 / (3 + number)})
     write(tmp_path / "other.json", CELL | {"dataset": "data/photos.npz"})
     before = contents(tmp_path)
-    assert fold_cells(tmp_path) == {"mnist.jsonl": 4, "photos.jsonl": 1}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mnist.jsonl", "photos.jsonl"]
+    assert fold_cells(tmp_path) == {"mnist.jsonl.gz": 4, "photos.jsonl.gz": 1}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mnist.jsonl.gz", "photos.jsonl.gz"]
     assert contents(tmp_path) == before
     assert fold_cells(tmp_path) == {}
 
 
-def test_lines_are_sorted_so_that_a_new_cell_is_one_new_line(tmp_path):
+def test_lines_are_sorted_so_that_a_new_cell_is_one_new_line(tmp_path, lines):
     for name in ("b", "d"):
         write(tmp_path / f"{name}.json", CELL)
     fold_cells(tmp_path)
-    before = (tmp_path / "mnist.jsonl").read_text().splitlines()
+    before = lines.read(tmp_path / "mnist.jsonl.gz")
     write(tmp_path / "c.json", CELL)
     fold_cells(tmp_path)
-    after = (tmp_path / "mnist.jsonl").read_text().splitlines()
+    after = lines.read(tmp_path / "mnist.jsonl.gz")
     assert [before[0], before[1]] == [after[0], after[2]]
     assert json.loads(after[1])["name"] == "c"
+
+
+def test_the_same_cells_give_the_same_bytes(tmp_path, monkeypatch):
+    together, in_turn = tmp_path / "together", tmp_path / "in-turn"
+    for name in ("b", "a"):
+        write(together / f"{name}.json", CELL)
+        write(in_turn / f"{name}.json", CELL)
+        fold_cells(in_turn)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    fold_cells(together)
+    content = (together / "mnist.jsonl.gz").read_bytes()
+    assert content == (in_turn / "mnist.jsonl.gz").read_bytes()
+    assert content[:10] == b"\x1f\x8b\x08" + bytes(5) + b"\x02\xff"  # no name, no time, level 9, any system
 
 
 def test_a_file_is_newer_than_the_line_of_its_name(tmp_path):
@@ -71,7 +84,7 @@ def test_files_below_a_folder_keep_their_path_as_name_and_others_stay(tmp_path):
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
         "gamma-2",
         "gamma-2/points.json",
-        "mnist.jsonl",
+        "mnist.jsonl.gz",
     ]
     assert list(contents(tmp_path)) == [
         "chain/mnist-paper-sq-alternating-euclidean-32bits-seed0",
@@ -131,7 +144,7 @@ def test_processes_that_fold_one_folder_lose_no_cell(tmp_path):
         worker.join()
         assert worker.exitcode == 0
     assert set(contents(tmp_path)) == {str(number) for number in range(60)}
-    assert [path.name for path in tmp_path.iterdir()] == ["mnist.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mnist.jsonl.gz"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +156,19 @@ def test_processes_that_fold_one_folder_lose_no_cell(tmp_path):
         ('{"name": "a"}\n{"name": "a"}', "line 2: a stands there twice"),
     ],
 )
-def test_lines_that_cannot_be_right_are_refused_by_number(tmp_path, text, message):
-    (tmp_path / "mnist.jsonl").write_text(text)
+def test_lines_that_cannot_be_right_are_refused_by_number(tmp_path, lines, text, message):
+    lines.write(tmp_path / "mnist.jsonl.gz", text.splitlines())
     with pytest.raises(InputError, match=message):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-20], lambda data: b"{" + data, lambda data: data[:20] * 2]
+)
+def test_a_damaged_file_of_lines_is_named(tmp_path, damage):
+    write(tmp_path / "a.json", CELL)
+    fold_cells(tmp_path)
+    path = tmp_path / "mnist.jsonl.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InputError, match=r"mnist\.jsonl\.gz is not a whole gzip file"):
         read_records(tmp_path)

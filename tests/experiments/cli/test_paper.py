@@ -21,23 +21,22 @@ def tasks(monkeypatch):
     return chosen
 
 
-def test_it_tells_the_time_before_and_what_is_left_and_writes_the_report(run, tasks, tmp_path):
+def test_it_tells_the_time_before_and_what_is_left_and_writes_the_report(run, tasks, tmp_path, lines):
     result = run("paper", "--quick", "--results", tmp_path)
     assert result.exit_code == 0, result.output
     assert "2 tasks, 0 done before; about 3 min 21 s to go" in result.output
     assert "[1/2] digits-paper-euclidean-euclidean 16,32 bits seed 0" in result.output
     assert "left" in result.output
     assert (tmp_path / "report.html").is_file()
-    (lines,) = (tmp_path / "cells").iterdir()
-    assert lines.name == "digits.jsonl"
-    assert len(lines.read_text().splitlines()) == 3
+    (path,) = (tmp_path / "cells").iterdir()
+    assert path.name == "digits.jsonl.gz"
+    assert len(lines.read(path)) == 3
 
 
-def test_it_goes_on_where_it_was(run, tasks, tmp_path):
+def test_it_goes_on_where_it_was(run, tasks, tmp_path, lines):
     run("paper", "--quick", "--results", tmp_path)
-    lines = (tmp_path / "cells" / "digits.jsonl").read_text().splitlines(keepends=True)
-    kept = [line for line in lines if '"method":"pq"' not in line]
-    (tmp_path / "cells" / "digits.jsonl").write_text("".join(kept))
+    path = tmp_path / "cells" / "digits.jsonl.gz"
+    lines.write(path, [line for line in lines.read(path) if '"method":"pq"' not in line])
     result = run("paper", "--quick", "--results", tmp_path)
     assert "2 tasks, 1 done before" in result.output
     assert "[1/1] digits-paper-pq" in result.output
@@ -130,8 +129,8 @@ def test_a_file_in_the_place_of_a_folder_is_refused_before_any_work(run, tasks, 
     assert not (tmp_path / "results" / "cells").exists()
 
 
-def test_cells_name_the_command_that_makes_them(run, tasks, tmp_path):
+def test_cells_name_the_command_that_makes_them(run, tasks, tmp_path, lines):
     run("paper", "--quick", "--results", tmp_path)
-    lines = (tmp_path / "cells" / "digits.jsonl").read_text().splitlines()
-    (cell,) = (cell for cell in map(json.loads, lines) if cell["method"] == "pq")
+    cells = map(json.loads, lines.read(tmp_path / "cells" / "digits.jsonl.gz"))
+    (cell,) = (cell for cell in cells if cell["method"] == "pq")
     assert cell["command"].startswith("supquant experiment --dataset digits --method pq --bits 16")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from supquant.errors import InputError
 from supquant_experiments.bench.search.cells import BITS, QUERIES
 from supquant_experiments.bench.search.sides import ADDITIVE, BINARY, FAST_SCAN, OURS, OURS_HAMMING, PQ
+from supquant_experiments.picture import save_picture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ def plot_search(record: Mapping[str, Any], path: Path) -> None:
     figure.suptitle(
         f"Search of {rows:,} codes, k = 100, one thread, {machine['processor']}, {machine['instruction_set']}"
     )
-    figure.savefig(path, dpi=150)
+    save_picture(figure, path, dpi=150)
 
 
 def _draw_side(panel: Any, cells: list[Any], name: str, colour: str, line: str, marker: str) -> None:
