@@ -1,7 +1,7 @@
 # make           set up .venv and install the package into it
 # make demo      train on handwritten digits, print a table, write a page with pictures
 # make test      everything that must hold, on WORKERS processes: lint, types, import directions, tests, sdist -> wheel -> import
-# make sanitize  the tests of the kernels, compiled with address and undefined-behaviour sanitizers
+# make sanitize  the tests of the kernels under address and undefined-behaviour sanitizers, of threads under the thread sanitizer
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
 # make browser   install Chromium where there is none (Debian), for the tests that open pages; others skip them
@@ -52,19 +52,31 @@ dist: $(STAMP)
 	  'import supquant, supquant.kernels as k; assert "wheel-check" in supquant.__file__, supquant.__file__; print("the wheel imports:", supquant.__file__, k.isa())'
 
 # The sanitizers' libraries must be loaded before Python, which was not compiled with them, and libstdc++ with them, or its
-# exceptions are not known to them. What only compiles or starts other processes has nothing to find here.
+# exceptions are not known to them. What only compiles or starts other processes has nothing to find here. A forked child of a
+# process with threads is not for the thread sanitizer.
 SANITIZED := $(CURDIR)/build/sanitize
-SANITIZERS = $(foreach name,asan ubsan stdc++,$(shell c++ -print-file-name=lib$(name).so))
-SANITIZE   = LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-             PYTHONPATH=$(SANITIZED)/site SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python
+preload    = $(foreach name,$(1) stdc++,$(shell c++ -print-file-name=lib$(name).so))
+SANITIZED_PYTHON = PYTHONPATH=$(SANITIZED)/site-$(1) SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python
+ADDRESS    = LD_PRELOAD='$(call preload,asan ubsan)' ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+             $(call SANITIZED_PYTHON,address)
+THREAD     = LD_PRELOAD='$(call preload,tsan)' TSAN_OPTIONS=halt_on_error=1:exitcode=66 OPENBLAS_NUM_THREADS=1 \
+             $(call SANITIZED_PYTHON,thread)
+define sanitized_build
+	rm -rf $(SANITIZED)/site-$(1)
+	CXX=c++ $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(SANITIZED)/site-$(1) \
+	  --config-settings=build-dir=$(SANITIZED)/cmake-$(1) --config-settings=cmake.define.SUPQUANT_SANITIZE=$(2) .
+endef
+CHECK_SANITIZED = -c 'import supquant.kernels._native as n; assert n.__file__.startswith("$(SANITIZED)"), n.__file__'
 
 sanitize: $(STAMP)
-	rm -rf $(SANITIZED)/site
-	CXX=c++ $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(SANITIZED)/site \
-	  --config-settings=build-dir=$(SANITIZED)/cmake --config-settings=cmake.define.SUPQUANT_SANITIZE=ON .
-	$(SANITIZE) -c 'import supquant.kernels._native as n; assert n.__file__.startswith("$(SANITIZED)"), n.__file__'
-	$(SANITIZE) -m pytest --capture=sys tests/kernels --ignore=tests/kernels/test_compile.py --ignore=tests/kernels/test_levels.py
+	$(call sanitized_build,address,address$(COMMA)undefined$(COMMA)float-cast-overflow)
+	$(ADDRESS) $(CHECK_SANITIZED)
+	$(ADDRESS) -m pytest --capture=sys tests/kernels --ignore=tests/kernels/test_compile.py --ignore=tests/kernels/test_levels.py
+	$(call sanitized_build,thread,thread)
+	$(THREAD) $(CHECK_SANITIZED)
+	$(THREAD) -m pytest --capture=sys tests/kernels/test_scan.py tests/kernels/test_threads.py tests/index/test_concurrency.py
 
+COMMA := ,
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo) env DEBIAN_FRONTEND=noninteractive
 
 browser:

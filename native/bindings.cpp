@@ -8,6 +8,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include "answers.h"
 #include "blocks.h"
@@ -19,6 +20,25 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
+
+// Releases the GIL for its lifetime. When a process ends while a daemon thread computes, Python ends this thread inside
+// PyEval_RestoreThread, by an unwinding that no C++ function may stop; nanobind's guard makes it std::terminate. Here
+// the thread waits for the end of the process instead.
+class Released {
+  public:
+    Released() : state_(PyEval_SaveThread()) {}
+    Released(const Released&) = delete;
+    ~Released() {
+        try {
+            PyEval_RestoreThread(state_);
+        } catch (...) {
+            for (;;) pause();
+        }
+    }
+
+  private:
+    PyThreadState* const state_;
+};
 
 // Arrays that an operation reads (In), writes (Out), or reads if they are not None (Maybe).
 template <class Scalar, size_t kDimensions>
@@ -33,12 +53,12 @@ supquant::Codes view(const In<uint8_t, 2>& codes, int K) {
 }
 
 void code_sums(In<uint8_t, 2> codes, In<float, 2> X, int K, Out<double, 2> sums, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::code_sums(view(codes, K), X.data(), X.shape(1), sums.data(), n_threads);
 }
 
 void pair_counts(In<uint8_t, 2> codes, int K, In<double, 1> weights, Out<double, 2> counts, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::pair_counts(view(codes, K), weights.data(), counts.data(), n_threads);
 }
 
@@ -46,7 +66,7 @@ nb::tuple interaction(In<uint8_t, 2> codes, In<uint64_t, 1> first, In<double, 1>
                       double eps, Out<double, 2> derivative, int n_threads) {
     supquant::InteractionSums sums;
     {
-        nb::gil_scoped_release release;
+        Released released;
         sums = supquant::interaction(view(codes, supquant::kMaxCodewords), first.data(), weights.data(), gram.data(),
                                      eps, derivative.data(), n_threads);
     }
@@ -55,7 +75,7 @@ nb::tuple interaction(In<uint8_t, 2> codes, In<uint64_t, 1> first, In<double, 1>
 
 void assign(In<float, 2> unary, In<float, 2> cross, In<float, 2> product, float mu, float eps, In<uint8_t, 2> start,
             int K, int max_sweeps, Out<uint8_t, 2> codes, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::AssignProblem problem{};
     problem.unary = unary.data();
     problem.cross = cross.data();
@@ -71,29 +91,29 @@ void assign(In<float, 2> unary, In<float, 2> cross, In<float, 2> product, float 
 }
 
 void greedy(In<float, 2> unary, In<float, 2> cross, int K, Out<uint8_t, 2> codes, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::greedy(unary.data(), cross.data(), codes.shape(0), int(codes.shape(1)), K, codes.data(), n_threads);
 }
 
 void table_sums(In<uint8_t, 2> codes, In<float, 3> tables, Out<float, 2> sums, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::table_sums(view(codes, int(tables.shape(2))), tables.data(), tables.shape(0), sums.data(), n_threads);
 }
 
 void hamming(In<uint8_t, 2> codes, In<uint8_t, 2> queries, Out<uint16_t, 2> distances, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::hamming(view(codes, supquant::kMaxCodewords), queries.data(), queries.shape(0), distances.data(),
                       n_threads);
 }
 
 void products(In<float, 2> x, In<float, 2> y, Out<float, 2> sums, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::products(x.data(), x.shape(0), y.data(), y.shape(0), x.shape(1), sums.data(), n_threads);
 }
 
 void tree_sums(In<float, 2> x, In<int32_t, 3> features, In<float, 3> thresholds, In<float, 3> leaves, int depth,
                Out<float, 2> sums, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     const supquant::TreeEnsemble trees{
         features.data(), thresholds.data(), leaves.data(), leaves.shape(0), leaves.shape(1), depth, x.shape(1)};
     supquant::tree_sums(trees, x.data(), x.shape(0), sums.data(), n_threads);
@@ -101,7 +121,7 @@ void tree_sums(In<float, 2> x, In<int32_t, 3> features, In<float, 3> thresholds,
 
 void best_splits(In<uint8_t, 2> bins, In<uint32_t, 1> rows, In<double, 1> weights, In<uint64_t, 1> starts,
                  In<int32_t, 2> features, Out<int32_t, 1> chosen, Out<uint8_t, 1> last, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     const supquant::TreeLevel level{bins.data(),   bins.shape(1),   rows.data(),       weights.data(),
                                     starts.data(), features.data(), features.shape(0), features.shape(1)};
     supquant::best_splits(level, chosen.data(), last.data(), n_threads);
@@ -109,7 +129,7 @@ void best_splits(In<uint8_t, 2> bins, In<uint32_t, 1> rows, In<double, 1> weight
 
 template <class Real>
 void decode(In<uint8_t, 2> codes, In<Real, 3> codebooks, Out<Real, 2> out, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::decode(view(codes, int(codebooks.shape(1))), codebooks.data(), codebooks.shape(2), out.data(), n_threads);
 }
 
@@ -133,7 +153,7 @@ size_t first_unbounded(In<float, 3> tables, double limit) {
 size_t scan(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<uint32_t, 1> members,
             Maybe<uint64_t, 1> eligible, In<float, 3> tables, Maybe<uint8_t, 2> bits, bool prune, Out<float, 2> sums,
             Out<int64_t, 2> rows, int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     return supquant::scan(space_of(blocks, n, starts, members, eligible), queries_of(tables, bits), sums.shape(1),
                           prune, sums.data(), rows.data(), n_threads);
 }
@@ -160,7 +180,7 @@ struct FoundWithin {
 FoundWithin scan_within(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<uint32_t, 1> members,
                         Maybe<uint64_t, 1> eligible, In<float, 3> tables, Maybe<uint8_t, 2> bits, In<float, 1> limits,
                         int n_threads) {
-    nb::gil_scoped_release release;
+    Released released;
     FoundWithin found;
     supquant::scan_within(space_of(blocks, n, starts, members, eligible), queries_of(tables, bits), limits.data(),
                           found.answers, n_threads);
@@ -168,24 +188,24 @@ FoundWithin scan_within(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> star
 }
 
 void take(In<uint8_t, 3> blocks, In<uint32_t, 1> rows, Out<uint8_t, 3> taken) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::take(blocks.data(), int(blocks.shape(1)), rows.data(), rows.shape(0), taken.data());
 }
 
 void pack_mask(In<bool, 1> mask, Out<uint64_t, 1> words) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::pack_mask(reinterpret_cast<const uint8_t*>(mask.data()), mask.shape(0), words.data());
 }
 
 size_t count_bits(In<uint64_t, 1> words) { return supquant::count_bits(words.data(), words.shape(0)); }
 
 void set_bits(In<uint64_t, 1> words, Out<uint32_t, 1> rows) {
-    nb::gil_scoped_release release;
+    Released released;
     supquant::set_bits(words.data(), words.shape(0), rows.data());
 }
 
 size_t count_distinct(In<uint8_t, 2> codes, size_t limit) {
-    nb::gil_scoped_release release;
+    Released released;
     return supquant::count_distinct(codes.data(), codes.shape(0), int(codes.shape(1)), limit);
 }
 

@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 namespace supquant {
@@ -14,20 +14,61 @@ namespace {
 
 using Work = std::function<void(size_t, int)>;
 
+// One call of parallel_for. It lies on the caller's stack, and the caller waits until no thread knows it any more. All
+// fields but `next` are guarded by the pool's mutex.
 struct Job {
-    Job(const Work& work, size_t n_tasks) : work(work), n_tasks(n_tasks) {}
+    Job(const Work& work, size_t n_tasks, int wanted) : work(work), n_tasks(n_tasks), wanted(wanted) {}
 
     const Work& work;
     const size_t n_tasks;
     std::atomic<size_t> next{0};
-    int slots = 1;                 // slots handed out, the caller's slot 0 among them; guarded by the pool's mutex
-    int helpers = 0;               // threads in drain() besides the caller; guarded by the pool's mutex
+    int wanted;                    // helpers that the job still wants
+    int slots = 1;                 // slots handed out, the caller's slot 0 among them
+    int helpers = 0;               // threads in drain() besides the caller
+    std::exception_ptr error;      // the first exception of a task
+    Job* following = nullptr;      // the next job in the pool's list
     std::condition_variable left;  // signalled when the last helper has left
 
-    // Takes tasks until none is left.
-    void drain(int slot) {
-        for (size_t task; (task = next.fetch_add(1)) < n_tasks;) work(task, slot);
+    // Takes tasks until none is left, or one throws: then the other threads get no more tasks either.
+    std::exception_ptr drain(int slot) noexcept {
+        try {
+            for (size_t task; (task = next.fetch_add(1)) < n_tasks;) work(task, slot);
+        } catch (...) {
+            next = n_tasks;
+            return std::current_exception();
+        }
+        return nullptr;
     }
+};
+
+// Jobs that want helpers, first come, first served. The list is made of the jobs themselves: it never allocates, so
+// there is no state in which memory ran out halfway.
+class JobList {
+  public:
+    bool empty() const { return !first_; }
+
+    void push(Job& job) {
+        *last_ = &job;
+        last_ = &job.following;
+    }
+    // Returns the first job, which leaves the list with the last helper that it wants.
+    Job& take() {
+        Job& job = *first_;
+        if (--job.wanted == 0) remove(job);
+        return job;
+    }
+    void remove(const Job& job) {
+        for (Job** link = &first_; *link; link = &(*link)->following)
+            if (*link == &job) {
+                *link = job.following;
+                if (last_ == &job.following) last_ = link;
+                return;
+            }
+    }
+
+  private:
+    Job* first_ = nullptr;
+    Job** last_ = &first_;  // where the next job is linked
 };
 
 class Pool {
@@ -48,41 +89,43 @@ class Pool {
     }
 
     void run(size_t n_tasks, int n_threads, const Work& work) {
-        Job job(work, n_tasks);
+        Job job(work, n_tasks, n_threads - 1);
         {
             std::lock_guard lock(mutex_);
             grow(n_threads - 1);
-            for (int i = 1; i < n_threads; ++i) waiting_.push_back(&job);
+            waiting_.push(job);
         }
-        wake_.notify_all();
-        job.drain(0);
+        for (int i = 1; i < n_threads; ++i) wake_.notify_one();
+        const std::exception_ptr mine = job.drain(0);
         std::unique_lock lock(mutex_);
-        std::erase(waiting_, &job);
+        waiting_.remove(job);
         job.left.wait(lock, [&] { return job.helpers == 0; });
+        lock.unlock();
+        if (const std::exception_ptr& error = mine ? mine : job.error) std::rethrow_exception(error);
     }
 
   private:
-    // Starts threads until the pool has `wanted`.
-    void grow(int wanted) {
+    // Starts threads until the pool has `wanted`. If the system has no more to give, those that run do the work.
+    void grow(int wanted) noexcept {
         try {
             for (; n_threads_ < wanted; ++n_threads_) std::thread([this] { serve(); }).detach();
-        } catch (const std::system_error&) {
-            // The system has no more threads to give. The threads that run do the work.
+        } catch (...) {
         }
     }
 
     // The loop of a thread of the pool.
-    void serve() {
+    void serve() noexcept {
         std::unique_lock lock(mutex_);
         for (;;) {
             wake_.wait(lock, [&] { return !waiting_.empty(); });
-            Job& job = *waiting_.front();
-            waiting_.pop_front();
+            Job& job = waiting_.take();
             const int slot = job.slots++;
             ++job.helpers;
             lock.unlock();
-            job.drain(slot);
+            std::exception_ptr error = job.drain(slot);
             lock.lock();
+            if (error && !job.error) job.error = std::move(error);
+            error = nullptr;  // under the lock: the caller may end the exception as soon as it has it
             if (--job.helpers == 0) job.left.notify_all();
         }
     }
@@ -90,14 +133,18 @@ class Pool {
     const pid_t pid_;
     std::mutex mutex_;
     std::condition_variable wake_;
-    std::deque<Job*> waiting_;  // holds a job once for every helper that it still wants
+    JobList waiting_;
     int n_threads_ = 0;
 };
+
+// The most threads that one call uses. More than twice the cores only wait for each other, and a pool keeps them.
+int most_threads() { return std::max(kMostThreads, 2 * int(std::thread::hardware_concurrency())); }
 
 }  // namespace
 
 void parallel_for(size_t n_tasks, int n_threads, const Work& work) {
-    if (size_t(n_threads) > n_tasks) n_threads = int(n_tasks);
+    n_threads = std::min(n_threads, most_threads());
+    if (size_t(std::max(n_threads, 0)) > n_tasks) n_threads = int(n_tasks);
     if (n_threads > 1) return Pool::instance().run(n_tasks, n_threads, work);
     for (size_t task = 0; task < n_tasks; ++task) work(task, 0);
 }
