@@ -12,6 +12,7 @@ VENV   := .venv
 WORKERS ?= 2
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
@@ -24,9 +25,14 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "supquant needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 
-# Not editable: such an install would go stale silently after an edit of the C++ sources.
+# Not editable: such an install would go stale silently after an edit of the C++ sources. The wheel is built from the sdist, as
+# users of a package index get it, so `dist` has nothing to compile again.
 $(STAMP): $(BIN)/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[test]'
+	rm -rf build/dist && mkdir -p build
+	$(PIP) build
+	$(BIN)/python -m build --outdir build/dist . >build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	$(PIP) "$$(echo build/dist/*.whl)[test]"
+	$(PIP) --force-reinstall --no-deps build/dist/*.whl
 	@touch $@
 
 demo: $(STAMP)
@@ -42,12 +48,11 @@ lint: $(STAMP)
 
 # Run beside the sources, never on them: what is tested is what was installed.
 pytest: $(STAMP)
-	SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --doctest-modules --pyargs supquant supquant_experiments ./tests
+	SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_experiments ./tests
 
 dist: $(STAMP)
-	rm -rf build/dist build/wheel-check
-	$(BIN)/python -m build --outdir build/dist .
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/wheel-check build/dist/*.whl
+	rm -rf build/wheel-check
+	$(PIP) --no-deps --target build/wheel-check build/dist/*.whl
 	cd / && PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/wheel-check SUPQUANT_REQUIRE_NATIVE=1 $(CURDIR)/$(BIN)/python -c \
 	  'import supquant, supquant.kernels as k; assert "wheel-check" in supquant.__file__, supquant.__file__; print("the wheel imports:", supquant.__file__, k.isa())'
 
@@ -63,7 +68,7 @@ THREAD     = LD_PRELOAD='$(call preload,tsan)' TSAN_OPTIONS=halt_on_error=1:exit
              $(call SANITIZED_PYTHON,thread)
 define sanitized_build
 	rm -rf $(SANITIZED)/site-$(1)
-	CXX=c++ $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(SANITIZED)/site-$(1) \
+	CXX=c++ $(PIP) --no-deps --target $(SANITIZED)/site-$(1) \
 	  --config-settings=build-dir=$(SANITIZED)/cmake-$(1) --config-settings=cmake.define.SUPQUANT_SANITIZE=$(2) .
 endef
 CHECK_SANITIZED = -c 'import supquant.kernels._native as n; assert n.__file__.startswith("$(SANITIZED)"), n.__file__'
@@ -74,7 +79,7 @@ sanitize: $(STAMP)
 	$(ADDRESS) -m pytest --capture=sys tests/kernels --ignore=tests/kernels/test_compile.py --ignore=tests/kernels/test_levels.py
 	$(call sanitized_build,thread,thread)
 	$(THREAD) $(CHECK_SANITIZED)
-	$(THREAD) -m pytest --capture=sys tests/kernels/test_scan.py tests/kernels/test_threads.py tests/index/test_concurrency.py
+	$(THREAD) -m pytest --capture=sys -k thread tests/kernels/test_threads.py tests/kernels/test_scan.py
 
 COMMA := ,
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo) env DEBIAN_FRONTEND=noninteractive
@@ -84,8 +89,8 @@ browser:
 	  $(ROOT) apt-get -qq install --no-install-recommends chromium fonts-dejavu-core >/dev/null; }
 
 develop: $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'scikit-build-core>=0.10' 'nanobind>=2.4'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[test]'
+	$(PIP) 'scikit-build-core>=0.10' 'nanobind>=2.4'
+	$(PIP) --no-build-isolation --editable '.[test]'
 	@rm -f $(STAMP)
 
 clean:
