@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -444,6 +445,100 @@ def test_a_disk_that_fills_up_leaves_the_old_file_and_nothing_else(saved):
     assert "could not save, nothing was changed: File too large" in result.stdout
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
+
+
+WRITE_AND_WAIT = """
+    import os, sys, time
+    from supquant.storage import write_file_atomically
+
+    def wait(_):
+        print("writing", flush=True)
+        time.sleep(60)
+
+    os.fsync = wait
+    write_file_atomically(sys.argv[1], b"not synced")
+"""
+
+
+@pytest.fixture
+def begin_writing(tmp_path):
+    """Return a function that starts a process which writes a file and does not end. The process is killed after the test."""
+    started = []
+
+    def begin(path):
+        command = [sys.executable, "-c", textwrap.dedent(WRITE_AND_WAIT), str(path)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout.readline() == "writing\n"
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_what_a_killed_save_left_is_deleted_by_the_next_save_of_the_same_file(tmp_path, begin_writing):
+    path, other = tmp_path / "model", tmp_path / "other"
+    killed, working = begin_writing(path), begin_writing(path)
+    elsewhere = begin_writing(other)
+    for process in (killed, elsewhere):
+        process.kill()
+        process.wait()
+    assert len(list(tmp_path.glob(".supquant-*.tmp"))) == 3
+    write_file_atomically(path, b"whole")
+    assert path.read_bytes() == b"whole"
+    assert len(list(tmp_path.glob(".supquant-*.tmp"))) == 2, (
+        "that of a writer at work, and that of another file"
+    )
+    working.kill()
+    working.wait()
+    write_file_atomically(path, b"again")
+    write_file_atomically(other, b"other")
+    assert sorted(tmp_path.iterdir()) == [path, other]
+
+
+def test_writers_of_one_file_never_take_each_others_for_abandoned(tmp_path):
+    path = tmp_path / ("n" * 250)  # the longest name there may be
+
+    def write(number):
+        for _ in range(40):
+            write_file_atomically(path, bytes([number]) * 1000)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert path.read_bytes() in [bytes([number]) * 1000 for number in range(4)]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_deleted_before_its_writer_locked_it_is_made_again(tmp_path, monkeypatch):
+    lock, deleted = fcntl.flock, []
+
+    def delete_and_lock(file, operation):
+        if not deleted:
+            deleted.append(Path(file.name))
+            deleted[0].unlink()
+        lock(file, operation)
+
+    monkeypatch.setattr("fcntl.flock", delete_and_lock)
+    write_file_atomically(tmp_path / "file", b"content")
+    assert len(deleted) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_failed_sync_of_the_folder_says_that_the_file_was_replaced(tmp_path, monkeypatch):
+    sync = os.fsync
+
+    def fail_for_folders(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", fail_for_folders)
+    with pytest.raises(
+        OSError, match="saved, but the sync failed, and a crash may undo it: Input/output error"
+    ):
+        write_file_atomically(tmp_path / "file", b"content")
+    assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_a_saved_file_has_the_permissions_of_any_new_file(saved):

@@ -12,7 +12,7 @@ from supquant.lazy import lazy_names
 
 if TYPE_CHECKING:
     from supquant.codec import AdditiveCodec, BinaryCodec, LabelCodec
-    from supquant.errors import FileFormatError, InputError, SupquantError
+    from supquant.errors import FileFormatError, InputError, SaveConflictError, SupquantError
     from supquant.features import AnchorKernel, LabelKernel
     from supquant.index import CodeIndex
     from supquant.models import load_model
@@ -36,6 +36,7 @@ __all__ = [
     "LabelKernel",
     "OptimizedProductQuantizer",
     "ProductQuantizer",
+    "SaveConflictError",
     "SupervisedQuantizer",
     "SupquantError",
     "TripletQuantizer",
@@ -47,7 +48,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "codec": ("BinaryCodec", "AdditiveCodec", "LabelCodec"),
-        "errors": ("FileFormatError", "InputError", "SupquantError"),
+        "errors": ("FileFormatError", "InputError", "SaveConflictError", "SupquantError"),
         "features": ("AnchorKernel", "LabelKernel"),
         "index": ("CodeIndex",),
         "models": ("load_model",),

@@ -4,7 +4,7 @@ An estimator used before `fit` raises scikit-learn's own `NotFittedError`, a fil
 `FileNotFoundError`.
 """
 
-__all__ = ["FileFormatError", "InputError", "InputTypeError", "SupquantError"]
+__all__ = ["FileFormatError", "InputError", "InputTypeError", "SaveConflictError", "SupquantError"]
 
 
 class SupquantError(Exception):
@@ -48,5 +48,15 @@ class FileFormatError(SupquantError, ValueError):
     Examples
     --------
     >>> issubclass(FileFormatError, ValueError)
+    True
+    """
+
+
+class SaveConflictError(SupquantError):
+    """A folder that holds another index than the one that would be replaced. Nothing was written.
+
+    Examples
+    --------
+    >>> issubclass(SaveConflictError, SupquantError)
     True
     """

@@ -1,11 +1,16 @@
 import csv
 import json
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
 
-from supquant import CodeIndex, SupervisedQuantizer
+from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.storage.npz import read_arrays
+
+PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"text": True}
 
 
 @pytest.fixture
@@ -84,6 +89,71 @@ def test_append_adds_to_the_index_under_ids_of_its_kind(run, files, model, folde
     assert index.ids[-1] == "1059"
 
 
+def test_processes_that_append_at_once_lose_nothing(files, model, tmp_path):
+    folder = tmp_path / "i"
+    CodeIndex(load_model(model)).save(folder)
+    program = """
+        import sys
+        import supquant.cli.index, supquant.quantizers
+        print("ready", flush=True)
+        sys.stdin.read(1)
+        supquant.cli.app()
+    """
+    processes = []
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text("\n".join(f"{number}/{i}" for i in range(60)))
+        command = ["index", model, files / "queries.npz", "-o", folder, "--append"]
+        command = [*command, "--ids", tmp_path / f"{number}.txt", "--jobs", "1"]
+        command = [sys.executable, "-c", textwrap.dedent(program), *map(str, command)]
+        processes.append(subprocess.Popen(command, **PIPES))
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # all of them begin now
+        process.stdin.write("!")
+        process.stdin.flush()
+    outputs = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    expected = {f"{number}/{i}" for number in range(3) for i in range(60)}
+    assert set(CodeIndex.load(folder, verify="full").ids) == expected
+
+
+def test_append_starts_again_from_what_another_process_saved_meanwhile(
+    run, files, model, folder, tmp_path, monkeypatch
+):
+    """Another process appends between the load and the save, twice."""
+    (tmp_path / "more.txt").write_text("\n".join(f"more/{i}" for i in range(60)))
+    save, others = CodeIndex.save, iter(["first", "second"])
+
+    def save_after_another(index, path, **options):
+        other = next(others, None)
+        if other is not None:
+            there = CodeIndex.load(path)
+            save(there.add_codes(there.codes(["007"]), ids=[other]), path)
+        save(index, path, **options)
+
+    monkeypatch.setattr(CodeIndex, "save", save_after_another)
+    command = ("index", model, files / "queries.npz", "-o", folder, "--append")
+    result = run(*command, "--ids", tmp_path / "more.txt")
+    assert result.exit_code == 0, result.output
+    assert "362 items" in result.output
+    ids = CodeIndex.load(folder).ids
+    assert ids[300:303].tolist() == ["first", "second", "more/0"]
+
+
+def test_an_index_that_appears_meanwhile_is_not_replaced(run, files, model, tmp_path, monkeypatch):
+    save = CodeIndex.save
+
+    def save_after_another(index, path, **options):
+        save(CodeIndex(index.codec), path, **options)
+        save(index, path, **options)
+
+    monkeypatch.setattr(CodeIndex, "save", save_after_another)
+    result = run("index", model, files / "queries.npz", "-o", tmp_path / "i")
+    assert result.exit_code == 2
+    assert "holds another index already" in result.stderr
+    assert len(CodeIndex.load(tmp_path / "i")) == 0
+
+
 def test_an_index_that_is_there_is_only_replaced_when_asked(run, files, model, folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     result = run("index", model, files / "queries.npz", "-o", folder)
@@ -132,6 +202,31 @@ def test_answers_in_a_jsonl_file(run, folder, files, tmp_path, expected):
     assert [line["query"] for line in lines] == list(range(60))
     assert [line["ids"] for line in lines] == expected[1].tolist()
     assert [line["scores"] for line in lines] == expected[0].tolist()
+
+
+@pytest.mark.parametrize("kind", [".npz", ".csv", ".jsonl"])
+def test_a_full_disk_leaves_the_old_answers(tmp_path, kind):
+    """A limit on file size stands in for the full disk."""
+    path = tmp_path / f"a{kind}"
+    path.write_text("old")
+    program = """
+        import resource, signal, sys
+        from pathlib import Path
+        import numpy as np
+        from supquant.cli.files import write_answers
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try:
+            write_answers(Path(sys.argv[1]), np.ones((300, 100)), np.ones((300, 100), dtype=np.int64))
+        except OSError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "could not save, nothing was changed: File too large" in result.stdout
+    assert result.stderr == ""
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("kind", [".npy", ".csv"])

@@ -1,10 +1,14 @@
 """A save that is killed anywhere leaves the old index or the new one, whole, and nothing that a later save keeps."""
 
+import errno
+import gc
 import os
 import resource
 import shutil
 import signal
+import stat
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,9 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import supquant
 from supquant import CodeIndex
 from supquant.errors import FileFormatError
 
+SOURCES = (str(Path(supquant.__file__).parent / "storage"), str(Path(supquant.__file__).parent / "index"))
 TIMED, MID_WRITE = 100, 30
 STEPS = {  # what a save asks of the system, by the names Python has for it
     *("open", "write", "writelines", "flush", "close", "__exit__", "truncate", "fsync", "fdatasync"),
@@ -146,7 +152,8 @@ class Scene:
         shutil.copytree(self.kept, self.folder)
 
     def save(self):
-        self.changed.save(self.folder)
+        # The folder is restored behind the index's back, and killed children commit to it.
+        self.changed.save(self.folder, overwrite=True)
 
     def judge(self, how):
         """Say when a killed save was hit and what it left."""
@@ -238,7 +245,7 @@ def test_a_killed_first_save_does_not_bar_the_folder(scene, children, tmp_path):
     folder = tmp_path / "first"
 
     def save():
-        scene.changed.save(folder)
+        scene.changed.save(folder, overwrite=True)  # a killed child may have saved it
 
     halfway = 0
     for step in children.steps(save)[::3]:
@@ -304,3 +311,89 @@ def test_everything_is_on_the_disk_before_the_manifest_names_it(scene, monkeypat
     deletions = [i for i, entry in enumerate(after) if entry[0] == "delete"]
     assert deletions, "nothing of the old index was deleted"
     assert folder_sync in after[: deletions[0]], "old files go before the new manifest is on the disk"
+
+
+# failures that the process survives --------------------------------------------------------------------------------------
+
+
+def test_old_files_stay_until_the_new_manifest_is_surely_on_the_disk(scene, monkeypatch):
+    """The manifest is renamed, but the sync of the folder fails. After a power cut the old manifest may be back."""
+    scene.restore()
+    index = CodeIndex.load(scene.folder).remove([1]).compact()
+    sync, manifest = os.fsync, (scene.folder / "manifest.json").read_bytes()
+    old = {file.name for file in scene.folder.iterdir()}
+
+    def fail_after_the_renaming(descriptor):
+        renamed = (scene.folder / "manifest.json").read_bytes() != manifest
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) and renamed:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(descriptor)
+
+    for _ in range(2):  # a second failure must not delete them either
+        monkeypatch.setattr(os, "fsync", fail_after_the_renaming)
+        with pytest.raises(OSError, match="Input/output error"):
+            index.save(scene.folder)
+        monkeypatch.undo()
+        assert old <= {file.name for file in scene.folder.iterdir()}
+        CodeIndex.load(scene.folder, verify="full")
+        index.remove(index.ids[:1])
+
+    restored = scene.folder.with_name("restored")
+    shutil.copytree(scene.folder, restored)
+    (restored / "manifest.json").write_bytes(manifest)
+    assert scene.portrait(CodeIndex.load(restored, verify="full")) == scene.old
+    index.save(scene.folder)  # it knows the folder, although the last save failed
+    assert len(list(scene.folder.iterdir())) < len(old)
+
+
+def open_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_anywhere_in_a_save_leaves_no_descriptor_no_lock_and_a_whole_index(
+    tied_codec, draw_codes, tmp_path, monkeypatch
+):
+    """Python looks for signals when a function begins and after each call. One save is interrupted at each of these moments."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # there are many saves
+    rng = np.random.default_rng(8)
+    index = CodeIndex(tied_codec).add_codes(draw_codes(tied_codec, rng, 40))
+    folder = tmp_path / "index"
+    index.save(folder)
+
+    def interrupted_at(moment):
+        """Save. Return whether the save was interrupted at the moment with this number."""
+        seen = 0
+
+        def interrupt(frame, event, _argument):
+            nonlocal seen
+            if event in {"call", "c_return"} and frame.f_code.co_filename.startswith(SOURCES):
+                seen += 1
+                if seen == moment:
+                    raise KeyboardInterrupt
+
+        index.add_codes(draw_codes(tied_codec, rng, 1))
+        before = sys.getprofile()
+        sys.setprofile(interrupt)
+        try:
+            index.save(folder)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(before)
+        return False
+
+    gc.collect()  # what earlier tests left open
+    descriptors = open_descriptors()
+    moment = 1
+    while interrupted_at(moment):
+        assert open_descriptors() <= descriptors, f"a file stays open after Ctrl-C at moment {moment}"
+        moment += 1
+    assert moment > 100
+    finished = []
+    thread = threading.Thread(target=lambda: finished.append(index.save(folder)), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert finished == [None], "the folder is still locked"
+    assert len(CodeIndex.load(folder, verify="full")) == len(index)
+    assert not list(folder.glob(".*"))

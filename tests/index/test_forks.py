@@ -1,7 +1,9 @@
 """Children that are forked while threads of the parent search, save and check files."""
 
+import ctypes
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -135,16 +137,26 @@ def test_a_child_forked_during_a_save_does_not_keep_the_folder_locked(
     assert good
 
 
-def test_a_child_of_a_process_that_was_killed_during_a_save_does_not_keep_the_folder_locked(
-    fork, begin_saving, tied_codec, draw_codes, rng, tmp_path
+@pytest.mark.parametrize("how", ["os.fork", "fork of the C library", "subprocess that inherits files"])
+def test_no_child_of_a_process_that_was_killed_during_a_save_keeps_the_folder_locked(
+    how, fork, begin_saving, tied_codec, draw_codes, rng, tmp_path
 ):
     index = CodeIndex(tied_codec).add_codes(draw_codes(tied_codec, rng, 100))
     receiver, sender = os.pipe()
 
+    def start_worker():
+        if how == "os.fork":
+            return fork(signal.pause)
+        if how == "subprocess that inherits files":
+            return subprocess.Popen(["sleep", "60"], close_fds=False).pid
+        child = ctypes.CDLL(None).fork()  # Python does not know of it
+        if child == 0:
+            signal.pause()
+        return child
+
     def save_fork_and_die():
         begin_saving(index, tmp_path / "index")
-        worker = fork(signal.pause)
-        os.write(sender, str(worker).encode())
+        os.write(sender, str(start_worker()).encode())
         os.kill(os.getpid(), signal.SIGKILL)
 
     os.waitpid(fork(save_fork_and_die), 0)

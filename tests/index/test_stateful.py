@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from supquant import CodeIndex
-from supquant.errors import InputError
+from supquant.errors import InputError, SaveConflictError
 
 ODD_INTEGERS = [-(2**63), 2**63 - 1, 2**31, -(2**32), -1]
 ODD_STRINGS = ["", " ", "\0", "a\0", "a", "aa", "ä", "a\u0308", "🐦", "line\nbreak", "x" * 300]
@@ -48,6 +48,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.next_number = 0
         self.filters = []  # of this index: (Filter, serials)
         self.saves = {}  # folder: (rows, next number)
+        self.known = {}  # the same, of the folders that the index was loaded from or saved to
         self.home = tempfile.TemporaryDirectory()
         if both_forms:
             self.add_codes(2600, None, 0)
@@ -283,8 +284,14 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["here", "here", "there"]))
     def save(self, name):
         folder = Path(self.home.name, name)
-        self.index.save(folder)
-        self.saves[folder] = (list(self.rows), self.next_number)
+        there = self.saves.get(folder)
+        try:
+            self.index.save(folder)
+            assert there is self.known.get(folder) or there[0] == self.known[folder][0]
+        except SaveConflictError:
+            assert there is not self.known.get(folder)
+            self.index.save(folder, overwrite=True)
+        self.known[folder] = self.saves[folder] = (list(self.rows), self.next_number)
 
     @precondition(lambda self: self.saves)
     @rule(verify=st.sampled_from(["lazy", "full"]), seed=SEEDS)
@@ -294,6 +301,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.index = CodeIndex.load(folder, verify=verify)
         rows, self.next_number = self.saves[folder]
         self.rows = list(rows)
+        self.known = {folder: self.saves[folder]}
         for filter_, _ in self.filters:  # they belong to the index they were made for
             with pytest.raises(InputError):
                 self.index.search(np.zeros((1, self.codec.n_inputs)), where=filter_)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 from supquant.arrays import Array
 from supquant.errors import InputError
+from supquant.storage import replace_file
 from supquant.storage.npz import read_arrays
 from supquant.validation import check_vectors
 
@@ -98,23 +100,34 @@ ANSWER_FILES = (".npz", ".csv", ".jsonl")
 
 
 def write_answers(path: Path, scores: Array, ids: Array) -> None:
-    """Write scores (q, k) and ids (q, k) of the answers to all queries.
+    """Write scores (q, k) and ids (q, k) of the answers to all queries. A failure leaves the old file.
 
     An .npz file holds `scores` and `ids`. A .csv file has a line for each answer, a .jsonl file a line for each query.
     """
-    if path.suffix == ".npz":
-        np.savez(path, scores=scores, ids=ids.astype(str) if ids.dtype.kind == "O" else ids)
-        return
-    with path.open("w", newline="", encoding="utf-8") as file:
-        if path.suffix == ".csv":
-            lines = csv.writer(file)
-            lines.writerow(("query", "rank", "id", "score"))
-            for query, answers in enumerate(zip(ids.tolist(), scores.tolist(), strict=True)):
-                for rank, (name, score) in enumerate(zip(*answers, strict=True), start=1):
-                    lines.writerow((query, rank, name, score))
-        else:
-            for query, (names, values) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True)):
-                file.write(json.dumps({"query": query, "ids": names, "scores": values}) + "\n")
+    with replace_file(path) as binary:
+        if path.suffix == ".npz":
+            np.savez(binary, scores=scores, ids=ids.astype(str) if ids.dtype.kind == "O" else ids)
+            return
+        file = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
+        try:
+            (_write_csv if path.suffix == ".csv" else _write_jsonl)(file, scores, ids)
+        finally:
+            file.detach()  # otherwise it would close the file before it is synced
+
+
+def _write_csv(file: TextIO, scores: Array, ids: Array) -> None:
+    lines = csv.writer(file)
+    lines.writerow(("query", "rank", "id", "score"))
+    for query, answers in enumerate(zip(ids.tolist(), scores.tolist(), strict=True)):
+        for rank, (name, score) in enumerate(zip(*answers, strict=True), start=1):
+            lines.writerow((query, rank, name, score))
+
+
+def _write_jsonl(file: TextIO, scores: Array, ids: Array) -> None:
+    file.writelines(
+        json.dumps({"query": query, "ids": names, "scores": values}) + "\n"
+        for query, (names, values) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True))
+    )
 
 
 def check_output(path: Path, kinds: tuple[str, ...] = ()) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from supquant.cli.files import (
     read_vectors,
     write_answers,
 )
-from supquant.errors import InputError
+from supquant.errors import InputError, SaveConflictError
 from supquant.index import CodeIndex
 from supquant.models import load_model
 from supquant.parallel import row_blocks
@@ -68,9 +69,7 @@ def make_index(
         )
     _check_folder(output, append or replace)
     codec = load_model(model).codec_
-    index = CodeIndex.load(output) if append else CodeIndex(codec)
-    if append and index.codec.pack().digest != codec.pack().digest:
-        raise InputError(f"{output} was made with another model than {model}")
+    index = _load_made_with(codec, output) if append else CodeIndex(codec)
     X = read_vectors(vectors)
     y = None if labels is None else read_label_file(labels)
     names = None if ids is None else read_ids(ids, text=_ids_are_text(index))
@@ -78,8 +77,11 @@ def make_index(
         if values is not None and len(values) != len(X):
             raise InputError(f"{vectors} has {len(X)} rows, and there are {len(values)} {what}")
     with progress_bars() as callback:
-        index.add_codes(_encode(codec, X, y, jobs, callback), names)
-    index.save(output)
+        codes = _encode(codec, X, y, jobs, callback)
+    if append:
+        index = _append(output, codec, codes, names)
+    else:
+        index.add_codes(codes, names).save(output, overwrite=replace)
     done = f"Added {len(X):,} items to" if append else "Wrote"
     print_line(f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes a code.")
 
@@ -165,6 +167,23 @@ def _check_folder(path: Path, may_be_there: bool) -> None:
         raise InputError(f"{path} is a file; an index is a folder")
     if not may_be_there and path.is_dir() and any(path.iterdir()):
         raise InputError(f"{path} is there already: add to it with --append, or write over it with --replace")
+
+
+def _load_made_with(codec: Any, folder: Path) -> CodeIndex:
+    """Load an index; raise an `InputError` if it has another codec."""
+    index = CodeIndex.load(folder)
+    if index.codec.pack().digest != codec.pack().digest:
+        raise InputError(f"{folder} was made with another model")
+    return index
+
+
+def _append(folder: Path, codec: Any, codes: Any, names: Any) -> CodeIndex:
+    """Add codes to the index in a folder, and return the index. If another process saves meanwhile, its rows come first."""
+    while True:
+        index = _load_made_with(codec, folder).add_codes(codes, names)
+        with contextlib.suppress(SaveConflictError):
+            index.save(folder)
+            return index
 
 
 def _encode(codec: Any, X: Any, y: Any, jobs: int | None, callback: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Literal, Self
 from supquant.arrays import Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
-from supquant.index.files import StoredCodec, load_index, save_index
+from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
 from supquant.index.ids import read_ids
 from supquant.index.reader import IndexReader
 from supquant.index.row_ids import Ids
@@ -60,6 +60,10 @@ class CodeIndex(IndexReader):
     def _initialize(self, codec: StoredCodec, snapshot: Snapshot) -> None:
         super().__init__(codec, snapshot)
         self._write_lock = threading.Lock()
+        self._known_folders: KnownFolders = {}  # a reload replaces it: a save that began before knows nothing of the reload
+        self._last_saved: tuple[Path, Snapshot] | None = (
+            None  # the folder and the rows of the last load or save
+        )
         _indexes.add(self)
 
     def __repr__(self) -> str:
@@ -237,31 +241,43 @@ class CodeIndex(IndexReader):
                 "the codec has other codebooks than that of the index: its codes would mean something else"
             )
         index = CodeIndex(other)
-        index._snapshot = self._snapshot
+        with self._write_lock:
+            index._snapshot = self._snapshot
+            index._known_folders = self._known_folders.copy()
         return index
 
     # files ---------------------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index to a folder. An index in the folder is replaced.
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the index to a folder.
 
+        An index in the folder is replaced if this index was loaded from it or saved to it, and nobody has changed it since.
         Files that this index wrote or read there before are not written again. After any failure, the folder holds the whole old
-        index or the whole new one. Other threads may search and change the index meanwhile: it is saved as it was when `save` was
-        called.
+        index or the whole new one. Other threads may search, change and save the index meanwhile: it is saved as it was when
+        `save` was called.
 
         Parameters
         ----------
         path : str or path-like
             A new folder, an empty one, or one that holds an index.
+        overwrite : bool, default=False
+            Whether any other index in the folder is replaced, too.
 
         Raises
         ------
+        SaveConflictError
+            If the folder holds another index, and `overwrite` is false. The error says who saved it and when.
         InputError
             If `path` is a file, or a folder that holds something else.
         OSError
             If a file cannot be written, for example because the disk is full.
         """
-        save_index(Path(path), self._codec, self._snapshot)
+        with self._write_lock:
+            snapshot, known = self._snapshot, self._known_folders
+        save_index(Path(path), self._codec, snapshot, known, overwrite=overwrite)
+        with self._write_lock:
+            if known is self._known_folders:
+                self._last_saved = Path(path).resolve(), snapshot
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, verify: Literal["lazy", "full"] = "lazy") -> Self:
@@ -287,13 +303,64 @@ class CodeIndex(IndexReader):
             If the folder does not exist.
         """
         check_choice(verify, "verify", ("lazy", "full"))
-        codec, snapshot = load_index(Path(path))
+        codec, snapshot, digest = load_index(Path(path))
         if verify == "full":
             for part in snapshot.parts:
                 part.check_once()
         index = cls.__new__(cls)
         index._initialize(codec, snapshot)
+        index._note_loaded(Path(path).resolve(), snapshot, digest)
         return index
+
+    def reload(self, *, discard: bool = False) -> Self:
+        """Bring the index to the present state of its folder: the one that it was last loaded from or saved to.
+
+        If the folder has not changed, nothing happens. Otherwise filters of this index become invalid. Searches that have begun
+        see the old rows.
+
+        Parameters
+        ----------
+        discard : bool, default=False
+            Whether changes of this index since the last load or save are given up. A `compact` counts as a change.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            If the index has no folder, if it has changes and `discard` is false, or if the folder holds an index with another
+            codec, which only `load` can open. Then the index is unchanged.
+        FileFormatError, FileNotFoundError
+            As in `load`.
+        """
+        with self._write_lock:
+            if self._last_saved is None:
+                raise InputError("the index was neither loaded nor saved: it has no folder to reload")
+            folder, saved = self._last_saved
+            if self._snapshot is not saved and not discard:
+                raise InputError(
+                    f"the index has changes that are not in {folder}: save them elsewhere, or give them up with "
+                    "reload(discard=True)"
+                )
+            codec, snapshot, digest = load_index(folder)
+            if self._snapshot is saved and self._known_folders[folder] == frozenset({digest}):
+                return self
+            if codec.codec.pack().digest != self.codec.pack().digest:
+                raise InputError(f"{folder} holds an index with another codec: open it with CodeIndex.load")
+            # A filter must never meet rows that it was not made for. `filter` reads the identity before the rows, and a search
+            # reads it after them. So the first of these identities covers the time in between, and the second one all later rows.
+            self._identity = object()
+            self._snapshot = snapshot
+            self._identity = object()
+            self._known_folders = self._known_folders.copy()
+            self._note_loaded(folder, snapshot, digest)
+        return self
+
+    def _note_loaded(self, folder: Path, snapshot: Snapshot, digest: str) -> None:
+        self._known_folders[folder] = frozenset({digest})
+        self._last_saved = folder, snapshot
 
 
 _indexes: weakref.WeakSet[CodeIndex] = weakref.WeakSet()

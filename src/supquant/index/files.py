@@ -7,36 +7,40 @@
     live-<digest>.safetensors       which of its rows are left, if some were removed
 
 A save writes the files that the folder lacks, replaces the manifest, and deletes the files that the manifest does not name. So a
-crash leaves the old index or the new one, a reader sees one of the two, and the same content gives the same bytes.
+crash leaves the old index or the new one, a reader sees one of the two, and the same content gives the same files. Only the
+manifest also says who saved it and when.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, ClassVar
 
 import xxhash
 
 from supquant.codec import AnyCodec, load_codec
-from supquant.errors import FileFormatError, InputError
+from supquant.errors import FileFormatError, InputError, SaveConflictError
 from supquant.index.bitmaps import LiveRows
 from supquant.index.integer_ids import ListedIntegers, NumberRange
 from supquant.index.parts import Part
+from supquant.index.revisions import content_digest, describe_save, is_save_record, new_save_record
 from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
 from supquant.index.snapshot import MOST_ROWS, Snapshot
 from supquant.index.stored import Stored, StoredArrays, open_stored
 from supquant.index.string_ids import StringIds
-from supquant.storage import ArrayFile, PackedArrays, write_file_atomically
+from supquant.storage import ArrayFile, PackedArrays, sync_folder, write_file_atomically
+from supquant.storage.locking import LOCK_NAME, run_locked
 
-__all__ = ["MANIFEST", "StoredCodec", "load_index", "save_index"]
+__all__ = ["MANIFEST", "KnownFolders", "StoredCodec", "load_index", "save_index"]
+
+KnownFolders = dict[Path, frozenset[str]]
+"""What an index knows of folders: by path, the digests of the content that it was loaded from or saved as."""
 
 MANIFEST = "manifest.json"
 """The name of the manifest's file."""
@@ -48,7 +52,7 @@ _VERSION = 1
 """The version of the format that is written and read."""
 
 _FIELDS = {"format", "version", "codec", "id_kind", "next_number", "segments"}
-"""The fields of a manifest, without its digest."""
+"""The fields of a manifest, without its digest, and without ``saved``, which the first folders lack."""
 
 _SEGMENT_FIELDS = {"rows", "codes", "ids", "first_id", "live", "live_rows"}
 """The fields of each segment in a manifest."""
@@ -59,7 +63,7 @@ _ID_KINDS = (None, "automatic", "int64", "str")
 _FILE_NAME = re.compile(r"(codec|codes|ids|live)-[0-9a-f]{16}\.safetensors")
 """The names of the files that a manifest names."""
 
-_UNFINISHED_NAME = re.compile(r"\.supquant-[0-9a-f]+\.tmp")
+_UNFINISHED_NAME = re.compile(r"\.supquant-[0-9a-f-]+\.tmp")
 """The names of files that `write_file_atomically` did not finish."""
 
 
@@ -84,8 +88,10 @@ class StoredCodec(Stored):
         return self.codec.pack()
 
 
-def save_index(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> None:
-    """Write an index to a folder. An index in the folder is replaced.
+def save_index(
+    folder: Path, codec: StoredCodec, snapshot: Snapshot, known: KnownFolders, *, overwrite: bool = False
+) -> None:
+    """Write an index to a folder.
 
     Parameters
     ----------
@@ -95,9 +101,15 @@ def save_index(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> None:
         The codec of the index.
     snapshot : Snapshot
         The rows of the index.
+    known : KnownFolders
+        What the index knows of folders. It is changed.
+    overwrite : bool, default=False
+        Whether an index that is not `known` is replaced.
 
     Raises
     ------
+    SaveConflictError
+        If the folder holds an index that is not `known`.
     InputError
         If `folder` is a file or holds something else.
     OSError
@@ -108,18 +120,11 @@ def save_index(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> None:
         raise InputError(f"{folder} is a file; an index is saved as a folder")
     if not folder.exists():
         folder.mkdir(exist_ok=True)
-        with _open_folder(folder.parent) as parent:
-            os.fsync(parent)
-    with _lock_folder(folder):
-        _check_replaceable(folder)
-        try:
-            manifest = _write_parts(folder, codec, snapshot)
-            write_file_atomically(folder / MANIFEST, _manifest_bytes(manifest))
-        finally:  # also after a failure or Ctrl-C: then the old manifest may still be there
-            _delete_unnamed_files(folder)
+        sync_folder(folder.parent)
+    run_locked(folder, lambda: _save_locked(folder, codec, snapshot, known, overwrite))
 
 
-def load_index(folder: Path) -> tuple[StoredCodec, Snapshot]:
+def load_index(folder: Path) -> tuple[StoredCodec, Snapshot, str]:
     """Map the index in a folder. Codes, ids and removals are checked at their first use.
 
     Parameters
@@ -131,6 +136,8 @@ def load_index(folder: Path) -> tuple[StoredCodec, Snapshot]:
     -------
     codec : StoredCodec
     snapshot : Snapshot
+    digest : str
+        The digest of the content, as in `KnownFolders`.
 
     Raises
     ------
@@ -143,7 +150,7 @@ def load_index(folder: Path) -> tuple[StoredCodec, Snapshot]:
     manifest = _read_manifest(folder)
     while True:
         try:
-            return _open_parts(folder, manifest)
+            return *_open_parts(folder, manifest), content_digest(manifest)
         except FileNotFoundError as error:
             newer = _read_manifest(folder)
             if newer == manifest:
@@ -156,54 +163,61 @@ def load_index(folder: Path) -> tuple[StoredCodec, Snapshot]:
 # writing -----------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _open_folder(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _save_locked(
+    folder: Path, codec: StoredCodec, snapshot: Snapshot, known: KnownFolders, overwrite: bool
+) -> None:
+    """Do what `save_index` does, in a folder that no other process changes meanwhile."""
+    found = _read_replaceable(folder)
+    if found is not None and not overwrite:
+        _check_known(folder, found, known)
+    names = {path.name for path in folder.iterdir()}
     try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        content = _write_parts(folder, codec, snapshot)
+        digest = content_digest(content)
+        if found is not None and content_digest(found) == digest:
+            sync_folder(folder)  # the sync of an earlier save may have failed
+        else:
+            # From here on, a failure may leave the old manifest or the new one. The index knows both.
+            known[folder] = known.get(folder, frozenset()) | {digest}
+            saved = {**content, "saved": new_save_record(found)}
+            write_file_atomically(folder / MANIFEST, _manifest_bytes(saved))
+        known[folder] = frozenset({digest})
+    except (
+        BaseException
+    ):  # also Ctrl-C. The manifest on the disk may be an old one: all that it may name stays
+        _delete_unnamed_files(folder, keep=names)
+        raise
+    _delete_unnamed_files(folder)
 
 
-_locked_descriptors: set[int] = set()
-
-
-@contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
-    """Wait for other saves to this folder, by this process or another, and keep them out. A crash opens the lock."""
-    with _open_folder(folder) as descriptor:
-        _locked_descriptors.add(descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough if a forked child has it open too
-            _locked_descriptors.discard(descriptor)
-
-
-def _close_locked_descriptors() -> None:
-    """Close the lock files of the parent in a forked child: if the parent crashed, the child would keep folders locked."""
-    for descriptor in _locked_descriptors:
-        os.close(descriptor)
-    _locked_descriptors.clear()
-
-
-os.register_at_fork(after_in_child=_close_locked_descriptors)
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Raise an `InputError` if a folder holds something else than an index."""
+def _read_replaceable(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest in a folder, or None. Raise an `InputError` if the folder holds something else than an index."""
     if (folder / MANIFEST).exists():
         try:
-            _read_manifest(folder)
+            return _read_manifest(folder)
         except FileFormatError as error:
             raise InputError(f"cannot replace what is there, save elsewhere or remove it: {error}") from error
-        return
     for path in folder.iterdir():
         if not _is_ours(path.name):  # a crashed save leaves files of ours without a manifest
             raise InputError(
                 f"{folder} holds {path.name!r} and no index: save into a new or an empty folder, or over an index"
             )
+    return None
+
+
+def _check_known(folder: Path, manifest: Mapping[str, Any], known: KnownFolders) -> None:
+    """Raise a `SaveConflictError` if a manifest is not one that the index knows."""
+    if content_digest(manifest) in known.get(folder, ()):
+        return
+    if folder in known:
+        what = "has changed since this index was loaded from it or saved to it"
+        advice = "bring this index to its state with reload()"
+    else:
+        what = "holds another index already"
+        advice = "add to that one after CodeIndex.load()"
+    raise SaveConflictError(
+        f"{folder} {what}: {describe_save(manifest)}; {advice}, or replace it with save(..., overwrite=True)"
+    )
 
 
 def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[str, Any]:
@@ -237,16 +251,16 @@ def _manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
     return json.dumps({**manifest, "digest": digest}, indent=2).encode() + b"\n"
 
 
-def _delete_unnamed_files(folder: Path) -> None:
-    """Delete files of ours that the manifest does not name."""
-    named = _names_in_manifest(folder)
+def _delete_unnamed_files(folder: Path, keep: AbstractSet[str] = frozenset()) -> None:
+    """Delete files of ours that the manifest does not name, except those to keep, by their names."""
+    named = _names_in_manifest(folder) | keep | {LOCK_NAME}
     for path in folder.iterdir():
         if _is_ours(path.name) and path.name not in named:
             path.unlink(missing_ok=True)
 
 
 def _is_ours(name: str) -> bool:
-    return _FILE_NAME.fullmatch(name) is not None or _UNFINISHED_NAME.fullmatch(name) is not None
+    return name == LOCK_NAME or any(kind.fullmatch(name) for kind in (_FILE_NAME, _UNFINISHED_NAME))
 
 
 def _names_in_manifest(folder: Path) -> set[str]:
@@ -289,8 +303,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the fields of a manifest, or None."""
-    if set(manifest) != _FIELDS:
+    if set(manifest) - {"saved"} != _FIELDS:
         return f"has the fields {', '.join(manifest)}"
+    if "saved" in manifest and not is_save_record(manifest["saved"]):
+        return f"'saved' is {manifest['saved']!r}"
     segments, id_kind = manifest["segments"], manifest["id_kind"]
     if not isinstance(segments, list) or not all(map(_is_segment, segments)):
         return f"'segments' is {segments!r}"

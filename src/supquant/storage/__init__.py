@@ -12,7 +12,8 @@ the arrays, one after the other. The header's metadata has these fields of ours:
 
 from supquant.storage.layout import lay_out_as_stored
 from supquant.storage.reading import ArrayFile, load_arrays, open_arrays, read_kind
-from supquant.storage.writing import PackedArrays, pack_arrays, write_file_atomically
+from supquant.storage.replacing import replace_file, sync_folder, write_file_atomically
+from supquant.storage.writing import PackedArrays, pack_arrays
 
 __all__ = [
     "ArrayFile",
@@ -22,5 +23,7 @@ __all__ = [
     "open_arrays",
     "pack_arrays",
     "read_kind",
+    "replace_file",
+    "sync_folder",
     "write_file_atomically",
 ]

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from supquant.errors import InputError
 from supquant.storage import layout
+from supquant.storage.replacing import write_file_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    import os
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["PackedArrays", "pack_arrays", "write_file_atomically"]
+__all__ = ["PackedArrays", "pack_arrays"]
 
 
 def pack_arrays(kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> PackedArrays:
@@ -88,41 +87,6 @@ class PackedArrays:
         write_file_atomically(path, *self._pieces)
 
 
-def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
-    """Write one file, whole or not at all.
-
-    The content is written to another file in the same folder, synced to the disk, and renamed. The renaming is synced too. So a
-    failure, such as a full disk or a crash, leaves the old file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file. An existing file is replaced. If `path` is a link, it stays a link, and its target is replaced.
-    *pieces : bytes or memoryview
-        The content. The pieces are written one after the other.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written. An existing file is unchanged.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_file_atomically(f"{folder}/note", b"all ", b"or nothing")
-    ...     (Path(folder) / "note").read_bytes()
-    b'all or nothing'
-    """
-    target = Path(path).resolve()
-    try:
-        _write_and_rename(target, pieces)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OSError(error.errno, f"could not save, nothing was changed: {reason}", str(path)) from error
-    _sync_folder(target.parent)
-
-
 def _storable(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an array as it is stored: C-contiguous and little-endian."""
     if name == "__metadata__":
@@ -163,25 +127,3 @@ def _make_head(
     field = f'"{layout.PREFIX}header":"'.encode()
     digest = layout.head_digest(head)
     return head.replace(field + layout.ZERO_DIGEST.encode(), field + digest.encode(), 1), digest
-
-
-def _write_and_rename(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    temporary = target.with_name(f".supquant-{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:  # also after Ctrl-C, no half-written file stays
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder to the disk, so that a crash does not undo a renaming."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

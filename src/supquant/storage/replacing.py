@@ -1,0 +1,154 @@
+"""Files that are written whole or not at all: under another name first, and then renamed.
+
+An object of Python's `io` owns every open file. So a file is closed even if Ctrl-C comes right after opening it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import xxhash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["replace_file", "sync_folder", "write_file_atomically"]
+
+
+def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
+    """Write one file, whole or not at all, as `replace_file` does.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. An existing file is replaced. If `path` is a link, it stays a link, and its target is replaced.
+    *pieces : bytes or memoryview
+        The content. The pieces are written one after the other.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written. An existing file is unchanged, unless the error says that only the sync failed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_file_atomically(f"{folder}/note", b"all ", b"or nothing")
+    ...     (Path(folder) / "note").read_bytes()
+    b'all or nothing'
+    """
+    with replace_file(path) as file:
+        file.writelines(pieces)
+
+
+@contextmanager
+def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a temporary file that takes the place of another when the block ends without an error.
+
+    The temporary file lies in the same folder. It is synced to the disk and renamed, and the renaming is synced too. So a
+    failure, such as a full disk or a crash, leaves the old file. A killed process leaves its temporary file. The next call for
+    the same path deletes it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        As in `write_file_atomically`.
+
+    Yields
+    ------
+    binary file
+        The temporary file, open for writing.
+
+    Raises
+    ------
+    OSError
+        As in `write_file_atomically`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replace_file(f"{folder}/note") as file:
+    ...         _ = file.write(b"all or nothing")
+    ...     (Path(folder) / "note").read_bytes()
+    b'all or nothing'
+    """
+    target = Path(path).resolve()
+    try:
+        _delete_abandoned(target)
+        with _open_temporary(target) as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(target)
+            except BaseException:  # also after Ctrl-C, no half-written file stays
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"could not save, nothing was changed: {reason}", str(path)) from error
+    try:
+        sync_folder(target.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(
+            error.errno, f"saved, but the sync failed, and a crash may undo it: {reason}", str(path)
+        ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder to the disk, so that a crash does not undo a renaming in it.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be synced.
+    """
+    opened: list[int] = []  # no object of `io` can own a folder
+    try:
+        # Python looks for Ctrl-C after each call. This one call opens the folder and also notes its number.
+        opened.extend(map(os.open, [folder], [os.O_RDONLY]))
+        os.fsync(opened[0])
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _open_temporary(target: Path) -> BinaryIO:
+    """Create a temporary file beside a file, and lock it for as long as it is open."""
+    while True:
+        path = target.with_name(f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp")
+        file = cast("BinaryIO", path.open("xb"))
+        with suppress(OSError):  # a file system without locks: then nobody deletes the file either
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists():
+            return file
+        file.close()  # another process found it before it was locked, and deleted it
+
+
+def _delete_abandoned(target: Path) -> None:
+    """Delete temporary files for this target whose writer is gone: nobody locks them.
+
+    A child that was forked during the writing inherits the lock. The file then stays until a save after the child's end.
+    """
+    for path in target.parent.glob(f"{_temporary_prefix(target)}*.tmp"):
+        with suppress(OSError), path.open("rb") as file:  # an error: its writer is at work, or it is gone
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+
+
+def _temporary_prefix(target: Path) -> str:
+    """Return the beginning of the names of temporary files for a target. It has a fixed length, as names are limited."""
+    return f".supquant-{xxhash.xxh3_64_hexdigest(os.fsencode(target.name))}-"
