@@ -19,11 +19,14 @@ from supquant.codec.prefixes import add_prefix, split_prefix
 from supquant.codec.queries import by_queries, fill_blocks, row_products
 from supquant.errors import FileFormatError, InputError
 from supquant.parallel import row_blocks, single_blas
-from supquant.storage import PackedArrays, lay_out_as_stored, load_arrays, pack_arrays
+from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
 from supquant.validation import check_choice, check_vectors, resolve_jobs
 
 MOST_CODEBOOKS = 64
 """Codebooks of a code at the most, which is the limit of the kernels."""
+
+_LONGEST_REASON = 300
+"""Characters of the reason why a file holds no codec, at the most."""
 
 _FEATURES = "features."
 """Prefix of a feature map's arrays in a file."""
@@ -222,18 +225,24 @@ class ProjectingCodec(ABC):
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, kind: str = KIND) -> tuple[Self, dict[str, Any]]:
         """Read a codec of this class from a file of a kind; return it and the settings saved beside it."""
-        arrays, settings = load_arrays(path, kind)
+        return cls.from_file(open_arrays(path, kind, mapped=False))
+
+    @classmethod
+    def from_file(cls, file: ArrayFile) -> tuple[Self, dict[str, Any]]:
+        """Return the codec of this class that an open file holds, and the settings saved beside it."""
+        file.verify()
+        settings = file.settings.copy()
         try:
-            own = settings.pop("codec")
+            own = settings.pop("codec").copy()
             if (found := own.pop("type", cls.TYPE)) != cls.TYPE:
-                raise ValueError(f"it is of type {found!r}, expected {cls.TYPE!r}")  # noqa: TRY301
-            of_map, arrays = split_prefix(_FEATURES, arrays)
+                raise ValueError(f"it is of type {shorten(found)}, expected {cls.TYPE!r}")  # noqa: TRY301
+            of_map, arrays = split_prefix(_FEATURES, file.arrays)
             map_kind = own.pop("feature_map")
             own["feature_map"] = None if map_kind is None else load_feature_map(map_kind, of_map)
             return cls._restored(arrays, own), settings
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise FileFormatError(
-                f"{os.fspath(path)}: holds no codec of this version of supquant: {error!r}"
+                f"{os.fspath(file.path)}: holds no codec of this version of supquant: {_shortened(error)}"
             ) from error
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
@@ -251,6 +260,11 @@ class ProjectingCodec(ABC):
     @abstractmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         """Return the codec with the arrays and the settings of a file; the feature map is among the settings."""
+
+
+def _shortened(error: Exception) -> str:
+    """Return an error as text. What a file holds may be as long as the file."""
+    return repr(error)[:_LONGEST_REASON]
 
 
 def plain_classes(classes: NDArray[Any]) -> dict[str, Any]:

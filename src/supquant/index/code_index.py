@@ -264,8 +264,17 @@ class CodeIndex(IndexReader):
         save_index(Path(path), self._codec, self._snapshot)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, verify: Literal["lazy", "full"] = "lazy") -> Self:
-        """Open the index in a folder. Its files are mapped, not read.
+    def load(
+        cls, path: str | os.PathLike[str], *, verify: Literal["lazy", "full"] = "lazy", mapped: bool = True
+    ) -> Self:
+        """Open the index in a folder.
+
+        Files of a MiB or more are mapped, not read. `save` never writes to a file that is in use: it makes new files, and deletes
+        old ones. So any process may save to the folder, or delete it, while the index is in use. Programs that write to the
+        files in place, such as ``cp new/* folder/``, are another matter. Before and after every search, the index checks that
+        no file has another size or was written to. If one was, the file is compared with its checksums again, and an error is
+        raised if it differs. But a file that is cut while a search reads it ends the process. If files may be changed in place,
+        load the index with ``mapped=False``.
 
         Parameters
         ----------
@@ -273,6 +282,9 @@ class CodeIndex(IndexReader):
             The folder.
         verify : {"lazy", "full"}, default="lazy"
             Whether each file is compared with its checksums at its first use, or all files at once.
+        mapped : bool, default=True
+            Whether large files are mapped. Otherwise all files are read into memory and compared with their checksums. Then the
+            folder may be changed in any way after `load` returns.
 
         Returns
         -------
@@ -282,15 +294,14 @@ class CodeIndex(IndexReader):
         ------
         FileFormatError
             If the folder holds no index, or a file is missing, damaged or foreign. With ``"lazy"``, methods that use a damaged
-            file raise it later.
+            file raise it later. Methods that use a mapped file raise it if the file was changed in place.
         FileNotFoundError
             If the folder does not exist.
         """
         check_choice(verify, "verify", ("lazy", "full"))
-        codec, snapshot = load_index(Path(path))
-        if verify == "full":
-            for part in snapshot.parts:
-                part.check_once()
+        codec, snapshot = load_index(Path(path), mapped=mapped)
+        if verify == "full" or not mapped:
+            snapshot.check_files()
         index = cls.__new__(cls)
         index._initialize(codec, snapshot)
         return index
