@@ -271,7 +271,7 @@ class CodeIndex(IndexReader):
 
         Files of a MiB or more are mapped, not read. `save` never writes to a file that is in use: it makes new files, and deletes
         old ones. So any process may save to the folder, or delete it, while the index is in use. Programs that write to the
-        files in place, such as ``cp new/* folder/``, are another matter. Before and after every search, the index checks that
+        files in place, such as ``cp new/* folder/``, are another matter. At every search, the index checks that
         no file has another size or was written to. If one was, the file is compared with its checksums again, and an error is
         raised if it differs. But a file that is cut while a search reads it ends the process. If files may be changed in place,
         load the index with ``mapped=False``.

@@ -90,9 +90,8 @@ class Search:
 
     def _ids_at(self, positions: Positions) -> NDArray[Any]:
         """Return the ids of the rows that a scan found, in the shape of `positions`."""
-        ids = self.snapshot.ids_at(positions)
-        self.snapshot.check_unchanged()  # else the scan may have read a file while it was changed
-        return ids
+        self.snapshot.check_unchanged()
+        return self.snapshot.ids_at(positions)
 
     def _within_of_block(self, queries: QueryTables, radius: np.float32) -> tuple[Positions, Sums, Positions]:
         limits = _sum_limits(queries, radius)

@@ -119,7 +119,7 @@ class Segment(StoredArrays):
         return self._n_codes if self.grouped else None
 
     def scanned(self, eligible: Words | None = None) -> Scanned:
-        """Return what a scan reads.
+        """Return what a scan reads. After the scan, `check_unchanged` must be called.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Segment(StoredArrays):
         -------
         Scanned
         """
-        self.check_once()
+        self.check_before_scan()
         return Scanned(self._blocks, self._n_codes, self._starts, self._members, eligible)
 
     def codes(self, rows: RowNumbers | None = None) -> Codes:

@@ -70,10 +70,9 @@ class Snapshot:
                 stored.check_once()
 
     def check_unchanged(self) -> None:
-        """Check that no mapped file was changed since its arrays were checked."""
+        """Check that no mapped file of codes was changed since the codes were checked. A search does this after its scan."""
         for part in self.parts:
-            for stored in part.stored():
-                stored.check_unchanged()
+            part.segment.check_unchanged()
 
     def parts_with_positions(self) -> Iterator[tuple[int, Part]]:
         """Return the position of every part's first row, and the part."""

@@ -127,6 +127,17 @@ class StoredArrays(Stored):
         candidate._checked = True
         self.__dict__.update(candidate.__dict__)
 
+    def check_before_scan(self) -> None:
+        """Check arrays as `check_once` does, but later only that a mapped file has its size. Then a scan can read all of it.
+
+        After the scan, `check_unchanged` says whether the values were still those that were checked. So a search asks the system
+        once about each file, and no change during the scan goes unnoticed.
+        """
+        if not self._checked:
+            self.check_once()
+        elif self._file is not None:
+            self._file.check_size()
+
     def check_unchanged(self) -> None:
         """Check that a mapped file was not changed since its arrays were checked. Arrays that were not used yet are not checked.
 

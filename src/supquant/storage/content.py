@@ -6,6 +6,7 @@ import mmap
 import os
 import stat
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["FileContent", "FileState", "naming_file", "read_regular_file", "state_of"]
 
 SMALLEST_MAPPED = 1 << 20
-"""A file of fewer bytes is read and not mapped. To read it takes a fraction of a millisecond, and a mapping keeps a descriptor."""
+"""A file of fewer bytes is read, not mapped. To read it takes a fraction of a millisecond, and a mapping keeps a descriptor."""
 
 FileState = tuple[int, int, int]
 """Numbers that change when a file is changed or replaced: its inode, its size in bytes, and the time of its last write in ns."""
@@ -79,7 +80,7 @@ class FileContent:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, mapped: bool) -> None:
-        self._path = os.path.abspath(path)
+        self._path = str(Path(path).absolute())
         self._map: mmap.mmap | None = None
         with _open_regular(path) as (descriptor, found):
             self._device = found.st_dev
@@ -95,24 +96,31 @@ class FileContent:
         """Whether the file is mapped."""
         return self._map is not None
 
+    def check_size(self) -> None:
+        """Check that a mapped file has the size that it had when it was opened.
+
+        To read a mapping beyond the end of its file would end the process.
+
+        Raises
+        ------
+        FileFormatError
+            If the size differs.
+        """
+        if self._map is None:
+            return
+        if (size := self._map.size()) != len(self.data):  # of the mapped file, whatever its name is now
+            raise FileFormatError(
+                f"{self._path}: was changed in place while it was in use: it has {size} bytes, and had {len(self.data)}"
+            )
+
     def last_write(self) -> int | None:
         """Return the time in ns of the last write to the mapped file.
 
         None says that nobody can reach these bytes by the file's name: they were read into memory, or the file was deleted or
         replaced by another one.
-
-        Raises
-        ------
-        FileFormatError
-            If the mapped file has another size than when it was opened. To read a mapping beyond the end of its file would end
-            the process.
         """
         if self._map is None:
             return None
-        if (size := self._map.size()) != len(self.data):  # of the mapped file, whatever its name is now
-            raise FileFormatError(
-                f"was changed in place while it was in use: it has {size} bytes now, and had {len(self.data)}"
-            )
         try:
             found = os.stat(self._path)  # noqa: PTH116  # every search does this: a Path takes twice as long
         except OSError:
@@ -148,7 +156,7 @@ def _read_all(descriptor: int, size: int) -> memoryview:
     content = room[start : start + size]
     done = 0
     while done < size:
-        if (count := os.readv(descriptor, [content[done:]])) == 0:
+        if (count := os.readv(descriptor, [content[done:].data])) == 0:
             raise FileFormatError(f"was cut while it was read: {done} bytes, expected {size}")
         done += count
     content.flags.writeable = False

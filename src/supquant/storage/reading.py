@@ -86,7 +86,7 @@ def open_arrays(path: str | os.PathLike[str], kind: str, *, mapped: bool = True)
     >>> file.arrays["codes"].shape, file.nbytes
     ((2, 2), 4)
     """
-    return ArrayFile(path, kind)
+    return ArrayFile(path, kind, mapped=mapped)
 
 
 def read_kind(path: str | os.PathLike[str]) -> str:
@@ -155,6 +155,10 @@ class ArrayFile:
         """The number of bytes of all arrays."""
         return len(self._content.data) - self._start
 
+    def check_size(self) -> None:
+        """Raise a `FileFormatError` if a mapped file has another size than when it was opened. It takes a microsecond."""
+        self._content.check_size()
+
     def verify(self) -> None:
         """Compare the arrays with their checksums. The first call reads all of the file.
 
@@ -169,10 +173,11 @@ class ArrayFile:
         FileFormatError
             If a checksum differs, or a mapped file has another size than before. Then every call raises it.
         """
+        self.check_size()
+        last_write = self._content.last_write()
+        if self._verified and (last_write is None or last_write == self._last_write):
+            return
         with naming_file(self.path):
-            last_write = self._content.last_write()
-            if self._verified and (last_write is None or last_write == self._last_write):
-                return
             _verify_payload(self._content.data, self._start, self._checksums)
         self._last_write = last_write
         self._verified = True
