@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from supquant.arrays import Codes
 from supquant.codec import load_codec_of
-from supquant.errors import FileFormatError
+from supquant.errors import FileFormatError, InputError
 from supquant.storage import shorten
+from supquant.validation import resolve_jobs
 
 
 class CodeEstimator(TransformerMixin, BaseEstimator):
@@ -133,7 +134,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
             _check_parameters(model, cls())
             for name in cls._recorded:
                 setattr(model, f"{name}_", _checked_record(name, settings[name]))
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, InputError, KeyError, TypeError) as error:
             raise FileFormatError(
                 f"{os.fspath(path)}: it is of another version of supquant: {shorten(error)}"
             ) from error
@@ -161,7 +162,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
 
 
 def _check_parameters(model: CodeEstimator, default: CodeEstimator) -> None:
-    """Raise a `TypeError` for parameters of a file that are of another type than their defaults.
+    """Raise a `TypeError` for parameters of a file that are of another type than their defaults, or that methods cannot use.
 
     A parameter that is None by default may be of any type that `_parameters` saves. Any parameter may be None.
     """
@@ -171,6 +172,7 @@ def _check_parameters(model: CodeEstimator, default: CodeEstimator) -> None:
         fits = _is_plain(value) if usual[name] is None else value is None or isinstance(value, kinds)
         if not fits:
             raise TypeError(f"parameter {name!r} is {shorten(value)}")
+    resolve_jobs(model.n_jobs)
 
 
 def _checked_record(name: str, value: object) -> object:

@@ -99,10 +99,9 @@ class AdditiveCodec(CodebookCodec):
             check_part("classifier", self.classifier, self.n_components, "L")
         if self.meaning is not None and (self.classifier is None or self.classes is None):
             raise InputError("a codec with a meaning must have a classifier and classes")
-        check_flag(self.multilabel, "multilabel")
-        check_flag(self.independent, "independent")
-        for name in ("constant", "quantization_weight", "constraint_weight"):
-            check_number(getattr(self, name), name)
+        for name in _SETTINGS:
+            check = check_flag if isinstance(getattr(AdditiveCodec, name), bool) else check_number
+            check(getattr(self, name), name)
         if self.seeds is not None and (self.seeds.dtype != np.uint8 or not len(self.check_codes(self.seeds))):
             raise InputError(f"seeds must be codes (s, M) of uint8, got {self.seeds.dtype}")
         super().__post_init__()

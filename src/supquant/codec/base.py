@@ -21,7 +21,7 @@ from supquant.codec.queries import by_queries, fill_blocks, row_products
 from supquant.errors import FileFormatError, InputError
 from supquant.parallel import row_blocks, single_blas
 from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
-from supquant.validation import check_choice, check_vectors, resolve_jobs
+from supquant.validation import check_choice, check_integer, check_vectors, resolve_jobs
 
 MOST_CODEBOOKS = 64
 """Codebooks of a code at the most, which is the limit of the kernels."""
@@ -309,9 +309,15 @@ class ProjectingCodec(ABC):
     def _stored_settings(self) -> dict[str, Any]:
         """Return the JSON values that a file holds beside the arrays and the feature map."""
 
+    def _features_of_nothing(self) -> Float32:
+        """Return the features (0, d) of no vectors; raise a ValueError if the feature map cannot work."""
+        return self.features(
+            np.zeros((0, check_integer(self.n_inputs, "the width of vectors", 1)), dtype=np.float32)
+        )
+
     def _check_steps(self) -> None:
         """Raise a ValueError if parts from a file do not fit together, such as features and projection. No row is mapped."""
-        projected = self.project(self.features(np.zeros((0, self.n_inputs), dtype=np.float32)))
+        projected = self.project(self._features_of_nothing())
         if projected.shape != (0, self.n_components):
             raise InputError(f"expected vectors of width {self.n_components}, got shape {projected.shape}")
 

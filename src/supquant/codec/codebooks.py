@@ -57,7 +57,7 @@ class CodebookCodec(ProjectingCodec):
 
     def _check_steps(self) -> None:
         """Raise a ValueError if parts from a file do not fit together. No query is mapped to no tables."""
-        features = self.features(np.zeros((0, self.n_inputs), dtype=np.float32))
+        features = self._features_of_nothing()
         for ranking in self.rankings:
             self.tables_of(self.prepare(features, ranking), ranking)
 
