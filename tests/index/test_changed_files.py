@@ -15,7 +15,6 @@ import pytest
 from supquant import AdditiveCodec, CodeIndex, ProductQuantizer, load_model
 from supquant.errors import FileFormatError
 from supquant.index import files
-from supquant.storage import content
 
 N = 150_000
 QUERY = np.zeros((1, 2), dtype=np.float32)
@@ -298,7 +297,3 @@ def test_readers_beside_processes_that_save_two_indexes_in_turn_never_fail(tmp_p
         stop.set()
         for writer in writers:
             writer.join()
-
-
-def test_the_smallest_mapped_file_is_a_mebibyte():
-    assert content.SMALLEST_MAPPED == 2**20
