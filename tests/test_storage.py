@@ -561,3 +561,103 @@ def test_settings_are_readable_by_safetensors_alone(saved):
     assert metadata["supquant.kind"] == "model"
     assert metadata["supquant.version"] == "1"
     assert json.loads(metadata["supquant.settings"]) == SETTINGS
+
+
+# forged headers ------------------------------------------------------------------------------------------------------------
+
+
+def memory_of_refusal(path, match):
+    """Return the peak of the bytes that a refused file took, and check that its error is short."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError, match=match) as raised:
+            load_arrays(path, "model")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(str(raised.value)) < 1000
+    return peak
+
+
+@pytest.mark.parametrize("payload_size", [0, 5_000_000])
+def test_a_header_much_longer_than_the_arrays_is_not_parsed(tmp_path, payload_size):
+    """Ten million bytes of brackets took a quarter of a gigabyte."""
+    header = b"[" + b"[]," * 4_000_000 + b"[]]"
+    path = tmp_path / "long"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(payload_size))
+    assert memory_of_refusal(path, "a header of") < 2 * path.stat().st_size
+
+
+@pytest.mark.parametrize("field", ["name", "dtype", "shape", "offsets", "kind", "version"])
+def test_errors_do_not_repeat_long_values(tmp_path, monkeypatch, field):
+    long = "x" * 3_000_000
+    described = entry([8], 0, 8)
+    kind, name = "model", "a"
+    if field == "name":
+        name, described = long, {}
+    elif field == "dtype":
+        described |= {"dtype": long}
+    elif field == "shape":
+        described |= {"shape": [long]}
+    elif field == "offsets":
+        described |= {"data_offsets": [0] * 200_000}
+    elif field == "kind":
+        kind = long
+    else:
+        monkeypatch.setattr(layout, "VERSION", long)
+    head, _ = writing._make_head(kind, "{}", {name: described}, layout.digests_of([memoryview(bytes(8))]))
+    monkeypatch.undo()
+    path = tmp_path / "lying"
+    path.write_bytes(head + bytes(8))
+    assert memory_of_refusal(path, f"^{path}: ") < 40 * path.stat().st_size
+
+
+def test_settings_too_long_to_be_read_are_not_written(tmp_path):
+    with pytest.raises(InputError, match="settings are too long"):
+        pack_arrays("model", {}, {"text": "x" * 5_000_000})
+    pack_arrays("model", {"array": np.zeros(1_000_000)}, {"text": "x" * 5_000_000}).write(tmp_path / "model")
+    assert len(load_arrays(tmp_path / "model", "model")[1]["text"]) == 5_000_000
+
+
+def test_a_pipe_and_a_folder_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for read in (load_arrays, open_arrays):
+        with pytest.raises(FileFormatError, match="pipe: is a pipe or a device, expected a file"):
+            read(tmp_path / "pipe", "model")
+        with pytest.raises(FileFormatError, match=f"^{tmp_path}: is a folder, expected a file"):
+            read(tmp_path, "model")
+
+
+def test_arrays_that_were_read_do_not_change_with_the_file(saved):
+    arrays, _ = load_arrays(saved, "model")
+    with saved.open("r+b") as file:
+        file.truncate(0)
+    assert_same(arrays, ARRAYS)
+
+
+def test_a_mapped_file_that_was_written_to_is_compared_again(tmp_path):
+    array = np.arange(200_000)
+    pack_arrays("any", {"array": array}, {}).write(tmp_path / "big")
+    file = open_arrays(tmp_path / "big", "any")
+    assert file.mapped
+    file.verify()
+    whole = (tmp_path / "big").read_bytes()
+
+    def write(content, seconds):
+        with (tmp_path / "big").open("r+b") as opened:
+            opened.truncate(0)
+            opened.write(content)
+        os.utime(tmp_path / "big", ns=(0, seconds * 10**9))
+
+    write(whole, 1)
+    file.verify()
+    write(whole[:-1] + b"\7", 2)
+    for _ in range(2):
+        with pytest.raises(FileFormatError, match="its arrays were altered"):
+            file.verify()
+    write(whole[:-1], 3)
+    with pytest.raises(FileFormatError, match="was changed in place while it was in use"):
+        file.verify()
+    write(whole, 4)
+    file.verify()
+    assert np.array_equal(file.arrays["array"], array)

@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from supquant.arrays import Codes
 from supquant.codec import load_codec_of
-from supquant.errors import FileFormatError
+from supquant.errors import FileFormatError, InputError
+from supquant.storage import shorten
+from supquant.validation import resolve_jobs
 
 
 class CodeEstimator(TransformerMixin, BaseEstimator):
@@ -129,11 +131,12 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
             model = cls(
                 **{name: value for name, value in given.items() if name not in cls._former_parameters}
             )
+            _check_parameters(model, cls())
             for name in cls._recorded:
-                setattr(model, f"{name}_", settings[name])
-        except (KeyError, TypeError) as error:
+                setattr(model, f"{name}_", _checked_record(name, settings[name]))
+        except (AttributeError, InputError, KeyError, TypeError) as error:
             raise FileFormatError(
-                f"{os.fspath(path)}: it is of another version of supquant: {error!r}"
+                f"{os.fspath(path)}: it is of another version of supquant: {shorten(error)}"
             ) from error
         model.codec_ = codec
         model.n_features_in_ = codec.n_inputs
@@ -156,6 +159,33 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
             name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
         }
         return {name: value for name, value in values.items() if _is_plain(value)}
+
+
+def _check_parameters(model: CodeEstimator, default: CodeEstimator) -> None:
+    """Raise a `TypeError` for parameters of a file that are of another type than their defaults, or that methods cannot use.
+
+    A parameter that is None by default may be of any type that `_parameters` saves. Any parameter may be None.
+    """
+    usual = default.get_params(deep=False)
+    for name, value in model.get_params(deep=False).items():
+        kinds = next((each for each in (bool, str) if isinstance(usual[name], each)), int | float)
+        fits = _is_plain(value) if usual[name] is None else value is None or isinstance(value, kinds)
+        if not fits:
+            raise TypeError(f"parameter {name!r} is {shorten(value)}")
+    resolve_jobs(model.n_jobs)
+
+
+def _checked_record(name: str, value: object) -> object:
+    """Return what a file says about the course of a fit; raise a `TypeError` if it is no number and no list of records."""
+    if name == "n_iter":
+        fits = type(value) is int and value >= 0
+    else:
+        fits = isinstance(value, list) and all(
+            isinstance(entry, dict) and all(map(_is_plain, entry.values())) for entry in value
+        )
+    if not fits:
+        raise TypeError(f"{name!r} is {shorten(value)}")
+    return value
 
 
 def _is_plain(value: object) -> bool:

@@ -18,7 +18,7 @@ from supquant.quantizers import (
     SupervisedQuantizer,
     TripletQuantizer,
 )
-from supquant.storage import read_kind
+from supquant.storage import read_kind, shorten
 from supquant.validation import check_choice
 
 
@@ -121,7 +121,7 @@ def load_model(path: str | os.PathLike[str]) -> CodeEstimator:
         if each._file_kind == kind:
             return each.load(path)
     raise FileFormatError(
-        f"{os.fspath(path)}: holds a {kind!r}, which is no model of this version of supquant"
+        f"{os.fspath(path)}: holds a {shorten(kind)}, which is no model of this version of supquant"
     )
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "check_choice",
     "check_integer",
     "check_nonnegative",
+    "check_number",
     "check_positive",
     "check_vectors",
     "random_generator",
@@ -173,6 +174,20 @@ def check_positive(value: Any, name: str, high: float | None = None) -> float:
     return number
 
 
+def check_number(value: Any, name: str) -> float:
+    """Return a parameter as a float; raise an `InputError` unless it is a finite number.
+
+    Examples
+    --------
+    >>> check_number(-1, "constant")
+    -1.0
+    """
+    number = _finite_number(value, None)
+    if number is None:
+        raise InputError(f"{name} must be a finite number, got {value!r}")
+    return number
+
+
 def check_nonnegative(value: Any, name: str, high: float | None = None) -> float:
     """Return a parameter as `check_positive` does, but accept 0 too.
 
@@ -189,10 +204,13 @@ def check_nonnegative(value: Any, name: str, high: float | None = None) -> float
 
 def _finite_number(value: Any, high: float | None) -> float | None:
     """Return the value as a float, or None if it is no finite number or above `high`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return None
-    number = float(value)
-    return None if high is not None and number > high else number
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond all floats
+        return None
+    return None if not math.isfinite(number) or (high is not None and number > high) else number
 
 
 def _at_most(high: float | None) -> str:

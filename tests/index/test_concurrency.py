@@ -13,7 +13,7 @@ import pytest
 
 from supquant import AdditiveCodec, CodeIndex
 from supquant.errors import FileFormatError, InputError, SaveConflictError
-from supquant.index.files import _manifest_bytes
+from supquant.index.manifest import manifest_bytes
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
@@ -444,7 +444,7 @@ def test_a_forged_record_of_a_save_is_refused(saved, record):
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["digest"]
     manifest["saved"] = manifest["saved"] | record if record else record
-    (folder / "manifest.json").write_bytes(_manifest_bytes(manifest))
+    (folder / "manifest.json").write_bytes(manifest_bytes(manifest))
     with pytest.raises(FileFormatError, match="'saved' is"):
         CodeIndex.load(folder)
 

@@ -255,6 +255,57 @@ def test_a_signed_manifest_of_nonsense_is_refused_or_answers(copy, portrait, kin
     assert refused > 0.8 * len(paths) * len(ABSURD)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_segment_listed_twice_is_refused(copy, kind):
+    folder = copy(kind)
+    whole = json.loads((folder / "manifest.json").read_bytes())
+    for entry in whole["segments"]:
+        for times in (1, 2, 100):
+            segments = whole["segments"] + [entry] * times
+            (folder / "manifest.json").write_text(sign(whole | {"segments": segments}))
+            with pytest.raises(FileFormatError, match=r"manifest\.json: two segments have the same ids"):
+                CodeIndex.load(folder)
+
+
+def test_segments_with_common_numbers_are_refused(copy):
+    folder = copy("plain")
+    whole = json.loads((folder / "manifest.json").read_bytes())
+    first, last = whole["segments"][0], whole["segments"][-1]
+    alive = {"live": None, "live_rows": first["rows"], "ids": None, "first_id": 0}
+    overlapping = [first | alive, last | alive | {"first_id": 7, "live_rows": last["rows"]}]
+    (folder / "manifest.json").write_text(sign(whole | {"segments": overlapping}))
+    with pytest.raises(FileFormatError, match=r"manifest\.json: two segments have ids in common"):
+        CodeIndex.load(folder)
+
+
+@pytest.mark.parametrize("number", [0, 1, 149, 2**62 + 1, 2**63, 2**63 - 1, -1, True, 170.0])
+def test_a_next_number_that_was_given_or_overflows_is_refused(copy, number):
+    folder = copy("plain")
+    whole = json.loads((folder / "manifest.json").read_bytes())
+    (folder / "manifest.json").write_text(sign(whole | {"next_number": number}))
+    with pytest.raises(FileFormatError, match=r"'next_number' is|ids must be from 0"):
+        CodeIndex.load(folder, verify="full")
+
+
+@pytest.mark.parametrize("kind", ["grouped", "strings"])
+def test_ids_of_users_leave_no_next_number(copy, kind):
+    folder = copy(kind)
+    whole = json.loads((folder / "manifest.json").read_bytes())
+    (folder / "manifest.json").write_text(sign(whole | {"next_number": 5}))
+    with pytest.raises(FileFormatError, match="'next_number' is 5"):
+        CodeIndex.load(folder)
+
+
+def test_a_manifest_of_long_values_is_refused_in_few_words(copy):
+    folder = copy("plain")
+    whole = json.loads((folder / "manifest.json").read_bytes())
+    for place in [path for path in edits(whole) if path and path[0] != "digest"]:
+        (folder / "manifest.json").write_text(sign(edited(whole, place, "x" * 100_000)))
+        with pytest.raises(FileFormatError) as raised:
+            CodeIndex.load(folder)
+        assert len(str(raised.value)) < 1000
+
+
 def test_a_manifest_cannot_lead_out_of_its_folder(copy, folders, tmp_path):
     folder = copy("plain")
     manifest = json.loads((folder / "manifest.json").read_bytes())
@@ -312,6 +363,11 @@ FORGERIES = {
         "codes",
         lambda arrays: {"members": changed(arrays["members"], 3, len(arrays["members"]))},
     ),
+    "a member named twice": (
+        "grouped",
+        "codes",
+        lambda arrays: {"members": changed(arrays["members"], 3, arrays["members"][4])},
+    ),
     "starts too large": (
         "grouped",
         "codes",
@@ -333,6 +389,18 @@ FORGERIES = {
         "grouped",
         "ids",
         lambda arrays: {"order": changed(arrays["order"], 0, 2**32 - 1)},
+    ),
+    "an order that names a row twice": (
+        "grouped",
+        "ids",
+        lambda arrays: {"order": changed(arrays["order"], 0, arrays["order"][1])},
+    ),
+    "an order that does not sort": ("grouped", "ids", lambda arrays: {"order": arrays["order"][::-1]}),
+    "hashes that descend": ("strings", "ids", lambda arrays: {"hashes": arrays["hashes"][::-1]}),
+    "a string's order that names a row twice": (
+        "strings",
+        "ids",
+        lambda arrays: {"order": changed(arrays["order"], 0, arrays["order"][1])},
     ),
     "a short order": ("grouped", "ids", lambda arrays: {"order": arrays["order"][:-1]}),
     "ids as a table": ("grouped", "ids", lambda arrays: {"values": arrays["values"].reshape(-1, 1)}),

@@ -34,7 +34,7 @@ from supquant.codec.curves import least_product
 from supquant.codec.feature_maps import FeatureMap, MeaningFeatures, block_rows
 from supquant.codec.interface import AnyCodec, QueryTables
 from supquant.codec.labels import LabelCodec, check_label_count
-from supquant.codec.loader import load_codec, load_codec_of
+from supquant.codec.loader import codec_of_file, load_codec, load_codec_of
 from supquant.codec.meaning import Meaning, label_probabilities
 from supquant.codec.queries import row_products
 from supquant.codec.semantic import SemanticCodec
@@ -54,6 +54,7 @@ __all__ = [
     "SemanticCodec",
     "block_rows",
     "check_label_count",
+    "codec_of_file",
     "label_columns",
     "label_probabilities",
     "least_product",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import Codes, Float32
 from supquant.assignment import CodeSearch
-from supquant.codec.base import check_part, classes_from_plain, plain_classes
+from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
 from supquant.codec.codebooks import CodebookCodec
 from supquant.codec.feature_maps import FeatureMap
 from supquant.codec.interface import QueryTables
@@ -28,7 +28,7 @@ from supquant.codec.prefixes import add_prefix, split_prefix
 from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
-from supquant.validation import as_float32, check_choice, check_vectors
+from supquant.validation import as_float32, check_choice, check_number, check_vectors
 
 MissingLabels = Literal["predict", "drop"]
 Ranking = Literal["semantic", "euclidean"]
@@ -99,6 +99,11 @@ class AdditiveCodec(CodebookCodec):
             check_part("classifier", self.classifier, self.n_components, "L")
         if self.meaning is not None and (self.classifier is None or self.classes is None):
             raise InputError("a codec with a meaning must have a classifier and classes")
+        for name in _SETTINGS:
+            check = check_flag if isinstance(getattr(AdditiveCodec, name), bool) else check_number
+            check(getattr(self, name), name)
+        if self.seeds is not None and (self.seeds.dtype != np.uint8 or not len(self.check_codes(self.seeds))):
+            raise InputError(f"seeds must be codes (s, M) of uint8, got {self.seeds.dtype}")
         super().__post_init__()
 
     @property
@@ -312,6 +317,11 @@ class AdditiveCodec(CodebookCodec):
         own = {name: getattr(self, name) for name in _SETTINGS}
         own["classes"] = None if self.classes is None else plain_classes(self.classes)
         return own
+
+    def _check_steps(self) -> None:
+        super()._check_steps()
+        if self.meaning is not None:
+            self.meaning.check_sizes(self._n_labels, self._learned_classifier().shape[1])
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
@@ -19,11 +20,14 @@ from supquant.codec.prefixes import add_prefix, split_prefix
 from supquant.codec.queries import by_queries, fill_blocks, row_products
 from supquant.errors import FileFormatError, InputError
 from supquant.parallel import row_blocks, single_blas
-from supquant.storage import PackedArrays, lay_out_as_stored, load_arrays, pack_arrays
-from supquant.validation import check_choice, check_vectors, resolve_jobs
+from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
+from supquant.validation import check_choice, check_integer, check_vectors, resolve_jobs
 
 MOST_CODEBOOKS = 64
 """Codebooks of a code at the most, which is the limit of the kernels."""
+
+_LONGEST_REASON = 300
+"""Characters of the reason why a file holds no codec, at the most."""
 
 _FEATURES = "features."
 """Prefix of a feature map's arrays in a file."""
@@ -40,6 +44,56 @@ def check_part(name: str, array: NDArray[Any], *shape: int | str) -> None:
         raise InputError(
             f"{name} must be float32 of shape {expected}, got {array.dtype} of shape {array.shape}"
         )
+
+
+def check_parts(arrays: Mapping[str, NDArray[Any]], **shapes: tuple[int | str, ...]) -> dict[str, int]:
+    """Check that arrays of a file are float32 and fit together.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        The arrays.
+    **shapes : tuple of int or str
+        The shape of each array by its name. A letter stands for the same size in all arrays.
+
+    Returns
+    -------
+    dict of str to int
+        The size that each letter stands for.
+
+    Raises
+    ------
+    InputError
+        If an array has another dtype or shape.
+
+    Examples
+    --------
+    >>> check_parts({"mean": np.zeros(3, np.float32), "rows": np.zeros((2, 3), np.float32)}, mean=("p",), rows=("n", "p"))
+    {'p': 3, 'n': 2}
+    """
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        check_part(
+            name, arrays[name], *(sizes.get(size, size) if isinstance(size, str) else size for size in shape)
+        )
+        found = zip(shape, arrays[name].shape, strict=True)
+        sizes |= {letter: size for letter, size in found if isinstance(letter, str)}
+    return sizes
+
+
+def number_in(arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
+    """Return the number that an array (1,) of a file holds; raise an `InputError` if it holds something else."""
+    array = arrays[name]
+    if array.shape != (1,):
+        raise InputError(f"{name} must be one number, got shape {array.shape}")
+    return array.item()
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return a setting; raise an `InputError` unless it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 class ProjectingCodec(ABC):
@@ -222,18 +276,26 @@ class ProjectingCodec(ABC):
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, kind: str = KIND) -> tuple[Self, dict[str, Any]]:
         """Read a codec of this class from a file of a kind; return it and the settings saved beside it."""
-        arrays, settings = load_arrays(path, kind)
+        return cls.from_file(open_arrays(path, kind, mapped=False))
+
+    @classmethod
+    def from_file(cls, file: ArrayFile) -> tuple[Self, dict[str, Any]]:
+        """Return the codec of this class that an open file holds, and the settings saved beside it."""
+        file.verify()
+        settings = file.settings.copy()
         try:
-            own = settings.pop("codec")
+            own = settings.pop("codec").copy()
             if (found := own.pop("type", cls.TYPE)) != cls.TYPE:
-                raise ValueError(f"it is of type {found!r}, expected {cls.TYPE!r}")  # noqa: TRY301
-            of_map, arrays = split_prefix(_FEATURES, arrays)
+                raise ValueError(f"it is of type {shorten(found)}, expected {cls.TYPE!r}")  # noqa: TRY301
+            of_map, arrays = split_prefix(_FEATURES, file.arrays)
             map_kind = own.pop("feature_map")
             own["feature_map"] = None if map_kind is None else load_feature_map(map_kind, of_map)
-            return cls._restored(arrays, own), settings
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            codec = cls._restored(arrays, own)
+            codec._check_steps()
+            return codec, settings  # noqa: TRY300
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise FileFormatError(
-                f"{os.fspath(path)}: holds no codec of this version of supquant: {error!r}"
+                f"{os.fspath(file.path)}: holds no codec of this version of supquant: {_shortened(error)}"
             ) from error
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
@@ -247,10 +309,27 @@ class ProjectingCodec(ABC):
     def _stored_settings(self) -> dict[str, Any]:
         """Return the JSON values that a file holds beside the arrays and the feature map."""
 
+    def _features_of_nothing(self) -> Float32:
+        """Return the features (0, d) of no vectors; raise a ValueError if the feature map cannot work."""
+        return self.features(
+            np.zeros((0, check_integer(self.n_inputs, "the width of vectors", 1)), dtype=np.float32)
+        )
+
+    def _check_steps(self) -> None:
+        """Raise a ValueError if parts from a file do not fit together, such as features and projection. No row is mapped."""
+        projected = self.project(self._features_of_nothing())
+        if projected.shape != (0, self.n_components):
+            raise InputError(f"expected vectors of width {self.n_components}, got shape {projected.shape}")
+
     @classmethod
     @abstractmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         """Return the codec with the arrays and the settings of a file; the feature map is among the settings."""
+
+
+def _shortened(error: Exception) -> str:
+    """Return an error as text. What a file holds may be as long as the file."""
+    return repr(error)[:_LONGEST_REASON]
 
 
 def plain_classes(classes: NDArray[Any]) -> dict[str, Any]:
@@ -258,9 +337,36 @@ def plain_classes(classes: NDArray[Any]) -> dict[str, Any]:
     values = classes.tolist()
     if not all(isinstance(value, str | int | float | bool) for value in values):
         raise InputError("only class labels that are strings or numbers can be saved")
-    return {"dtype": classes.dtype.str if classes.dtype.kind != "O" else "O", "values": values}
+    as_objects = classes.dtype.kind == "O" or _is_wide(classes.dtype, values)
+    return {"dtype": "O" if as_objects else classes.dtype.str, "values": values}
 
 
 def classes_from_plain(stored: dict[str, Any]) -> NDArray[Any]:
-    """Return class labels (L,) from the JSON that `plain_classes` returned."""
-    return np.array(stored["values"], dtype=np.dtype(stored["dtype"]))
+    """Return class labels (L,) from the JSON that `plain_classes` returned; raise an `InputError` for anything else."""
+    name, values = stored["dtype"], stored["values"]
+    if not isinstance(name, str) or _CLASS_DTYPE.fullmatch(name) is None:
+        raise InputError(f"class labels cannot have the dtype {shorten(name)}")
+    if not isinstance(values, list) or not all(isinstance(value, str | int | float) for value in values):
+        raise InputError("class labels must be strings or numbers")
+    dtype = np.dtype(name)
+    if _is_wide(dtype, values):
+        raise InputError(f"class labels state the dtype {name}, which is too wide for them")
+    classes = np.array(values, dtype=dtype)
+    if classes.tolist() != values:
+        raise InputError(f"class labels are no {name}")
+    return classes
+
+
+_CLASS_DTYPE = re.compile(r"[<>|=]?([iuf][1248]|b1|f16|U[0-9]{1,9})|O")
+"""The dtypes that class labels in a file may have."""
+
+_MOST_WIDTH = 64
+"""Characters of an array of strings for each character that its strings hold, at the most. Other strings are saved as objects."""
+
+
+def _is_wide(dtype: np.dtype[Any], values: list[Any]) -> bool:
+    """Return whether strings in an array take far more memory than by themselves."""
+    if dtype.kind != "U":
+        return False
+    characters = sum(len(value) for value in values if isinstance(value, str))
+    return dtype.itemsize // 4 * len(values) > _MOST_WIDTH * characters + (1 << 20)

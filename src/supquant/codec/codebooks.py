@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 
 from supquant import kernels
@@ -44,6 +46,20 @@ class CodebookCodec(ProjectingCodec):
     def n_components(self) -> int:
         """r, the width of decoded vectors."""
         return int(self.codebooks.shape[2])
+
+    @abstractmethod
+    def prepare(self, features: Float32, ranking: str | None = None) -> Float32:
+        """Return what tables are computed from, for queries with features (b, d)."""
+
+    @abstractmethod
+    def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
+        """Return the look-up tables (q, M, K) of prepared queries."""
+
+    def _check_steps(self) -> None:
+        """Raise a ValueError if parts from a file do not fit together. No query is mapped to no tables."""
+        features = self._features_of_nothing()
+        for ranking in self.rankings:
+            self.tables_of(self.prepare(features, ranking), ranking)
 
     def decode(self, codes: object) -> Float32:
         """Return the vectors (n, r) that codes (n, M) stand for."""

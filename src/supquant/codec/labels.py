@@ -20,6 +20,7 @@ from supquant.arrays import Codes, Float32
 from supquant.codec.base import (
     MOST_CODEBOOKS,
     ProjectingCodec,
+    check_flag,
     check_part,
     classes_from_plain,
     plain_classes,
@@ -79,7 +80,9 @@ class LabelCodec(ProjectingCodec):
 
     def __post_init__(self) -> None:
         check_part("projection", self.projection, "d", len(self.classes))
-        check_label_count(len(self.classes), multilabel=self.multilabel)
+        check_label_count(len(self.classes), multilabel=check_flag(self.multilabel, "multilabel"))
+        if len(self.classes) == 0:
+            raise InputError("a codec of labels must have one class or more")
         super().__post_init__()
 
     @property

@@ -12,7 +12,7 @@ from supquant.codec.interface import AnyCodec
 from supquant.codec.labels import LabelCodec
 from supquant.codec.semantic import SemanticCodec
 from supquant.errors import FileFormatError
-from supquant.storage import open_arrays
+from supquant.storage import ArrayFile, open_arrays, shorten
 
 _TYPES: dict[str, type[AdditiveCodec | BinaryCodec | LabelCodec | SemanticCodec]] = {
     each.TYPE: each for each in (AdditiveCodec, BinaryCodec, LabelCodec, SemanticCodec)
@@ -53,8 +53,15 @@ def load_codec(path: str | os.PathLike[str]) -> AnyCodec:
 
 def load_codec_of(path: str | os.PathLike[str], kind: str) -> tuple[AnyCodec, dict[str, Any]]:
     """Read the codec in a file of a kind, such as that of a model; return it and the settings saved beside it."""
-    own = open_arrays(path, kind).settings.get("codec")
+    return codec_of_file(open_arrays(path, kind, mapped=False))
+
+
+def codec_of_file(file: ArrayFile) -> tuple[AnyCodec, dict[str, Any]]:
+    """Return the codec of any type that an open file holds, and the settings saved beside it."""
+    own = file.settings.get("codec")
     name = own.get("type", AdditiveCodec.TYPE) if isinstance(own, dict) else None
     if not isinstance(name, str) or name not in _TYPES:
-        raise FileFormatError(f"{os.fspath(path)}: holds no codec of this version of supquant: type {name!r}")
-    return _TYPES[name].load(path, kind=kind)
+        raise FileFormatError(
+            f"{os.fspath(file.path)}: holds no codec of this version of supquant: type {shorten(name)}"
+        )
+    return _TYPES[name].from_file(file)

@@ -62,6 +62,15 @@ class Meaning:
             check_part("shares", self.shares, "E")
         check_curve(self.curve)
 
+    def check_sizes(self, n_labels: int, width: int) -> None:
+        """Raise an `InputError` unless the arrays fit L labels and a classifier of some columns."""
+        if self.scaling is not None:
+            check_part("scaling", self.scaling, 2, n_labels)
+        if self.shares is not None:
+            check_part("shares", self.shares, width)
+        if width < n_labels or (self.scaling is not None and width > n_labels):
+            raise InputError(f"a classifier of {width} columns does not fit {n_labels} labels")
+
     def probabilities(self, vectors: Float32, n_labels: int, *, multilabel: bool) -> Float32:
         """Return the probability of every label (b, L), from scores (b, L) or from features (b, E) that begin with it."""
         if self.scaling is None:

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
 from supquant.assignment import ItemSearch
-from supquant.codec.base import check_part, classes_from_plain, plain_classes
+from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
 from supquant.codec.codebooks import CodebookCodec, product_tables
 from supquant.codec.curves import IDENTITY, check_curve, stack_curves
 from supquant.codec.feature_maps import FeatureMap, MeaningFeatures
 from supquant.codec.interface import QueryTables
 from supquant.codec.queries import by_queries
 from supquant.codec.semantic_vectors import FeatureParts, item_vectors, position_queries, semantic_queries
-from supquant.codec.words import allowed_words, any_unlabelled, item_kinds
+from supquant.codec.words import N_KINDS, allowed_words, any_unlabelled, item_kinds
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_vectors, resolve_jobs
@@ -84,6 +84,14 @@ class SemanticCodec(CodebookCodec):
         self._check_codebooks(self._n_meaning + self.map.n_position)
         if len(self.classes) != self.map.n_labels:
             raise InputError(f"expected {self.map.n_labels} classes, got {len(self.classes)}")
+        check_flag(self.multilabel, "multilabel")
+        check_part("weights", self.weights, N_KINDS, 2)
+        if self.words.dtype != np.uint8 or self.words.shape != self.codebooks.shape[:2]:
+            raise InputError(
+                f"words must be uint8 of shape {self.codebooks.shape[:2]}, got {self.words.dtype} of shape {self.words.shape}"
+            )
+        if not isinstance(self.missing_label, str | int | float | None):
+            raise InputError(f"missing_label must be a label, got {self.missing_label!r}")
         check_part("curves", self.curves, N_CURVES, 2, "k")
         for curve in self.curves:
             check_curve(curve)
@@ -357,6 +365,11 @@ class SemanticCodec(CodebookCodec):
             "multilabel": self.multilabel,
             "missing_label": self.missing_label,
         }
+
+    def _check_steps(self) -> None:
+        super()._check_steps()
+        if self.multilabel != self.map.multilabel:
+            raise InputError(f"multilabel is {self.multilabel}, and {self.map.multilabel} in the feature map")
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:

@@ -17,6 +17,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32
+from supquant.errors import InputError
 
 if TYPE_CHECKING:
     from supquant.labels import Labels
@@ -192,4 +193,10 @@ def spelling_from(arrays: dict[str, Any], n_labels: int) -> Spelling:
     words = arrays.get("spelling")
     if words is None:
         words = np.arange(n_labels, dtype=np.int32)[:, None]
-    return Spelling(np.ascontiguousarray(words, dtype=np.int32))
+    if words.dtype != np.int32 or words.ndim != 2 or len(words) != n_labels or not words.shape[1]:
+        raise InputError(
+            f"spelling must be int32 of shape ({n_labels}, t), got {words.dtype} of shape {words.shape}"
+        )
+    if words.min(initial=0) < 0:
+        raise InputError(f"words must be columns, got {words.min()}")
+    return Spelling(np.ascontiguousarray(words))

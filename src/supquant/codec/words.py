@@ -29,6 +29,9 @@ LABELLED, FAMILIAR, NEW = 0, 1, 2
 """The kinds of items: with known labels, without but of a class that looks known, and of a class that looks new. They number the
 rows of `SemanticCodec.weights`."""
 
+N_KINDS = 3
+"""Number of kinds of items."""
+
 NOVELTY_FLOOR = 0.01
 """Probability of being new around which the coordinate n of an item begins to rise."""
 

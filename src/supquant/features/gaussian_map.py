@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.codec import block_rows, row_products
+from supquant.codec.base import check_parts, number_in
 from supquant.codec.prefixes import add_prefix, split_prefix
 from supquant.codec.queries import fill_blocks
+from supquant.errors import InputError
 from supquant.parallel import row_blocks, single_blas
 from supquant.storage import lay_out_as_stored
+from supquant.validation import check_positive
 
 _KERNEL = "kernel."
 """Prefix of a kernel's arrays among those of a map that holds it."""
@@ -56,7 +59,8 @@ class GaussianMap:
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the map with the arrays of a file."""
-        return cls(arrays["anchors"], float(arrays["bandwidth"][0]))
+        check_parts(arrays, anchors=("h", "p"))
+        return cls(arrays["anchors"], check_positive(float(number_in(arrays, "bandwidth")), "bandwidth"))
 
 
 def kernel_features(kernel: GaussianMap | None, x: Float32) -> Float32:
@@ -69,10 +73,19 @@ def kernel_arrays(kernel: GaussianMap | None) -> dict[str, NDArray[Any]]:
     return {} if kernel is None else add_prefix(_KERNEL, kernel.arrays())
 
 
-def kernel_from_arrays(arrays: dict[str, NDArray[Any]]) -> GaussianMap | None:
-    """Return the kernel whose arrays `kernel_arrays` gave, from all arrays of the map that holds it."""
+def kernel_from_arrays(arrays: dict[str, NDArray[Any]], n_inputs: int, n_features: int) -> GaussianMap | None:
+    """Return the kernel whose arrays `kernel_arrays` gave, from all arrays of the map that holds it.
+
+    An `InputError` says that it is no kernel from `n_inputs` to `n_features` numbers, or that without it these two differ.
+    """
     inner, _ = split_prefix(_KERNEL, arrays)
-    return GaussianMap.from_arrays(inner) if inner else None
+    kernel = GaussianMap.from_arrays(inner) if inner else None
+    found = (n_inputs, n_inputs) if kernel is None else kernel.anchors.shape[::-1]
+    if found != (n_inputs, n_features):
+        raise InputError(
+            f"expected a kernel from {n_inputs} to {n_features} numbers, got {found[0]} to {found[1]}"
+        )
+    return kernel
 
 
 def map_rows(

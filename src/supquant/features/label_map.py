@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.codec import label_probabilities, row_products
+from supquant.codec.base import check_parts, number_in
 from supquant.features.gaussian_map import GaussianMap, kernel_arrays, kernel_features, kernel_from_arrays
 from supquant.storage import lay_out_as_stored
 
@@ -91,13 +92,14 @@ class LabelMap:
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the map with the arrays of a file."""
+        sizes = check_parts(arrays, weights=("d", "L"), smooth=("d", "L"), mean=("p",), directions=("p", "g"))
         return cls(
-            kernel=kernel_from_arrays(arrays),
+            kernel=kernel_from_arrays(arrays, sizes["p"], sizes["d"] - 1),
             weights=arrays["weights"],
             smooth=arrays["smooth"],
             mean=arrays["mean"],
             directions=arrays["directions"],
-            multilabel=bool(arrays["multilabel"][0]),
+            multilabel=bool(number_in(arrays, "multilabel")),
         )
 
 

@@ -12,8 +12,10 @@ from scipy.special import expit
 
 from supquant.arrays import Float32
 from supquant.codec import label_probabilities, row_products
+from supquant.codec.base import check_parts, number_in
 from supquant.codec.meaning import label_weights
 from supquant.codec.spelling import Spelling, spelling_from
+from supquant.errors import InputError
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
 from supquant.features.gaussian_map import GaussianMap, kernel_arrays, kernel_features, kernel_from_arrays
 from supquant.labels import Labels
@@ -217,10 +219,27 @@ class MeaningMap:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the map with the arrays of a file."""
         own = {name: arrays[name] for name in cls._ARRAYS}
+        sizes = check_parts(
+            own,
+            weights=("d", "T"),
+            mean=("p",),
+            metric=("p", "k"),
+            cosine=("p", "k"),
+            opinion_mean=("r",),
+            opinion=("r", "o"),
+            novelty=(3,),
+            scatter=("k", "k"),
+            means=("L", "g"),
+        )
+        spelling = spelling_from(arrays, sizes["T"] - 1)
+        if sizes["g"] != sizes["k"] + sizes["o"] or not 0 < sizes["T"] - 1 <= sizes["L"]:
+            raise InputError(f"means of shape {own['means'].shape} do not fit the other arrays")
+        if spelling.n_columns != sizes["r"]:
+            raise InputError(f"labels are spelled with {spelling.n_columns} words, expected {sizes['r']}")
         return cls(
-            kernel=kernel_from_arrays(arrays),
-            multilabel=bool(arrays["multilabel"][0]),
-            spelling=spelling_from(arrays, own["weights"].shape[1] - 1),
+            kernel=kernel_from_arrays(arrays, sizes["p"], sizes["d"] - 1),
+            multilabel=bool(number_in(arrays, "multilabel")),
+            spelling=spelling,
             **own,
         )
 

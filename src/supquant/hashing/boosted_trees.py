@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import Array, Flags, Float32, Float64
 from supquant.codec import FeatureMap
+from supquant.codec.base import number_in
 from supquant.codec.feature_maps import load_feature_map
 from supquant.errors import InputError
+from supquant.validation import check_integer
 
 N_BINS = 256
 """Number of bins of a feature: as many as a byte can number."""
@@ -104,7 +106,7 @@ class BoostedTrees:
             arrays["features"],
             arrays["thresholds"],
             arrays["leaves"],
-            int(arrays["n_features"][0]),
+            check_integer(number_in(arrays, "n_features"), "n_features", 1),
             load_feature_map(kinds.pop(), {name: array for (_, name), array in inner.items()})
             if kinds
             else None,

@@ -64,7 +64,7 @@ class LiveRows(StoredArrays):
     count : int
         The number of rows that were not removed.
     file : ArrayFile, default=None
-        The file that `words` is mapped from.
+        The file that `words` comes from.
     """
 
     KIND: ClassVar[str] = "live"
@@ -113,6 +113,9 @@ class LiveRows(StoredArrays):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"words": self._words}
+
+    def _followed(self) -> set[str]:
+        return {"words"}
 
     def _find_flaw(self) -> str | None:
         within, found = int(self._unpacked().sum()), kernels.active().count_bits(self._words)

@@ -60,6 +60,7 @@ class CodeIndex(IndexReader):
     def _initialize(self, codec: StoredCodec, snapshot: Snapshot) -> None:
         super().__init__(codec, snapshot)
         self._write_lock = threading.Lock()
+        self._mapped = True  # whether a reload maps large files
         self._known_folders: KnownFolders = {}  # a reload replaces it: a save that began before knows nothing of the reload
         self._last_saved: tuple[Path, Snapshot] | None = (
             None  # the folder and the rows of the last load or save
@@ -280,8 +281,17 @@ class CodeIndex(IndexReader):
                 self._last_saved = Path(path).resolve(), snapshot
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, verify: Literal["lazy", "full"] = "lazy") -> Self:
-        """Open the index in a folder. Its files are mapped, not read.
+    def load(
+        cls, path: str | os.PathLike[str], *, verify: Literal["lazy", "full"] = "lazy", mapped: bool = True
+    ) -> Self:
+        """Open the index in a folder.
+
+        Files of a MiB or more are mapped, not read. `save` never writes to a file that is in use: it makes new files, and deletes
+        old ones. So any process may save to the folder, or delete it, while the index is in use. Programs that write to the
+        files in place, such as ``cp new/* folder/``, are another matter. At every search, the index checks that
+        no file has another size or was written to. If one was, the file is compared with its checksums again, and an error is
+        raised if it differs. But a file that is cut while a search reads it ends the process. If files may be changed in place,
+        load the index with ``mapped=False``.
 
         Parameters
         ----------
@@ -289,6 +299,9 @@ class CodeIndex(IndexReader):
             The folder.
         verify : {"lazy", "full"}, default="lazy"
             Whether each file is compared with its checksums at its first use, or all files at once.
+        mapped : bool, default=True
+            Whether large files are mapped. Otherwise all files are read into memory and compared with their checksums. Then the
+            folder may be changed in any way after `load` returns.
 
         Returns
         -------
@@ -298,17 +311,17 @@ class CodeIndex(IndexReader):
         ------
         FileFormatError
             If the folder holds no index, or a file is missing, damaged or foreign. With ``"lazy"``, methods that use a damaged
-            file raise it later.
+            file raise it later. Methods that use a mapped file raise it if the file was changed in place.
         FileNotFoundError
             If the folder does not exist.
         """
         check_choice(verify, "verify", ("lazy", "full"))
-        codec, snapshot, digest = load_index(Path(path))
-        if verify == "full":
-            for part in snapshot.parts:
-                part.check_once()
+        codec, snapshot, digest = load_index(Path(path), mapped=mapped)
+        if verify == "full" or not mapped:
+            snapshot.check_files()
         index = cls.__new__(cls)
         index._initialize(codec, snapshot)
+        index._mapped = mapped
         index._note_loaded(Path(path).resolve(), snapshot, digest)
         return index
 
@@ -344,7 +357,9 @@ class CodeIndex(IndexReader):
                     f"the index has changes that are not in {folder}: save them elsewhere, or give them up with "
                     "reload(discard=True)"
                 )
-            codec, snapshot, digest = load_index(folder)
+            codec, snapshot, digest = load_index(folder, mapped=self._mapped)
+            if not self._mapped:
+                snapshot.check_files()
             if self._snapshot is saved and self._known_folders[folder] == frozenset({digest}):
                 return self
             if codec.codec.pack().digest != self.codec.pack().digest:

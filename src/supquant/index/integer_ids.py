@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Flags, RowNumbers
-from supquant.index.row_ids import Ids, find_flaw_of_order
+from supquant.index.row_ids import Ids, find_flaw_of_rows
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.storage import ArrayFile
 
@@ -93,23 +93,30 @@ class ListedIntegers(StoredArrays, IntegerIds):
     order : ndarray (n,) uint32 or None
         The rows in ascending order of their ids, and rows of equal ids in ascending order. None if the ids ascend already.
     file : ArrayFile, default=None
-        The file that the arrays are mapped from.
+        The file that the arrays come from.
+    bounds : tuple of int, default=None
+        Integers of a file must be at least the first of these two numbers, and below the second one. None allows any integers.
     """
 
     KIND: ClassVar[str] = "ids"
 
     def __init__(
-        self, values: Integers, order: NDArray[np.uint32] | None, file: ArrayFile | None = None
+        self,
+        values: Integers,
+        order: NDArray[np.uint32] | None,
+        file: ArrayFile | None = None,
+        bounds: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(file)
         self._values = values
         self._order = order
+        self._bounds = bounds
 
     @classmethod
-    def from_file(cls, file: ArrayFile, n_rows: int) -> Self:
+    def from_file(cls, file: ArrayFile, n_rows: int, bounds: tuple[int, int] | None = None) -> Self:
         """Return the integers that a file holds."""
         order = array_of_file(file, "order", np.uint32, n_rows) if "order" in file.arrays else None
-        return cls(array_of_file(file, "values", np.int64, n_rows), order, file)
+        return cls(array_of_file(file, "values", np.int64, n_rows), order, file, bounds)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -142,8 +149,20 @@ class ListedIntegers(StoredArrays, IntegerIds):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"values": self._values} | ({} if self._order is None else {"order": self._order})
 
+    def _followed(self) -> set[str]:
+        return {"order"}
+
     def _find_flaw(self) -> str | None:
-        return None if self._order is None else find_flaw_of_order(self._order)
+        if self._order is not None and (flaw := find_flaw_of_rows(self._order, "order")) is not None:
+            return flaw
+        ascending = self._values if self._order is None else self._values[self._order]
+        if (ascending[1:] < ascending[:-1]).any():
+            return "'values' does not ascend in the order of the file"
+        if self._bounds is not None and len(ascending):
+            low, high = self._bounds
+            if not low <= ascending[0] <= ascending[-1] < high:
+                return f"ids must be from {low} to {high - 1}, got {ascending[0]} to {ascending[-1]}"
+        return None
 
 
 def join_integers(pieces: Sequence[tuple[IntegerIds, Flags | None]]) -> IntegerIds:

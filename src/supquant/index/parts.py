@@ -95,11 +95,9 @@ class Part:
         """The number of bytes of codes, ids and removals."""
         return self.segment.nbytes + self.ids.nbytes + (0 if self.live is None else self.live.nbytes)
 
-    def check_once(self) -> None:
-        """Check all arrays that came from files and were not used yet."""
-        for stored in (self.segment, self.ids, self.live):
-            if isinstance(stored, StoredArrays):
-                stored.check_once()
+    def stored(self) -> list[StoredArrays]:
+        """Return the codes, ids and removals that are arrays and may come from files."""
+        return [each for each in (self.segment, self.ids, self.live) if isinstance(each, StoredArrays)]
 
     def live_rows(self) -> RowNumbers:
         """Return the rows that were not removed, in ascending order."""

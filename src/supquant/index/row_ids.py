@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import RowNumbers
 
-__all__ = ["Ids", "find_flaw_of_order"]
+__all__ = ["Ids", "find_flaw_of_rows"]
 
 
 class Ids(ABC):
@@ -41,8 +41,18 @@ class Ids(ABC):
         """Return the ids that come more than once, each of them once."""
 
 
-def find_flaw_of_order(order: NDArray[np.uint32]) -> str | None:
-    """Return what is wrong with row numbers (n,) that should be below n, or None."""
-    if len(order) and (last := int(order.max())) >= len(order):
-        return f"'order' must be below {len(order)}, got {last}"
+def find_flaw_of_rows(rows: NDArray[np.uint32], name: str) -> str | None:
+    """Return what is wrong with row numbers (n,) that should be all of 0 to n - 1, in any order, or None.
+
+    Examples
+    --------
+    >>> find_flaw_of_rows(np.array([2, 0, 2], dtype=np.uint32), "order")
+    "'order' must hold every row once, row 1 is missing"
+    """
+    if len(rows) and (last := int(rows.max())) >= len(rows):
+        return f"'{name}' must be below {len(rows)}, got {last}"
+    there = np.zeros(len(rows), dtype=bool)
+    there[rows] = True
+    if not there.all():
+        return f"'{name}' must hold every row once, row {int(there.argmin())} is missing"
     return None

@@ -60,7 +60,7 @@ class Search:
         """Return the scores and ids (q, k') of the best rows for every query."""
         found = [self._best_of_block(queries, k) for queries in self._table_blocks(Q, ranking)]
         scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
-        return scores, self.snapshot.ids_at(positions)
+        return scores, self._ids_at(positions)
 
     def _best_of_block(self, queries: QueryTables, k: int) -> tuple[Sums, Positions]:
         sums, positions = find_lowest(self.views, queries.tables, queries.bits, k, self.n_threads)
@@ -77,7 +77,7 @@ class Search:
             )
         checked = np.ascontiguousarray(array, dtype=np.float32)
         sums, positions = find_lowest(self.views, checked, bits, k, self.n_threads)
-        return sums, self.snapshot.ids_at(positions)
+        return sums, self._ids_at(positions)
 
     def find_in_range(
         self, Q: object, radius: object, ranking: str | None
@@ -86,7 +86,12 @@ class Search:
         bound = _check_radius(radius)
         found = [self._within_of_block(queries, bound) for queries in self._table_blocks(Q, ranking)]
         counts, scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
-        return np.concatenate([[0], np.cumsum(counts)]), scores, self.snapshot.ids_at(positions)
+        return np.concatenate([[0], np.cumsum(counts)]), scores, self._ids_at(positions)
+
+    def _ids_at(self, positions: Positions) -> NDArray[Any]:
+        """Return the ids of the rows that a scan found, in the shape of `positions`."""
+        self.snapshot.check_unchanged()
+        return self.snapshot.ids_at(positions)
 
     def _within_of_block(self, queries: QueryTables, radius: np.float32) -> tuple[Positions, Sums, Positions]:
         limits = _sum_limits(queries, radius)

@@ -17,6 +17,7 @@ from supquant import kernels
 from supquant.arrays import Codes, RowNumbers
 from supquant.errors import FileFormatError
 from supquant.index.bitmaps import Words
+from supquant.index.row_ids import find_flaw_of_rows
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.kernels import BLOCK_ROWS, Scanned
 from supquant.storage import ArrayFile
@@ -45,7 +46,7 @@ class Segment(StoredArrays):
     n_codewords : int, default=256
         The number of codewords of a codebook. Every byte of a code is below it.
     file : ArrayFile, default=None
-        The file that the arrays are mapped from.
+        The file that the arrays come from.
     """
 
     KIND: ClassVar[str] = "codes"
@@ -118,7 +119,7 @@ class Segment(StoredArrays):
         return self._n_codes if self.grouped else None
 
     def scanned(self, eligible: Words | None = None) -> Scanned:
-        """Return what a scan reads.
+        """Return what a scan reads. After the scan, `check_unchanged` must be called.
 
         Parameters
         ----------
@@ -129,7 +130,7 @@ class Segment(StoredArrays):
         -------
         Scanned
         """
-        self.check_once()
+        self.check_before_scan()
         return Scanned(self._blocks, self._n_codes, self._starts, self._members, eligible)
 
     def codes(self, rows: RowNumbers | None = None) -> Codes:
@@ -196,6 +197,10 @@ class Segment(StoredArrays):
             arrays |= {"starts": self._starts, "members": self._members}
         return arrays
 
+    def _followed(self) -> set[str]:
+        # A code is followed into tables of n_codewords entries. With 256 of them, no byte leads outside.
+        return {"starts", "members"} | ({"blocks"} if self._n_codewords < 256 else set())
+
     def _find_flaw(self) -> str | None:
         if self._blocks.size and (largest := int(self._blocks.max())) >= self._n_codewords:
             return f"codes must be below {self._n_codewords}, got {largest}"
@@ -204,9 +209,7 @@ class Segment(StoredArrays):
         starts, n_rows = self._starts, self.n_rows
         if starts[0] != 0 or starts[-1] != n_rows or (starts[1:] < starts[:-1]).any():
             return f"'starts' does not ascend from 0 to {n_rows}"
-        if n_rows and self._members.max() >= n_rows:
-            return f"'members' must be below {n_rows}, got {self._members.max()}"
-        return None
+        return find_flaw_of_rows(self._members, "members")
 
 
 def _blocks_of(codes: Codes) -> Codes:

@@ -63,6 +63,17 @@ class Snapshot:
 
     # reading -------------------------------------------------------------------------------------------------------------
 
+    def check_files(self) -> None:
+        """Check all arrays that came from files."""
+        for part in self.parts:
+            for stored in part.stored():
+                stored.check_once()
+
+    def check_unchanged(self) -> None:
+        """Check that no mapped file of codes was changed since the codes were checked. A search does this after its scan."""
+        for part in self.parts:
+            part.segment.check_unchanged()
+
     def parts_with_positions(self) -> Iterator[tuple[int, Part]]:
         """Return the position of every part's first row, and the part."""
         return zip(self.first_positions, self.parts, strict=False)

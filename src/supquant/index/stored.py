@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.errors import FileFormatError
-from supquant.storage import ArrayFile, PackedArrays, open_arrays, pack_arrays
+from supquant.storage import ArrayFile, FileState, PackedArrays, open_arrays, pack_arrays, state_of
 
 __all__ = ["Stored", "StoredArrays", "array_of_file", "open_stored"]
 
@@ -31,9 +32,9 @@ class Stored(ABC):
     """The kind that the file states. The file's name begins with it."""
 
     def __init__(self, file: ArrayFile | None = None) -> None:
-        self._known_files: dict[Path, _FileState] = {}  # files that hold this object
+        self._known_files: dict[Path, FileState] = {}  # files that hold this object
         if file is not None:
-            self._known_files[Path(file.path)] = _file_state(Path(file.path))
+            self._known_files[Path(file.path)] = file.state
 
     @abstractmethod
     def _pack(self) -> PackedArrays:
@@ -53,36 +54,30 @@ class Stored(ABC):
             The file's name.
         """
         for path, state in list(self._known_files.items()):
-            if path.parent == folder and path.exists() and _file_state(path) == state:
+            if path.parent == folder and path.exists() and state_of(path.stat()) == state:
                 return path.name
         packed = self._pack()
         path = folder / _file_name(self.KIND, packed.digest)
         packed.write(path)
-        self._known_files[path] = _file_state(path)
+        self._known_files[path] = state_of(path.stat())
         return path.name
 
 
-_FileState = tuple[int, int, int]
-
-
-def _file_state(path: Path) -> _FileState:
-    """Return numbers that change when another file takes the place of this one: inode, size in bytes, time of the last write."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
 class StoredArrays(Stored):
-    """Arrays that never change. They are made in memory, or mapped from a file and checked at their first use.
+    """Arrays that never change. They are made in memory, or come from a file and are checked at their first use.
+
+    An array is kept in an attribute with the name of the array in the file, after an underscore.
 
     Parameters
     ----------
     file : ArrayFile, default=None
-        The file that the arrays are mapped from. None if they were made in memory.
+        The file that the arrays come from. None if they were made in memory.
     """
 
     def __init__(self, file: ArrayFile | None = None) -> None:
         super().__init__(file)
-        self._unchecked_file = file
+        self._file = file  # None once nothing depends on the file any more
+        self._checked = file is None
 
     @abstractmethod
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -92,34 +87,75 @@ class StoredArrays(Stored):
     def _find_flaw(self) -> str | None:
         """Return what is wrong with the values, or None. Wrong values could make a kernel read outside an array."""
 
+    @abstractmethod
+    def _followed(self) -> set[str]:
+        """Return the names of arrays that say where to read in other arrays. They are copied from a mapped file.
+
+        A later change of the file then cannot make a kernel read outside an array.
+        """
+
     @property
     def nbytes(self) -> int:
         """The number of bytes of all arrays."""
         return sum(array.nbytes for array in self._arrays().values())
 
     def check_once(self) -> None:
-        """Check arrays that came from a file and were not used yet. Every method that reads the arrays calls this first.
+        """Check arrays that came from a file. Every method that reads the arrays calls this first.
+
+        The first call checks all values. Later calls only check that a mapped file was not changed meanwhile.
 
         Raises
         ------
         FileFormatError
             If the arrays were altered or hold wrong values.
         """
-        file = self._unchecked_file
+        file = self._file
         if file is None:
             return
-        file.verify()  # two threads may both do this, with the same result
-        if (flaw := self._find_flaw()) is not None:
+        file.verify()  # two threads may both do this and the rest, with the same result
+        if self._checked:
+            return
+        copied = self._followed() if file.mapped else set()
+        candidate = copy.copy(self)  # what is checked is what is used: the copies, not the file
+        for name, array in self._arrays().items():
+            if name in copied:
+                setattr(candidate, f"_{name}", array.copy())
+        if (flaw := candidate._find_flaw()) is not None:
             raise FileFormatError(f"{file.path}: {flaw}")
-        self._unchecked_file = None
+        if not file.mapped or not candidate._arrays().keys() - copied:
+            candidate._file = None  # everything is in memory: the file may change, and its mapping is closed
+        candidate._checked = True
+        self.__dict__.update(candidate.__dict__)
+
+    def check_before_scan(self) -> None:
+        """Check arrays as `check_once` does, but later only that a mapped file has its size. Then a scan can read all of it.
+
+        After the scan, `check_unchanged` says whether the values were still those that were checked. So a search asks the system
+        once about each file, and no change during the scan goes unnoticed.
+        """
+        if not self._checked:
+            self.check_once()
+        elif self._file is not None:
+            self._file.check_size()
+
+    def check_unchanged(self) -> None:
+        """Check that a mapped file was not changed since its arrays were checked. Arrays that were not used yet are not checked.
+
+        Raises
+        ------
+        FileFormatError
+            If the file was changed.
+        """
+        if self._checked and self._file is not None:
+            self._file.verify()
 
     def _pack(self) -> PackedArrays:
         self.check_once()
         return pack_arrays(self.KIND, self._arrays(), {})
 
 
-def open_stored(path: Path, kind: str) -> ArrayFile:
-    """Map a file, and check that its name fits its content.
+def open_stored(path: Path, kind: str, *, mapped: bool) -> ArrayFile:
+    """Open a file, and check that its name fits its content.
 
     Parameters
     ----------
@@ -127,6 +163,8 @@ def open_stored(path: Path, kind: str) -> ArrayFile:
         The file.
     kind : str
         The kind that the file must state.
+    mapped : bool
+        Whether a large file is mapped. Otherwise it is read into memory.
 
     Returns
     -------
@@ -137,10 +175,7 @@ def open_stored(path: Path, kind: str) -> ArrayFile:
     FileFormatError
         If the name does not fit, or the file's header was altered.
     """
-    try:
-        file = open_arrays(path, kind)
-    except IsADirectoryError as error:
-        raise FileFormatError(f"{path}: is a folder, expected a file") from error
+    file = open_arrays(path, kind, mapped=mapped)
     if path.name != _file_name(kind, file.digest):
         raise FileFormatError(f"{path}: holds something else than its name says")
     return file
@@ -167,7 +202,7 @@ def array_of_file(file: ArrayFile, name: str, dtype: type[np.generic], *shape: i
     Returns
     -------
     ndarray
-        A read-only view of the file.
+        Read-only.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Flags, RowNumbers
 from supquant.errors import InputError
-from supquant.index.row_ids import Ids, find_flaw_of_order
+from supquant.index.row_ids import Ids, find_flaw_of_rows
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.storage import ArrayFile
 
@@ -33,7 +33,7 @@ class StringIds(StoredArrays, Ids):
     order : ndarray (n,) uint32
         The rows in the order of their hashes, and rows of equal hashes in ascending order.
     file : ArrayFile, default=None
-        The file that the arrays are mapped from.
+        The file that the arrays come from.
     """
 
     KIND: ClassVar[str] = "ids"
@@ -159,6 +159,9 @@ class StringIds(StoredArrays, Ids):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"blob": self._blob, "offsets": self._offsets, "hashes": self._hashes, "order": self._order}
 
+    def _followed(self) -> set[str]:
+        return {"offsets", "order"}
+
     def _find_flaw(self) -> str | None:
         offsets, end = self._offsets, len(self._blob)
         if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
@@ -170,7 +173,9 @@ class StringIds(StoredArrays, Ids):
         # In UTF-8, the second and later bytes of a character begin with the bits 10.
         if (self._blob[offsets[offsets < end]] >> 6 == 0b10).any():
             return "'offsets' falls between the bytes of a character"
-        return find_flaw_of_order(self._order)
+        if (self._hashes[1:] < self._hashes[:-1]).any():
+            return "'hashes' does not ascend"
+        return find_flaw_of_rows(self._order, "order")
 
 
 _hash = xxhash.xxh3_64_intdigest

@@ -19,8 +19,11 @@ ALIGNMENT = 64
 CHUNK_BYTES = 1 << 20
 """Each checksum covers this number of bytes of the payload. The last one may cover fewer."""
 
-LONGEST_HEADER = 100_000_000
-"""The greatest length of a header in bytes. It is the limit of the safetensors package."""
+_LONGEST_HEADER = 4 << 20
+"""The greatest length in bytes of the header of a file without arrays."""
+
+_LONGEST_OF_ALL = 100_000_000
+"""The greatest length of any header in bytes. It is the limit of the safetensors package."""
 
 ZERO_DIGEST = "0" * 32
 """The text in place of the header's digest while this digest is computed."""
@@ -75,6 +78,15 @@ def lay_out_as_stored(holder: object, names: Iterable[str]) -> None:
     for name in names:
         if (array := getattr(holder, name)) is not None:
             object.__setattr__(holder, name, np.ascontiguousarray(array))
+
+
+def longest_header(payload_size: int) -> int:
+    """Return the greatest length of a header in bytes, for a payload of some bytes.
+
+    JSON takes up to 30 times its length in memory. A header holds checksums and the names of classes, which have weights in the
+    payload. So a header that is much longer than the payload was not written by us.
+    """
+    return min(_LONGEST_HEADER + payload_size, _LONGEST_OF_ALL)
 
 
 def digests_of(pieces: Iterable[memoryview]) -> list[str]:

@@ -1,30 +1,29 @@
-"""A file to arrays: the header is checked, the arrays are mapped, and on request compared with their checksums."""
+"""A file to arrays: the header is checked, and on request the arrays are compared with their checksums."""
 
 from __future__ import annotations
 
 import json
 import math
-import mmap
 import os
-from contextlib import contextmanager
-from pathlib import Path
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from supquant.errors import FileFormatError
 from supquant.storage import layout
+from supquant.storage.content import FileContent, FileState, naming_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["ArrayFile", "load_arrays", "open_arrays", "read_kind"]
+__all__ = ["ArrayFile", "load_arrays", "open_arrays", "read_kind", "shorten"]
 
 
 def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read a file of packed arrays, and check all of it.
+    """Read a file of packed arrays into memory, and check all of it. What happens to the file later changes nothing.
 
     Parameters
     ----------
@@ -36,14 +35,14 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDAr
     Returns
     -------
     arrays : dict of str to ndarray
-        Read-only views of the mapped file.
+        Read-only.
     settings : dict
         The settings.
 
     Raises
     ------
     FileFormatError
-        If the file is truncated, altered, or not of this kind.
+        If the file is truncated, altered, or not of this kind, or `path` is a folder, a pipe or a device.
     FileNotFoundError
         If the file does not exist.
 
@@ -56,15 +55,21 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDAr
         ...
     supquant.errors.FileFormatError: ...: not a safetensors file, it has only 0 bytes
     """
-    file = open_arrays(path, kind)
+    file = open_arrays(path, kind, mapped=False)
     file.verify()
     return file.arrays, file.settings
 
 
-def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
-    """Map a file of packed arrays, and check its header. `ArrayFile.verify` checks the arrays.
+def open_arrays(path: str | os.PathLike[str], kind: str, *, mapped: bool = True) -> ArrayFile:
+    """Open a file of packed arrays, and check its header. `ArrayFile.verify` checks the arrays.
 
-    The time does not depend on the size of the arrays. Parameters and errors are those of `load_arrays`.
+    Parameters
+    ----------
+    path, kind
+        As in `load_arrays`, with the same errors.
+    mapped : bool, default=True
+        Whether a file of a MiB or more is mapped. The time then does not depend on the size of the arrays. Otherwise the file is
+        read into memory.
 
     Returns
     -------
@@ -81,7 +86,7 @@ def open_arrays(path: str | os.PathLike[str], kind: str) -> ArrayFile:
     >>> file.arrays["codes"].shape, file.nbytes
     ((2, 2), 4)
     """
-    return ArrayFile(path, kind)
+    return ArrayFile(path, kind, mapped=mapped)
 
 
 def read_kind(path: str | os.PathLike[str]) -> str:
@@ -106,37 +111,59 @@ def read_kind(path: str | os.PathLike[str]) -> str:
     ...     read_kind(f"{folder}/small")
     'demo'
     """
-    with _naming_file(path):
-        return _read_head(_map_file(Path(path)))[2]["kind"]
+    with naming_file(path):
+        return _read_head(FileContent(path, mapped=True).data)[2]["kind"]
 
 
 class ArrayFile:
-    """A mapped file, made by `open_arrays`.
+    """An open file, made by `open_arrays`.
 
     Attributes
     ----------
+    path : str or path-like
+        The file.
     arrays : dict of str to ndarray
-        Read-only views of the mapped file. Call `verify` before reading them.
+        Read-only. Call `verify` before reading them.
     settings : dict
         The settings.
     digest : str
         The digest of the content, as in `PackedArrays`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], kind: str, *, mapped: bool = True) -> None:
         self.path = path
         self._verified = False
-        with _naming_file(path):
-            self._file = _map_file(Path(path))
-            self._start, self._checksums, self.digest, self.arrays, self.settings = _parse(self._file, kind)
+        self._last_write: int | None = None
+        with naming_file(path):
+            self._content = FileContent(path, mapped=mapped)
+            self._start, self._checksums, self.digest, self.arrays, self.settings = _parse(
+                self._content.data, kind
+            )
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the arrays are views of the mapped file. Otherwise they are in memory."""
+        return self._content.mapped
+
+    @property
+    def state(self) -> FileState:
+        """The state of the file when it was opened."""
+        return self._content.state
 
     @property
     def nbytes(self) -> int:
         """The number of bytes of all arrays."""
-        return len(self._file) - self._start
+        return len(self._content.data) - self._start
+
+    def check_size(self) -> None:
+        """Raise a `FileFormatError` if a mapped file has another size than when it was opened. It takes a microsecond."""
+        self._content.check_size()
 
     def verify(self) -> None:
-        """Compare the arrays with their checksums. The first call reads all of the file, later ones do nothing.
+        """Compare the arrays with their checksums. The first call reads all of the file.
+
+        A later call only asks the system whether a mapped file was written to since, which takes two microseconds. If it was, the
+        arrays are compared again. So a file that was overwritten with the same content does no harm.
 
         Any number of threads may call it. Threads that call it at the same time all do the work: a lock could stay closed in a
         forked child.
@@ -144,42 +171,46 @@ class ArrayFile:
         Raises
         ------
         FileFormatError
-            If a checksum differs. Then every call raises it.
+            If a checksum differs, or a mapped file has another size than before. Then every call raises it.
         """
-        if not self._verified:
-            with _naming_file(self.path):
-                _verify_payload(self._file, self._start, self._checksums)
-            self._verified = True
+        self.check_size()
+        last_write = self._content.last_write()
+        if self._verified and (last_write is None or last_write == self._last_write):
+            return
+        with naming_file(self.path):
+            _verify_payload(self._content.data, self._start, self._checksums)
+        self._last_write = last_write
+        self._verified = True
 
 
-@contextmanager
-def _naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Put the path in front of the text of a `FileFormatError`."""
-    try:
-        yield
-    except FileFormatError as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error}") from error.__cause__
+def shorten(value: object) -> str:
+    """Return a value of a file as text for an error. The text is short, however large the value is.
+
+    Examples
+    --------
+    >>> shorten("U8"), len(shorten("x" * 10**6)), shorten([0] * 10**6)
+    ("'U8'", 80, '[0, 0, 0, 0, 0, 0, ...]')
+    """
+    return _SHORT.repr(value)
 
 
-def _map_file(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size < 8:
-            raise FileFormatError(f"not a safetensors file, it has only {size} bytes")
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 
 
-def _parse(file: mmap.mmap, kind: str) -> tuple[int, str, str, dict[str, NDArray[Any]], dict[str, Any]]:
+def _parse(file: memoryview, kind: str) -> tuple[int, str, str, dict[str, NDArray[Any]], dict[str, Any]]:
     """Return the payload's first byte, its checksums, the header's digest, the arrays and the settings."""
     head, header, metadata = _read_head(file)
     if metadata["kind"] != kind:
-        raise FileFormatError(f"holds a {metadata['kind']!r}, expected a {kind!r}")
+        raise FileFormatError(f"holds a {shorten(metadata['kind'])}, expected a {kind!r}")
 
     payload_size = len(file) - len(head)
     position = 0
     for begin, end, name in sorted(_check_entry(name, entry) for name, entry in header.items()):
         if begin != position:
-            raise FileFormatError(f"array {name!r} begins at byte {begin} of the arrays, expected {position}")
+            raise FileFormatError(
+                f"array {shorten(name)} begins at byte {begin} of the arrays, expected {position}"
+            )
         position = end
     if position != payload_size:
         raise FileFormatError(f"truncated or altered: {payload_size} bytes of arrays, expected {position}")
@@ -188,14 +219,17 @@ def _parse(file: mmap.mmap, kind: str) -> tuple[int, str, str, dict[str, NDArray
     return len(head), metadata["checksums"], metadata["header"], arrays, settings
 
 
-def _read_head(file: mmap.mmap) -> tuple[bytes, dict[str, Any], dict[str, str]]:
+def _read_head(file: memoryview) -> tuple[bytes, dict[str, Any], dict[str, str]]:
     """Return all bytes before the payload, the descriptions of the arrays, and our own fields."""
+    size = len(file)
+    if size < 8:
+        raise FileFormatError(f"not a safetensors file, it has only {size} bytes")
     length = int.from_bytes(file[:8], "little")
-    if length > min(len(file) - 8, layout.LONGEST_HEADER):
+    if 8 + length > size or length > layout.longest_header(size - 8 - length):
         raise FileFormatError(
-            f"truncated or not a safetensors file: a header of {length} bytes in a file of {len(file)}"
+            f"truncated or not a safetensors file: a header of {length} bytes in a file of {size}"
         )
-    head = file[: 8 + length]
+    head = bytes(file[: 8 + length])
     header = _parse_object(head[8:], "header")
     metadata = _check_metadata(header.pop("__metadata__", None), head)
     return head, header, metadata
@@ -217,7 +251,7 @@ def _check_metadata(metadata: Any, head: bytes) -> dict[str, str]:
         raise FileFormatError("a safetensors file, but none that supquant wrote")
     if metadata[layout.PREFIX + "version"] != layout.VERSION:
         raise FileFormatError(
-            f"format version {metadata[layout.PREFIX + 'version']!r}, this supquant reads version {layout.VERSION!r}"
+            f"format version {shorten(metadata[layout.PREFIX + 'version'])}, this supquant reads version {layout.VERSION!r}"
         )
     own = {field: metadata.get(layout.PREFIX + field) for field in layout.FIELDS}
     if not all(isinstance(value, str) for value in own.values()):
@@ -234,17 +268,21 @@ def _check_metadata(metadata: Any, head: bytes) -> dict[str, str]:
 def _check_entry(name: str, entry: Any) -> tuple[int, int, str]:
     """Check the description of an array. Return its first byte in the payload, one past its last byte, and its name."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise FileFormatError(f"array {name!r} is not described as in safetensors")
+        raise FileFormatError(f"array {shorten(name)} is not described as in safetensors")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in layout.DTYPES:
         raise FileFormatError(
-            f"array {name!r} has dtype {dtype!r}, expected one of {', '.join(layout.DTYPES)}"
+            f"array {shorten(name)} has dtype {shorten(dtype)}, expected one of {', '.join(layout.DTYPES)}"
         )
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise FileFormatError(f"array {name!r} has shape {shape!r} and offsets {offsets!r}")
+        raise FileFormatError(
+            f"array {shorten(name)} has shape {shorten(shape)} and offsets {shorten(offsets)}"
+        )
     begin, end = offsets
     if end - begin != math.prod(shape) * layout.DTYPES[dtype].itemsize:
-        raise FileFormatError(f"array {name!r} of shape {shape} and dtype {dtype} does not fill {offsets}")
+        raise FileFormatError(
+            f"array {shorten(name)} of shape {shorten(shape)} and dtype {dtype} does not fill {offsets}"
+        )
     return begin, end, name
 
 
@@ -252,12 +290,12 @@ def _are_sizes(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
 
 
-def _verify_payload(file: mmap.mmap, start: int, checksums: str) -> None:
+def _verify_payload(file: memoryview, start: int, checksums: str) -> None:
     try:
         expected = json.loads(checksums)
     except (ValueError, RecursionError) as error:
         raise FileFormatError("its list of checksums is not JSON") from error
-    found = layout.digests_of([memoryview(file)[start:]])
+    found = layout.digests_of([file[start:]])
     if found == expected:
         return
     if not isinstance(expected, list) or len(found) != len(expected):
@@ -266,11 +304,11 @@ def _verify_payload(file: mmap.mmap, start: int, checksums: str) -> None:
     raise FileFormatError(f"its arrays were altered: the checksum of MiB {first} differs")
 
 
-def _array_view(file: mmap.mmap, start: int, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:
+def _array_view(file: memoryview, start: int, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:
     dtype, shape = layout.DTYPES[entry["dtype"]], entry["shape"]
     begin, end = entry["data_offsets"]
     try:
         flat = np.frombuffer(file, dtype, count=(end - begin) // dtype.itemsize, offset=start + begin)
         return flat.reshape(shape)
     except (ValueError, OverflowError) as error:  # JSON allows more and larger dimensions than NumPy
-        raise FileFormatError(f"array {name!r} has a shape NumPy cannot hold") from error
+        raise FileFormatError(f"array {shorten(name)} has a shape NumPy cannot hold") from error

@@ -66,6 +66,8 @@ def pack_arrays(kind: str, arrays: Mapping[str, NDArray[Any]], settings: Mapping
     payload = {name: stored[name] for name in sorted(stored, key=lambda name: -stored[name].itemsize)}
     pieces = [array.reshape(-1).view(np.uint8).data for array in payload.values()]
     head, digest = _make_head(kind, settings_text, _entries(payload), layout.digests_of(pieces))
+    if len(head) - 8 > (longest := layout.longest_header(sum(map(len, pieces)))):
+        raise InputError(f"settings are too long: a header of {len(head) - 8} bytes, at most {longest}")
     return PackedArrays(digest, (memoryview(head), *pieces))
 
 
