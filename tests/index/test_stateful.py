@@ -164,8 +164,8 @@ class IndexMachine(RuleBasedStateMachine):
         else:
             codes = self.draw_codes(self.codec, rng, len(ids), distinct)
             self.index.update_codes(self.as_given(rng, ids), codes)
-        self.drop(ids)
-        self.append(ids, codes)
+        new = dict(zip(ids, map(tuple, codes.tolist()), strict=True))
+        self.rows = [row._replace(code=new.get(row.id, row.code)) for row in self.rows]
 
     @rule()
     def compact(self):

@@ -26,8 +26,8 @@ class CodeIndex(IndexReader):
     """An exact index of compact codes.
 
     A row is a code with an id. A search adds up a query's look-up tables over every code, and returns the best rows. Of equal
-    rows, the one that was inserted first comes first. Any number of threads may search while others add, remove or save: a search
-    sees the index as it was when the search began.
+    rows, the one that was inserted first comes first. An updated row keeps its place. Any number of threads may
+    search while others add, remove or save: a search sees the index as it was when the search began.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class CodeIndex(IndexReader):
         return self
 
     def update(self, ids: object, X: object, y: object = None, *, n_jobs: int | None = None) -> Self:
-        """Replace rows: remove them, and append items under the same ids. A search sees all of the change or nothing.
+        """Encode items anew. Each row keeps its id and its place. A search sees all of the change or nothing.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class CodeIndex(IndexReader):
         return self._replace(read, self.codec.encode_items(X, y, n_jobs=n_jobs))
 
     def update_codes(self, ids: object, codes: object) -> Self:
-        """Replace rows by others that are already encoded.
+        """Replace the codes of rows. Each row keeps its id and its place.
 
         Parameters
         ----------
@@ -196,9 +196,8 @@ class CodeIndex(IndexReader):
     def _replace(self, ids: Ids, codes: Codes) -> Self:
         _check_length(ids, codes)
         if len(codes):
-            segment = Segment.of_codes(codes)
             with self._write_lock:
-                self._snapshot = self._snapshot.with_replaced_rows(ids, segment)
+                self._snapshot = self._snapshot.with_codes(ids, codes)
         return self
 
     def compact(self) -> Self:
@@ -237,7 +236,7 @@ class CodeIndex(IndexReader):
                 "the codec has other codebooks than that of the index: its codes would mean something else"
             )
         index = CodeIndex(other)
-        index._snapshot = self._snapshot
+        index._snapshot = self._snapshot.detached()
         return index
 
     # files ---------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
     manifest.json                   the segments and their files, with a digest of itself. To replace it is the only commit
     codec-<digest>.safetensors
     codes-<digest>.safetensors      codes of one segment
+    codes-<digest>.safetensors      new codes of some of its rows, if there were updates
     ids-<digest>.safetensors        its ids, unless they are consecutive numbers
     live-<digest>.safetensors       which of its rows are left, if some were removed
 
@@ -18,7 +19,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,7 +32,8 @@ from supquant.index.integer_ids import ListedIntegers, NumberRange
 from supquant.index.parts import Part
 from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
-from supquant.index.snapshot import MOST_ROWS, Snapshot
+from supquant.index.serials import Serials
+from supquant.index.snapshot import MOST_ROWS, Snapshot, Source
 from supquant.index.stored import Stored, StoredArrays, open_stored
 from supquant.index.string_ids import StringIds
 from supquant.storage import ArrayFile, PackedArrays, write_file_atomically
@@ -45,7 +47,10 @@ _FORMAT = "supquant index"
 """What a manifest states as its format."""
 
 _VERSION = 1
-"""The version of the format that is written and read."""
+"""The version of the format that is written if no segment has updates, so that older versions of this library read it."""
+
+_UPDATES_VERSION = 2
+"""The version that is written if some segment has updates. Both versions are read."""
 
 _FIELDS = {"format", "version", "codec", "id_kind", "next_number", "segments"}
 """The fields of a manifest, without its digest."""
@@ -153,6 +158,18 @@ def load_index(folder: Path) -> tuple[StoredCodec, Snapshot]:
             manifest = newer  # another process saved meanwhile
 
 
+def open_again(folder: Path, digest: str) -> Snapshot:
+    """Map the rows of an index that was loaded before. Raise a `FileFormatError` if its manifest has another digest now."""
+    with suppress(FileNotFoundError):
+        manifest = _read_manifest(folder)
+        if _manifest_digest(manifest) == digest:
+            return _open_parts(folder, manifest)[1]
+    raise FileFormatError(
+        f"{folder}: an index of this folder was pickled, and the folder holds another index or none now: "
+        "load the folder, or keep it as it is until the pickle is read"
+    )
+
+
 # writing -----------------------------------------------------------------------------------------------------------------
 
 
@@ -208,7 +225,7 @@ def _check_replaceable(folder: Path) -> None:
 
 def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[str, Any]:
     """Write the files that a folder lacks, and return the manifest that names all files."""
-    segments = []
+    segments: list[dict[str, Any]] = []
     for part in snapshot.parts:
         ids, live = part.ids, part.live
         segments.append(
@@ -221,9 +238,12 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
                 "live_rows": part.n_live,
             }
         )
+        if part.updates:
+            updates = [{"rows": update.n_rows, "codes": update.write(folder)} for update in part.updates]
+            segments[-1]["updates"] = updates
     return {
         "format": _FORMAT,
-        "version": _VERSION,
+        "version": _UPDATES_VERSION if any(part.updates for part in snapshot.parts) else _VERSION,
         "codec": codec.write(folder),
         "id_kind": snapshot.id_kind,
         "next_number": snapshot.next_number,
@@ -233,8 +253,11 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
 
 def _manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
     """Return the content of a manifest's file, with a digest."""
-    digest = xxhash.xxh3_128_hexdigest(json.dumps(manifest).encode())
-    return json.dumps({**manifest, "digest": digest}, indent=2).encode() + b"\n"
+    return json.dumps({**manifest, "digest": _manifest_digest(manifest)}, indent=2).encode() + b"\n"
+
+
+def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(manifest).encode())
 
 
 def _delete_unnamed_files(folder: Path) -> None:
@@ -255,7 +278,8 @@ def _names_in_manifest(folder: Path) -> set[str]:
         return set()
     manifest = _read_manifest(folder)
     segments = [entry[field] for entry in manifest["segments"] for field in ("codes", "ids", "live")]
-    return {manifest["codec"], *filter(None, segments)}
+    updates = [update["codes"] for entry in manifest["segments"] for update in entry.get("updates", [])]
+    return {manifest["codec"], *filter(None, segments), *updates}
 
 
 # reading -----------------------------------------------------------------------------------------------------------------
@@ -275,9 +299,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise FileFormatError(f"{path}: is not JSON") from error
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise FileFormatError(f"{path}: is not the manifest of an index")
-    if manifest.get("version") != _VERSION:
+    if manifest.get("version") not in (_VERSION, _UPDATES_VERSION):
         raise FileFormatError(
-            f"{path}: format version {manifest.get('version')!r}, this supquant reads version {_VERSION}"
+            f"{path}: format version {manifest.get('version')!r}, "
+            f"this supquant reads versions {_VERSION} and {_UPDATES_VERSION}"
         )
     manifest.pop("digest", None)
     if _manifest_bytes(manifest) != text:
@@ -296,6 +321,8 @@ def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
         return f"'segments' is {segments!r}"
     if id_kind not in _ID_KINDS or (segments and id_kind is None):
         return f"'id_kind' is {id_kind!r}"
+    if manifest["version"] == _VERSION and any("updates" in entry for entry in segments):
+        return f"a segment has updates, but the version is {_VERSION}"
     if id_kind == "str" and any(entry["ids"] is None for entry in segments):
         return "'id_kind' is 'str', but a segment has no ids"
     if not _is_file_name(manifest["codec"], "codec"):
@@ -306,16 +333,25 @@ def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
 
 
 def _is_segment(entry: object) -> bool:
-    if not isinstance(entry, dict) or set(entry) != _SEGMENT_FIELDS:
+    if not isinstance(entry, dict) or set(entry) - {"updates"} != _SEGMENT_FIELDS:
         return False
     rows, ids, first, live = entry["rows"], entry["ids"], entry["first_id"], entry["live"]
     if not _is_integer(rows, 1, MOST_ROWS) or not _is_file_name(entry["codes"], "codes"):
         return False
     if not (_is_integer(first, -(2**63), 2**63 - rows) if ids is None else _is_file_name(ids, "ids")):
         return False
+    updates = entry.get("updates", [])
+    if not isinstance(updates, list) or not all(_is_update(update, rows) for update in updates):
+        return False
     if live is None:
         return entry["live_rows"] == rows
     return _is_file_name(live, "live") and _is_integer(entry["live_rows"], 1, rows)
+
+
+def _is_update(update: object, n_rows: int) -> bool:
+    if not isinstance(update, dict) or set(update) != {"rows", "codes"}:
+        return False
+    return _is_integer(update["rows"], 1, n_rows) and _is_file_name(update["codes"], "codes")
 
 
 def _is_integer(value: object, low: int, high: int) -> bool:
@@ -331,18 +367,28 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any]) -> tuple[StoredCodec,
     path = folder / manifest["codec"]
     file = open_stored(path, StoredCodec.KIND)
     codec = load_codec(path)
+
+    def open_codes(entry: Mapping[str, Any], n_part_rows: int | None = None) -> Segment:
+        codes = open_stored(folder / entry["codes"], Segment.KIND)
+        return Segment.from_file(codes, entry["rows"], codec.n_codebooks, codec.n_codewords, n_part_rows)
+
     parts = []
+    next_serial = 0
     for entry in manifest["segments"]:
         rows = entry["rows"]
-        codes = open_stored(folder / entry["codes"], Segment.KIND)
-        segment = Segment.from_file(codes, rows, codec.n_codebooks, codec.n_codewords)
+        updates = tuple(open_codes(update, rows) for update in entry.get("updates", []))
         live = None
         if entry["live"] is not None:
             live = LiveRows.from_file(
                 open_stored(folder / entry["live"], LiveRows.KIND), rows, entry["live_rows"]
             )
-        parts.append(Part(segment, _open_ids(folder, entry, manifest["id_kind"]), live))
-    return StoredCodec(codec, file), Snapshot(tuple(parts), manifest["id_kind"], manifest["next_number"])
+        ids = _open_ids(folder, entry, manifest["id_kind"])
+        parts.append(Part(open_codes(entry), ids, Serials.consecutive(next_serial, rows), live, updates))
+        next_serial += rows
+    id_kind, next_number = manifest["id_kind"], manifest["next_number"]
+    source = Source(folder, _manifest_digest(manifest), open_again)
+    snapshot = Snapshot(tuple(parts), id_kind, next_number, next_serial, source=source)
+    return StoredCodec(codec, file), snapshot
 
 
 def _open_ids(folder: Path, entry: Mapping[str, Any], id_kind: str) -> Ids:
