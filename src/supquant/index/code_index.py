@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import weakref
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from supquant.arrays import Codes
 from supquant.codec import AnyCodec, SemanticCodec
@@ -61,6 +62,32 @@ class CodeIndex(IndexReader):
         super().__init__(codec, snapshot)
         self._write_lock = threading.Lock()
         _indexes.add(self)
+
+    # copies --------------------------------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Self:
+        """Return an index of the same rows. Arrays never change, so the two share them, but a later change of one is its own."""
+        return self._copied(self._snapshot.detached())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a copy, as `copy.copy` does. Filters that are copied with it belong to the copy."""
+        snapshot = self._snapshot
+        return self._copied(snapshot.detached(copy.deepcopy(snapshot.origin, memo)))
+
+    def _copied(self, snapshot: Snapshot) -> Self:
+        index = self.__class__.__new__(self.__class__)
+        index.__setstate__(self.__getstate__() | {"_snapshot": snapshot})
+        return index
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all but the lock and what is computed again. A snapshot says how its rows are pickled."""
+        state = self.__dict__.copy()
+        del state["_write_lock"], state["_has_unlabelled"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._initialize(state["_codec"], state["_snapshot"])
+        self.__dict__.update(state)
 
     def __repr__(self) -> str:
         return f"CodeIndex({len(self)} rows of {self.codec.n_codebooks} bytes)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,17 @@ class Stored(ABC):
         self._known_files: dict[Path, _FileState] = {}  # files that hold this object
         if file is not None:
             self._known_files[Path(file.path)] = _file_state(Path(file.path))
+
+    def __copy__(self) -> Self:
+        """Return an object with the same attributes."""
+        copied = self.__class__.__new__(self.__class__)
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled. Files are not, because they may be others by then."""
+        state = {name: None if isinstance(each, ArrayFile) else each for name, each in self.__dict__.items()}
+        return state | {"_known_files": {}}
 
     @abstractmethod
     def _pack(self) -> PackedArrays:
@@ -83,6 +94,11 @@ class StoredArrays(Stored):
     def __init__(self, file: ArrayFile | None = None) -> None:
         super().__init__(file)
         self._unchecked_file = file
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: arrays that were checked."""
+        self.check_once()
+        return super().__getstate__()
 
     @abstractmethod
     def _arrays(self) -> dict[str, NDArray[Any]]:
