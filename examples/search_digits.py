@@ -22,7 +22,7 @@ digit_of = dict(zip(names, y_items, strict=True))
 right = [digit_of[name] == digit for row, digit in zip(ids, y_queries, strict=True) for name in row]
 print(f"{np.mean(right):.0%} of the answers show the digit asked for")
 
-odd = index.filter(y_items % 2 == 1)  # prepared once, for any number of searches
+odd = index.filter(names[y_items % 2 == 1])  # by ids, prepared once, for any number of searches
 scores, ids = index.search(X_queries[:1], k=5, where=odd)
 print(f"the odd digits nearest to a {y_queries[0]}:", *(digit_of[name] for name in ids[0]))
 

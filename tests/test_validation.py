@@ -217,6 +217,24 @@ def test_all_jobs_are_the_cores_this_process_may_use(monkeypatch):
     assert resolve_jobs(7) == 7
 
 
+def test_a_great_number_of_jobs_is_a_few_for_each_core(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    for many in (2000, 2**31, 2**70, np.int64(2**40)):
+        assert resolve_jobs(many) == 32
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    assert [resolve_jobs(n) for n in (2, 16, 17, 10**6)] == [2, 16, 16, 16]
+
+
+def test_masked_vectors_are_refused():
+    with pytest.raises(InputError, match="X must not be a masked array"):
+        check_vectors(np.ma.array([[0.0, 1.0], [2.0, np.nan]], mask=[[0, 0], [0, 1]]))
+
+
+def test_numbers_beyond_all_floats_are_refused_as_others_are():
+    with pytest.raises(InputError, match="tol must be a finite number"):
+        check_positive(10**400, "tol")
+
+
 @pytest.mark.parametrize("value", [0, -2, 1.0, "2", True])
 def test_other_numbers_of_jobs_are_refused(value):
     with pytest.raises(InputError, match="n_jobs must be None, -1 or an integer of at least 1"):

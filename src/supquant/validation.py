@@ -28,11 +28,15 @@ __all__ = [
     "check_positive",
     "check_vectors",
     "random_generator",
+    "refuse_masked",
     "resolve_jobs",
 ]
 
 _ROWS_PER_CHECK = 4096
 """Number of rows whose values are checked at a time."""
+
+_THREADS_PER_CORE, _FEW_THREADS = 4, 16
+"""There are at most so many threads for each core, or so many in all if that is more."""
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 """The largest finite float32."""
@@ -83,6 +87,7 @@ def check_vectors(
         ...
     supquant.errors.InputError: Input X contains NaN (first in row 0).
     """
+    refuse_masked(X, name)
     try:
         array = X if _is_plain_array(X, min_rows) else _as_array(X, min_rows, name)
     except TypeError as error:
@@ -99,6 +104,23 @@ def check_vectors(
     if array.dtype.kind == "f":
         _check_finite(array, name)
     return np.asarray(array)
+
+
+def refuse_masked(values: Any, name: str) -> Any:
+    """Return values as they are; raise an `InputError` if they are a masked array, whose mask would be ignored.
+
+    Examples
+    --------
+    >>> refuse_masked(np.ma.array([1, 2], mask=[False, True]), "ids")
+    Traceback (most recent call last):
+        ...
+    supquant.errors.InputError: ids must not be a masked array: fill it or leave masked entries out, then give a plain array
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(
+            f"{name} must not be a masked array: fill it or leave masked entries out, then give a plain array"
+        )
+    return values
 
 
 def _as_array(X: Any, min_rows: int, name: str) -> Array:
@@ -208,7 +230,7 @@ def _finite_number(value: Any, high: float | None) -> float | None:
         return None
     try:
         number = float(value)
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer or a fraction beyond all floats
         return None
     return None if not math.isfinite(number) or (high is not None and number > high) else number
 
@@ -278,6 +300,9 @@ def random_generator(random_state: Any) -> np.random.Generator:
 def resolve_jobs(n_jobs: Any) -> int:
     """Return the number of threads for an `n_jobs` parameter.
 
+    More threads than cores do not make anything faster, and thousands of them would slow down the whole process. So a great
+    number is taken as four for each core, or 16 if that is more.
+
     Parameters
     ----------
     n_jobs : int or None
@@ -291,9 +316,19 @@ def resolve_jobs(n_jobs: Any) -> int:
     --------
     >>> resolve_jobs(2)
     2
+    >>> resolve_jobs(2**40) < 100_000
+    True
     """
     if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return _count_cores()
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs < 1:
         raise InputError(f"n_jobs must be None, -1 or an integer of at least 1, got {n_jobs!r}")
-    return int(n_jobs)
+    return int(n_jobs) if n_jobs <= _FEW_THREADS else min(int(n_jobs), _most_threads())
+
+
+def _most_threads() -> int:
+    return max(_THREADS_PER_CORE * _count_cores(), _FEW_THREADS)
+
+
+def _count_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -171,13 +171,11 @@ class History:
                 self.changes.append(("remove", gone))
                 ids, codes = [], np.empty((0, codec.n_codebooks), np.uint8)
                 rows = {id_: rows[id_] for id_ in live if id_ not in set(gone)}
-            for id_ in ids:
-                rows.pop(id_, None)
-            rows |= dict(zip(ids, codes, strict=True))
+            rows |= dict(zip(ids, codes, strict=True))  # an updated row keeps its place
             scores, order = exhaustive(codec, np.array(list(rows.values())), Q)
             self.states[self.key(scores, np.array(list(rows))[order])] = step
-            self.ids[tuple(rows)] = step
-        assert len(self.states) == len(self.ids) == n_changes
+            self.ids.setdefault(tuple(rows), step)  # an update leaves them as they are
+        assert len(self.states) == n_changes
 
     @staticmethod
     def key(scores, ids):

@@ -1,4 +1,6 @@
 import gc
+import sys
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -111,7 +113,7 @@ def test_a_filter_keeps_its_rows_through_merges_removals_and_updates(
         lambda: index.remove(range(1, 400, 2)),
         index.compact,
     ]
-    gone = [set(), set(range(0, 300, 2)), {3, 9}, set(), set(), set(range(1, 400, 2)), set()]
+    gone = [set(), set(range(0, 300, 2)), set(), set(), set(), set(range(1, 400, 2)), set()]
     before, expected = index._snapshot, among(index, tables, chosen)
     for step, left in zip(steps, gone, strict=True):
         step()
@@ -206,3 +208,144 @@ def test_no_ids_and_an_empty_mask_choose_nothing(build, tables, tied_codec):
     empty = CodeIndex(tied_codec)
     for where in ([], np.zeros(0, dtype=bool), empty.filter([])):
         assert empty.search_tables(tables, where=where)[0].shape == (3, 0)
+
+
+# masks and changes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [300, 5000])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_mask_means_the_same_rows_after_updates(
+    build, draw_codes, tied_codec, tables, rng, n, grouped, tmp_path
+):
+    index = build(n, grouped=grouped)
+    ids = index.ids
+    mask = ids % 3 == 0
+    where = index.filter(mask)
+    for step in range(12):
+        some = rng.choice(ids, 5 + 20 * (step % 2), replace=False)
+        index.update_codes(some, draw_codes(tied_codec, rng, len(some)))
+        assert np.array_equal(index.ids, ids)
+        expected = among(index, tables, ids[mask])
+        assert same(index.search_tables(tables, n, where=mask), expected)
+        assert same(index.search_tables(tables, n, where=where), expected)
+    index.save(tmp_path / "index")
+    loaded = CodeIndex.load(tmp_path / "index", verify="full")
+    assert np.array_equal(loaded.ids, ids)
+    assert same(loaded.search_tables(tables, n), index.search_tables(tables, n))
+    assert same(loaded.search_tables(tables, n, where=mask), expected)
+
+
+def test_of_rows_with_equal_sums_an_updated_one_stays_where_it_was(tied_codec, tables):
+    codes = np.zeros((5000, 3), dtype=np.uint8)
+    codes[2500] = 1
+    index = CodeIndex(tied_codec).add_codes(codes).update_codes([2500, 7], codes[:2])
+    assert len(index._snapshot.parts[0].layers) == 2
+    assert index.search_tables(tables, 5000)[1].tolist() == [list(range(5000))] * 3
+    assert index.range_search(np.zeros((1, 2)), 1e9)[2].tolist() == list(range(5000))
+    assert index.compact().search_tables(tables, 5000)[1].tolist() == [list(range(5000))] * 3
+
+
+def test_a_mask_of_another_state_is_refused(build, draw_codes, tied_codec, tables, rng, queries):
+    index = build(100)
+    state, mask = index.state, index.ids < 50
+    searches = [
+        lambda **given: index.search(queries, **given),
+        lambda **given: index.search_tables(tables, **given),
+        lambda **given: index.range_search(queries, 1.0, **given),
+        lambda **given: index.rank(queries, **given),
+        lambda where, state: index.filter(where, state=state),
+    ]
+    for change in (
+        lambda: None,
+        lambda: index.update_codes([3], [[0, 0, 0]]),
+        index.compact,
+        lambda: index.remove([]),
+    ):
+        change()
+        assert index.state == state
+        for search in searches:
+            search(where=mask, state=state)
+    kept = index.filter(mask, state=state)
+    index.remove([0]).add_codes(draw_codes(tied_codec, rng, 1))  # the length is the same again
+    assert len(index) == len(mask)
+    for search in searches:
+        with pytest.raises(InputError, match="rows were added or removed since the mask was made"):
+            search(where=mask, state=state)
+    with pytest.raises(InputError, match="or it was made for another index"):
+        build(100).search(queries, where=mask, state=state)
+    assert same(index.search_tables(tables, 100, where=kept), among(index, tables, range(1, 50)))
+
+
+def work_of(call):
+    """Return the number of functions that a call calls."""
+    n_calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal n_calls
+        n_calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return n_calls
+
+
+def test_the_cost_of_a_kept_filter_does_not_grow_with_the_number_of_changes(
+    build, draw_codes, tied_codec, tables, rng
+):
+    def live(n_changes):
+        """Return the work of a search, and the bytes that the index and its filters have grown."""
+        index = build(10)
+        kept, used = index.filter([5, 6, 7]), index.filter([5, 6, 7])
+        code = draw_codes(tied_codec, rng, 1)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for i in range(n_changes):
+            number = int(index.ids[-1])
+            index.update_codes([i % 4], code).add_codes(code)
+            index.remove([number]) if number >= 10 else None
+            if i % 50 == 0:
+                index.search_tables(tables, where=used)
+        assert sorted(index.search_tables(tables[:1], where=used)[1][0].tolist()) == [5, 6, 7]
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+        return work_of(lambda: index.search_tables(tables, where=kept, n_jobs=1)), grown
+
+    tracemalloc.start()
+    try:
+        live(20)  # what is computed once
+        few_calls, _ = live(20)
+        many_calls, many_bytes = live(400)
+    finally:
+        tracemalloc.stop()
+    assert many_calls < 1.5 * few_calls
+    assert many_bytes < 20_000
+
+
+# masked arrays -----------------------------------------------------------------------------------------------------------
+
+
+def test_masked_arrays_are_refused_because_their_mask_would_be_ignored(build, tables, queries):
+    index = build(4)
+    half = [False, True, False, True]
+
+    def masked(values):
+        return np.ma.array(values, mask=np.broadcast_to(half[: len(values)], np.shape(values)[::-1]).T)
+
+    for call in [
+        lambda: index.search(queries, where=masked([0, 1, 2, 3])),
+        lambda: index.filter(masked([True] * 4)),
+        lambda: index.codes(masked([0, 1])),
+        lambda: index.remove(masked([0, 1])),
+        lambda: index.search(masked(np.zeros((3, 2)))),
+        lambda: index.add(masked(np.zeros((3, 2)))),
+        lambda: index.add_codes(masked(np.zeros((3, 3), dtype=int))),
+        lambda: index.search_tables(np.ma.array(tables)),
+        lambda: index.update([0, 1], masked(np.zeros((2, 2)))),
+    ]:
+        with pytest.raises(InputError, match="must not be a masked array"):
+            call()
+    assert len(index) == 4

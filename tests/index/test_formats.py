@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 
-from supquant import CodeIndex
+from supquant import CodeIndex, FileFormatError, storage
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 VERSION_1 = ("automatic", "integers", "strings", "grouped", "deletions", "everything", "binary", "empty")
@@ -26,7 +27,10 @@ def maker():
     return module
 
 
-@pytest.fixture(params=[f"index-v1-{name}" for name in VERSION_1])
+FOLDERS = [*(f"index-v1-{name}" for name in VERSION_1), "index-v2-updates"]
+
+
+@pytest.fixture(params=FOLDERS)
 def kept(request):
     """A folder of old and the answers it must give."""
     folder = FIXTURES / request.param
@@ -57,7 +61,7 @@ def test_an_old_index_can_be_changed_and_saved(kept, maker, tmp_path):
     if ids:
         index.remove(ids[1::2])
     new_ids = ["new/1", "new/2"] if ids and isinstance(ids[0], str) else None
-    if folder.name.endswith("integers"):
+    if folder.name.endswith(("integers", "updates")):
         new_ids = [10_001, 10_002]
     index.add_codes(np.zeros((2, index.codec.n_codebooks), dtype=np.uint8), ids=new_ids)
     index.save(copied)
@@ -72,8 +76,9 @@ def test_an_old_index_can_be_changed_and_saved(kept, maker, tmp_path):
 
 def test_fixtures_can_be_made_and_are_never_overwritten(maker, tmp_path, contents):
     maker.write(tmp_path)
-    for name in VERSION_1:
-        folder = tmp_path / f"index-v1-{name}"
+    for name in FOLDERS:
+        folder = tmp_path / name
+        assert json.loads((folder / "manifest.json").read_text())["version"] == int(name[7])
         index = CodeIndex.load(folder, verify="full")
         expected = json.loads(Path(f"{folder}.json").read_text("utf-8"))
         assert maker.answers(index) == expected
@@ -93,3 +98,66 @@ def test_the_folders_show_every_form_an_index_can_take():
     assert segments["everything"] == [True, False]
     assert forms["deletions"]["removed"] > 0
     assert forms["everything"]["removed"] > 0
+    updated = CodeIndex.load(FIXTURES / "index-v2-updates")
+    assert [layer.segment.n_rows for layer in updated._snapshot.parts[0].layers] == [1500, 150, 6]
+    assert updated.info()["removed"] > 0
+
+
+def sign(folder, manifest):
+    """Write a manifest with the digest that makes it look like one of ours."""
+    unsigned = {key: value for key, value in manifest.items() if key != "digest"}
+    digest = xxhash.xxh3_128_hexdigest(json.dumps(unsigned).encode())
+    text = json.dumps({**unsigned, "digest": digest}, indent=2) + "\n"
+    (folder / "manifest.json").write_text(text)
+
+
+@pytest.fixture
+def updated(tmp_path):
+    """A copy of a folder with updates, and its manifest."""
+    folder = tmp_path / "index"
+    shutil.copytree(FIXTURES / "index-v2-updates", folder)
+    return folder, json.loads((folder / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize(("row", "value"), [(0, 1500), (-1, 1500), (5, 2**32 - 1), (1, 0), (-1, 0)], ids=str)
+def test_updates_of_rows_that_are_not_there_or_come_twice_are_refused(updated, row, value):
+    folder, manifest = updated
+    entry = manifest["segments"][0]["updates"][0]
+    arrays, settings = storage.load_arrays(folder / entry["codes"], "codes")
+    rows = arrays["updated"].copy()
+    assert rows[0] == 0
+    rows[row] = value
+    packed = storage.pack_arrays("codes", {**arrays, "updated": rows}, settings)
+    entry["codes"] = f"codes-{packed.digest[:16]}.safetensors"
+    packed.write(folder / entry["codes"])
+    sign(folder, manifest)
+    with pytest.raises(FileFormatError, match=r"codes-.*'updated' does not ascend"):
+        CodeIndex.load(folder, verify="full")
+    with pytest.raises(FileFormatError, match=r"codes-.*'updated' does not ascend"):
+        CodeIndex.load(folder).search(np.zeros((1, 4)))
+
+
+def test_updates_that_no_manifest_can_have_are_refused(updated):
+    folder, manifest = updated
+    (segment,) = manifest["segments"]
+    good = segment["updates"]
+    for bad in (
+        None,
+        3,
+        [3],
+        [{}],
+        [{**good[0], "rows": 0}],
+        [{**good[0], "rows": 1501}],
+        [{**good[0], "rows": 149}],
+        [{**good[0], "codes": segment["ids"]}],
+        [{**good[0], "codes": segment["codes"]}],
+        [{**good[0], "live": None}],
+    ):
+        segment["updates"] = bad
+        sign(folder, manifest)
+        with pytest.raises(FileFormatError):
+            CodeIndex.load(folder)
+    segment["updates"] = good
+    sign(folder, manifest | {"version": 1})
+    with pytest.raises(FileFormatError, match="has updates, but the version is 1"):
+        CodeIndex.load(folder)

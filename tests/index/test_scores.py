@@ -1,6 +1,7 @@
 """Scores at the edges: radii that scores meet exactly, sums that vanish beside their offsets, rankings that descend."""
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -38,7 +39,18 @@ def test_a_range_holds_exactly_the_rows_whose_score_is_within(real_codec, exhaus
             assert np.array_equal(ids, order[within])
 
 
-@pytest.mark.parametrize(("radius", "share"), [(np.inf, 1), (1e300, 1), (-np.inf, 0), (-1e300, 0)])
+@pytest.mark.parametrize(
+    ("radius", "share"),
+    [
+        (np.inf, 1),
+        (1e300, 1),
+        (10**400, 1),
+        (-np.inf, 0),
+        (-1e300, 0),
+        (-(10**400), 0),
+        (Fraction(-(10**400)), 0),
+    ],
+)
 def test_a_range_may_be_endless_or_empty(real_codec, coarse, radius, share):
     codes, Q = coarse
     limits, scores, ids = CodeIndex(real_codec).add_codes(codes).range_search(Q, radius)

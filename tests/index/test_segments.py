@@ -10,8 +10,10 @@ from supquant import kernels
 from supquant.index import parts as parts_module
 from supquant.index.bitmaps import LiveRows, bits_of_rows, rows_in_bits
 from supquant.index.integer_ids import NumberRange
+from supquant.index.layers import stack_layers
 from supquant.index.parts import Part, merge_parts, merge_similar
 from supquant.index.segments import Segment
+from supquant.index.serials import Serials
 
 SIZES = [1, 15, 16, 17, 63, 64, 65, 129, 1000]
 
@@ -124,7 +126,9 @@ def test_live_rows_of_a_file_are_as_many_as_it_says_and_none_lies_past_the_end()
 
 
 def part_of(n, first=0):
-    return Part(Segment.of_codes(draw(n, 2, seed=first)), NumberRange(first, n))
+    return Part(
+        Segment.of_codes(draw(n, 2, seed=first)), NumberRange(first, n), Serials.consecutive(first, n)
+    )
 
 
 def sizes(parts):
@@ -171,13 +175,81 @@ def test_a_part_without_rows_left_goes_and_one_with_few_is_written_anew():
     assert np.array_equal(anew.segment.codes(), part.segment.codes()[501:])
 
 
-def test_merged_rows_tell_where_they_went_and_keep_nothing_of_the_past():
+def test_merged_rows_keep_their_serials_and_nothing_of_the_past():
     one, other = part_of(100).without(np.array([0, 50, 99])), part_of(70, 100)
     made = merge_parts([one, other])
-    assert one.lineage.move.lineage is made.lineage
-    assert one.lineage.move.follow(np.array([0, 1, 49, 50, 51, 98])).tolist() == [0, 48, 49, 96]
-    assert other.lineage.move.follow(np.array([0, 69])).tolist() == [97, 166]
-    gone = [weakref.ref(each) for each in (one.segment, other.segment, one.lineage, other.lineage)]
+    assert made.serials.find(np.array([0, 1, 49, 50, 51, 98, 99])).tolist() == [-1, 0, 48, -1, 49, 96, -1]
+    assert made.serials.find(np.array([100, 169, 170, -1])).tolist() == [97, 166, -1, -1]
+    gone = [weakref.ref(each) for each in (one.segment, other.segment, one.serials, other.serials)]
     del one, other
     gc.collect()
     assert [each() for each in gone] == [None] * 4
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=20).filter(any), min_size=1, max_size=6))
+def test_serials_are_found_among_those_that_are_left(masks):
+    expected, pieces, first = [], [], 0
+    for mask in masks:
+        pieces.append(Serials.consecutive(first, len(mask)).keep(np.array(mask)))
+        expected += (first + np.flatnonzero(mask)).tolist()
+        first += len(mask)
+    serials = Serials.join(pieces)
+    assert serials.take(np.arange(len(expected))).tolist() == expected
+    assert (serials.first, serials.stop) == (expected[0], expected[-1] + 1)
+    asked = np.arange(-2, first + 2)
+    rows = {serial: row for row, serial in enumerate(expected)}
+    assert serials.find(asked).tolist() == [rows.get(serial, -1) for serial in asked.tolist()]
+    assert [serials.count_below(each) for each in asked.tolist()] == [
+        sum(serial < each for serial in expected) for each in asked.tolist()
+    ]
+    assert len(serials.starts) == 1 + np.count_nonzero(np.diff(expected) != 1)
+
+
+# updates -----------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=25), st.integers(0, 2**32 - 1))
+def test_however_rows_are_updated_there_are_few_layers_and_each_row_has_one_code(batches, seed):
+    rng = np.random.default_rng(seed)
+    n = 5000
+    part = part_of(n)
+    codes, live = part.codes().copy(), np.ones(n, dtype=bool)
+    for size in batches:
+        rows = rng.choice(np.flatnonzero(live), size, replace=False)
+        if size % 5 == 0:
+            part = part.without(rows)
+            live[rows] = False
+        else:
+            codes[rows] = rng.integers(0, 256, size=(size, 2), dtype=np.uint8)
+            part = part.with_codes(rows, codes[rows])
+    assert np.array_equal(part.codes()[live], codes[live])
+    some = rng.integers(0, n, 50)
+    assert np.array_equal(part.codes(some[live[some]]), codes[some[live[some]]])
+    assert len(part.layers) <= 1 + np.log2(n)
+    derived = stack_layers(part.segment, part.live, part.updates)
+    for layers in (part.layers, derived):
+        read = [
+            (np.arange(n) if (rows := layer.segment.rows()) is None else rows)[
+                slice(None) if layer.current is None else layer.current.mask()
+            ]
+            for layer in layers
+        ]
+        assert np.array_equal(np.sort(np.concatenate(read)), np.flatnonzero(live))
+
+
+def test_an_update_of_few_rows_copies_few_rows():
+    part = part_of(100_000)
+    rng = np.random.default_rng(0)
+    copied = []
+    original = Segment.of_codes.__func__
+
+    def counted(cls, codes, *rest):
+        copied.append(len(codes))
+        return original(cls, codes, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Segment, "of_codes", classmethod(counted))
+        for row in rng.permutation(100_000)[:1000].tolist():
+            part = part.with_codes(np.array([row]), rng.integers(0, 256, size=(1, 2), dtype=np.uint8))
+    assert part.segment.n_rows == 100_000
+    assert sum(copied) < 1000 * (64 + np.log(1000) / np.log(1.5))

@@ -1,6 +1,8 @@
 """Random lives of an index against a plain list of rows."""
 
+import copy
 import itertools
+import pickle
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -165,8 +167,8 @@ class IndexMachine(RuleBasedStateMachine):
         else:
             codes = self.draw_codes(self.codec, rng, len(ids), distinct)
             self.index.update_codes(self.as_given(rng, ids), codes)
-        self.drop(ids)
-        self.append(ids, codes)
+        new = dict(zip(ids, map(tuple, codes.tolist()), strict=True))
+        self.rows = [row._replace(code=new.get(row.id, row.code)) for row in self.rows]
 
     @rule()
     def compact(self):
@@ -306,6 +308,23 @@ class IndexMachine(RuleBasedStateMachine):
             with pytest.raises(InputError):
                 self.index.search(np.zeros((1, self.codec.n_inputs)), where=filter_)
         self.filters = []
+
+    @rule(way=st.sampled_from([copy.copy, copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))]))
+    def go_on_with_a_copy(self, way):
+        before, filters = self.index, [filter_ for filter_, _ in self.filters]
+        if way is copy.copy:
+            self.index, filters = copy.copy(before), []
+        else:
+            self.index, filters = way((before, filters))
+        Q = np.zeros((1, self.codec.n_inputs))
+        for filter_, _ in self.filters:  # they belong to the original
+            with pytest.raises(InputError):
+                self.index.search(Q, where=filter_)
+        self.filters = [(new, serials) for new, (_, serials) in zip(filters, self.filters, strict=False)]
+        assert self.index.state == before.state
+        if self.rows:  # what happens to the original does not concern the copy
+            before.remove([row.id for row in self.rows[::2]])
+            assert self.index.state != before.state
 
     @invariant()
     def same_rows(self):

@@ -21,7 +21,7 @@ from supquant.codec.queries import by_queries, fill_blocks, row_products
 from supquant.errors import FileFormatError, InputError
 from supquant.parallel import row_blocks, single_blas
 from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
-from supquant.validation import check_choice, check_integer, check_vectors, resolve_jobs
+from supquant.validation import check_choice, check_integer, check_vectors, refuse_masked, resolve_jobs
 
 MOST_CODEBOOKS = 64
 """Codebooks of a code at the most, which is the limit of the kernels."""
@@ -196,7 +196,7 @@ class ProjectingCodec(ABC):
 
     def check_codes(self, codes: object) -> Codes:
         """Return codes (n, M) as uint8; raise an `InputError` if they are no codes of this codec."""
-        array = np.asarray(codes)
+        array = np.asarray(refuse_masked(codes, "codes"))
         if array.ndim != 2 or array.shape[1] != self.n_codebooks or array.dtype.kind not in "ui":
             raise InputError(
                 f"codes must be whole numbers of shape (n, {self.n_codebooks}), got {array.dtype} of shape {array.shape}"

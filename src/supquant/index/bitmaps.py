@@ -42,12 +42,12 @@ def bits_of_rows(rows: RowNumbers, n_rows: int) -> Words:
     return words
 
 
-def rows_in_bits(words: Words, rows: RowNumbers) -> Flags:
+def rows_in_bits(words: Words, rows: RowNumbers | NDArray[np.uint32]) -> Flags:
     """Return for each of some rows whether it is in the set, in the shape of `rows`."""
     return (words[rows // 64] & _bits_in_words(rows)) != 0
 
 
-def _bits_in_words(rows: RowNumbers) -> Words:
+def _bits_in_words(rows: RowNumbers | NDArray[np.uint32]) -> Words:
     """Return for each row a word with only the row's bit set."""
     return np.left_shift(np.uint64(1), (rows % 64).astype(np.uint64))
 
@@ -79,6 +79,11 @@ class LiveRows(StoredArrays):
     def from_file(cls, file: ArrayFile, n_rows: int, count: int) -> Self:
         """Return the live rows that a file holds."""
         return cls(array_of_file(file, "words", np.uint64, -(-n_rows // 64)), n_rows, count, file)
+
+    @classmethod
+    def of_mask(cls, mask: Flags) -> Self:
+        """Return the rows that a mask (n_rows,) keeps."""
+        return cls(kernels.active().pack_mask(mask), len(mask), int(mask.sum()))
 
     @classmethod
     def after_removal(cls, before: LiveRows | None, rows: RowNumbers, n_rows: int) -> Self:

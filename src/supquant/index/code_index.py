@@ -1,33 +1,28 @@
-"""Codes to answers: the index for users, which adds, removes, saves and loads rows."""
+"""Codes to answers: the index for users, which adds, updates and removes rows."""
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
-from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from supquant.arrays import Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
-from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
+from supquant.index.files import StoredCodec
 from supquant.index.ids import read_ids
-from supquant.index.reader import IndexReader
 from supquant.index.row_ids import Ids
+from supquant.index.saved import SavedIndex
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
-from supquant.validation import check_choice
 
 __all__ = ["CodeIndex"]
 
 
-class CodeIndex(IndexReader):
+class CodeIndex(SavedIndex):
     """An exact index of compact codes.
 
     A row is a code with an id. A search adds up a query's look-up tables over every code, and returns the best rows. Of equal
-    rows, the one that was inserted first comes first. Any number of threads may search while others add, remove or save: a search
-    sees the index as it was when the search began.
+    rows, the one that was inserted first comes first. An updated row keeps its place. Any number of threads may
+    search while others add, remove or save: a search sees the index as it was when the search began.
 
     Parameters
     ----------
@@ -56,16 +51,6 @@ class CodeIndex(IndexReader):
 
     def __init__(self, codec: object) -> None:
         self._initialize(StoredCodec(_read_codec(codec)), Snapshot())
-
-    def _initialize(self, codec: StoredCodec, snapshot: Snapshot) -> None:
-        super().__init__(codec, snapshot)
-        self._write_lock = threading.Lock()
-        self._mapped = True  # whether a reload maps large files
-        self._known_folders: KnownFolders = {}  # a reload replaces it: a save that began before knows nothing of the reload
-        self._last_saved: tuple[Path, Snapshot] | None = (
-            None  # the folder and the rows of the last load or save
-        )
-        _indexes.add(self)
 
     def __repr__(self) -> str:
         return f"CodeIndex({len(self)} rows of {self.codec.n_codebooks} bytes)"
@@ -153,7 +138,7 @@ class CodeIndex(IndexReader):
         return self
 
     def update(self, ids: object, X: object, y: object = None, *, n_jobs: int | None = None) -> Self:
-        """Replace rows: remove them, and append items under the same ids. A search sees all of the change or nothing.
+        """Encode items anew. Each row keeps its id and its place. A search sees all of the change or nothing.
 
         Parameters
         ----------
@@ -178,7 +163,7 @@ class CodeIndex(IndexReader):
         return self._replace(read, self.codec.encode_items(X, y, n_jobs=n_jobs))
 
     def update_codes(self, ids: object, codes: object) -> Self:
-        """Replace rows by others that are already encoded.
+        """Replace the codes of rows. Each row keeps its id and its place.
 
         Parameters
         ----------
@@ -201,9 +186,8 @@ class CodeIndex(IndexReader):
     def _replace(self, ids: Ids, codes: Codes) -> Self:
         _check_length(ids, codes)
         if len(codes):
-            segment = Segment.of_codes(codes)
             with self._write_lock:
-                self._snapshot = self._snapshot.with_replaced_rows(ids, segment)
+                self._snapshot = self._snapshot.with_codes(ids, codes)
         return self
 
     def compact(self) -> Self:
@@ -243,152 +227,9 @@ class CodeIndex(IndexReader):
             )
         index = CodeIndex(other)
         with self._write_lock:
-            index._snapshot = self._snapshot
+            index._snapshot = self._snapshot.detached()
             index._known_folders = self._known_folders.copy()
         return index
-
-    # files ---------------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the index to a folder.
-
-        An index in the folder is replaced if this index was loaded from it or saved to it, and nobody has changed it since.
-        Files that this index wrote or read there before are not written again. After any failure, the folder holds the whole old
-        index or the whole new one. Other threads may search, change and save the index meanwhile: it is saved as it was when
-        `save` was called.
-
-        Parameters
-        ----------
-        path : str or path-like
-            A new folder, an empty one, or one that holds an index.
-        overwrite : bool, default=False
-            Whether any other index in the folder is replaced, too.
-
-        Raises
-        ------
-        SaveConflictError
-            If the folder holds another index, and `overwrite` is false. The error says who saved it and when.
-        InputError
-            If `path` is a file, or a folder that holds something else.
-        OSError
-            If a file cannot be written, for example because the disk is full.
-        """
-        with self._write_lock:
-            snapshot, known = self._snapshot, self._known_folders
-        save_index(Path(path), self._codec, snapshot, known, overwrite=overwrite)
-        with self._write_lock:
-            if known is self._known_folders:
-                self._last_saved = Path(path).resolve(), snapshot
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, verify: Literal["lazy", "full"] = "lazy", mapped: bool = True
-    ) -> Self:
-        """Open the index in a folder.
-
-        Files of a MiB or more are mapped, not read. `save` never writes to a file that is in use: it makes new files, and deletes
-        old ones. So any process may save to the folder, or delete it, while the index is in use. Programs that write to the
-        files in place, such as ``cp new/* folder/``, are another matter. At every search, the index checks that
-        no file has another size or was written to. If one was, the file is compared with its checksums again, and an error is
-        raised if it differs. But a file that is cut while a search reads it ends the process. If files may be changed in place,
-        load the index with ``mapped=False``.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The folder.
-        verify : {"lazy", "full"}, default="lazy"
-            Whether each file is compared with its checksums at its first use, or all files at once.
-        mapped : bool, default=True
-            Whether large files are mapped. Otherwise all files are read into memory and compared with their checksums. Then the
-            folder may be changed in any way after `load` returns.
-
-        Returns
-        -------
-        CodeIndex
-
-        Raises
-        ------
-        FileFormatError
-            If the folder holds no index, or a file is missing, damaged or foreign. With ``"lazy"``, methods that use a damaged
-            file raise it later. Methods that use a mapped file raise it if the file was changed in place.
-        FileNotFoundError
-            If the folder does not exist.
-        """
-        check_choice(verify, "verify", ("lazy", "full"))
-        codec, snapshot, digest = load_index(Path(path), mapped=mapped)
-        if verify == "full" or not mapped:
-            snapshot.check_files()
-        index = cls.__new__(cls)
-        index._initialize(codec, snapshot)
-        index._mapped = mapped
-        index._note_loaded(Path(path).resolve(), snapshot, digest)
-        return index
-
-    def reload(self, *, discard: bool = False) -> Self:
-        """Bring the index to the present state of its folder: the one that it was last loaded from or saved to.
-
-        If the folder has not changed, nothing happens. Otherwise filters of this index become invalid. Searches that have begun
-        see the old rows.
-
-        Parameters
-        ----------
-        discard : bool, default=False
-            Whether changes of this index since the last load or save are given up. A `compact` counts as a change.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            If the index has no folder, if it has changes and `discard` is false, or if the folder holds an index with another
-            codec, which only `load` can open. Then the index is unchanged.
-        FileFormatError, FileNotFoundError
-            As in `load`.
-        """
-        with self._write_lock:
-            if self._last_saved is None:
-                raise InputError("the index was neither loaded nor saved: it has no folder to reload")
-            folder, saved = self._last_saved
-            if self._snapshot is not saved and not discard:
-                raise InputError(
-                    f"the index has changes that are not in {folder}: save them elsewhere, or give them up with "
-                    "reload(discard=True)"
-                )
-            codec, snapshot, digest = load_index(folder, mapped=self._mapped)
-            if not self._mapped:
-                snapshot.check_files()
-            if self._snapshot is saved and self._known_folders[folder] == frozenset({digest}):
-                return self
-            if codec.codec.pack().digest != self.codec.pack().digest:
-                raise InputError(f"{folder} holds an index with another codec: open it with CodeIndex.load")
-            # A filter must never meet rows that it was not made for. `filter` reads the identity before the rows, and a search
-            # reads it after them. So the first of these identities covers the time in between, and the second one all later rows.
-            self._identity = object()
-            self._snapshot = snapshot
-            self._identity = object()
-            self._known_folders = self._known_folders.copy()
-            self._note_loaded(folder, snapshot, digest)
-        return self
-
-    def _note_loaded(self, folder: Path, snapshot: Snapshot, digest: str) -> None:
-        self._known_folders[folder] = frozenset({digest})
-        self._last_saved = folder, snapshot
-
-
-_indexes: weakref.WeakSet[CodeIndex] = weakref.WeakSet()
-"""All indexes of the process."""
-
-
-def _renew_write_locks() -> None:
-    """Renew the lock of every index in a forked child, where the thread that held it does not exist."""
-    for index in _indexes:
-        index._write_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_write_locks)
 
 
 def _read_codec(given: object) -> AnyCodec:

@@ -3,6 +3,7 @@
     manifest.json                   the segments and their files, with a digest of itself. To replace it is the only commit
     codec-<digest>.safetensors
     codes-<digest>.safetensors      codes of one segment
+    codes-<digest>.safetensors      new codes of some of its rows, if there were updates
     ids-<digest>.safetensors        its ids, unless they are consecutive numbers
     live-<digest>.safetensors       which of its rows are left, if some were removed
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +29,7 @@ from supquant.index.manifest import (
     FILE_NAME,
     FORMAT,
     MANIFEST,
+    UPDATES_VERSION,
     VERSION,
     manifest_bytes,
     names_in_manifest,
@@ -36,7 +39,8 @@ from supquant.index.parts import Part
 from supquant.index.revisions import content_digest, describe_save, new_save_record
 from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
-from supquant.index.snapshot import Snapshot
+from supquant.index.serials import Serials
+from supquant.index.snapshot import Snapshot, Source
 from supquant.index.stored import Stored, StoredArrays, open_stored
 from supquant.index.string_ids import StringIds
 from supquant.storage import ArrayFile, PackedArrays, sync_folder, write_file_atomically
@@ -149,6 +153,18 @@ def load_index(folder: Path, *, mapped: bool) -> tuple[StoredCodec, Snapshot, st
             manifest = newer
 
 
+def open_again(folder: Path, digest: str) -> Snapshot:
+    """Map the rows of an index that was loaded before. Raise a `FileFormatError` if its manifest has another digest now."""
+    with suppress(FileNotFoundError):
+        manifest = read_manifest(folder)
+        if content_digest(manifest) == digest:
+            return _open_parts(folder, manifest, mapped=True)[1]
+    raise FileFormatError(
+        f"{folder}: an index of this folder was pickled, and the folder holds another index or none now: "
+        "load the folder, or keep it as it is until the pickle is read"
+    )
+
+
 # writing -----------------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +227,7 @@ def _check_known(folder: Path, manifest: Mapping[str, Any], known: KnownFolders)
 
 def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[str, Any]:
     """Write the files that a folder lacks, and return the manifest that names all files."""
-    segments = []
+    segments: list[dict[str, Any]] = []
     for part in snapshot.parts:
         ids, live = part.ids, part.live
         segments.append(
@@ -224,9 +240,12 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
                 "live_rows": part.n_live,
             }
         )
+        if part.updates:
+            updates = [{"rows": update.n_rows, "codes": update.write(folder)} for update in part.updates]
+            segments[-1]["updates"] = updates
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": UPDATES_VERSION if any(part.updates for part in snapshot.parts) else VERSION,
         "codec": codec.write(folder),
         "id_kind": snapshot.id_kind,
         "next_number": snapshot.next_number,
@@ -253,15 +272,20 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any], mapped: bool) -> tupl
     """Open the files that a manifest names. The codec is read into memory."""
     file = open_stored(folder / manifest["codec"], StoredCodec.KIND, mapped=False)
     codec, _ = codec_of_file(file)
+    source = Source(folder, content_digest(manifest), open_again) if mapped else None
 
     def opened(entry: Mapping[str, Any], field: str, kind: str) -> ArrayFile:
         return open_stored(folder / entry[field], kind, mapped=mapped)
 
+    def open_codes(entry: Mapping[str, Any], n_part_rows: int | None = None) -> Segment:
+        codes = opened(entry, "codes", Segment.KIND)
+        return Segment.from_file(codes, entry["rows"], codec.n_codebooks, codec.n_codewords, n_part_rows)
+
     parts = []
+    next_serial = 0
     for entry in manifest["segments"]:
         rows = entry["rows"]
-        codes = opened(entry, "codes", Segment.KIND)
-        segment = Segment.from_file(codes, rows, codec.n_codebooks, codec.n_codewords)
+        updates = tuple(open_codes(update, rows) for update in entry.get("updates", []))
         ids: Ids
         if entry["ids"] is None:
             ids = NumberRange(entry["first_id"], rows)
@@ -273,5 +297,8 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any], mapped: bool) -> tupl
         live = None
         if entry["live"] is not None:
             live = LiveRows.from_file(opened(entry, "live", LiveRows.KIND), rows, entry["live_rows"])
-        parts.append(Part(segment, ids, live))
-    return StoredCodec(codec, file), Snapshot(tuple(parts), manifest["id_kind"], manifest["next_number"])
+        parts.append(Part(open_codes(entry), ids, Serials.consecutive(next_serial, rows), live, updates))
+        next_serial += rows
+    id_kind, next_number = manifest["id_kind"], manifest["next_number"]
+    snapshot = Snapshot(tuple(parts), id_kind, next_number, next_serial, source=source)
+    return StoredCodec(codec, file), snapshot

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +15,32 @@ from supquant.arrays import Flags
 from supquant.errors import InputError
 from supquant.index.bitmaps import LiveRows, Words, bits_of_rows
 from supquant.index.ids import read_ids
-from supquant.index.parts import Lineage, Part
+from supquant.index.layers import Layer
+from supquant.index.parts import Part
 from supquant.index.segments import Segment
-from supquant.index.snapshot import Snapshot
+from supquant.index.serials import Serials
+from supquant.index.snapshot import Origin, Snapshot
 from supquant.index.topk import View
+from supquant.validation import refuse_masked
 
 __all__ = ["Chosen", "Filter", "choose", "views_of"]
 
-Chosen = Mapping[Lineage, Words]
-"""The chosen rows as bits, for every part that holds some of them."""
+Chosen = Mapping[Serials, Words]
+"""The chosen rows as bits, for every part that holds some of them, by the serials of the part."""
 
 _COPIED_SHARE = 0.25
-"""A filter copies the codes of its rows if they are less than this share of a part's rows."""
+"""A filter copies the codes of its rows if they are less than this share of a layer's codes."""
 
 
 class Filter:
     """Rows that are prepared for searches among them. `CodeIndex.filter` makes it.
 
-    A filter stays valid when the index changes. Rows that are removed leave it. Rows that are added later are not in it, even if
-    they have an id that the filter was made from. Any number of threads may use it.
+    A filter stays valid when the index changes. Rows that are removed leave it. Rows that are updated stay in it. Rows that are
+    added later are not in it, even if they have an id that the filter was made from. Its cost does not depend on the number of
+    changes. Any number of threads may use it.
+
+    A filter belongs to its index: a copy of the index refuses it. If both are pickled or copied together by `copy.deepcopy`, for
+    example as a tuple, the new filter belongs to the new index.
 
     Examples
     --------
@@ -43,41 +52,50 @@ class Filter:
     (array([[1., 1.]], dtype=float32), array([[1, 3]]))
     """
 
-    def __init__(self, owner: object, chosen: Chosen) -> None:
-        self._owner = owner
+    def __init__(self, origin: Origin, chosen: Chosen) -> None:
+        self._origin = origin
         self._chosen = chosen
-        self._prepared: Mapping[Lineage, _PreparedRows] = {}
+        self._prepared: Mapping[Serials, _PreparedPart] = {}
 
-    def belongs_to(self, owner: object) -> bool:
-        """Return whether the index that `owner` stands for made this filter."""
-        return self._owner is owner
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_prepared": {}}
+
+    def belongs_to(self, snapshot: Snapshot) -> bool:
+        """Return whether the index of a snapshot made this filter."""
+        return self._origin is snapshot.origin
 
     def views(self, snapshot: Snapshot) -> list[View]:
         """Return what a search among the filter's rows reads."""
-        prepared = self._prepared  # read once: another thread may replace it
-        if not all(_is_current(prepared.get(part.lineage), part) for part in snapshot.parts):
-            prepared = self._prepared = self._prepare_parts(snapshot, prepared)
-        return _views_of_prepared(snapshot, prepared)
-
-    def _prepare_parts(
-        self, snapshot: Snapshot, before: Mapping[Lineage, _PreparedRows]
-    ) -> Mapping[Lineage, _PreparedRows]:
-        """Prepare the rows of every part, and use again what was prepared before and is still current."""
-        chosen = _follow_moves(self._chosen, snapshot)
-        return {
-            part.lineage: known
-            if (known := before.get(part.lineage)) is not None and _is_current(known, part)
-            else _prepare_rows(part, chosen)
-            for part in snapshot.parts
+        before = self._prepared  # read once: another thread may replace it
+        prepared = {
+            part.serials: self._prepare_part(part, before.get(part.serials)) for part in snapshot.parts
         }
+        if any(before.get(serials) is not each for serials, each in prepared.items()):
+            self._prepared = prepared
+        return [
+            view
+            for first, part in snapshot.parts_with_positions()
+            for layer, each in zip(part.layers, prepared[part.serials].layers, strict=True)
+            if (view := each.view(layer, first)) is not None
+        ]
+
+    def _prepare_part(self, part: Part, before: _PreparedPart | None) -> _PreparedPart:
+        """Prepare the rows of a part, and use again what was prepared before and is still current."""
+        if before is None:
+            before = _PreparedPart(_find_rows(self._chosen, part), ())
+        elif before.is_current(part):
+            return before
+        layers = tuple(_prepare_layer(layer, before) for layer in part.layers)
+        return _PreparedPart(before.chosen, layers)
 
 
 def views_of(snapshot: Snapshot, chosen: Chosen) -> list[View]:
     """Return what a single search among chosen rows reads. No code is copied: the scan skips the other rows."""
     return [
-        View(part.segment.scanned(eligible), first)
+        View(layer.segment.scanned(layer.eligible(chosen[part.serials])), first, layer.segment.rows())
         for first, part in snapshot.parts_with_positions()
-        if (eligible := _eligible_rows(part, chosen)) is not None
+        if part.serials in chosen
+        for layer in part.layers
     ]
 
 
@@ -103,7 +121,7 @@ def choose(snapshot: Snapshot, ids_or_mask: object) -> Chosen:
     mask = _as_mask(ids_or_mask)
     if mask is None:
         located = snapshot.rows_at(snapshot.locate(read_ids(ids_or_mask)))
-        return {part.lineage: bits_of_rows(rows, part.n_rows) for part, rows in located if len(rows)}
+        return {part.serials: bits_of_rows(rows, part.n_rows) for part, rows in located if len(rows)}
     if mask.shape != (snapshot.n_live,):
         raise InputError(
             f"a mask must have one entry for each of the {snapshot.n_live} rows, got shape {mask.shape}"
@@ -116,7 +134,7 @@ def _as_mask(values: object) -> Flags | None:
     if isinstance(values, Sequence):
         are_bools = len(values) > 0 and set(map(type, values)) <= {bool, np.bool_}
         return np.array(values, dtype=bool) if are_bools else None
-    array = np.asarray(values)
+    array = np.asarray(refuse_masked(values, "where"))
     return np.ascontiguousarray(array) if array.dtype == bool else None
 
 
@@ -130,71 +148,86 @@ def _choose_by_mask(snapshot: Snapshot, mask: Flags) -> Chosen:
             among_all = np.zeros(part.n_rows, dtype=bool)
             among_all[part.live.mask()] = own
             own = among_all
-        chosen[part.lineage] = kernels.active().pack_mask(own)
+        chosen[part.serials] = kernels.active().pack_mask(own)
     return chosen
 
 
-@dataclass(frozen=True, eq=False)
-class _PreparedRows:
-    """The chosen rows of one part, prepared for many searches.
+def _find_rows(chosen: Chosen, part: Part) -> Words | None:
+    """Return the chosen rows of a part of any snapshot as bits, or None if no row of the part was chosen."""
+    if part.serials in chosen:
+        return chosen[part.serials]
+    found = [np.empty(0, dtype=np.int64)]
+    for serials, words in chosen.items():  # look only at rows whose serials may be in the part
+        begin, end = serials.count_below(part.serials.first), serials.count_below(part.serials.stop)
+        if begin < end:
+            within = words[begin // 64 : -(-end // 64)]
+            rows = kernels.active().set_bits(within).astype(np.int64) + begin // 64 * 64
+            found.append(part.serials.find(serials.take(rows)))
+    rows = np.concatenate(found)
+    rows = rows[rows >= 0]
+    return bits_of_rows(rows, part.n_rows) if len(rows) else None
 
-    It does not refer to the part's codes. So a filter that nobody uses keeps no codes that the index has dropped.
+
+@dataclass(frozen=True, eq=False)
+class _PreparedPart:
+    """The chosen rows of one part, prepared for many searches."""
+
+    chosen: Words | None
+    """The chosen rows as bits. None if there are none."""
+    layers: tuple[_PreparedLayer, ...]
+
+    def is_current(self, part: Part) -> bool:
+        """Return whether this was prepared for the present codes of a part."""
+        return len(self.layers) == len(part.layers) and all(
+            prepared.segment() is layer.segment and prepared.current is layer.current
+            for prepared, layer in zip(self.layers, part.layers, strict=True)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _PreparedLayer:
+    """The chosen codes of one layer.
+
+    It does not keep the codes of the layer. So a filter that nobody uses keeps no codes that the index has dropped.
     """
 
-    live: LiveRows | None
-    """The live rows of the part when this was prepared."""
+    segment: weakref.ref[Segment]
+    """The codes of the layer."""
+    current: LiveRows | None
+    """The codes of the layer that counted when this was prepared."""
     eligible: Words | None
-    """The chosen rows as bits, if they are scanned among the others. None if they were copied, or if there are none."""
+    """The chosen codes as bits. None if there are none."""
     copied: Segment | None = None
-    """Copies of the codes of the chosen rows."""
+    """Copies of the chosen codes, if they are few."""
     rows: NDArray[np.uint32] | None = None
-    """The rows of the copied codes, in ascending order."""
+    """The rows of the copied codes in the part, in ascending order."""
+
+    def view(self, layer: Layer, first: int) -> View | None:
+        """Return what a search reads of the layer, whose part begins at position `first`."""
+        if self.copied is not None:
+            return View(self.copied.scanned(), first, self.rows)
+        if self.eligible is None:
+            return None
+        return View(layer.segment.scanned(self.eligible), first, layer.segment.rows())
 
 
-def _is_current(prepared: _PreparedRows | None, part: Part) -> bool:
-    return prepared is not None and prepared.live is part.live
-
-
-def _eligible_rows(part: Part, chosen: Chosen) -> Words | None:
-    """Return the chosen live rows of a part as bits, or None if no row of the part was chosen."""
-    eligible = chosen.get(part.lineage)
-    return eligible if eligible is None or part.live is None else eligible & part.live.words()
-
-
-def _prepare_rows(part: Part, chosen: Chosen) -> _PreparedRows:
-    eligible = _eligible_rows(part, chosen)
-    if eligible is None or (count := kernels.active().count_bits(eligible)) == 0:
-        return _PreparedRows(part.live, None)
-    if count >= _COPIED_SHARE * part.n_rows:
-        return _PreparedRows(part.live, eligible)
-    rows = kernels.active().set_bits(eligible)
-    return _PreparedRows(part.live, None, part.segment.copy_rows(rows), rows)
-
-
-def _views_of_prepared(snapshot: Snapshot, prepared: Mapping[Lineage, _PreparedRows]) -> list[View]:
-    views = []
-    for first, part in snapshot.parts_with_positions():
-        chosen = prepared[part.lineage]
-        if chosen.copied is not None:
-            views.append(View(chosen.copied.scanned(), first, chosen.rows))
-        elif chosen.eligible is not None:
-            views.append(View(part.segment.scanned(chosen.eligible), first))
-    return views
-
-
-def _follow_moves(chosen: Chosen, snapshot: Snapshot) -> Chosen:
-    """Return the bits of chosen rows in the parts of a later snapshot, where merges may have moved them."""
-    parts = {part.lineage: part for part in snapshot.parts}
-    moved: dict[Lineage, Words] = {}
-    for start, words in chosen.items():
-        if start in parts:
-            moved[start] = words
+def _prepare_layer(layer: Layer, before: _PreparedPart) -> _PreparedLayer:
+    """Prepare the chosen codes of a layer. Copies of the same codes are used again."""
+    prepared = _PreparedLayer(weakref.ref(layer.segment), layer.current, None)
+    if before.chosen is None:
+        return prepared
+    eligible = layer.eligible(before.chosen)
+    assert eligible is not None
+    if (count := kernels.active().count_bits(eligible)) == 0:
+        return prepared
+    if count >= _COPIED_SHARE * layer.segment.n_rows:
+        return replace(prepared, eligible=eligible)
+    for known in before.layers:
+        if known.segment() is not layer.segment or known.eligible is None:
             continue
-        lineage, rows = start, kernels.active().set_bits(words).astype(np.int64)
-        while lineage not in parts and lineage.move is not None:
-            rows = lineage.move.follow(rows)
-            lineage = lineage.move.lineage
-        if lineage in parts:  # otherwise all rows of the part were removed
-            bits = bits_of_rows(rows, parts[lineage].n_rows)
-            moved[lineage] = bits | moved[lineage] if lineage in moved else bits
-    return moved
+        if np.array_equal(known.eligible, eligible):
+            return replace(known, current=layer.current)
+    places = kernels.active().set_bits(eligible)
+    rows = layer.segment.rows()
+    copied = layer.segment.copy_rows(places)
+    return replace(prepared, eligible=eligible, copied=copied, rows=places if rows is None else rows[places])

@@ -21,6 +21,7 @@ from supquant.errors import InputError
 from supquant.index.integer_ids import IntegerIds, integer_ids, join_integers
 from supquant.index.row_ids import Ids
 from supquant.index.string_ids import StringIds
+from supquant.validation import refuse_masked
 
 __all__ = ["join_ids", "name_some", "read_ids"]
 
@@ -59,7 +60,7 @@ def read_ids(values: object, *, distinct: bool = False) -> Ids:
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         ids = _read_list(values)
     else:  # also a tensor, or a column of a table
-        ids = _read_array(np.asarray(values), type(values).__name__)
+        ids = _read_array(np.asarray(refuse_masked(values, "ids")), type(values).__name__)
     if distinct and len(repeated := ids.repeated()):
         raise InputError(f"these ids are given more than once: {name_some(repeated)}")
     return ids

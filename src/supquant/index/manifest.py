@@ -21,6 +21,7 @@ __all__ = [
     "FILE_NAME",
     "FORMAT",
     "MANIFEST",
+    "UPDATES_VERSION",
     "VERSION",
     "manifest_bytes",
     "names_in_manifest",
@@ -34,7 +35,10 @@ FORMAT = "supquant index"
 """What a manifest states as its format."""
 
 VERSION = 1
-"""The version of the format that is written and read."""
+"""The version of the format that is written if no segment has updates, so that older versions of this library read it."""
+
+UPDATES_VERSION = 2
+"""The version that is written if some segment has updates. Both versions are read."""
 
 FILE_NAME = re.compile(r"(codec|codes|ids|live)-[0-9a-f]{16}\.safetensors")
 """The names of the files that a manifest names."""
@@ -64,7 +68,8 @@ def names_in_manifest(folder: Path) -> set[str]:
         return set()
     manifest = read_manifest(folder)
     segments = [entry[field] for entry in manifest["segments"] for field in ("codes", "ids", "live")]
-    return {manifest["codec"], *filter(None, segments)}
+    updates = [update["codes"] for entry in manifest["segments"] for update in entry.get("updates", [])]
+    return {manifest["codec"], *filter(None, segments), *updates}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -100,9 +105,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise FileFormatError(f"{path}: is not JSON") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise FileFormatError(f"{path}: is not the manifest of an index")
-    if not _is_integer(version := manifest.get("version"), VERSION, VERSION):
+    if not _is_integer(version := manifest.get("version"), VERSION, UPDATES_VERSION):
         raise FileFormatError(
-            f"{path}: format version {shorten(version)}, this supquant reads version {VERSION}"
+            f"{path}: format version {shorten(version)}, this supquant reads versions {VERSION} and {UPDATES_VERSION}"
         )
     manifest.pop("digest", None)
     if manifest_bytes(manifest) != text:
@@ -126,6 +131,8 @@ def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
             return f"a segment is {shorten(entry)}"
     if id_kind not in _ID_KINDS or (segments and id_kind is None):
         return f"'id_kind' is {shorten(id_kind)}"
+    if manifest["version"] == VERSION and any("updates" in entry for entry in segments):
+        return f"a segment has updates, but the version is {VERSION}"
     if not _is_file_name(manifest["codec"], "codec"):
         return f"'codec' is {shorten(manifest['codec'])}"
     if not _is_integer(next_number, 0, _LARGEST_NUMBER if id_kind == "automatic" else 0):
@@ -159,7 +166,7 @@ def _find_flaw_of_ids(segments: list[dict[str, Any]], id_kind: str | None, next_
 
 
 def _is_segment(entry: object) -> bool:
-    if not isinstance(entry, dict) or set(entry) != _SEGMENT_FIELDS:
+    if not isinstance(entry, dict) or set(entry) - {"updates"} != _SEGMENT_FIELDS:
         return False
     rows, ids, first, live = entry["rows"], entry["ids"], entry["first_id"], entry["live"]
     if not _is_integer(rows, 1, MOST_ROWS) or not _is_file_name(entry["codes"], "codes"):
@@ -169,9 +176,18 @@ def _is_segment(entry: object) -> bool:
             return False
     elif first is not None or not _is_file_name(ids, "ids"):
         return False
+    updates = entry.get("updates", [])
+    if not isinstance(updates, list) or not all(_is_update(update, rows) for update in updates):
+        return False
     if live is None:
         return _is_integer(entry["live_rows"], rows, rows)
     return _is_file_name(live, "live") and _is_integer(entry["live_rows"], 1, rows)
+
+
+def _is_update(update: object, n_rows: int) -> bool:
+    if not isinstance(update, dict) or set(update) != {"rows", "codes"}:
+        return False
+    return _is_integer(update["rows"], 1, n_rows) and _is_file_name(update["codes"], "codes")
 
 
 def _is_integer(value: object, low: int, high: int) -> bool:

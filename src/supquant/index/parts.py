@@ -4,59 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from supquant import kernels
 from supquant.arrays import Codes, Flags, RowNumbers
 from supquant.index.bitmaps import LiveRows, rows_in_bits
 from supquant.index.ids import join_ids
+from supquant.index.layers import Layer, add_layer, cover_rows, group_similar, is_wasteful, stack_layers
 from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
+from supquant.index.serials import Serials
 from supquant.index.stored import StoredArrays
 
-__all__ = ["Lineage", "Move", "Part", "merge_parts", "merge_similar"]
+__all__ = ["Part", "merge_parts", "merge_similar"]
 
-_SMALLEST_PART = 64
-"""A part of fewer rows is merged with the next one. To copy these rows again costs less than to scan them alone."""
-
-
-class Lineage:
-    """Stands for the row numbers of a part, and knows where the rows went when the part was merged into another.
-
-    A filter keeps the lineage instead of the rows. A merged part does not know its old parts. So only filters keep old lineages
-    in memory, and nothing keeps old codes.
-    """
-
-    def __init__(self) -> None:
-        self.move: Move | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Move:
-    """Where the live rows of a part went: into another part, one after the other.
-
-    Parameters
-    ----------
-    lineage : Lineage
-        Stands for the row numbers of the other part.
-    first : int
-        The number of the first moved row in the other part.
-    live : LiveRows or None
-        The rows that were moved. None stands for all rows.
-    """
-
-    lineage: Lineage
-    first: int
-    live: LiveRows | None
-
-    def follow(self, rows: RowNumbers) -> RowNumbers:
-        """Return the new numbers of some rows (r,), without those that were removed before the move."""
-        # The new number of a live row is the number of live rows before it, counted from `first`.
-        if self.live is not None:
-            words = self.live.words()
-            rows = np.searchsorted(kernels.active().set_bits(words), rows[rows_in_bits(words, rows)])
-        return rows + self.first
+_SMALLEST_LAYERED = 1024
+"""The codes of a part with fewer rows are copied when a row is updated. That costs less than to scan another layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,19 +30,25 @@ class Part:
     Parameters
     ----------
     segment : Segment
-        The codes.
+        The codes, as they were added.
     ids : Ids
         The ids.
+    serials : Serials
+        The serial numbers. A part with other rows, or with the same rows under other numbers, has another object.
     live : LiveRows, default=None
         The rows that were not removed. None stands for all rows.
-    lineage : Lineage
-        Stands for the row numbers. By default a new one.
+    updates : tuple of Segment, default=()
+        New codes of some rows, the newest last.
+    known_layers : tuple of Layer, default=None
+        The codes and updates, with those that count. None if they are to be worked out when they are first needed.
     """
 
     segment: Segment
     ids: Ids
+    serials: Serials
     live: LiveRows | None = None
-    lineage: Lineage = field(default_factory=Lineage)
+    updates: tuple[Segment, ...] = ()
+    known_layers: tuple[Layer, ...] | None = field(default=None, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -91,38 +61,77 @@ class Part:
         return self.n_rows if self.live is None else self.live.count
 
     @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The codes as they were added, and those of all updates."""
+        return (self.segment, *self.updates)
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The codes as they were added, and those of all updates, with those that count."""
+        return self.known_layers or stack_layers(self.segment, self.live, self.updates)
+
+    @property
     def nbytes(self) -> int:
         """The number of bytes of codes, ids and removals."""
-        return self.segment.nbytes + self.ids.nbytes + (0 if self.live is None else self.live.nbytes)
+        stored = (*self.segments, self.ids, self.live)
+        return sum(each.nbytes for each in stored if each is not None)
 
     def stored(self) -> list[StoredArrays]:
         """Return the codes, ids and removals that are arrays and may come from files."""
-        return [each for each in (self.segment, self.ids, self.live) if isinstance(each, StoredArrays)]
+        return [each for each in (*self.segments, self.ids, self.live) if isinstance(each, StoredArrays)]
 
     def live_rows(self) -> RowNumbers:
         """Return the rows that were not removed, in ascending order."""
         return np.arange(self.n_rows) if self.live is None else np.flatnonzero(self.live.mask())
 
-    def live_codes(self) -> Codes:
-        """Return the codes (n, M) uint8 of the rows that were not removed."""
-        return self.segment.codes(None if self.live is None else self.live_rows())
-
     def are_live(self, rows: RowNumbers) -> Flags:
         """Return for each of some rows (r,) whether it was not removed."""
         return np.ones(rows.shape, dtype=bool) if self.live is None else rows_in_bits(self.live.words(), rows)
+
+    def codes(self, rows: RowNumbers | None = None) -> Codes:
+        """Return the present codes (r, M) uint8 of rows. None stands for all rows, also removed ones."""
+        codes = self.segment.codes(rows)
+        if self.updates and rows is None:
+            codes = codes.copy()  # they may be a view of the segment
+        for update in self.updates:
+            if rows is None:
+                codes[update.rows()] = update.codes()
+            else:
+                places = update.places(rows, missing=-1)
+                found = places >= 0
+                codes[found] = update.codes(places[found])
+        return codes
 
     def without(self, rows: RowNumbers) -> Part:
         """Return the part after some rows (r,) are removed: distinct rows, none of them removed before."""
         if len(rows) == 0:
             return self
-        return replace(self, live=LiveRows.after_removal(self.live, rows, self.n_rows))
+        live = LiveRows.after_removal(self.live, rows, self.n_rows)
+        return replace(self, live=live, known_layers=cover_rows(self.layers, rows) if self.updates else None)
+
+    def with_codes(self, rows: RowNumbers, codes: Codes) -> Part:
+        """Return the part after some rows (r,) get other codes (r, M): distinct rows, none of them removed.
+
+        New codes are laid over the old ones. If more than half of the rows were updated, or if there are few rows, all codes are
+        copied instead. Rows keep their numbers in either case.
+        """
+        if len(rows) == 0:
+            return self
+        order = rows.argsort()
+        rows, codes = rows[order], codes[order]
+        n_updated = sum(update.n_rows for update in self.updates) + len(rows)
+        if self.n_rows < _SMALLEST_LAYERED or is_wasteful(self.n_rows - n_updated, self.n_rows):
+            merged = self.codes().copy()
+            merged[rows] = codes
+            return replace(self, segment=Segment.of_codes(merged), updates=(), known_layers=None)
+        layers = add_layer(self.layers, rows, codes)
+        return replace(self, updates=tuple(layer.segment for layer in layers[1:]), known_layers=layers)
 
 
 def merge_similar(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Merge neighbours of similar size, and rewrite parts of which more than half of the rows are removed.
 
-    Afterwards each part has at least twice the rows of the next one, so there are O(log n) parts. A part is merged into one that
-    has at least one and a half times its rows, so each row is copied O(log n) times.
+    Afterwards each part has at least twice the rows of the next one, so there are O(log n) parts.
 
     Parameters
     ----------
@@ -134,33 +143,16 @@ def merge_similar(parts: Sequence[Part]) -> tuple[Part, ...]:
     tuple of Part
         Parts with the same live rows in the same order.
     """
-    runs: list[list[Part]] = []  # each is merged into one part; the last run comes first
-    size = 0  # the number of live rows in runs[-1]
-    for part in reversed(parts):
-        if part.n_live == 0:
-            continue
-        if runs and part.n_live < max(2 * size, _SMALLEST_PART):
-            runs[-1].insert(0, part)
-            size += part.n_live
-        else:
-            runs.append([part])
-            size = part.n_live
     return tuple(
-        merge_parts(run) if len(run) > 1 or _is_wasteful(run[0]) else run[0] for run in reversed(runs)
+        merge_parts(run) if len(run) > 1 or is_wasteful(run[0].n_live, run[0].n_rows) else run[0]
+        for run in group_similar(parts, lambda part: part.n_live)
     )
 
 
-def _is_wasteful(part: Part) -> bool:
-    return 2 * part.n_live < part.n_rows
-
-
 def merge_parts(parts: Sequence[Part]) -> Part:
-    """Copy the live rows of several parts into a new one, and note in the old parts' lineages where they went."""
-    codes = np.concatenate([part.live_codes() for part in parts])
-    ids = join_ids([(part.ids, None if part.live is None else part.live.mask()) for part in parts])
-    merged = Part(Segment.of_codes(codes), ids)
-    first = 0
-    for part in parts:
-        part.lineage.move = Move(merged.lineage, first, part.live)
-        first += part.n_live
-    return merged
+    """Copy the live rows of several parts into a new one, with their present codes."""
+    masks = [None if part.live is None else part.live.mask() for part in parts]
+    codes = np.concatenate([part.codes(None if part.live is None else part.live_rows()) for part in parts])
+    ids = join_ids([(part.ids, mask) for part, mask in zip(parts, masks, strict=True)])
+    serials = Serials.join([part.serials.keep(mask) for part, mask in zip(parts, masks, strict=True)])
+    return Part(Segment.of_codes(codes), ids, serials)

@@ -42,7 +42,6 @@ class IndexReader:
         self._codec = codec
         self._snapshot = snapshot
         self._has_unlabelled: weakref.WeakKeyDictionary[Segment, bool] = weakref.WeakKeyDictionary()
-        self._identity = object()  # stands for the index in its filters, which do not keep it alive
 
     # rows ----------------------------------------------------------------------------------------------------------------
 
@@ -58,6 +57,24 @@ class IndexReader:
     def ids(self) -> NDArray[Any]:
         """The ids of all rows, in order of insertion: int64, or objects that are str."""
         return self._snapshot.live_ids()
+
+    @property
+    def state(self) -> str:
+        """Names the present rows and their order. Every `add` and `remove` changes it, an `update` does not.
+
+        A mask is by position, so it is right only for the rows that it was made for. Read the state first, make the mask, and
+        give the state to the search: if rows were added or removed meanwhile, the search is refused.
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec, CodeIndex
+        >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32))).add_codes(np.zeros((4, 1), int))
+        >>> state = index.state
+        >>> mask = index.ids % 2 == 1
+        >>> index.search([[0]], k=4, where=mask, state=state)[1]
+        array([[1, 3]])
+        """
+        return self._snapshot.state
 
     @property
     def nbytes(self) -> int:
@@ -102,7 +119,7 @@ class IndexReader:
             "bytes_per_code": self.codec.n_codebooks,
             "id_kind": snapshot.id_kind,
             "bytes": {
-                "codes": sum(part.segment.nbytes for part in snapshot.parts),
+                "codes": sum(segment.nbytes for part in snapshot.parts for segment in part.segments),
                 "ids": sum(part.ids.nbytes for part in snapshot.parts),
                 "removals": sum(part.live.nbytes for part in snapshot.parts if part.live is not None),
                 "codec": self.codec.nbytes,
@@ -152,6 +169,7 @@ class IndexReader:
         ranking: str | None = None,
         novelty: object = None,
         where: object = None,
+        state: str | None = None,
         n_jobs: int | None = None,
     ) -> tuple[Sums, NDArray[Any]]:
         """Find the k best rows for every query, exactly.
@@ -167,8 +185,11 @@ class IndexReader:
         novelty : float or array (q,), default=None
             The probability that a query belongs to no known class: 0 compares only labels, 1 compares only positions. None lets
             the codec predict it, or takes 0 if all items of the index have labels.
-        where : Filter, mask (n,) of bool, or ids, default=None
-            Search only among these rows. A mask has an entry for every row, in order of insertion.
+        where : ids, Filter, or mask (n,) of bool, default=None
+            Search only among these rows. A mask has an entry for every row, in the order of `ids`.
+        state : str, default=None
+            The `state` of the index that a mask was made for. If rows were added or removed since, the search is refused. None
+            compares only the length of the mask with the number of rows.
         n_jobs : int, default=None
             The number of threads. None stands for all cores. The answer does not depend on it.
 
@@ -181,10 +202,16 @@ class IndexReader:
             int64, or objects that are str. Rows of equal scores come in order of insertion.
         """
         k = check_integer(k, "k", 1)
-        return self._start_search(where, n_jobs, novelty).find_best(Q, k, ranking)
+        return self._start_search(where, state, n_jobs, novelty).find_best(Q, k, ranking)
 
     def search_tables(
-        self, tables: object, k: int = 10, *, where: object = None, n_jobs: int | None = None
+        self,
+        tables: object,
+        k: int = 10,
+        *,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
     ) -> tuple[Sums, NDArray[Any]]:
         """Find the k rows with the lowest sums of table entries.
 
@@ -192,7 +219,7 @@ class IndexReader:
         ----------
         tables : array (q, M, K), or QueryTables
             Look-up tables, as the codec's `query_tables` makes them.
-        k, where, n_jobs
+        k, where, state, n_jobs
             As in `search`.
 
         Returns
@@ -203,7 +230,7 @@ class IndexReader:
             As in `search`.
         """
         k = check_integer(k, "k", 1)
-        return self._start_search(where, n_jobs).find_lowest_sums(tables, k)
+        return self._start_search(where, state, n_jobs).find_lowest_sums(tables, k)
 
     def range_search(
         self,
@@ -213,6 +240,7 @@ class IndexReader:
         ranking: str | None = None,
         novelty: object = None,
         where: object = None,
+        state: str | None = None,
         n_jobs: int | None = None,
     ) -> tuple[Positions, Sums, NDArray[Any]]:
         """Find all rows whose score is as good as `radius` or better.
@@ -223,7 +251,7 @@ class IndexReader:
             The queries.
         radius : float
             The greatest distance, or the lowest score if greater scores are better. It is compared in float32.
-        ranking, novelty, where, n_jobs
+        ranking, novelty, where, state, n_jobs
             As in `search`.
 
         Returns
@@ -233,7 +261,7 @@ class IndexReader:
         scores : ndarray (limits[-1],) float32
         ids : ndarray (limits[-1],)
         """
-        return self._start_search(where, n_jobs, novelty).find_in_range(Q, radius, ranking)
+        return self._start_search(where, state, n_jobs, novelty).find_in_range(Q, radius, ranking)
 
     def rank(
         self,
@@ -242,6 +270,7 @@ class IndexReader:
         ranking: str | None = None,
         novelty: object = None,
         where: object = None,
+        state: str | None = None,
         n_jobs: int | None = None,
     ) -> Iterator[tuple[Sums, NDArray[Any]]]:
         """Rank all rows for every query.
@@ -250,7 +279,7 @@ class IndexReader:
 
         Parameters
         ----------
-        Q, ranking, novelty, where, n_jobs
+        Q, ranking, novelty, where, state, n_jobs
             As in `search`.
 
         Returns
@@ -258,35 +287,48 @@ class IndexReader:
         iterator of (scores, ids)
             Both (b, n), for the next b queries. Memory does not grow with the number of queries.
         """
-        return self._start_search(where, n_jobs, novelty).rank_rows(Q, ranking)
+        return self._start_search(where, state, n_jobs, novelty).rank_rows(Q, ranking)
 
-    def filter(self, ids_or_mask: object) -> Filter:
+    def filter(self, ids_or_mask: object, *, state: str | None = None) -> Filter:
         """Prepare searches among some of the rows.
 
         Parameters
         ----------
         ids_or_mask : ids, or mask (n,) of bool
-            The rows. A mask has an entry for every row, in order of insertion.
+            The rows. A mask has an entry for every row, in the order of `ids`.
+        state : str, default=None
+            As in `search`.
 
         Returns
         -------
         Filter
-            An argument `where` of the searches.
-        """
-        return Filter(self._identity, choose(self._snapshot, ids_or_mask))
+            An argument `where` of the searches. It stands for the same rows for ever, however the index changes.
 
-    def _start_search(self, where: object, n_jobs: int | None, novelty: object = None) -> Search:
+        Raises
+        ------
+        InputError
+            If an id is not in the index, or a mask was made for other rows.
+        """
         snapshot = self._snapshot
+        _check_state(snapshot, state)
+        return Filter(snapshot.origin, choose(snapshot, ids_or_mask))
+
+    def _start_search(
+        self, where: object, state: str | None, n_jobs: int | None, novelty: object = None
+    ) -> Search:
+        snapshot = self._snapshot
+        _check_state(snapshot, state)
         all_labelled = isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot)
         if where is None:
             views = snapshot.views()
         elif not isinstance(where, Filter):
             views = views_of(snapshot, choose(snapshot, where))
-        elif where.belongs_to(self._identity):
+        elif where.belongs_to(snapshot):
             views = where.views(snapshot)
         else:
             raise InputError(
-                "the filter was made by another index: make one with the filter method of this one"
+                "the filter was made by another index, or before this one was copied or read anew: make one with the filter "
+                "method of this index"
             )
         return Search(self.codec, snapshot, views, resolve_jobs(n_jobs), novelty, all_labelled)
 
@@ -294,9 +336,17 @@ class IndexReader:
         """Return whether any item was added without labels. A removed item counts until a merge drops it."""
         codec = self.codec
         assert isinstance(codec, SemanticCodec)
-        for part in snapshot.parts:
-            if part.segment not in self._has_unlabelled:
-                self._has_unlabelled[part.segment] = codec.any_unlabelled(part.segment.codes())
-            if self._has_unlabelled[part.segment]:
+        for segment in (segment for part in snapshot.parts for segment in part.segments):
+            if segment not in self._has_unlabelled:
+                self._has_unlabelled[segment] = codec.any_unlabelled(segment.codes())
+            if self._has_unlabelled[segment]:
                 return True
         return False
+
+
+def _check_state(snapshot: Snapshot, state: str | None) -> None:
+    if state is not None and state != snapshot.state:
+        raise InputError(
+            "rows were added or removed since the mask was made, or it was made for another index: "
+            "read the state, make the mask again, or choose rows by their ids"
+        )

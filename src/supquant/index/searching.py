@@ -16,7 +16,7 @@ from supquant.errors import InputError
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums, View, find_lowest, find_within
 from supquant.parallel import BLOCK_ROWS, row_blocks
-from supquant.validation import check_choice, check_vectors
+from supquant.validation import check_choice, check_vectors, refuse_masked
 
 __all__ = ["Search"]
 
@@ -69,7 +69,9 @@ class Search:
     def find_lowest_sums(self, tables: object, k: int) -> tuple[Sums, NDArray[Any]]:
         """Return the sums and ids (q, k') of the rows with the lowest sums for every table."""
         bits = tables.bits if isinstance(tables, QueryTables) else None
-        array = tables.tables if isinstance(tables, QueryTables) else np.asarray(tables)
+        array = (
+            tables.tables if isinstance(tables, QueryTables) else np.asarray(refuse_masked(tables, "tables"))
+        )
         M, K = self.codec.n_codebooks, self.codec.n_codewords
         if array.ndim != 3 or array.shape[1:] != (M, K) or array.dtype.kind not in "fiu":
             raise InputError(
@@ -144,9 +146,15 @@ class Search:
 
 
 def _check_radius(radius: object) -> np.float32:
-    if isinstance(radius, bool) or not isinstance(radius, numbers.Real) or math.isnan(radius):
+    if isinstance(radius, bool) or not isinstance(radius, numbers.Real):
         raise InputError(f"radius must be a number, got {radius!r}")
-    return np.float32(min(max(float(radius), -_FLOAT32_MAX), _FLOAT32_MAX))
+    try:
+        number = float(radius)
+    except OverflowError:  # an integer or a fraction beyond all floats
+        number = math.inf if abs(radius) == radius else -math.inf
+    if math.isnan(number):
+        raise InputError(f"radius must be a number, got {radius!r}")
+    return np.float32(min(max(number, -_FLOAT32_MAX), _FLOAT32_MAX))
 
 
 def _sum_limits(queries: QueryTables, radius: np.float32) -> Sums:

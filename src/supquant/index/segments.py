@@ -4,6 +4,8 @@ This is the only place that knows how codes lie in memory and in files.
 
     plain     blocks (b, M, 64) hold the code of every row
     grouped   blocks hold the distinct codes, in lexicographic order. ``members[starts[i]:starts[i + 1]]`` are the rows of code i
+
+New codes of some rows of a part are a segment too. It knows the numbers of these rows in the part.
 """
 
 from __future__ import annotations
@@ -47,6 +49,11 @@ class Segment(StoredArrays):
         The number of codewords of a codebook. Every byte of a code is below it.
     file : ArrayFile, default=None
         The file that the arrays come from.
+    updated : ndarray (n_rows,) uint32, default=None
+        The numbers of the rows in their part, in ascending order, if these are new codes of some rows of it. None if these are
+        the codes of all rows of a part.
+    n_part_rows : int, default=2**32
+        The number of rows of the part. Every number in `updated` is below it.
     """
 
     KIND: ClassVar[str] = "codes"
@@ -59,6 +66,8 @@ class Segment(StoredArrays):
         members: Uint32 | None = None,
         n_codewords: int = 256,
         file: ArrayFile | None = None,
+        updated: Uint32 | None = None,
+        n_part_rows: int = 2**32,
     ) -> None:
         super().__init__(file)
         self._blocks = blocks
@@ -66,15 +75,19 @@ class Segment(StoredArrays):
         self._starts = starts
         self._members = members
         self._n_codewords = n_codewords
+        self._updated = updated
+        self._n_part_rows = n_part_rows
 
     @classmethod
-    def of_codes(cls, codes: Codes) -> Self:
+    def of_codes(cls, codes: Codes, updated: Uint32 | None = None) -> Self:
         """Return a segment of codes, grouped if they repeat enough.
 
         Parameters
         ----------
         codes : ndarray (n, M) uint8
             The code of every row.
+        updated : ndarray (n,) uint32, default=None
+            The numbers of the rows in their part, if these are new codes of some rows of it.
 
         Examples
         --------
@@ -84,13 +97,20 @@ class Segment(StoredArrays):
         n = len(codes)
         limit = n // _ROWS_PER_CODE
         if kernels.active().count_distinct(codes, limit) > limit:
-            return cls(_blocks_of(codes), n)
+            return cls(_blocks_of(codes), n, updated=updated)
         distinct, starts, members = kernels.active().group(codes)
-        return cls(_blocks_of(distinct), len(distinct), starts, members)
+        return cls(_blocks_of(distinct), len(distinct), starts, members, updated=updated)
 
     @classmethod
-    def from_file(cls, file: ArrayFile, n_rows: int, n_codebooks: int, n_codewords: int) -> Self:
-        """Return the codes that a file holds."""
+    def from_file(
+        cls,
+        file: ArrayFile,
+        n_rows: int,
+        n_codebooks: int,
+        n_codewords: int,
+        n_part_rows: int | None = None,
+    ) -> Self:
+        """Return the codes that a file holds. With `n_part_rows` they are new codes of some rows of a part of so many rows."""
         starts = members = None
         n_codes = n_rows
         if "members" in file.arrays:
@@ -101,7 +121,10 @@ class Segment(StoredArrays):
                 raise FileFormatError(f"{file.path}: array 'starts' is empty")
         n_blocks = -(-n_codes // BLOCK_ROWS)
         blocks = array_of_file(file, "blocks", np.uint8, n_blocks, n_codebooks, BLOCK_ROWS)
-        return cls(blocks, n_codes, starts, members, n_codewords, file)
+        if n_part_rows is None:
+            return cls(blocks, n_codes, starts, members, n_codewords, file)
+        updated = array_of_file(file, "updated", np.uint32, n_rows)
+        return cls(blocks, n_codes, starts, members, n_codewords, file, updated, n_part_rows)
 
     @property
     def n_rows(self) -> int:
@@ -117,6 +140,33 @@ class Segment(StoredArrays):
     def n_distinct(self) -> int | None:
         """The number of distinct codes. None if codes are not grouped, because then they were not counted."""
         return self._n_codes if self.grouped else None
+
+    def rows(self) -> Uint32 | None:
+        """Return the numbers of the rows in their part, in ascending order. None if these are all rows of the part."""
+        if self._updated is not None:
+            self.check_once()
+        return self._updated
+
+    def places(self, rows: RowNumbers, missing: int | None = None) -> RowNumbers:
+        """Return where the codes of some rows of the part are among the codes of this segment.
+
+        Parameters
+        ----------
+        rows : ndarray (r,) int64
+            The numbers of the rows in the part.
+        missing : int, default=None
+            What stands for a row that has no code here. None leaves such rows out.
+
+        Returns
+        -------
+        ndarray (r,) int64
+        """
+        updated = self.rows()
+        if updated is None:
+            return rows
+        places = np.searchsorted(updated, rows)
+        found = updated[np.minimum(places, len(updated) - 1)] == rows
+        return places[found] if missing is None else np.where(found, places, missing)
 
     def scanned(self, eligible: Words | None = None) -> Scanned:
         """Return what a scan reads. After the scan, `check_unchanged` must be called.
@@ -195,15 +245,20 @@ class Segment(StoredArrays):
         arrays: dict[str, NDArray[Any]] = {"blocks": self._blocks}
         if self._members is not None and self._starts is not None:
             arrays |= {"starts": self._starts, "members": self._members}
+        if self._updated is not None:
+            arrays["updated"] = self._updated
         return arrays
 
     def _followed(self) -> set[str]:
         # A code is followed into tables of n_codewords entries. With 256 of them, no byte leads outside.
-        return {"starts", "members"} | ({"blocks"} if self._n_codewords < 256 else set())
+        return {"starts", "members", "updated"} | ({"blocks"} if self._n_codewords < 256 else set())
 
     def _find_flaw(self) -> str | None:
         if self._blocks.size and (largest := int(self._blocks.max())) >= self._n_codewords:
             return f"codes must be below {self._n_codewords}, got {largest}"
+        updated, end = self._updated, self._n_part_rows
+        if updated is not None and ((updated[1:] <= updated[:-1]).any() or updated.max(initial=0) >= end):
+            return f"'updated' does not ascend to numbers below {end}"
         if self._members is None or self._starts is None:
             return None
         starts, n_rows = self._starts, self.n_rows

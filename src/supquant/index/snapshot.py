@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +19,11 @@ from supquant.index.integer_ids import NumberRange
 from supquant.index.parts import Part, merge_parts, merge_similar
 from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
+from supquant.index.serials import Serials
 from supquant.index.string_ids import StringIds
 from supquant.index.topk import Positions, View
 
-__all__ = ["MOST_ROWS", "IdKind", "Snapshot"]
+__all__ = ["MOST_ROWS", "IdKind", "Origin", "Snapshot", "Source"]
 
 IdKind = Literal["automatic", "int64", "str"]
 
@@ -29,6 +32,36 @@ MOST_ROWS = 2**32 - 1
 
 _KIND_NAMES = {"automatic": "numbers", "int64": "integers", "str": "strings"}
 """What errors call each kind of ids."""
+
+
+class Origin:
+    """Stands for the serial numbers of an index. Snapshots have the same origin if equal serials stand for the same row.
+
+    A filter keeps the origin. So it is refused by every index but its own, and does not keep an index alive.
+    """
+
+
+@dataclass(frozen=True)
+class Source:
+    """The folder that a snapshot was loaded from.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    digest : str
+        The digest of its manifest.
+    load : callable
+        Loads the snapshot again from the folder, or raises a `FileFormatError` if the digest is another.
+    """
+
+    folder: Path
+    digest: str
+    load: Callable[[Path, str], Snapshot]
+
+
+def _new_state() -> str:
+    return os.urandom(8).hex()
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +78,23 @@ class Snapshot:
         The kind of the ids. None before the first rows.
     next_number : int, default=0
         The id of the next row, if ids are automatic numbers.
+    next_serial : int, default=0
+        The serial of the next row.
+    state : str
+        Names the rows and their order. By default a new name.
+    origin : Origin
+        Stands for the serials. By default a new one.
+    source : Source, default=None
+        Where the snapshot was loaded from. None if it was made in memory.
     """
 
     parts: tuple[Part, ...] = ()
     id_kind: IdKind | None = None
     next_number: int = 0
+    next_serial: int = 0
+    state: str = field(default_factory=_new_state)
+    origin: Origin = field(default_factory=Origin)
+    source: Source | None = None
     first_positions: tuple[int, ...] = field(init=False)
     """The position of the first row of every part, and one past the position of the last row."""
 
@@ -72,7 +117,8 @@ class Snapshot:
     def check_unchanged(self) -> None:
         """Check that no mapped file of codes was changed since the codes were checked. A search does this after its scan."""
         for part in self.parts:
-            part.segment.check_unchanged()
+            for segment in part.segments:
+                segment.check_unchanged()
 
     def parts_with_positions(self) -> Iterator[tuple[int, Part]]:
         """Return the position of every part's first row, and the part."""
@@ -81,8 +127,9 @@ class Snapshot:
     def views(self) -> list[View]:
         """Return what a search among all live rows reads."""
         return [
-            View(part.segment.scanned(None if part.live is None else part.live.words()), first)
+            View(layer.segment.scanned(layer.eligible()), first, layer.segment.rows())
             for first, part in self.parts_with_positions()
+            for layer in part.layers
         ]
 
     def locate(self, ids: Ids) -> Positions:
@@ -146,7 +193,7 @@ class Snapshot:
         """Return the codes (n, M) uint8 of rows by their positions (n,)."""
         codes = np.empty((len(positions), n_codebooks), dtype=np.uint8)
         for part, here, rows in self._split(positions):
-            codes[here] = part.segment.codes(rows)
+            codes[here] = part.codes(rows)
         return codes
 
     def rows_at(self, positions: Positions) -> Iterator[tuple[Part, Positions]]:
@@ -186,34 +233,62 @@ class Snapshot:
         ids : Ids or None
             The ids of the rows. None stands for the next automatic numbers.
         """
-        self._check_room(segment)
+        if self.first_positions[-1] + segment.n_rows > MOST_ROWS:
+            raise InputError(
+                f"an index holds at most {MOST_ROWS} rows, got {segment.n_rows} beside {self.first_positions[-1]}"
+            )
         kind = self.check_new(ids)
         next_number = self.next_number
         if ids is None:
             ids = NumberRange(next_number, segment.n_rows)
             next_number += segment.n_rows
-        return Snapshot(merge_similar((*self.parts, Part(segment, ids))), kind, next_number)
+        added = Part(segment, ids, Serials.consecutive(self.next_serial, segment.n_rows))
+        return self._changed(
+            parts=merge_similar((*self.parts, added)),
+            id_kind=kind,
+            next_number=next_number,
+            next_serial=self.next_serial + segment.n_rows,
+            state=_new_state(),
+        )
 
     def without_rows(self, ids: Ids) -> Snapshot:
         """Return a snapshot without some rows, by their distinct ids."""
-        return replace(self, parts=merge_similar(self._parts_without(ids)))
+        positions = self.locate(ids)
+        if len(positions) == 0:
+            return self
+        left = [part.without(rows) for part, rows in self.rows_at(positions)]
+        return self._changed(parts=merge_similar(left), state=_new_state())
 
-    def with_replaced_rows(self, ids: Ids, segment: Segment) -> Snapshot:
-        """Return a snapshot without some rows, by their distinct ids, and with other rows under the same ids at the end."""
-        self._check_room(segment)
-        return replace(self, parts=merge_similar((*self._parts_without(ids), Part(segment, ids))))
+    def with_codes(self, ids: Ids, codes: Codes) -> Snapshot:
+        """Return a snapshot in which some rows, by their distinct ids, have other codes (n, M). All rows keep their places."""
+        updated = [part.with_codes(rows, codes[here]) for part, here, rows in self._split(self.locate(ids))]
+        return self._changed(parts=tuple(updated))
+
+    def detached(self, origin: Origin | None = None) -> Snapshot:
+        """Return a snapshot of the same rows for another index, whose later rows have serials of its own."""
+        return replace(self, origin=origin or Origin())
 
     def compacted(self) -> Snapshot:
         """Return a snapshot with all live rows in one part."""
-        if len(self.parts) <= 1 and self.n_live == self.first_positions[-1]:
+        if (
+            len(self.parts) <= 1
+            and not any(part.updates for part in self.parts)
+            and self.n_live == self.first_positions[-1]
+        ):
             return self
-        return replace(self, parts=(merge_parts(self.parts),))
+        return self._changed(parts=(merge_parts(self.parts),))
 
-    def _parts_without(self, ids: Ids) -> list[Part]:
-        return [part.without(rows) for part, rows in self.rows_at(self.locate(ids))]
+    def _changed(self, **fields: Any) -> Snapshot:
+        return replace(self, source=None, **fields)
 
-    def _check_room(self, segment: Segment) -> None:
-        if self.first_positions[-1] + segment.n_rows > MOST_ROWS:
-            raise InputError(
-                f"an index holds at most {MOST_ROWS} rows, got {segment.n_rows} beside {self.first_positions[-1]}"
-            )
+    # pickling ------------------------------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pickle a snapshot as the place that it was loaded from, or with all its arrays."""
+        if self.source is None:
+            return super().__reduce_ex__(protocol)
+        return _open_again, (self.source, self.state, self.origin)
+
+
+def _open_again(source: Source, state: str, origin: Origin) -> Snapshot:
+    return replace(source.load(source.folder, source.digest), state=state, origin=origin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,17 @@ class Stored(ABC):
         self._known_files: dict[Path, FileState] = {}  # files that hold this object
         if file is not None:
             self._known_files[Path(file.path)] = file.state
+
+    def __copy__(self) -> Self:
+        """Return an object with the same attributes."""
+        copied = self.__class__.__new__(self.__class__)
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled. Files are not, because they may be others by then."""
+        state = {name: None if isinstance(each, ArrayFile) else each for name, each in self.__dict__.items()}
+        return state | {"_known_files": {}}
 
     @abstractmethod
     def _pack(self) -> PackedArrays:
@@ -78,6 +89,11 @@ class StoredArrays(Stored):
         super().__init__(file)
         self._file = file  # None once nothing depends on the file any more
         self._checked = file is None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: arrays that were checked."""
+        self.check_once()
+        return super().__getstate__()
 
     @abstractmethod
     def _arrays(self) -> dict[str, NDArray[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ class View:
     first : int
         The position of row 0 in the snapshot.
     rows : ndarray (n,) uint32, default=None
-        The rows that were copied into `scanned`, in ascending order. None if `scanned` holds all rows of the run.
+        The rows of the run that `scanned` holds, in ascending order. None if it holds all of them.
     """
 
     scanned: Scanned
@@ -51,7 +52,8 @@ def find_lowest(
     Parameters
     ----------
     views : sequence of View
-        The rows to search, in ascending order of their positions.
+        The rows to search. A view begins where the one before it begins, and has other rows of the same run, or after all of its
+        rows.
     tables : ndarray (q, M, K) float32
         The look-up tables of the queries.
     bits : ndarray (q, M) uint8 or None
@@ -75,20 +77,29 @@ def find_lowest(
         except ValueError as error:
             raise InputError(f"these queries cannot be ranked: {error}") from error
         found.append((sums, view.positions(rows)))
-    return merge_answers(found, k, len(tables))
+    return merge_answers(found, k, len(tables), mixed=len(views) > 1 and _are_mixed(views))
 
 
-def merge_answers(found: Sequence[tuple[Sums, Positions]], k: int, n_queries: int) -> tuple[Sums, Positions]:
+def _are_mixed(views: Sequence[View]) -> bool:
+    """Return whether the positions of some views lie between those of others, because rows were updated."""
+    return any(one.first == other.first for one, other in pairwise(views))
+
+
+def merge_answers(
+    found: Sequence[tuple[Sums, Positions]], k: int, n_queries: int, *, mixed: bool = False
+) -> tuple[Sums, Positions]:
     """Merge answers to the same queries, and keep the k lowest sums of each.
 
     Parameters
     ----------
     found : sequence of (sums, positions), both (q, ...)
-        Answers in ascending order of the sums, and of the positions where sums are equal. Later answers have higher positions.
+        Answers in ascending order of the sums, and of the positions where sums are equal.
     k : int
         The number of rows to keep.
     n_queries : int
         q.
+    mixed : bool, default=False
+        Whether later answers may have lower positions.
 
     Returns
     -------
@@ -106,7 +117,9 @@ def merge_answers(found: Sequence[tuple[Sums, Positions]], k: int, n_queries: in
     if not found:
         return np.empty((n_queries, 0), dtype=np.float32), np.empty((n_queries, 0), dtype=np.int64)
     sums, positions = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))
-    order = sums.argsort(axis=1, kind="stable")[:, :k]  # stable: rows of equal sums stay in order of position
+    # The sort is stable: rows of equal sums stay in order of position, unless answers are mixed.
+    order = np.lexsort((positions, sums)) if mixed else sums.argsort(axis=1, kind="stable")
+    order = order[:, :k]
     return np.take_along_axis(sums, order, axis=1), np.take_along_axis(positions, order, axis=1)
 
 
@@ -141,5 +154,6 @@ def find_within(
     if not found:
         return np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64)
     queries, sums, positions = (np.concatenate(each) for each in zip(*found, strict=True))
-    order = np.lexsort((sums, queries))  # stable: rows of equal sums stay in order of position
+    # The sort is stable: rows of equal sums stay in order of position, unless rows were updated.
+    order = np.lexsort((positions, sums, queries) if _are_mixed(views) else (sums, queries))
     return queries[order], sums[order], positions[order]
