@@ -28,6 +28,9 @@ class BenchCommands(LazyCommands):
             f"{_HERE}.bench_labels", "Measure what many labels cost, and what codes keep."
         ),
         "extend": CommandSource(f"{_HERE}.bench_extend", "Measure what a few rows of new classes gain."),
+        "soak": CommandSource(
+            f"{_HERE}.bench_soak", "Disturb indexes in every way for a while, and check every answer."
+        ),
         "gist": CommandSource(f"{_HERE}.bench_gist", "Time GIST descriptors."),
     }
     plugins = None

@@ -1,0 +1,76 @@
+"""Soak: forked children that work under limits, are interrupted or killed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FAILED = 70
+"""The exit code of a child whose work raised."""
+
+INTERRUPTED = 130
+"""The exit code of a child whose work ended with KeyboardInterrupt."""
+
+
+def start_child(work: Callable[[], int | None]) -> int:
+    """Fork a child that does its work and exits with the number that the work returns, or with 0. Return its process number.
+
+    The child has begun when this returns. SIGINT raises KeyboardInterrupt in it, even if the parent ignores the signal.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = FAILED
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.close(reading)
+            os.write(writing, b"!")
+            os.close(writing)
+            code = work() or 0
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except BaseException:  # noqa: BLE001  # nothing of the parent may go on in the child
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    os.close(writing)
+    os.read(reading, 1)
+    os.close(reading)
+    return child
+
+
+def end_of(child: int) -> int:
+    """Wait for a child; return its exit code, or minus the number of the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def disturbed(work: Callable[[], int | None], number: int, delay: float) -> int:
+    """Send a signal to a child some seconds after it began its work; return how it ended, as `end_of` does."""
+    child = start_child(work)
+    time.sleep(delay)
+    os.kill(child, number)
+    return end_of(child)
+
+
+def limit_memory(more: int) -> None:
+    """Let this process take at most this number of bytes of addresses more than it has. A negative number lifts the limit."""
+    limit = -1
+    if more >= 0:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # no file of ours
+            limit = int(file.read().split()[0]) * resource.getpagesize() + more
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def limit_files(size: int) -> None:
+    """Let no file of this process grow past a number of bytes, as on a full disk. A negative number lifts the limit."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))

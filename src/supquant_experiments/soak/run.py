@@ -1,0 +1,54 @@
+"""Soak: several processes at once, and the record of what they did."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from supquant.validation import check_integer, check_positive
+from supquant_experiments.bench.process import run_fresh
+from supquant_experiments.machine import describe_machine
+
+
+def run_soak(minutes: float, n_processes: int, seed: int = 0) -> dict[str, Any]:
+    """Soak in several processes, and count what they did.
+
+    Parameters
+    ----------
+    minutes : float
+        How long to go on.
+    n_processes : int
+        The number of processes; each has a folder of its own, and children.
+    seed : int, default=0
+        Seed of all choices.
+
+    Returns
+    -------
+    dict
+        A record for `json`: ``counts`` of everything that was done, and ``failures``, which should be empty.
+    """
+    check_positive(minutes, "minutes")
+    check_integer(n_processes, "processes", 1)
+    began = time.monotonic()
+
+    def one(number: int) -> Any:
+        return run_fresh(
+            "supquant_experiments.soak.worker", seed + number, 60 * minutes, purpose="go on with a soak"
+        )
+
+    with ThreadPoolExecutor(n_processes) as processes:
+        results = list(processes.map(one, range(n_processes)))
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result["counts"])
+    return {
+        "benchmark": "soak",
+        "seed": seed,
+        "minutes": (time.monotonic() - began) / 60,
+        "processes": n_processes,
+        "counts": dict(sorted(counts.items())),
+        "failures": [result["failure"] for result in results if result["failure"] is not None],
+        "machine": describe_machine(),
+    }
