@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from supquant.arrays import Float32
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
+from supquant.interrupts import defers_interrupts
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.validation import (
     as_float32,
@@ -74,6 +75,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @defers_interrupts
     def fit(self, X: object, y: object = None) -> Self:
         """Draw the anchors from rows X (n, p) and measure the bandwidth; `y` is ignored.
 

@@ -18,6 +18,7 @@ from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distan
 from supquant.features.kernel_classifier import learn_classifier
 from supquant.features.kernel_rows import KernelRows, gram_jobs
 from supquant.features.label_map import LabelMap
+from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.rows import FeatureCache
@@ -139,6 +140,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @defers_interrupts
     def fit(self, X: object, y: object) -> Self:
         """Learn the classifier.
 
@@ -157,6 +159,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self._fit(X, y)
         return self
 
+    @defers_interrupts
     def fit_transform(self, X: object, y: object = None) -> Float32:
         """Learn from vectors X (n, p) and labels `y`, as `fit` does, and return the features (n, 2 L + g) of X.
 

@@ -18,6 +18,7 @@ from supquant.estimator import CodeEstimator
 from supquant.features import Features, check_features, fit_feature_map
 from supquant.fitting import FitStage, Record, learn
 from supquant.hashing.rows import HashRows
+from supquant.interrupts import defers_interrupts
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
@@ -84,6 +85,7 @@ class HashEstimator(CodeEstimator):
     _codec_type: ClassVar = (BinaryCodec,)
     _recorded: ClassVar[tuple[str, ...]] = ("objective", "n_iter")
 
+    @defers_interrupts
     def fit(self, X: object, y: object) -> Self:
         """Learn the hash functions.
 

@@ -23,6 +23,7 @@ from supquant.features import Features, check_features, fit_feature_map
 from supquant.hashing.algebra import add_ridge
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.rows import HashRows
+from supquant.interrupts import defers_interrupts
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress
@@ -80,6 +81,7 @@ class ClassifierLabels(CodeEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @defers_interrupts
     def fit(self, X: object, y: object) -> Self:
         """Learn the classifier from vectors X (n, p) and their labels `y`.
 

@@ -18,6 +18,7 @@ from supquant.codec import AdditiveCodec
 from supquant.errors import InputError
 from supquant.estimator import CodeEstimator
 from supquant.fitting import FitStage, Record, StepT, learn
+from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.validation import check_integer, check_vectors, random_generator
@@ -101,6 +102,7 @@ class UnsupervisedQuantizer(Quantizer):
 
     _needs_labels = False
 
+    @defers_interrupts
     def fit(self, X: object, y: object = None) -> Self:
         """Learn the codebooks.
 

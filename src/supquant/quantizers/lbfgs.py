@@ -9,6 +9,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from supquant.arrays import Float64
+from supquant.interrupts import check_interrupt
 
 HISTORY = 10
 """L-BFGS remembers this number of past steps."""
@@ -47,6 +48,7 @@ def minimise_codebooks(
     scale = abs(start) or 1.0  # the first step of L-BFGS-B has length one, whatever the units are
 
     def function(flat: Float64) -> tuple[float, Float64]:
+        check_interrupt()
         value, gradient = evaluate(flat.reshape(C.shape))
         return value / scale, gradient.ravel() / scale
 
