@@ -207,6 +207,7 @@ def test_a_child_forked_while_another_thread_is_inside_gets_its_blas_threads_bac
         go_on.wait(60)
 
     def check():
+        assert blas_threads() == {2}
         seen = []
         run_inside(lambda: seen.append(blas_threads()))
         assert seen == [{1}]
