@@ -33,6 +33,9 @@ __all__ = [
 _ROWS_PER_CHECK = 4096
 """Number of rows whose values are checked at a time."""
 
+_THREADS_PER_CORE, _FEW_THREADS = 4, 16
+"""There are at most so many threads for each core, or so many in all if that is more."""
+
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 """The largest finite float32."""
 
@@ -260,6 +263,9 @@ def random_generator(random_state: Any) -> np.random.Generator:
 def resolve_jobs(n_jobs: Any) -> int:
     """Return the number of threads for an `n_jobs` parameter.
 
+    More threads than cores do not make anything faster, and thousands of them would slow down the whole process. So a great
+    number is taken as four for each core, or 16 if that is more.
+
     Parameters
     ----------
     n_jobs : int or None
@@ -273,9 +279,12 @@ def resolve_jobs(n_jobs: Any) -> int:
     --------
     >>> resolve_jobs(2)
     2
+    >>> resolve_jobs(2**40) < 100_000
+    True
     """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cores
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs < 1:
         raise InputError(f"n_jobs must be None, -1 or an integer of at least 1, got {n_jobs!r}")
-    return int(n_jobs)
+    return min(int(n_jobs), max(_THREADS_PER_CORE * cores, _FEW_THREADS))

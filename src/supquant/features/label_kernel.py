@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Float32, RowNumbers
 from supquant.errors import InputError
 from supquant.features.class_means import held_out_loss, learn_class_means
@@ -326,9 +326,9 @@ def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tu
     for part in ordered_map(products, blocks, gram_jobs(p, n_jobs)):
         covariance += part
     covariance /= n
-    variances, vectors = scipy.linalg.eigh(covariance, subset_by_index=[p - g, p - 1])  # ascending
+    variances, vectors = leading_eigenvectors(covariance, g)
     length = float(np.sqrt(np.maximum(variances, 0).sum())) or 1.0
-    return mean, as_float32(vectors[:, ::-1] / length)
+    return mean, as_float32(vectors / length)
 
 
 def _features(label_map: LabelMap, rows: KernelRows) -> Float32:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from supquant.algebra import solve_positive
 from supquant.arrays import Codes, Float64
 from supquant.codec import LabelCodec, check_label_count
 from supquant.estimator import CodeEstimator
@@ -214,6 +214,4 @@ class ClassifierBits(HashEstimator):
 
 def least_squares(moments: Moments, ridge: float) -> Float64:
     """Return the W (d, L) that solves (X'X + delta I) W = X'Y; delta is `ridge` in units of the mean diagonal of X'X."""
-    penalised = add_ridge(moments.xx.copy(), ridge, moments.xx)
-    weights: Float64 = scipy.linalg.solve(penalised, moments.xy, assume_a="pos")
-    return weights
+    return solve_positive(add_ridge(moments.xx.copy(), ridge, moments.xx), moments.xy)

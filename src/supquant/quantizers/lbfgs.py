@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from supquant.algebra import positive_factor
 from supquant.arrays import Float64
 from supquant.interrupts import check_interrupt
 
@@ -92,7 +93,7 @@ def minimise_preconditioned(
         Never worse than the start.
     """
     ridge = RELATIVE_RIDGE * float(np.diag(bb).mean())
-    lower: Float64 = cholesky((bb + ridge * np.eye(len(bb))) / (energy or 1.0), lower=True)
+    lower = positive_factor((bb + ridge * np.eye(len(bb))) / (energy or 1.0))
 
     def codewords(V: Float64) -> Float64:
         words: Float64 = solve_triangular(lower, V, lower=True, trans="T")
