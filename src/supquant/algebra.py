@@ -31,14 +31,15 @@ def positive_factor(matrix: Float64) -> Float64:
     >>> np.allclose(lower @ lower.T, singular)
     True
     """
-    unit = np.finfo(np.float64).eps * (float(np.abs(np.diag(matrix)).mean()) if len(matrix) else 1.0) or 1.0
+    unit = np.finfo(np.float64).eps * (float(np.abs(np.diag(matrix)).sum()) / max(len(matrix), 1) or 1.0)
     for ridge in (0.0, *(unit * 10.0**power for power in range(17))):
         raised = matrix + ridge * np.eye(len(matrix)) if ridge else matrix
         try:
             lower: Float64 = scipy.linalg.cholesky(raised, lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             continue
-        return lower
+        if np.isfinite(lower[-1:, -1:]).all():  # a value that is not finite goes on to the end
+            return lower
     raise InputError("sums over the rows of X are not finite: divide X by a constant")
 
 

@@ -62,7 +62,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
         try:
             for item in items:
                 check_interrupt()
-                waiting.append(pool.submit(function, item))
+                waiting.append(_submit(pool, function, item))
                 if len(waiting) > n_jobs:
                     yield waiting.popleft().result()
             while waiting:
@@ -71,6 +71,22 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _submit(pool: ThreadPoolExecutor, function: Callable[[Item], Result], item: Item) -> Future[Result]:
+    """Give work to a thread of the pool, or do it here if there can be no more threads.
+
+    That is so while the interpreter ends, when daemon threads still work, and at the system's limit of threads.
+    """
+    try:
+        return pool.submit(function, item)
+    except RuntimeError:
+        done: Future[Result] = Future()
+        try:
+            done.set_result(function(item))
+        except BaseException as error:  # noqa: BLE001, it is raised in its turn
+            done.set_exception(error)
+        return done
 
 
 def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[tuple[int, int]]:

@@ -24,6 +24,7 @@ from supquant.validation import (
     as_float32,
     check_integer,
     check_positive,
+    check_training_vectors,
     check_vectors,
     random_generator,
     resolve_jobs,
@@ -88,7 +89,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         n_anchors = check_integer(self.n_anchors, "n_anchors", 1)
         if self.bandwidth is not None:
             check_positive(self.bandwidth, "bandwidth")
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         rng = random_generator(self.random_state)
         chosen = np.sort(rng.permutation(len(X))[:n_anchors])
         anchors = as_float32(X[chosen])

@@ -26,6 +26,7 @@ from supquant.validation import (
     as_float32,
     check_integer,
     check_positive,
+    check_training_vectors,
     check_vectors,
     random_generator,
     resolve_jobs,
@@ -187,7 +188,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         n_directions = check_integer(self.n_directions, "n_directions", 0)
         bandwidth = None if self.bandwidth is None else check_positive(self.bandwidth, "bandwidth")
         n_jobs = resolve_jobs(self.n_jobs)
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         labels = _checked_labels(y, len(X))
         order = random_generator(self.random_state).permutation(len(X))
         many = labels.n_labels > MANY_LABELS

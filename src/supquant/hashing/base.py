@@ -24,7 +24,7 @@ from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.validation import (
     check_integer,
-    check_vectors,
+    check_training_vectors,
     random_generator,
     resolve_jobs,
 )
@@ -111,7 +111,7 @@ class HashEstimator(CodeEstimator):
         if self._max_rows is not None:
             check_integer(self._max_rows, "max_rows", 2)
         self._check_parameters()
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         labels = read_labels(y, n_rows=len(X))
         rng = random_generator(self.random_state)
         n_jobs = resolve_jobs(self.n_jobs)

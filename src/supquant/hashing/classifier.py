@@ -28,7 +28,7 @@ from supquant.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress
 from supquant.statistics import Moments
-from supquant.validation import check_positive, check_vectors, random_generator, resolve_jobs
+from supquant.validation import check_positive, check_training_vectors, random_generator, resolve_jobs
 
 
 class ClassifierLabels(CodeEstimator):
@@ -98,7 +98,7 @@ class ClassifierLabels(CodeEstimator):
         """
         ridge = check_positive(self.ridge, "ridge")
         check_features(self.features)
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         labels = read_labels(y, n_rows=len(X))
         check_label_count(labels.n_labels, multilabel=labels.multilabel)
         rng = random_generator(self.random_state)

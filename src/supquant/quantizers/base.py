@@ -21,7 +21,7 @@ from supquant.fitting import FitStage, Record, StepT, learn
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
-from supquant.validation import check_integer, check_vectors, random_generator
+from supquant.validation import check_integer, check_training_vectors, random_generator
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class UnsupervisedQuantizer(Quantizer):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         del y
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         check_integer(self.n_codebooks, "n_codebooks", 1, X.shape[1])
         check_integer(self.n_codewords, "n_codewords", 2, 256)
         self._check_parameters(X.shape[1])
