@@ -70,6 +70,26 @@ def test_results_nobody_wants_leave_no_thread_behind():
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("error", [None, ValueError])
+def test_work_is_done_here_if_there_can_be_no_more_threads(monkeypatch, error):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    def square(item):
+        if item == 3 and error is not None:
+            raise error
+        return item * item
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    results = ordered_map(square, range(5), 2)
+    assert [next(results) for _ in range(3)] == [0, 1, 4]
+    if error is None:
+        assert list(results) == [9, 16]
+    else:
+        with pytest.raises(error):
+            next(results)
+
+
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 64, 65])
 def test_blocks_cover_all_rows_once(n):
     rows = [row for start, stop in row_blocks(n, 16) for row in range(start, stop)]
@@ -207,6 +227,7 @@ def test_a_child_forked_while_another_thread_is_inside_gets_its_blas_threads_bac
         go_on.wait(60)
 
     def check():
+        assert blas_threads() == {2}
         seen = []
         run_inside(lambda: seen.append(blas_threads()))
         assert seen == [{1}]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from supquant.interrupts import check_interrupt
 from supquant.progress import Reporter
 
 __all__ = ["FitStage", "FitStep", "Learned", "Record", "StepT", "learn"]
@@ -24,7 +25,8 @@ def learn(stages: Iterable[FitStage[StepT]], reporter: Reporter) -> Iterator[Lea
 
     The body also runs if the fit was interrupted, by Ctrl-C or by a callback that raised, after at least one step was
     finished. The exception is raised again after the body. If no step was finished, it is raised at once and the body does
-    not run, so that an estimator keeps its old model.
+    not run, so that an estimator keeps its old model. Ctrl-C is raised
+    between two steps or two blocks of rows (`supquant.interrupts`).
 
     Parameters
     ----------
@@ -64,17 +66,24 @@ def learn(stages: Iterable[FitStage[StepT]], reporter: Reporter) -> Iterator[Lea
     record: list[Record] = []
     n_iter = 0
     try:
-        for stage in stages:
-            with reporter.stage(stage.name, stage.total) as reported:
-                for last in stage.steps:
-                    record.append(last.as_record())
-                    n_iter += last.counts_as_iteration
-                    values = last.as_progress()
-                    if values is not None:
-                        reported.step(**values)
+        with _closed(stages):
+            for stage in stages:
+                with reporter.stage(stage.name, stage.total) as reported, _closed(stage.steps):
+                    for last in stage.steps:
+                        record.append(last.as_record())
+                        n_iter += last.counts_as_iteration
+                        values = last.as_progress()
+                        if values is not None:
+                            reported.step(**values)
+                        check_interrupt()
     finally:  # also after an interrupt, which is raised again when the body of the with statement has ended
         if last is not None:
             yield Learned(last, record, n_iter)
+
+
+def _closed(steps: Iterable[object]) -> AbstractContextManager[object]:
+    """Close a generator at the end of a `with` block, and not in its finaliser, which would swallow an interrupt."""
+    return closing(steps) if isinstance(steps, Generator) else nullcontext()
 
 
 @dataclass(frozen=True)

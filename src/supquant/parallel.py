@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from supquant.interrupts import check_interrupt
+
 BLOCK_ROWS = 4096
 """The number of rows in a block. It does not depend on the number of threads, so sums are always made in the same order."""
 
@@ -28,7 +30,8 @@ Result = TypeVar("Result")
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
     """Apply a function to items on several threads.
 
-    At most ``n_jobs + 1`` results wait at a time, so memory does not grow with the number of items.
+    At most ``n_jobs + 1`` results wait at a time, so memory does not grow with the number of items. An interrupt that a fit has
+    deferred is raised between two items.
 
     Parameters
     ----------
@@ -50,20 +53,40 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
     [0, 1, 4, 9, 16]
     """
     if n_jobs == 1:
-        yield from map(function, items)
+        for item in items:
+            check_interrupt()
+            yield function(item)
         return
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(n_jobs) as pool:
         try:
             for item in items:
-                waiting.append(pool.submit(function, item))
+                check_interrupt()
+                waiting.append(_submit(pool, function, item))
                 if len(waiting) > n_jobs:
                     yield waiting.popleft().result()
             while waiting:
+                check_interrupt()
                 yield waiting.popleft().result()
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _submit(pool: ThreadPoolExecutor, function: Callable[[Item], Result], item: Item) -> Future[Result]:
+    """Give work to a thread of the pool, or do it here if there can be no more threads.
+
+    That is so while the interpreter ends, when daemon threads still work, and at the system's limit of threads.
+    """
+    try:
+        return pool.submit(function, item)
+    except RuntimeError:
+        done: Future[Result] = Future()
+        try:
+            done.set_result(function(item))
+        except BaseException as error:  # noqa: BLE001, it is raised in its turn
+            done.set_exception(error)
+        return done
 
 
 def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[tuple[int, int]]:
@@ -128,9 +151,13 @@ class _BlasLimit:
         with self._lock:
             self._count(-1)
             if self._n_inside == 0:
-                for library, n_threads in self._numbers_before:
-                    _set_threads(library, n_threads)
-                self._numbers_before = []
+                self._lift()
+
+    def _lift(self) -> None:
+        """Restore the numbers of threads."""
+        for library, n_threads in self._numbers_before:
+            _set_threads(library, n_threads)
+        self._numbers_before = []
 
     def _count(self, change: int) -> None:
         self._n_inside += change
@@ -145,12 +172,11 @@ class _BlasLimit:
         self._lock.release()
 
     def in_child(self) -> None:
-        """Forget the threads that a forked child does not have.
-
-        If they were inside, BLAS still has one thread here. The numbers to restore are kept for the next one to leave.
-        """
+        """Forget the threads that a forked child does not have, and lift the limit if only they were inside."""
         self._lock = threading.RLock()
         self._n_inside = max(0, getattr(self._own, "n_inside", 0))  # below 0: it left for another thread
+        if self._n_inside == 0:
+            self._lift()
 
 
 @lru_cache(maxsize=1)

@@ -26,6 +26,7 @@ __all__ = [
     "check_nonnegative",
     "check_number",
     "check_positive",
+    "check_training_vectors",
     "check_vectors",
     "random_generator",
     "refuse_masked",
@@ -40,6 +41,12 @@ _THREADS_PER_CORE, _FEW_THREADS = 4, 16
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 """The largest finite float32."""
+
+LARGEST_VALUE = 1e15
+"""The largest size of a value of training vectors. Sums of squares of larger values could be too large for float32."""
+
+SMALLEST_SIZE = 1e-15
+"""Training vectors have a value of at least this size, unless all are zero: float32 loses squares of smaller ones."""
 
 
 def check_vectors(
@@ -121,6 +128,41 @@ def refuse_masked(values: Any, name: str) -> Any:
             f"{name} must not be a masked array: fill it or leave masked entries out, then give a plain array"
         )
     return values
+
+
+def check_training_vectors(X: Any) -> Array:
+    """Check vectors to learn from: as `check_vectors` does, and that float32 can hold sums of the squares of their values.
+
+    Raises
+    ------
+    InputError
+        If a value is larger than `LARGEST_VALUE`, or all are smaller than `SMALLEST_SIZE` and not zero.
+
+    Examples
+    --------
+    >>> check_training_vectors([[1.0, 1e30]])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    supquant.errors.InputError: X has a value of size 1e+30 in row 0; ...
+    """
+    array = check_vectors(X)
+    largest = 0.0
+    for start in range(0, len(array), _ROWS_PER_CHECK):
+        block = array[start : start + _ROWS_PER_CHECK]
+        size = max(float(block.max()), -float(block.min()))
+        largest = max(largest, size)
+        if size > LARGEST_VALUE:
+            row = start + int(np.argmax((np.abs(block.astype(np.float64)) > LARGEST_VALUE).any(axis=1)))
+            raise InputError(
+                f"X has a value of size {size:.3g} in row {row}; squares of values above {LARGEST_VALUE:g} are too large for "
+                "float32: divide X by a constant, or leave the row out"
+            )
+    if 0 < largest < SMALLEST_SIZE:
+        raise InputError(
+            f"X has no value above {largest:.3g}, and squares of values below {SMALLEST_SIZE:g} are too small for float32: "
+            "multiply X by a constant"
+        )
+    return array
 
 
 def _as_array(X: Any, min_rows: int, name: str) -> Array:

@@ -230,3 +230,14 @@ def test_a_forecast_comes_before_the_fit(run, files, tmp_path):
     assert first.startswith("MAP 0.")
     assert "without" in first
     assert last.startswith("Wrote")
+
+
+@pytest.mark.parametrize("jobs", [100_000, 2**40])
+def test_too_many_jobs_are_as_many_as_are_of_use(run, files, tmp_path, jobs):
+    arguments = ("fit", files / "train.npz", "--bits", 8, "--max-iter", 1)
+    assert run(*arguments, "-o", tmp_path / "one", "--jobs", 1).exit_code == 0
+    result = run(*arguments, "-o", tmp_path / "many", "--jobs", jobs)
+    assert result.exit_code == 0, result.output
+    X = read_arrays(files / "items.npz", ("X",))[0]
+    one, many = (load_model(tmp_path / name).encode(X) for name in ("one", "many"))
+    np.testing.assert_array_equal(one, many)

@@ -18,11 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from supquant.arrays import Float32
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
+from supquant.interrupts import defers_interrupts
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.validation import (
     as_float32,
     check_integer,
     check_positive,
+    check_training_vectors,
     check_vectors,
     random_generator,
     resolve_jobs,
@@ -74,6 +76,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @defers_interrupts
     def fit(self, X: object, y: object = None) -> Self:
         """Draw the anchors from rows X (n, p) and measure the bandwidth; `y` is ignored.
 
@@ -86,7 +89,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         n_anchors = check_integer(self.n_anchors, "n_anchors", 1)
         if self.bandwidth is not None:
             check_positive(self.bandwidth, "bandwidth")
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         rng = random_generator(self.random_state)
         chosen = np.sort(rng.permutation(len(X))[:n_anchors])
         anchors = as_float32(X[chosen])

@@ -125,6 +125,8 @@ def squared_distances(x: Float32, anchors: Float32, norms: Float32) -> Float32:
     """Return the squared distances (b, h), never negative, of rows (b, p) to anchors (h, p) of squared lengths `norms` (h,)."""
     squares = row_products(x, anchors)
     squares *= -2
-    squares += squared_norms(x)[:, None]
+    lengths = squared_norms(x)
+    squares[np.isinf(lengths)] = 0  # infinitely far from all anchors, whatever the products
+    squares += lengths[:, None]
     squares += norms
     return np.maximum(squares, 0, out=squares)

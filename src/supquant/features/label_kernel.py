@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Float32, RowNumbers
 from supquant.errors import InputError
 from supquant.features.class_means import held_out_loss, learn_class_means
@@ -18,6 +18,7 @@ from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distan
 from supquant.features.kernel_classifier import learn_classifier
 from supquant.features.kernel_rows import KernelRows, gram_jobs
 from supquant.features.label_map import LabelMap
+from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.rows import FeatureCache
@@ -25,6 +26,7 @@ from supquant.validation import (
     as_float32,
     check_integer,
     check_positive,
+    check_training_vectors,
     check_vectors,
     random_generator,
     resolve_jobs,
@@ -139,6 +141,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @defers_interrupts
     def fit(self, X: object, y: object) -> Self:
         """Learn the classifier.
 
@@ -157,6 +160,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self._fit(X, y)
         return self
 
+    @defers_interrupts
     def fit_transform(self, X: object, y: object = None) -> Float32:
         """Learn from vectors X (n, p) and labels `y`, as `fit` does, and return the features (n, 2 L + g) of X.
 
@@ -184,7 +188,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         n_directions = check_integer(self.n_directions, "n_directions", 0)
         bandwidth = None if self.bandwidth is None else check_positive(self.bandwidth, "bandwidth")
         n_jobs = resolve_jobs(self.n_jobs)
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         labels = _checked_labels(y, len(X))
         order = random_generator(self.random_state).permutation(len(X))
         many = labels.n_labels > MANY_LABELS
@@ -323,9 +327,9 @@ def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tu
     for part in ordered_map(products, blocks, gram_jobs(p, n_jobs)):
         covariance += part
     covariance /= n
-    variances, vectors = scipy.linalg.eigh(covariance, subset_by_index=[p - g, p - 1])  # ascending
+    variances, vectors = leading_eigenvectors(covariance, g)
     length = float(np.sqrt(np.maximum(variances, 0).sum())) or 1.0
-    return mean, as_float32(vectors[:, ::-1] / length)
+    return mean, as_float32(vectors / length)
 
 
 def _features(label_map: LabelMap, rows: KernelRows) -> Float32:

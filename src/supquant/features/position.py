@@ -10,6 +10,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Float32, Float64
 from supquant.features.meaning_map import unit_rows
 from supquant.labels import Labels
@@ -56,10 +57,10 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     mean = total / n
     covariance = products / n - np.outer(mean, mean)
     most = min(MOST_DIRECTIONS, p)
-    variances, vectors = scipy.linalg.eigh(covariance, subset_by_index=[p - most, p - 1])  # ascending
-    held = np.cumsum(np.maximum(variances[::-1], 0))
+    variances, vectors = leading_eigenvectors(covariance, most)
+    held = np.cumsum(np.maximum(variances, 0))
     kept = int(np.searchsorted(held, VARIANCE_KEPT * max(float(np.trace(covariance)), 0.0))) + 1
-    leading = vectors[:, ::-1][:, : min(kept, most)]
+    leading = vectors[:, : min(kept, most)]
     return Directions(mean.astype(np.float32), np.ascontiguousarray(leading, dtype=np.float32))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
+from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Array, Float64
 
 
@@ -48,6 +48,4 @@ def add_ridge(matrix: Float64, ridge: float, squares: Float64) -> Float64:
 
 def top_eigenvectors(matrix: Float64, count: int) -> Float64:
     """Return the eigenvectors (d, count) with the largest eigenvalues of a symmetric matrix (d, d), the largest first."""
-    d = len(matrix)
-    vectors: Float64 = scipy.linalg.eigh(matrix, subset_by_index=(d - count, d - 1))[1]
-    return vectors[:, ::-1]
+    return leading_eigenvectors(matrix, count)[1]

@@ -18,12 +18,13 @@ from supquant.estimator import CodeEstimator
 from supquant.features import Features, check_features, fit_feature_map
 from supquant.fitting import FitStage, Record, learn
 from supquant.hashing.rows import HashRows
+from supquant.interrupts import defers_interrupts
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.validation import (
     check_integer,
-    check_vectors,
+    check_training_vectors,
     random_generator,
     resolve_jobs,
 )
@@ -84,6 +85,7 @@ class HashEstimator(CodeEstimator):
     _codec_type: ClassVar = (BinaryCodec,)
     _recorded: ClassVar[tuple[str, ...]] = ("objective", "n_iter")
 
+    @defers_interrupts
     def fit(self, X: object, y: object) -> Self:
         """Learn the hash functions.
 
@@ -109,7 +111,7 @@ class HashEstimator(CodeEstimator):
         if self._max_rows is not None:
             check_integer(self._max_rows, "max_rows", 2)
         self._check_parameters()
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         labels = read_labels(y, n_rows=len(X))
         rng = random_generator(self.random_state)
         n_jobs = resolve_jobs(self.n_jobs)

@@ -17,8 +17,9 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular, svd
+from scipy.linalg import solve_triangular, svd
 
+from supquant.algebra import positive_factor
 from supquant.arrays import Float64
 from supquant.features import Features
 from supquant.hashing.algebra import add_ridge
@@ -190,5 +191,4 @@ def label_moments(labels: Labels) -> tuple[Float64, Float64]:
 
 def _factor_covariance(squares: Float64, mean: Float64, ridge: float) -> Float64:
     """Return the Cholesky factor (d, d) of a covariance with a ridge, given the mean products (d, d) and the mean (d,)."""
-    lower: Float64 = cholesky(add_ridge(squares - np.outer(mean, mean), ridge, squares), lower=True)
-    return lower
+    return positive_factor(add_ridge(squares - np.outer(mean, mean), ridge, squares))

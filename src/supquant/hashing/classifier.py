@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from supquant.algebra import solve_positive
 from supquant.arrays import Codes, Float64
 from supquant.codec import LabelCodec, check_label_count
 from supquant.estimator import CodeEstimator
@@ -23,11 +23,12 @@ from supquant.features import Features, check_features, fit_feature_map
 from supquant.hashing.algebra import add_ridge
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.rows import HashRows
+from supquant.interrupts import defers_interrupts
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.progress import Progress
 from supquant.statistics import Moments
-from supquant.validation import check_positive, check_vectors, random_generator, resolve_jobs
+from supquant.validation import check_positive, check_training_vectors, random_generator, resolve_jobs
 
 
 class ClassifierLabels(CodeEstimator):
@@ -80,6 +81,7 @@ class ClassifierLabels(CodeEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @defers_interrupts
     def fit(self, X: object, y: object) -> Self:
         """Learn the classifier from vectors X (n, p) and their labels `y`.
 
@@ -96,7 +98,7 @@ class ClassifierLabels(CodeEstimator):
         """
         ridge = check_positive(self.ridge, "ridge")
         check_features(self.features)
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         labels = read_labels(y, n_rows=len(X))
         check_label_count(labels.n_labels, multilabel=labels.multilabel)
         rng = random_generator(self.random_state)
@@ -212,6 +214,4 @@ class ClassifierBits(HashEstimator):
 
 def least_squares(moments: Moments, ridge: float) -> Float64:
     """Return the W (d, L) that solves (X'X + delta I) W = X'Y; delta is `ridge` in units of the mean diagonal of X'X."""
-    penalised = add_ridge(moments.xx.copy(), ridge, moments.xx)
-    weights: Float64 = scipy.linalg.solve(penalised, moments.xy, assume_a="pos")
-    return weights
+    return solve_positive(add_ridge(moments.xx.copy(), ridge, moments.xx), moments.xy)

@@ -25,6 +25,7 @@ from typing import ClassVar, Self
 import numpy as np
 import scipy.linalg
 
+from supquant.algebra import positive_factor
 from supquant.arrays import Float64
 from supquant.features import Features
 from supquant.hashing.algebra import add_ridge, signs, top_eigenvectors
@@ -182,7 +183,7 @@ class Relaxation:
     def of_features(cls, features: Float64, residue: Residue, ridge: float) -> Self:
         """Return the problem of centred features (n, d) before the first bit."""
         gram = features.T @ features
-        factor = scipy.linalg.cholesky(add_ridge(gram, ridge, gram), lower=True)
+        factor = positive_factor(add_ridge(gram, ridge, gram))
         groups = residue.groups
         sums = groups.sums(features)  # Z'K (g, d)
         white = scipy.linalg.solve_triangular(factor, sums.T, lower=True)  # (d, g)

@@ -18,8 +18,9 @@ from functools import partial, reduce
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
+from supquant.algebra import positive_factor, solve_positive
 from supquant.arrays import Flags, Float32, Float64
 from supquant.features import Features
 from supquant.hashing.algebra import add_ridge, signs
@@ -206,13 +207,13 @@ class Problem:
         """Return the problem of the moments of the rows."""
         mean = moments.sum_x / moments.n_rows
         centred = moments.xx - np.outer(moments.sum_x, mean)
-        factor = cho_factor(add_ridge(centred, function_ridge, moments.xx), lower=True)
+        factor = positive_factor(add_ridge(centred, function_ridge, moments.xx)), True
         return cls(moments, mean, factor, classifier_ridge, function_weight)
 
     def solve(self, sums: BitSums) -> Model:
         """Return the best W, P and c for bits, given their sums, and psi."""
         n, n_bits = self.moments.n_rows, len(sums.b)
-        W = cho_solve(cho_factor(sums.bb + self.classifier_ridge * np.eye(n_bits), lower=True), sums.by)
+        W = solve_positive(sums.bb + self.classifier_ridge * np.eye(n_bits), sums.by)
         xb = sums.xb - np.outer(self.mean, sums.b)  # X'B, both centred
         P = cho_solve(self.factor, xb)
         # the minimum of |T - A Z|^2 + ridge |Z|^2 over Z is |T|^2 - <A'T, Z>

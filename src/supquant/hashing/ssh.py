@@ -33,6 +33,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg
 
+from supquant.algebra import positive_factor
 from supquant.arrays import Flags, Float64
 from supquant.errors import InputError
 from supquant.features import Features
@@ -215,7 +216,7 @@ def nonorthogonal_directions(adjusted: Float64, n_bits: int) -> Float64:
     """
     eigenvalues = scipy.linalg.eigvalsh(adjusted)
     rho = 1.01 * max(-eigenvalues[0], 1e-6 * eigenvalues[-1]) or 1.0  # any value will do if M is zero
-    L = scipy.linalg.cholesky(np.eye(len(adjusted)) + adjusted / rho, lower=True)
+    L = positive_factor(np.eye(len(adjusted)) + adjusted / rho)
     return np.asarray(L @ top_eigenvectors(adjusted, n_bits))
 
 

@@ -18,9 +18,10 @@ from supquant.codec import AdditiveCodec
 from supquant.errors import InputError
 from supquant.estimator import CodeEstimator
 from supquant.fitting import FitStage, Record, StepT, learn
+from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
-from supquant.validation import check_integer, check_vectors, random_generator
+from supquant.validation import check_integer, check_training_vectors, random_generator
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class UnsupervisedQuantizer(Quantizer):
 
     _needs_labels = False
 
+    @defers_interrupts
     def fit(self, X: object, y: object = None) -> Self:
         """Learn the codebooks.
 
@@ -120,7 +122,7 @@ class UnsupervisedQuantizer(Quantizer):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         del y
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         check_integer(self.n_codebooks, "n_codebooks", 1, X.shape[1])
         check_integer(self.n_codewords, "n_codewords", 2, 256)
         self._check_parameters(X.shape[1])

@@ -17,7 +17,7 @@ from supquant.labels import Labels
 from supquant.parallel import single_blas
 from supquant.quantizers.base import FitPlan, Quantizer, check_enough_rows
 from supquant.quantizers.training import SHORTEST_CODE, Training
-from supquant.validation import check_integer, check_vectors, random_generator
+from supquant.validation import check_integer, check_training_vectors, random_generator
 
 
 class ChainedQuantizer(Quantizer):
@@ -32,7 +32,7 @@ class ChainedQuantizer(Quantizer):
         """Check, prepare, learn and store; return the labels of the rows."""
         self._check_codebooks()
         self._check_parameters()
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         labels = self._read_labels(y, len(X))
         check_enough_rows(len(X), self.n_codewords)
         with single_blas():

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
+from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Codes, Float32, Float64
 from supquant.quantizers.product import product_codebooks
 from supquant.statistics import ModelState, Moments, Penalties
@@ -25,10 +25,7 @@ def principal_components(moments: Moments, n_components: int) -> Float64:
     """Return the leading directions (d, r) of centred X, computed from its moments."""
     mean = moments.sum_x / moments.n_rows
     covariance = moments.xx / moments.n_rows - np.outer(mean, mean)
-    d = len(covariance)
-    _, directions = eigh(covariance, subset_by_index=(d - n_components, d - 1))
-    leading: Float64 = directions[:, ::-1]
-    return np.ascontiguousarray(leading)
+    return np.ascontiguousarray(leading_eigenvectors(covariance, n_components)[1])
 
 
 def product_start(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Codes
 from supquant.codec import AdditiveCodec, MissingLabels, SemanticCodec
 from supquant.errors import InputError
+from supquant.interrupts import defers_interrupts
 from supquant.parallel import row_blocks
 from supquant.quantizers.chain import ChainedQuantizer
 from supquant.validation import check_vectors
@@ -105,6 +106,7 @@ class LabelQuantizer(ChainedQuantizer):
         """
         return self._semantic_codec("novelty is learned").novelty(X, n_jobs=self.n_jobs)
 
+    @defers_interrupts
     def extend(self, X: object, y: object) -> Self:
         """Add new classes from a few labelled rows of each.
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from supquant.algebra import positive_factor
 from supquant.arrays import Float64
+from supquant.interrupts import check_interrupt
 
 HISTORY = 10
 """L-BFGS remembers this number of past steps."""
@@ -47,6 +49,7 @@ def minimise_codebooks(
     scale = abs(start) or 1.0  # the first step of L-BFGS-B has length one, whatever the units are
 
     def function(flat: Float64) -> tuple[float, Float64]:
+        check_interrupt()
         value, gradient = evaluate(flat.reshape(C.shape))
         return value / scale, gradient.ravel() / scale
 
@@ -90,7 +93,7 @@ def minimise_preconditioned(
         Never worse than the start.
     """
     ridge = RELATIVE_RIDGE * float(np.diag(bb).mean())
-    lower: Float64 = cholesky((bb + ridge * np.eye(len(bb))) / (energy or 1.0), lower=True)
+    lower = positive_factor((bb + ridge * np.eye(len(bb))) / (energy or 1.0))
 
     def codewords(V: Float64) -> Float64:
         words: Float64 = solve_triangular(lower, V, lower=True, trans="T")

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
+from supquant.algebra import solve_positive
 from supquant.arrays import Float64
 from supquant.quantizers.projections import Projected, Projection, Quantization
 from supquant.rows import TrainingRows
@@ -90,8 +90,7 @@ class SmallProblem:
     def classifier(self, C: Float64) -> Float64:
         """Return W (r, L) = (S'S + lambda I)^-1 S'Y (equation 7)."""
         gram = C.T @ (self.bb @ C) + self.penalties.ridge * np.eye(C.shape[1])
-        solution: Float64 = cho_solve(cho_factor(gram, lower=True), C.T @ self.by)
-        return solution
+        return solve_positive(gram, C.T @ self.by)
 
     def projection(self, C: Float64) -> Float64:
         """Return P (d, r): the best one for C (equation 8), or the fixed one."""
@@ -152,7 +151,7 @@ class SmallProblem:
         BBC = self.bb @ C
         SY = C.T @ self.by
         gram = C.T @ BBC + self.penalties.ridge * np.eye(C.shape[1])
-        W: Float64 = cho_solve(cho_factor(gram, lower=True, check_finite=False), SY, check_finite=False)
+        W = solve_positive(gram, SY)
         value += self.moments.yy - float(np.vdot(SY, W))
         gradient += 2 * ((BBC @ W - self.by) @ W.T)
         return value, gradient

@@ -18,8 +18,9 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 
+from supquant.algebra import positive_factor
 from supquant.arrays import Float64
 from supquant.quantizers.lbfgs import minimise_codebooks, minimise_preconditioned
 from supquant.statistics import Moments
@@ -125,7 +126,7 @@ class LearnedProjection(Projection):
     def of(cls, moments: Moments, matrix: Float64, delta: float) -> LearnedProjection:
         """Factor X'X + delta I; the first projection does not matter."""
         del matrix
-        return cls(moments, cholesky(moments.xx + delta * np.eye(len(moments.xx)), lower=True))
+        return cls(moments, positive_factor(moments.xx + delta * np.eye(len(moments.xx))))
 
     @staticmethod
     def ridge(moments: Moments) -> float:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Codes
 from supquant.codec import AdditiveCodec, SemanticCodec
 from supquant.errors import InputError
+from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
 from supquant.progress import Progress
 from supquant.quantizers.base import FitPlan
@@ -171,6 +172,7 @@ class SupervisedQuantizer(LabelQuantizer):
         self.callback = callback
         self.verbose = verbose
 
+    @defers_interrupts
     def fit(self, X: object, y: object) -> Self:
         """Learn codebooks, projection and classifier.
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Codes
 from supquant.codec import AdditiveCodec
 from supquant.features import Features, check_features
+from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
 from supquant.progress import Progress
 from supquant.quantizers.base import FitPlan
@@ -133,6 +134,7 @@ class TripletQuantizer(ChainedQuantizer):
         self.callback = callback
         self.verbose = verbose
 
+    @defers_interrupts
     def fit(self, X: object, y: object) -> Self:
         """Learn codebooks and projection.
 
