@@ -131,15 +131,18 @@ class FileContent:
 @contextmanager
 def _open_regular(path: str | os.PathLike[str]) -> Iterator[tuple[int, os.stat_result]]:
     """Open a regular file to read. A pipe does not block: it is opened without waiting for a writer, and refused."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    opened: list[int] = []
     try:
-        found = os.fstat(descriptor)
+        # Python looks for Ctrl-C after each call. This one call opens the file and also notes its number.
+        opened.extend(map(os.open, [path], [os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC]))
+        found = os.fstat(opened[0])
         if not stat.S_ISREG(found.st_mode):
             what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
             raise FileFormatError(f"is {what}, expected a file")
-        yield descriptor, found
+        yield opened[0], found
     finally:
-        os.close(descriptor)
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def _map(descriptor: int, size: int) -> mmap.mmap:
