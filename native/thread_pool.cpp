@@ -138,12 +138,15 @@ class Pool {
 };
 
 // The most threads that one call uses. More than twice the cores only wait for each other, and a pool keeps them.
-int most_threads() { return std::max(kMostThreads, 2 * int(std::thread::hardware_concurrency())); }
+int most_threads() {
+    static const int most = std::max(kMostThreads, 2 * int(std::thread::hardware_concurrency()));  // it asks the system
+    return most;
+}
 
 }  // namespace
 
 void parallel_for(size_t n_tasks, int n_threads, const Work& work) {
-    n_threads = std::min(n_threads, most_threads());
+    if (n_threads > kMostThreads) n_threads = std::min(n_threads, most_threads());
     if (size_t(std::max(n_threads, 0)) > n_tasks) n_threads = int(n_tasks);
     if (n_threads > 1) return Pool::instance().run(n_tasks, n_threads, work);
     for (size_t task = 0; task < n_tasks; ++task) work(task, 0);

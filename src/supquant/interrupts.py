@@ -88,6 +88,10 @@ def check_interrupt() -> None:
 
     It does nothing outside of a function that defers interrupts, and in threads other than the main one.
     """
+    if (
+        not _waiting
+    ):  # a search asks this too, and to ask for the handler takes longer than all else that it does once
+        return
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Deferral) and _in_main_thread():
         handler.deliver()
@@ -105,15 +109,24 @@ class _Deferral:
         now = time.monotonic()
         if self._came is None:
             self._came = now
+            _waiting.add(self)
         if now - self._came > self.patience:
-            self._came = None
+            self._forget()
             self._former(number, frame)
 
     def deliver(self) -> None:
         """Call the former handler if an interrupt waits."""
         if self._came is not None:
-            self._came = None
+            self._forget()
             self._former(signal.SIGINT, sys._getframe())
+
+    def _forget(self) -> None:
+        self._came = None
+        _waiting.discard(self)
+
+
+_waiting: set[_Deferral] = set()
+"""Handlers that have noted an interrupt and not passed it on."""
 
 
 def _is_deferral(handler: object) -> bool:
