@@ -71,6 +71,10 @@ class JobList {
     Job** last_ = &first_;  // where the next job is linked
 };
 
+// Lets the runtime allocate what a thread needs to throw. It does so at the thread's first exception and ends the process
+// if there is no memory, which is when the first exception comes.
+void prepare_to_throw() { [[maybe_unused]] volatile int touched = std::uncaught_exceptions(); }
+
 class Pool {
   public:
     Pool() : pid_(getpid()) {}
@@ -89,6 +93,7 @@ class Pool {
     }
 
     void run(size_t n_tasks, int n_threads, const Work& work) {
+        prepare_to_throw();
         Job job(work, n_tasks, n_threads - 1);
         {
             std::lock_guard lock(mutex_);
@@ -115,6 +120,7 @@ class Pool {
 
     // The loop of a thread of the pool.
     void serve() noexcept {
+        prepare_to_throw();
         std::unique_lock lock(mutex_);
         for (;;) {
             wake_.wait(lock, [&] { return !waiting_.empty(); });
