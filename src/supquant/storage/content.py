@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from supquant.errors import FileFormatError
+from supquant.storage.descriptors import open_descriptor
 from supquant.storage.layout import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -131,18 +132,12 @@ class FileContent:
 @contextmanager
 def _open_regular(path: str | os.PathLike[str]) -> Iterator[tuple[int, os.stat_result]]:
     """Open a regular file to read. A pipe does not block: it is opened without waiting for a writer, and refused."""
-    opened: list[int] = []
-    try:
-        # Python looks for Ctrl-C after each call. This one call opens the file and also notes its number.
-        opened.extend(map(os.open, [path], [os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC]))
-        found = os.fstat(opened[0])
+    with open_descriptor(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) as descriptor:
+        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
             raise FileFormatError(f"is {what}, expected a file")
-        yield opened[0], found
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
+        yield descriptor, found
 
 
 def _map(descriptor: int, size: int) -> mmap.mmap:

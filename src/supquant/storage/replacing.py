@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import xxhash
 
+from supquant.storage.descriptors import open_descriptor
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -116,14 +118,8 @@ def sync_folder(folder: Path) -> None:
     OSError
         If the folder cannot be synced.
     """
-    opened: list[int] = []  # no object of `io` can own a folder
-    try:
-        # Python looks for Ctrl-C after each call. This one call opens the folder and also notes its number.
-        opened.extend(map(os.open, [folder], [os.O_RDONLY]))
-        os.fsync(opened[0])
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
+    with open_descriptor(folder, os.O_RDONLY) as descriptor:  # no object of `io` can own a folder
+        os.fsync(descriptor)
 
 
 def _open_temporary(target: Path) -> BinaryIO:
