@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SupervisedQuantizer,
         TripletQuantizer,
     )
+    from supquant.sources import VectorSource, open_vectors
 
 __all__ = [
     "AdditiveCodec",
@@ -40,8 +41,10 @@ __all__ = [
     "SupervisedQuantizer",
     "SupquantError",
     "TripletQuantizer",
+    "VectorSource",
     "__version__",
     "load_model",
+    "open_vectors",
 ]
 
 __getattr__ = lazy_names(
@@ -59,6 +62,7 @@ __getattr__ = lazy_names(
             "SupervisedQuantizer",
             "TripletQuantizer",
         ),
+        "sources": ("VectorSource", "open_vectors"),
     },
 )
 

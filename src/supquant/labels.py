@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from supquant.errors import InputError
+from supquant.label_lists import are_label_lists, indicator_of_lists
 from supquant.unlabelled import is_indicator, is_missing, labelled_rows
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Labels:
     Parameters
     ----------
     classes : ndarray of shape (L,)
-        The distinct class labels, sorted; ``arange(L)`` for an indicator matrix.
+        The distinct labels, sorted; ``arange(L)`` for an indicator matrix.
     multilabel : bool
         Whether a row may carry several labels, or none.
     indices : ndarray of shape (n,), int32, or None
@@ -193,8 +194,8 @@ def read_labels(
     Parameters
     ----------
     y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
-        Class labels of any hashable kind, or a 0/1 indicator matrix with a column for each label. Class labels can be tuples
-        if `y` is a one-dimensional object array.
+        Class labels of any hashable kind, a 0/1 indicator matrix with a column for each label, or a list of labels for each row.
+        Class labels can be tuples if `y` is a one-dimensional object array.
     n_rows : int or None, default=None
         The expected number of rows, if it is known.
     classes : ndarray of shape (L,) or None, default=None
@@ -241,7 +242,8 @@ def read_labels(
     given, known = labelled_rows(y, missing=missing, missing_label=missing_label, name=name)
     if given.ndim not in (1, 2):
         raise InputError(f"{name} should be a 1d array, got an array of shape {given.shape} instead")
-    is_matrix = is_indicator(given)
+    listed = are_label_lists(given)
+    is_matrix = listed or is_indicator(given)
     n_known = given.shape[0]
     n = n_known if known is None else len(known)
     if n_rows is not None and n != n_rows:
@@ -253,6 +255,9 @@ def read_labels(
     if multilabel is not None and multilabel != is_matrix:
         forms = ("a 1d array of class labels", "an indicator matrix")
         raise InputError(f"{name} must be {forms[multilabel]} as in fit, got {forms[is_matrix]}")
+    if listed:
+        found, matrix = indicator_of_lists(given, classes, name)
+        return _with_unknown_rows(Labels(found, True, None, matrix), known)
     if is_matrix:
         return _with_unknown_rows(_read_indicator(given, classes, name, n - n_known), known)
     if given.ndim == 2:

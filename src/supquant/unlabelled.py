@@ -129,8 +129,12 @@ def _label_array(y: Any, name: str) -> Any:
     """Return `y` as an array of the labels as they were given; a sparse matrix is returned itself."""
     if scipy.sparse.issparse(y):
         return y
-    array = _as_array(np.asarray, y, name)
     is_list = isinstance(y, Sequence)
+    if is_list and len({len(row) if isinstance(row, list | set | frozenset) else -1 for row in y}) > 1:
+        rows = np.empty(len(y), dtype=object)  # lists of different lengths: NumPy would refuse them
+        rows[:] = y
+        return rows
+    array = _as_array(np.asarray, y, name)
     if array.dtype.kind in "US" and is_list and not all(isinstance(label, str | bytes) for label in y):
         array = np.asarray(y, dtype=object)  # NumPy would have turned the 1 of [1, "a"] into "1"
     return array.astype(object) if array.dtype.kind == "T" else array
@@ -143,7 +147,7 @@ def _as_array(make: Any, y: Any, name: str) -> Array:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{name} should be a 1d array of class labels or a 2d indicator matrix: {error}. "
-            "For rows that list their labels, make the matrix with sklearn.preprocessing.MultiLabelBinarizer"
+            "For rows that list their labels, give a list of lists"
         ) from error
 
 

@@ -1,0 +1,104 @@
+"""Which format a file has, and which files a folder has."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from supquant.errors import InputError
+from supquant.sources.matrices import BINARY_FILES
+
+__all__ = ["FORMATS", "KNOWN_ENDINGS", "ending_of", "files_of", "format_of", "tables_module"]
+
+FORMATS = {
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "csv": (".csv", ".tsv", ".txt"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "npy": (".npy",),
+    "npz": (".npz",),
+    "hdf5": (".h5", ".hdf5"),
+    "binary": BINARY_FILES,
+}
+"""Endings of the files of each format. CSV and JSON lines may be compressed (.gz, .bz2, .zst)."""
+
+_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+    b"PK\x05\x06": "npz",
+    b"\x89HDF\r\n\x1a\n": "hdf5",
+}
+"""The first bytes of formats that have such. They count more than the ending of a name."""
+
+_COMPRESSED = (".gz", ".bz2", ".zst")
+"""Endings of compressed files."""
+
+KNOWN_ENDINGS = tuple(ending for endings in FORMATS.values() for ending in endings)
+"""All endings of files that can be read."""
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return a file, or the files of a folder in the order of their names."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise InputError(f"{path} is no regular file" if path.exists() else f"no such file: {path}")
+    hidden = ("_", ".")
+    found = [
+        file
+        for file in sorted(path.rglob("*"), key=_natural)
+        if file.is_file() and not any(part.startswith(hidden) for part in file.relative_to(path).parts)
+    ]
+    if not found:
+        raise InputError(f"{path} is a folder without files")
+    return found
+
+
+def _natural(path: Path) -> list[Any]:
+    """Return a key by which part-10 comes after part-9."""
+    return [
+        [int(piece) if piece.isdecimal() else piece for piece in re.split(r"(\d+)", part)]
+        for part in path.parts
+    ]
+
+
+def format_of(path: Path) -> str:
+    """Return the format of a file, by its first bytes if these tell it, and otherwise by its ending."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    for magic, kind in _MAGIC.items():
+        if start.startswith(magic):
+            return kind
+    ending = ending_of(path)
+    found = [kind for kind, endings in FORMATS.items() if ending in endings]
+    if not found:
+        raise InputError(f"cannot read {path}: the formats that are known end in {', '.join(KNOWN_ENDINGS)}")
+    if not start:
+        raise InputError(f"{path} is empty")
+    if found[0] in _MAGIC.values():
+        raise InputError(f"{path} is no {found[0]} file: it begins with {start!r}")
+    return found[0]
+
+
+def ending_of(path: Path) -> str:
+    """Return the ending of a name in lower case, without that of a compression."""
+    endings = [ending.lower() for ending in path.suffixes]
+    if endings and endings[-1] in _COMPRESSED:
+        endings.pop()
+    return endings[-1] if endings else ""
+
+
+def tables_module(name: str) -> Any:
+    """Import the module that reads tables; raise an `InputError` that says how to install what it needs."""
+    try:
+        return import_module("supquant.sources.opening_tables")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyarrow":
+            raise
+        raise InputError(
+            f"pip install 'supquant[arrow]' brings pyarrow, which is needed to read {name}"
+        ) from None

@@ -1,0 +1,215 @@
+"""Before the flow: rows of vectors that are read in blocks, with their labels, ids and other columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+
+from supquant.arrays import Array
+from supquant.errors import InputError
+
+__all__ = ["BadRow", "Block", "VectorSource", "Wish"]
+
+BLOCK_BYTES = 1 << 24
+"""Vectors of a block take about so many bytes, unless the caller says how many rows it has."""
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+"""The largest finite float32."""
+
+
+class BadRow(Exception):  # noqa: N818  # never leaves this package: it becomes an `InputError` that names file and row
+    """A row that cannot be used: its number within the values at hand, and what is wrong with it."""
+
+    def __init__(self, row: int, fault: str) -> None:
+        super().__init__(fault)
+        self.row, self.fault = row, fault
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Consecutive rows of a source.
+
+    Parameters
+    ----------
+    start : int
+        The number of the first row.
+    X : ndarray of shape (b, p)
+        The vectors.
+    labels : ndarray of shape (b,) or indicator matrix (b, L), or None
+        The labels, None where a label is unknown. None if the source was opened without labels.
+    ids : ndarray of shape (b,), or None
+        The ids: int64, or objects that are str.
+    metadata : pyarrow.Table of b rows, or None
+        The other columns that were asked for.
+    """
+
+    start: int
+    X: Array
+    labels: Any = None
+    ids: Array | None = None
+    metadata: Any = None
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the caller wants to read from a source.
+
+    Parameters
+    ----------
+    vectors : str, sequence of str, or None
+        A column of lists, several columns of numbers, or a pattern such as ``"x*"`` for them. None guesses.
+    labels, ids : str, bool or None
+        A column. True guesses, and there must be one. None and False read none.
+    metadata : sequence of str, bool or None
+        Columns. True takes all that are left.
+    """
+
+    vectors: str | Sequence[str] | None = None
+    labels: str | bool | None = None
+    ids: str | bool | None = None
+    metadata: Sequence[str] | bool | None = None
+
+
+class VectorSource(ABC):
+    """Vectors that lie in files or tables, with labels, ids and metadata if they were asked for; made by `open_vectors`.
+
+    Vectors are read when they are used, and checked: a ragged, missing or infinite vector is an `InputError` that names the file
+    and the row. A source can be read any number of times.
+
+    Attributes
+    ----------
+    name : str
+        The file, the folder or the kind of object, as errors name it.
+    shape : tuple of int
+        The number of rows and the number of dimensions.
+    dtype : numpy.dtype
+        The type of the numbers as they are stored.
+    notes : tuple of str
+        What was guessed, in sentences: which columns hold the vectors, the labels and the ids.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    notes: tuple[str, ...] = ()
+    _beside: Mapping[str, Any] = MappingProxyType(
+        {}
+    )  # labels, ids and metadata that are not in the source itself
+
+    def with_values(self, **beside: Any) -> Self:
+        """Return this source with labels, ids or metadata that come from elsewhere.
+
+        Raises
+        ------
+        InputError
+            If they are not as many as the rows.
+        """
+        for what, values in beside.items():
+            n = values.num_rows if hasattr(values, "num_rows") else values.shape[0]
+            if n != len(self):
+                raise InputError(f"{self.name} has {len(self)} rows, and there are {n} {what}")
+        source = copy(self)
+        source._beside = {**self._beside, **beside}
+        return source
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self.shape[1]
+
+    def __repr__(self) -> str:
+        return f"VectorSource({self.name}: {len(self)} rows of {self.dim} {self.dtype})"
+
+    def blocks(self, start: int = 0, stop: int | None = None, *, rows: int | None = None) -> Iterator[Block]:
+        """Read the rows from `start` up to `stop`, block by block.
+
+        Parameters
+        ----------
+        start, stop : int or None, default=0 and None
+            Row numbers, as in a slice.
+        rows : int or None, default=None
+            The largest number of rows of a block. None makes blocks of about 16 MiB.
+
+        Returns
+        -------
+        iterator of Block
+            Memory does not grow with the number of rows.
+        """
+        first, last, _ = slice(start, stop).indices(len(self))
+        size = rows or max(1, BLOCK_BYTES // max(1, self.dim * self.dtype.itemsize))
+        for block in self._blocks(first, last, size):
+            _check_finite(block.X, block.start, self.where)
+            stop = block.start + len(block)
+            yield replace(
+                block, **{what: values[block.start : stop] for what, values in self._beside.items()}
+            )
+
+    @property
+    def X(self) -> Array:  # noqa: N802
+        """All vectors (n, p). They are read into memory, unless the source is one array or one mapped file."""
+        X = np.empty(self.shape, dtype=self.dtype)
+        for block in self.blocks():
+            X[block.start : block.start + len(block)] = block.X
+        return X
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        del copy  # what is read from a file is a copy
+        return self.X if dtype is None else self.X.astype(dtype, copy=False)
+
+    @property
+    def labels(self) -> Any:
+        """The labels of all rows (n,), None where a label is unknown; None if the source was opened without labels."""
+        return self._all("labels")
+
+    @property
+    def ids(self) -> Array | None:
+        """The ids of all rows (n,); None if the source was opened without ids."""
+        return self._all("ids")
+
+    @property
+    def metadata(self) -> Any:
+        """The other columns of all rows, a pyarrow.Table; None if none was asked for."""
+        return self._all("metadata")
+
+    def _all(self, what: str) -> Any:
+        return self._beside[what] if what in self._beside else self._column(what)
+
+    @abstractmethod
+    def _column(self, what: str) -> Any:
+        """Read the "labels", "ids" or "metadata" of all rows; None if the source has none."""
+
+    @abstractmethod
+    def where(self, row: int) -> str:
+        """Return the file and the row within it, as errors name them."""
+
+    @abstractmethod
+    def _blocks(self, start: int, stop: int, rows: int) -> Iterator[Block]:
+        """Read rows in blocks; `blocks` checks that their values are finite."""
+
+
+def _check_finite(X: Array, start: int, where: Callable[[int], str]) -> None:
+    """Raise an `InputError` that names the first row of X (b, p) with a value that is no finite float32."""
+    if X.dtype.kind != "f" or not X.size:
+        return
+    low, high = float(X.min()), float(X.max())
+    if low >= -_FLOAT32_MAX and high <= _FLOAT32_MAX:  # false if a value is NaN
+        return
+    with np.errstate(invalid="ignore"):
+        bad = ~(np.abs(X.astype(np.float64)) <= _FLOAT32_MAX).all(axis=1)
+    row = int(np.argmax(bad))
+    value = next(v for v in X[row].tolist() if not abs(v) <= _FLOAT32_MAX)
+    raise InputError(
+        f"{where(start + row)} has the value {value}, and vectors must be finite float32 numbers"
+    )

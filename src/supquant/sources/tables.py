@@ -1,0 +1,212 @@
+"""Sources that are tables: Arrow tables and streams, Parquet files and folders, CSV and JSON lines."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from supquant.arrays import Array
+from supquant.errors import InputError
+from supquant.sources.fields import Fields
+from supquant.sources.source import BadRow, Block, VectorSource
+from supquant.sources.values import (
+    id_values,
+    is_text,
+    label_values,
+    stacked_vectors,
+    vector_values,
+    whole_numbers,
+)
+
+__all__ = ["MemoryPart", "TablePart", "TableRows", "TableSource", "gathered", "naming_errors"]
+
+MEMORY_BYTES = 1 << 28
+"""A stream of more bytes than this is kept in a temporary file, which is memory-mapped."""
+
+COLUMN_ROWS = 1 << 18
+"""Rows that are read at a time when only labels, ids or metadata are read."""
+
+
+class TablePart(Protocol):
+    """Rows of one file or one table. They can be read any number of times, from any row on."""
+
+    name: str
+    n_rows: int
+    first: pa.Table  # the first rows, to choose columns by
+
+    def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+        """Read rows of some columns, at most `rows` at a time."""
+
+
+class MemoryPart:
+    """Rows of a `pyarrow.Table`, in memory or mapped."""
+
+    def __init__(self, name: str, table: pa.Table) -> None:
+        self.name, self.table = name, table
+        self.n_rows: int = table.num_rows
+        self.first: pa.Table = table.slice(0, 1000)
+
+    def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+        """Return slices of the table."""
+        chosen = self.table.select(list(columns))
+        for low in range(start, stop, rows):
+            yield chosen.slice(low, min(rows, stop - low))
+
+
+class TableRows:
+    """Rows of one or several tables, one after the other.
+
+    Parameters
+    ----------
+    name : str
+        The name of the whole in errors.
+    parts : sequence of TablePart
+        The tables.
+    text : bool, default=False
+        Whether numbers may be written as strings, as in a CSV file.
+    """
+
+    def __init__(self, name: str, parts: Sequence[TablePart], *, text: bool = False) -> None:
+        self.name, self.parts, self.text = name, parts, text
+        self.starts = np.cumsum([0, *(part.n_rows for part in parts)])
+        if not self.n_rows:
+            raise InputError(f"{name} has no rows")
+        self.first = next(part.first for part in parts if part.n_rows)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of all parts."""
+        return int(self.starts[-1])
+
+    def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+        """Read rows of some columns, at most `rows` at a time."""
+        for part, first in zip(self.parts, self.starts[:-1].tolist(), strict=True):
+            low, high = max(start, first), min(stop, first + part.n_rows)
+            if low < high:
+                yield from part.tables(low - first, high - first, columns, rows)
+
+    def where(self, row: int) -> str:
+        """Return the file and the row within it, as errors name them."""
+        number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"{self.parts[number].name}, row {row - self.starts[number]}"
+
+
+class TableSource(VectorSource):
+    """Vectors, labels, ids and metadata in columns of a table.
+
+    Parameters
+    ----------
+    rows : TableRows
+        The rows.
+    fields : Fields
+        The columns.
+    """
+
+    def __init__(self, rows: TableRows, fields: Fields) -> None:
+        self.name, self._rows, self.fields, self.notes = rows.name, rows, fields, fields.notes
+        for part in rows.parts:
+            for name in fields.all:
+                if name not in part.first.column_names:
+                    raise InputError(f"{part.name} has no column {name!r}, which {rows.parts[0].name} has")
+        first = self._vectors(rows.first.slice(0, 1), 0)
+        if not first.shape[1]:
+            raise InputError(f"{self.where(0)} has a vector of no values")
+        self.shape, self.dtype = (rows.n_rows, first.shape[1]), first.dtype
+        self._kept: dict[str, Any] = {}
+        self._numbers = {name: self._is_written_as_numbers(name) for name in (fields.labels, fields.ids)}
+
+    def where(self, row: int) -> str:
+        """Return the file and the row within it."""
+        return self._rows.where(row)
+
+    def _blocks(self, start: int, stop: int, rows: int) -> Iterator[Block]:
+        fields, low = self.fields, start
+        for table in self._rows.tables(start, stop, fields.all, rows):
+            X = self._vectors(table, low)
+            if X.shape[1] != self.dim:
+                raise InputError(
+                    f"{self.where(low)} has a vector of {X.shape[1]} values, and row 0 has {self.dim}"
+                )
+            yield Block(
+                low,
+                X.astype(self.dtype, copy=False),
+                self._values(table, low, fields.labels, label_values),
+                self._values(table, low, fields.ids, id_values),
+                table.select(list(fields.metadata)) if fields.metadata else None,
+            )
+            low += len(X)
+
+    def _vectors(self, table: pa.Table, start: int) -> Array:
+        names = self.fields.vectors
+        with naming_errors(self.where, self.name, names, start):
+            if self.fields.stacked:
+                return stacked_vectors([(name, table[name]) for name in names])
+            return vector_values(table[names[0]])
+
+    def _values(self, table: pa.Table, start: int, name: str | None, read: Callable[..., Array]) -> Any:
+        if name is None:
+            return None
+        with naming_errors(self.where, self.name, (name,), start):
+            return read(table[name], numbers=self._numbers[name])
+
+    def _column(self, what: str) -> Any:
+        """Return all labels, ids or metadata. Labels and ids are read once."""
+        if what == "metadata":
+            names = self.fields.metadata
+            return pa.concat_tables(self._rows.tables(0, len(self), names, COLUMN_ROWS)) if names else None
+        name, read = getattr(self.fields, what), {"labels": label_values, "ids": id_values}[what]
+        if name is not None and name not in self._kept:
+            pieces, start = [], 0
+            for table in self._rows.tables(0, len(self), (name,), COLUMN_ROWS):
+                pieces.append(self._values(table, start, name, read))
+                start += table.num_rows
+            self._kept[name] = np.concatenate(pieces)
+        return None if name is None else self._kept[name]
+
+    def _is_written_as_numbers(self, name: str | None) -> bool:
+        """Return whether a column of a text file holds whole numbers only."""
+        if name is None or not self._rows.text or not is_text(self._rows.first.schema.field(name).type):
+            return False
+        tables = self._rows.tables(0, len(self), (name,), COLUMN_ROWS)
+        return all(whole_numbers(table[name]) for table in tables)
+
+
+@contextmanager
+def naming_errors(
+    where: Callable[[int], str], source: str, columns: tuple[str, ...], start: int
+) -> Iterator[None]:
+    """Give errors about values the name of the source, of the column and of the row; `start` is the first row at hand."""
+    try:
+        yield
+    except BadRow as error:
+        raise InputError(f"{where(start + error.row)} {error.fault}") from None
+    except InputError as error:
+        place = f"column {columns[0]!r} of {source}" if len(columns) == 1 else source
+        raise InputError(f"{place}: {error}") from None
+
+
+def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """Return a stream of batches as a table: in memory if it is small, otherwise mapped from a file without a name."""
+    kept: list[pa.RecordBatch] = []
+    size = 0
+    rest = iter(batches)
+    for batch in rest:
+        kept.append(batch)
+        size += batch.nbytes
+        if size > MEMORY_BYTES:
+            return _spooled(chain(kept, rest), schema)
+    return pa.Table.from_batches(kept, schema)
+
+
+def _spooled(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    with tempfile.NamedTemporaryFile(prefix="supquant-") as file:  # the map outlives the name
+        with pa.ipc.new_file(file.name, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
