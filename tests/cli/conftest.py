@@ -20,7 +20,9 @@ def files(digits, tmp_path_factory):
     np.savez(folder / "items.npz", X=X[500:800], y=y[500:800])
     np.savez(folder / "queries.npz", X=X[800:860], y=y[800:860])
     np.save(folder / "X.npy", X[:500])
-    np.savetxt(folder / "X.csv", X[:500], delimiter=",", header=",".join("p" * 64), comments="")
+    np.savetxt(
+        folder / "X.csv", X[:500], delimiter=",", header=",".join(f"p{k}" for k in range(64)), comments=""
+    )
     (folder / "y.txt").write_text("\n".join(f"digit {label}" for label in y[:500]))
     return folder
 

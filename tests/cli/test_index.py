@@ -44,7 +44,7 @@ def test_the_index_holds_what_the_model_encodes(run, files, model, items, tmp_pa
 
 
 def test_labels_are_used_where_they_are_given(run, files, model, items, tmp_path, monkeypatch):
-    monkeypatch.setattr("supquant.cli.index.BATCH_ROWS", 128)  # the labels must go with their batch
+    monkeypatch.setattr("supquant.sources.source.BLOCK_BYTES", 2**15)  # the labels must go with their block
     run("index", model, files / "items.npz", "-o", tmp_path / "i", "--labels", files / "items.npz")
     index = CodeIndex.load(tmp_path / "i")
     expected = SupervisedQuantizer.load(model).encode(*items)
@@ -288,7 +288,7 @@ def mistakes(files, model, folder, place):
     (place / "few.txt").write_text("1\n2\n")
     (place / "unknown.txt").write_text("nobody\n")
     (place / "twice.txt").write_text("\n".join(["a"] * 60))
-    (place / "wide.csv").write_text("a,b\nc,d\n")
+    (place / "wide.csv").write_text("a,b\n" * 60)
     (place / "huge.txt").write_text("\n".join(["9" * 30] * 60))
     (place / "foreign").mkdir()
     (place / "foreign" / "letter.txt").write_text("dear")
@@ -303,12 +303,12 @@ def mistakes(files, model, folder, place):
         (("index", model, place / "nowhere.npy", *new), "no such file"),
         (("index", model, place / "narrow.npz", *new), "3 features"),
         ((*index, *new, "--ids", place / "nowhere.txt"), "no such file"),
-        ((*index, *new, "--ids", place / "few.txt"), "60 rows, and there are 2 ids"),
+        ((*index, *new, "--ids", place / "few.txt"), "2 lines of ids for 60 rows"),
         ((*index, *new, "--ids", place / "twice.txt"), "more than once"),
         ((*index, *new, "--ids", place / "wide.csv"), "expected one id"),
-        ((*index, *new, "--ids", place / "huge.txt"), "64 bits"),
+        ((*index, *new, "--ids", place / "huge.txt"), "more than once"),
         ((*index, *new, "--ids", place / "floats.npy"), "whole numbers or strings"),
-        ((*index, *new, "--labels", place / "few.txt"), "60 rows, and there are 2 labels"),
+        ((*index, *new, "--labels", place / "few.txt"), "2 lines of labels for 60 rows"),
         ((*index, *new, "--append"), "there is no index"),
         ((*index, *new, "--append", "--replace"), "one of them"),
         ((*index, "-o", place / "foreign"), "there already"),
@@ -323,7 +323,7 @@ def mistakes(files, model, folder, place):
         (("search", place / "damaged", queries), "damaged"),
         (("search", folder, place / "nowhere.npy"), "no such file"),
         (("search", folder, place / "narrow.npz"), "3 features"),
-        (("search", folder, place / "flat.npy"), "2D"),
+        (("search", folder, place / "flat.npy"), "has shape (64,)"),
         ((*search, "-k", 0), "k must be"),
         ((*search, "--ranking", "x"), "ranking"),
         ((*search, "--jobs", 0), "n_jobs"),

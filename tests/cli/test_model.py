@@ -93,7 +93,7 @@ def test_evaluate_prints_and_writes_map(run, files, model, tmp_path):
 
 def mistakes(files, model, folder):
     """Return arguments, each with a part of the line of the error."""
-    np.save(folder / "nan.npy", np.full((300, 64), np.nan))
+    np.save(folder / "nan.npy", np.full((500, 64), np.nan))
     np.savez(folder / "narrow.npz", X=np.zeros((5, 3)), y=[0, 1, 0, 1, 0])
     np.save(folder / "short.npy", np.arange(10))
     (folder / "words.csv").write_text("1,2\n3,four\n")
@@ -105,10 +105,13 @@ def mistakes(files, model, folder):
         (("fit", folder / "nowhere.npz", *out), "no such file"),
         (("fit", files / "X.npy", *out), "has no labels"),
         (("fit", folder / "nan.npy", "--labels", files / "y.txt", *out), "NaN"),
-        (("fit", folder / "words.csv", "--labels", files / "y.txt", *out), "no number"),
-        (("fit", folder / "uneven.csv", "--labels", files / "y.txt", *out), "between 1 and 2 values"),
-        (("fit", folder / "foreign.npy", "--labels", files / "y.txt", *out), "not a readable .npy"),
-        (("fit", files / "y.txt", "--labels", files / "y.txt", *out), "expected a file that ends in"),
+        (("fit", folder / "words.csv", "--labels", files / "y.txt", *out), "where a number is expected"),
+        (("fit", folder / "uneven.csv", "--labels", files / "y.txt", *out), "Expected 2 columns, got 1"),
+        (("fit", folder / "foreign.npy", "--labels", files / "y.txt", *out), "is no npy file"),
+        (
+            ("fit", files / "y.txt", "--labels", files / "y.txt", *out),
+            "no column is known to hold the vectors",
+        ),
         (("fit", files / "X.npy", "--labels", folder / "short.npy", *out), "10"),
         (("fit", train, "--bits", 12, *out), "multiple of 8"),
         (("fit", train, "--quantization-weight", 0, *out), "quantization_weight"),
@@ -155,7 +158,7 @@ def interrupting():
 
 model.progress_bars = interrupting
 if {step} == 0:
-    model.read_labelled = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+    model.open_items = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 main()
 """
 

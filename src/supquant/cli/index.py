@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from supquant.arrays import Codes
 from supquant.cli.console import print_facts, print_line, print_table, progress_bars
-from supquant.cli.files import (
-    ANSWER_FILES,
-    check_output,
-    check_parent,
-    read_ids,
-    read_label_file,
-    read_vectors,
-    write_answers,
-)
+from supquant.cli.files import ANSWER_FILES, check_output, check_parent, write_answers
+from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
 from supquant.errors import InputError, SaveConflictError
 from supquant.index import CodeIndex
 from supquant.models import load_model
-from supquant.parallel import row_blocks
 from supquant.progress import Reporter
+from supquant.sources import Block, VectorSource, read_id_file
 
 app = typer.Typer()
 
-BATCH_ROWS = 65_536
-"""Rows that are encoded between two reports of progress."""
+STEPS = 100
+"""Steps in which the progress of encoding is reported."""
 
 SHOWN_QUERIES = 3
 """Queries whose answers are printed where no file is written."""
@@ -45,19 +40,13 @@ def make_index(
     model: Annotated[
         Path, typer.Argument(help="A model file written by `supquant fit`.", show_default=False)
     ],
-    vectors: Annotated[Path, typer.Argument(help="Items: .npy, .csv, or .npz with X.", show_default=False)],
+    items: Items,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path(
         "items.index"
     ),
-    labels: Annotated[
-        Path | None, typer.Option(help="Labels of the items, where they are known: .npy, .npz, .csv or .txt.")
-    ] = None,
-    ids: Annotated[
-        Path | None,
-        typer.Option(
-            help="Ids of the items, whole numbers or strings: .npy, .npz with ids, .csv or .txt. By default 0, 1, ..."
-        ),
-    ] = None,
+    vectors: Vectors = None,
+    labels: Labels = None,
+    ids: Ids = None,
     append: Annotated[bool, typer.Option("--append", help="Add to an index that exists.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an index that exists.")] = False,
     jobs: Jobs = None,
@@ -70,19 +59,14 @@ def make_index(
     _check_folder(output, append or replace)
     codec = load_model(model).codec_
     index = _load_made_with(codec, output) if append else CodeIndex(codec)
-    X = read_vectors(vectors)
-    y = None if labels is None else read_label_file(labels)
-    names = None if ids is None else read_ids(ids, text=_ids_are_text(index))
-    for what, values in (("labels", y), ("ids", names)):
-        if values is not None and len(values) != len(X):
-            raise InputError(f"{vectors} has {len(X)} rows, and there are {len(values)} {what}")
-    with progress_bars() as callback:
-        codes = _encode(codec, X, y, jobs, callback)
+    source = open_items(items, vectors, labels, ids)
+    names = ids_for(index, source)
+    codes = collected(codec, source, jobs)
     if append:
-        index = _append(output, codec, codes, names)
+        index = change_saved(output, lambda saved: saved.add_codes(codes, names), codec)
     else:
         index.add_codes(codes, names).save(output, overwrite=replace)
-    done = f"Added {len(X):,} items to" if append else "Wrote"
+    done = f"Added {len(source):,} items to" if append else "Wrote"
     print_line(f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes a code.")
 
 
@@ -90,14 +74,17 @@ def make_index(
 def search(
     *,
     folder: IndexFolder,
-    queries: Annotated[Path, typer.Argument(help="Queries: .npy, .csv, or .npz with X.", show_default=False)],
+    queries: Items,
+    vectors: Vectors = None,
     k: Annotated[int, typer.Option("-k", help="Number of answers to each query.")] = 10,
     ranking: Annotated[
         str | None, typer.Option(help="A ranking of the model; its first one by default.")
     ] = None,
     where: Annotated[
         Path | None,
-        typer.Option(help="Search only the items with the ids in this file, as for `supquant index`."),
+        typer.Option(
+            help="Search only the items with the ids in this file: .npy, .npz, .txt, .csv or .parquet."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -111,8 +98,8 @@ def search(
     if output is not None:
         check_output(output, ANSWER_FILES)
     index = CodeIndex.load(folder)
-    Q = read_vectors(queries)
-    among = None if where is None else read_ids(where, text=_ids_are_text(index))
+    Q = open_items(queries, vectors, ids=False).X
+    among = None if where is None else in_kind_of(index, read_id_file(where), str(where))
     scores, ids = index.search(Q, k, ranking=ranking, where=among, n_jobs=jobs)
     if output is None:
         _print_answers(scores, ids)
@@ -177,31 +164,56 @@ def _load_made_with(codec: Any, folder: Path) -> CodeIndex:
     return index
 
 
-def _append(folder: Path, codec: Any, codes: Any, names: Any) -> CodeIndex:
-    """Add codes to the index in a folder, and return the index. If another process saves meanwhile, its rows come first."""
+def change_saved(folder: Path, change: Callable[[CodeIndex], object], codec: Any = None) -> CodeIndex:
+    """Change the index in a folder, and return it. If another process saves meanwhile, its changes come first.
+
+    If a codec is given, the index must have the same one.
+    """
     while True:
-        index = _load_made_with(codec, folder).add_codes(codes, names)
+        index = CodeIndex.load(folder) if codec is None else _load_made_with(codec, folder)
+        change(index)
         with contextlib.suppress(SaveConflictError):
             index.save(folder)
             return index
 
 
-def _encode(codec: Any, X: Any, y: Any, jobs: int | None, callback: Any) -> Any:
-    """Return the codes (n, M) of X (n, p), encoded in batches, so that progress is shown and X may be memory-mapped."""
-    batches = row_blocks(len(X), BATCH_ROWS)
-    codes = np.empty((len(X), codec.n_codebooks), dtype=np.uint8)
-    with Reporter(callback).stage("encode", total=len(batches)) as stage:
-        for start, stop in batches:
-            labels = None if y is None else y[start:stop]
-            codes[start:stop] = codec.encode_items(X[start:stop], labels, n_jobs=jobs)
-            stage.step()
+def encoded(
+    codec: Any, source: VectorSource, jobs: int | None, callback: Any
+) -> Iterator[tuple[Codes, Block]]:
+    """Encode the items of a source block by block, with their labels, and report progress."""
+    steps = min(len(source), STEPS)
+    with Reporter(callback).stage("encode", total=steps) as stage:
+        done = 0
+        for block in source.blocks():
+            yield codec.encode_items(block.X, block.labels, n_jobs=jobs), block
+            reached = (block.start + len(block)) * steps // len(source)
+            for _ in range(done, reached):
+                stage.step()
+            done = reached
+
+
+def collected(codec: Any, source: VectorSource, jobs: int | None) -> Codes:
+    """Return the codes (n, M) of all items of a source."""
+    codes = np.empty((len(source), codec.n_codebooks), dtype=np.uint8)
+    with progress_bars() as callback:
+        for part, block in encoded(codec, source, jobs, callback):
+            codes[block.start : block.start + len(part)] = part
     return codes
 
 
-def _ids_are_text(index: CodeIndex) -> bool | None:
-    """Return whether the ids of an index are strings; None while it has no ids."""
+def ids_for(index: CodeIndex, source: VectorSource) -> Any:
+    """Return the ids of a source, of the kind that the index has; None if they are to be numbered."""
+    return None if source.ids is None else in_kind_of(index, source.ids, source.name)
+
+
+def in_kind_of(index: CodeIndex, ids: Any, name: str) -> Any:
+    """Return ids as strings if the ids of the index are strings, and as numbers if they are numbers."""
     kind = index.info()["id_kind"]
-    return None if kind is None else kind == "str"
+    if kind == "str" and ids.dtype.kind in "iu":
+        return ids.astype(str).astype(object)
+    if kind in ("int64", "automatic") and ids.dtype.kind not in "iu":
+        raise InputError(f"{name} has ids that are strings, and the ids of the index are whole numbers")
+    return ids
 
 
 def _print_answers(scores: Any, ids: Any) -> None:

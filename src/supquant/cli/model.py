@@ -13,8 +13,9 @@ import supquant
 from supquant import evaluation, kernels
 from supquant.cli.app import INTERRUPTED
 from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
-from supquant.cli.files import check_output, read_label_file, read_labelled, read_vectors
-from supquant.cli.index import print_index
+from supquant.cli.files import CODE_FILES, check_output, write_codes
+from supquant.cli.index import Jobs, encoded, print_index
+from supquant.cli.items import Ids, Items, Labels, Vectors, check_ids, open_items
 from supquant.cli.parameters import Parameters, read_parameters
 from supquant.errors import InputError
 from supquant.features import AnchorKernel
@@ -33,16 +34,13 @@ app = typer.Typer()
 @app.command()
 def fit(
     *,
-    vectors: Annotated[
-        Path, typer.Argument(help="Vectors: .npy, .csv, or .npz with X (and y).", show_default=False)
-    ],
+    items: Items,
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path(
         "model.safetensors"
     ),
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Labels: .npy, .npz with y, .csv or .txt. By default y of the .npz file."),
-    ] = None,
+    vectors: Vectors = None,
+    labels: Labels = None,
+    ids: Ids = None,
     method: Annotated[str, typer.Option(help=", ".join(ESTIMATORS))] = "sq",
     bits: Annotated[int, typer.Option(help="Length of a code, a multiple of 8.")] = 64,
     init: Annotated[Path | None, typer.Option(help="A model with a shorter code to start from.")] = None,
@@ -84,7 +82,10 @@ def fit(
         given["features"] = AnchorKernel(anchors, random_state=seed) if anchors else None
     settings = {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)}
     estimator = make_estimator(method, bits, settings)
-    X, y = read_labelled(vectors, labels)
+    source = open_items(items, vectors, labels or True, ids)
+    X, y = source.X, source.labels
+    if ids is not None:
+        check_ids(source)
     if forecast:
         print_line(str(evaluation.forecast(estimator, X, y, random_state=seed)))
     with progress_bars() as callback:
@@ -102,30 +103,33 @@ def fit(
 @app.command()
 def encode(
     model: ModelFile,
-    vectors: Annotated[Path, typer.Argument(help="Vectors: .npy, .csv, or .npz with X.", show_default=False)],
+    items: Items,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Codes to write: .npy, or .npz with `codes`.")
+        Path,
+        typer.Option("--output", "-o", help="Codes to write: .npy, .npz with `codes`, or .parquet with ids."),
     ] = Path("codes.npy"),
-    labels: Annotated[Path | None, typer.Option(help="Labels of the vectors, where they are known.")] = None,
+    vectors: Vectors = None,
+    labels: Labels = None,
+    ids: Ids = None,
+    jobs: Jobs = None,
 ) -> None:
     """Turn vectors into codes of one byte a codebook."""
-    check_output(output, (".npy", ".npz"))
+    check_output(output, CODE_FILES)
     codec = load_model(model).codec_
-    X = read_vectors(vectors)
-    codes = codec.encode_items(X, None if labels is None else read_label_file(labels))
-    if output.suffix == ".npy":
-        np.save(output, codes)
-    else:
-        np.savez(output, codes=codes)
-    print_line(f"Wrote {output}: {codes.shape[0]} codes of {codes.shape[1]} bytes.")
+    source = open_items(items, vectors, labels, ids)
+    with progress_bars() as callback:
+        write_codes(output, encoded(codec, source, jobs, callback), (len(source), codec.n_codebooks))
+    print_line(f"Wrote {output}: {len(source)} codes of {codec.n_codebooks} bytes.")
 
 
 @app.command()
 def evaluate(
     *,
     model: ModelFile,
-    database: Annotated[Path, typer.Option(help="Items to search: .npz with X and y.", show_default=False)],
-    queries: Annotated[Path, typer.Option(help="Queries: .npz with X and y.", show_default=False)],
+    database: Annotated[Path, typer.Option(help="Items to search, with labels.", show_default=False)],
+    queries: Annotated[Path, typer.Option(help="Queries, with labels.", show_default=False)],
+    vectors: Vectors = None,
+    labels: Labels = None,
     ranking: Annotated[
         str | None, typer.Option(help="A ranking of the model; its first one by default.")
     ] = None,
@@ -139,14 +143,17 @@ def evaluate(
     if json is not None:
         check_output(json)
     codec = load_model(model).codec_
-    (X, y), (Q, query_y) = read_labelled(database), read_labelled(queries)
+    (X, y), (Q, query_y) = (
+        (source.X, source.labels)
+        for source in (open_items(path, vectors, labels or True, False) for path in (database, queries))
+    )
     codes = codec.encode_items(X, y if with_labels else None)
-    labels = read_labels(_stacked(y, query_y), n_rows=len(X) + len(Q))
+    both = read_labels(_stacked(y, query_y), n_rows=len(X) + len(Q))
     quality = evaluation.evaluate_tables(
         codec.query_tables(Q, ranking).tables,
         codes,
-        labels.take(np.arange(len(X), len(X) + len(Q))),
-        labels.take(np.arange(len(X))),
+        both.take(np.arange(len(X), len(X) + len(Q))),
+        both.take(np.arange(len(X))),
         cut=cut,
     )
     figures = {"MAP": quality.map, "MAP, mean over ties": quality.map_tie_aware}

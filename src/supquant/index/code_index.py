@@ -8,7 +8,7 @@ from supquant.arrays import Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.files import StoredCodec
-from supquant.index.ids import read_ids
+from supquant.index.ids import join_ids, read_ids
 from supquant.index.row_ids import Ids
 from supquant.index.saved import SavedIndex
 from supquant.index.segments import Segment
@@ -182,6 +182,71 @@ class CodeIndex(SavedIndex):
             As in `remove`.
         """
         return self._replace(read_ids(ids, distinct=True), self.codec.check_codes(codes))
+
+    def upsert(self, ids: object, X: object, y: object = None, *, n_jobs: int | None = None) -> Self:
+        """Encode items. Those whose ids are in the index are updated, the others are added. A search sees all of it or nothing.
+
+        Parameters
+        ----------
+        ids : sequence or array (n,) of int or str
+            The ids of the rows.
+        X : array (n, p)
+            The items.
+        y, n_jobs
+            As in `add`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            If an id comes twice, or is of another kind than those of the index. Then the index is unchanged.
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec
+        >>> index = CodeIndex(AdditiveCodec(np.array([[[0.0], [1.0]]], dtype=np.float32)))
+        >>> index.upsert(["a", "b"], [[0], [0]]).upsert(["b", "c"], [[1], [1]]).codes(["a", "b", "c"]).tolist()
+        [[0], [1], [1]]
+        """
+        read = read_ids(ids, distinct=True)
+        self._snapshot.find(read)  # before the long work of encoding
+        return self._put(read, self.codec.encode_items(X, y, n_jobs=n_jobs))
+
+    def upsert_codes(self, ids: object, codes: object) -> Self:
+        """Update the codes of rows whose ids are in the index, and append the others.
+
+        Parameters
+        ----------
+        ids : sequence or array (n,) of int or str
+            The ids of the rows.
+        codes : array (n, M) of int
+            The codes.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As in `upsert`.
+        """
+        return self._put(read_ids(ids, distinct=True), self.codec.check_codes(codes))
+
+    def _put(self, ids: Ids, codes: Codes) -> Self:
+        _check_length(ids, codes)
+        with self._write_lock:
+            snapshot = self._snapshot
+            there = snapshot.find(ids) >= 0
+            if there.any():
+                snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there])
+            if not there.all():
+                snapshot = snapshot.with_rows(Segment.of_codes(codes[~there]), join_ids([(ids, ~there)]))
+            self._snapshot = snapshot
+        return self
 
     def _replace(self, ids: Ids, codes: Codes) -> Self:
         _check_length(ids, codes)

@@ -53,6 +53,13 @@ class IndexReader:
     def __len__(self) -> int:
         return self._snapshot.n_live
 
+    def __contains__(self, id_: object) -> bool:
+        """Return whether a row has this id."""
+        try:
+            return bool(self._snapshot.find(read_ids([id_]))[0] >= 0)
+        except InputError:  # ids of this kind are not in the index
+            return False
+
     @property
     def ids(self) -> NDArray[Any]:
         """The ids of all rows, in order of insertion: int64, or objects that are str."""
@@ -176,7 +183,7 @@ class IndexReader:
 
         Parameters
         ----------
-        Q : array (q, p)
+        Q : array (q, p), or one query (p,)
             The queries.
         k : int, default=10
             The number of rows to find.
@@ -199,9 +206,13 @@ class IndexReader:
             The best score comes first. Distances ascend. Scores for which greater is better descend. k' is k, or the number of
             rows if that is smaller.
         ids : ndarray (q, k')
-            int64, or objects that are str. Rows of equal scores come in order of insertion.
+            int64, or objects that are str. Rows of equal scores come in order of insertion. For one query (p,), both have one
+            dimension.
         """
         k = check_integer(k, "k", 1)
+        if isinstance(Q, np.ndarray) and Q.ndim == 1:
+            scores, ids = self._start_search(where, state, n_jobs, novelty).find_best(Q[None], k, ranking)
+            return scores[0], ids[0]
         return self._start_search(where, state, n_jobs, novelty).find_best(Q, k, ranking)
 
     def search_tables(

@@ -140,7 +140,7 @@ class Snapshot:
         InputError
             If an id is not in the index.
         """
-        positions = self._find(ids)
+        positions = self.find(ids)
         missing = np.flatnonzero(positions < 0)
         if len(missing):
             raise InputError(f"these ids are not in the index: {name_some(ids.take(missing))}")
@@ -170,7 +170,7 @@ class Snapshot:
             return "automatic"
         if self.id_kind == "automatic":
             raise InputError("this index numbers its rows itself: add rows without ids")
-        taken = np.flatnonzero(self._find(ids) >= 0)
+        taken = np.flatnonzero(self.find(ids) >= 0)
         if len(taken):
             raise InputError(f"these ids are in the index already: {name_some(ids.take(taken))}")
         return "str" if isinstance(ids, StringIds) else "int64"
@@ -206,7 +206,7 @@ class Snapshot:
             here = (first <= positions) & (positions < first + part.n_rows)
             yield part, here, positions[here] - first
 
-    def _find(self, ids: Ids) -> Positions:
+    def find(self, ids: Ids) -> Positions:
         """Return the positions (n,) int64 of live rows by their ids, and -1 where there is none."""
         positions = np.full(len(ids), -1, dtype=np.int64)
         if len(ids) == 0 or self.id_kind is None:

@@ -6,7 +6,8 @@
 need pyarrow. `fields` chooses columns, `values` turns them into arrays, `beside` reads labels and ids from files of their own.
 """
 
+from supquant.sources.beside import read_id_file, typed_texts
 from supquant.sources.opening import open_vectors
 from supquant.sources.source import Block, VectorSource
 
-__all__ = ["Block", "VectorSource", "open_vectors"]
+__all__ = ["Block", "VectorSource", "open_vectors", "read_id_file", "typed_texts"]

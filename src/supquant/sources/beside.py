@@ -17,7 +17,7 @@ from supquant.sources.formats import format_of, tables_module
 from supquant.sources.matrices import npy_matrix
 from supquant.sources.named_arrays import read_named_array
 
-__all__ = ["read_beside"]
+__all__ = ["read_beside", "read_id_file", "typed_texts"]
 
 _INDEX_NAMES = ("", "Unnamed: 0", "index")
 """Names of a first column of row numbers, as pandas writes it."""
@@ -57,6 +57,15 @@ def read_beside(value: Any, what: str, n: int) -> Any:
             return tables_module(str(path)).column_from_file(path, what)
         return _check_values(_read_text(path, what, n), what, str(path))
     return _check_values(_as_values(value), what, what)
+
+
+def read_id_file(path: Path) -> Array:
+    """Return the ids in a file, however many they are."""
+    if path.is_file() and format_of(path) == "csv":
+        with path.open("rb") as file:
+            n = sum(1 for line in file if line.strip())
+        return read_beside(path, "ids", n)
+    return read_beside(path, "ids", 0)
 
 
 def _as_values(value: Any) -> Any:
@@ -115,13 +124,13 @@ def _read_text(path: Path, what: str, n: int) -> Array:
     if header is not None and width == 2 and header[0] in _INDEX_NAMES:
         rows, width = [row[1:] or row for row in rows], 1
     if width == 1:
-        return _typed([row[0] for row in rows])
+        return typed_texts([row[0] for row in rows])
     if what == "ids":
         raise InputError(f"{path} has {width} values a line; expected one id")
     return _indicator(path, rows, width)
 
 
-def _typed(cells: list[str]) -> Array:
+def typed_texts(cells: list[str]) -> Array:
     """Return texts as whole numbers if all are written so; 007 is not. A blank one is None."""
     filled = [cell for cell in cells if cell]
     whole = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", cell) for cell in filled)

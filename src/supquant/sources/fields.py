@@ -76,7 +76,7 @@ def choose_fields(sample: pa.Table, wish: Wish, source: str, *, named: bool = Tr
     if twice:
         raise InputError(f"{source} has two columns that are called {twice[0]!r}")
     notes: list[str] = []
-    labels = _choose_one(sample, wish.labels, LABEL_NAMES, "labels", source, notes)
+    labels = _choose_one(sample, wish.labels or False, LABEL_NAMES, "labels", source, notes)
     ids = _choose_one(sample, wish.ids, ID_NAMES, "ids", source, notes)
     kept = [] if isinstance(wish.metadata, bool) or wish.metadata is None else list(wish.metadata)
     for name in kept:
@@ -99,9 +99,9 @@ def _choose_one(
     """Return the column of the labels or of the ids."""
     if isinstance(wish, str):
         return _check_column(sample, wish, source)
-    if not wish:
+    found = [] if wish is False else [name for name in sample.column_names if name.lower() in usual]
+    if not wish and len(found) != 1:
         return None
-    found = [name for name in sample.column_names if name.lower() in usual]
     if len(found) == 1:
         notes.append(f"{source}: the {what} are read from column {found[0]!r}")
         return found[0]

@@ -37,8 +37,8 @@ def open_named_arrays(path: Path, kind: str, wish: Wish) -> VectorSource:
     source = MatrixSource([(f"{name} of {path}", arrays[name])], str(path), notes)
     beside = {}
     for what, wanted in (("labels", wish.labels), ("ids", wish.ids)):
-        if wanted:
-            beside[what] = _read(arrays, _choose(arrays, wanted, what, path, notes), path)
+        if wanted or (what == "ids" and wanted is None and "ids" in arrays):
+            beside[what] = _read(arrays, _choose(arrays, wanted or True, what, path, notes), path)
     source.notes = tuple(notes)
     return source.with_values(**beside)
 

@@ -43,8 +43,9 @@ def open_vectors(
     labels : str, path, array or True, default=None
         The column of labels, a file of labels (.npy, .npz with `y`, .txt, .csv, .parquet), or the labels themselves. A missing or
         blank label is unknown. A column of lists gives several labels to a row. True guesses the column if there is no doubt.
-    ids : str, path, array or True, default=None
-        The column of ids, a file of ids, or the ids themselves: whole numbers or strings. True as for `labels`.
+    ids : str, path, array or bool, default=None
+        The column of ids, a file of ids, or the ids themselves: whole numbers or strings. True as for `labels`. None takes a
+        column that is called id, if there is one. False reads none.
     metadata : str, sequence of str, or True, default=None
         Other columns to keep. True keeps all.
 
@@ -111,7 +112,7 @@ def _is_given(value: Any, what: str) -> bool:
     if value is None or isinstance(value, bool):
         return False
     if isinstance(value, str):
-        return ending_of(Path(value)) in KNOWN_ENDINGS and Path(value).is_file()
+        return ending_of(Path(value)) in KNOWN_ENDINGS or os.sep in value
     return what != "metadata" or not isinstance(value, list | tuple)
 
 

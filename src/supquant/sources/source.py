@@ -68,7 +68,7 @@ class Wish:
     vectors : str, sequence of str, or None
         A column of lists, several columns of numbers, or a pattern such as ``"x*"`` for them. None guesses.
     labels, ids : str, bool or None
-        A column. True guesses, and there must be one. None and False read none.
+        A column. True guesses, and there must be one. False reads none. None reads no labels, and ids if there is no doubt.
     metadata : sequence of str, bool or None
         Columns. True takes all that are left.
     """

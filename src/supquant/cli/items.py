@@ -1,0 +1,57 @@
+"""Arguments of the commands that read vectors: the file or folder, and its columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from supquant.cli.console import err, print_line
+from supquant.index.ids import read_ids
+from supquant.sources import VectorSource, open_vectors
+
+__all__ = ["Ids", "Items", "Labels", "Vectors", "check_ids", "open_items"]
+
+Items = Annotated[
+    Path,
+    typer.Argument(
+        help="Vectors: a Parquet, Arrow, CSV, JSON lines, .npy, .npz, HDF5, .fbin or .fvecs file, or a folder of such files.",
+        show_default=False,
+    ),
+]
+Vectors = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the vectors, or a pattern such as 'x*' for columns of numbers; array of an .npz file."
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(help="Column of the labels, or a file of labels. A blank one is unknown."),
+]
+Ids = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the ids, whole numbers or strings, or a file of ids. By default a column `id`, or 0, 1, ..."
+    ),
+]
+
+
+def open_items(
+    items: Path,
+    vectors: str | None = None,
+    labels: str | bool | None = None,
+    ids: str | bool | None = None,
+) -> VectorSource:
+    """Open the vectors that a command was given, and say what was guessed."""
+    source = open_vectors(items, vectors, labels, ids)
+    for note in source.notes:
+        print_line(note, err)
+    return source
+
+
+def check_ids(source: VectorSource) -> None:
+    """Raise an `InputError` if the ids cannot be those of an index, so that this is known before a long fit."""
+    if source.ids is not None:
+        read_ids(source.ids, distinct=True)

@@ -1,0 +1,124 @@
+"""From anyone's file to searching: the commands on Parquet, CSV and other files."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from products import TABLE_FILES, make_products
+
+from supquant import CodeIndex, SupervisedQuantizer, load_model, open_vectors
+
+COLUMNS = ("--labels", "category", "--ids", "sku")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A shop of 300 products: vectors lie around the means of their kinds, and every fourth product has no kind."""
+    products = make_products(300, 8, seed=1)
+    kinds = sorted({label for label in products.labels if label})
+    means = np.random.default_rng(0).normal(size=(len(kinds), 8)) * 64
+    near = np.array([means[kinds.index(label)] if label else 0 * means[0] for label in products.labels])
+    products = products._replace(X=(products.X + np.round(near) / 16).astype(np.float32))
+    folder = tmp_path_factory.mktemp("shop")
+    for name, write in TABLE_FILES.items():
+        write(folder / name, products)
+    model = SupervisedQuantizer(2, n_jobs=1, random_state=0).fit(products.X, products.labels)
+    model.save(folder / "direct.model")
+    return folder, products
+
+
+@pytest.mark.parametrize("name", TABLE_FILES)
+def test_the_three_commands_give_the_same_answers_from_every_file(run, shop, tmp_path, name):
+    folder, products = shop
+    items = folder / name
+    if name == "a.parquet":  # the fit of one file stands for all: what they give to it is the same
+        fitted = run("fit", items, *COLUMNS, "--bits", 16, "--jobs", 1, "-o", tmp_path / "shop.model")
+        assert fitted.exit_code == 0, fitted.output
+        assert "the vectors are read from column 'embedding'" in fitted.stderr
+        model = tmp_path / "shop.model"
+        assert load_model(model).codec_.pack().digest == load_model(folder / "direct.model").codec_.pack().digest
+    made = run("index", folder / "direct.model", items, *COLUMNS, "-o", tmp_path / "shop.index")
+    assert made.exit_code == 0, made.output
+    found = run("search", tmp_path / "shop.index", items, "-k", 5, "-o", tmp_path / "answers.npz")
+    assert found.exit_code == 0, found.output
+    direct = CodeIndex(load_model(folder / "direct.model")).add(products.X, products.labels, products.ids)
+    scores, ids = direct.search(products.X, k=5)
+    with np.load(tmp_path / "answers.npz") as answers:
+        np.testing.assert_array_equal(answers["ids"], ids.astype(str))
+        np.testing.assert_array_equal(answers["scores"], scores)
+
+
+def test_codes_are_written_to_parquet_with_ids(run, shop, tmp_path):
+    folder, products = shop
+    result = run(
+        "encode", folder / "direct.model", folder / "a.parquet", *COLUMNS, "-o", tmp_path / "codes.parquet"
+    )
+    assert result.exit_code == 0, result.output
+    table = pq.read_table(tmp_path / "codes.parquet")
+    assert table.schema.field("code").type == pa.binary(2)
+    assert table["id"].to_pylist() == products.ids
+    codes = load_model(folder / "direct.model").codec_.encode_items(products.X, products.labels)
+    assert table["code"].to_pylist() == [code.tobytes() for code in codes]
+
+
+def test_a_failed_write_leaves_the_old_codes(run, shop, tmp_path, monkeypatch):
+    folder, _ = shop
+    (tmp_path / "codes.npy").write_bytes(b"old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = run("encode", folder / "direct.model", folder / "a.parquet", "-o", tmp_path / "codes.npy")
+    assert result.exit_code == 2
+    assert "No space left on device" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["codes.npy"]
+    assert (tmp_path / "codes.npy").read_bytes() == b"old"
+
+
+def test_items_are_added_updated_and_removed(run, shop, tmp_path):
+    folder, products = shop
+    table = products.table()
+    pq.write_table(table.slice(0, 200), tmp_path / "old.parquet")
+    pq.write_table(table.slice(150), tmp_path / "new.parquet")
+    run("index", folder / "direct.model", tmp_path / "old.parquet", "--ids", "sku", "-o", tmp_path / "i")
+    twice = run("add", tmp_path / "i", tmp_path / "new.parquet", *COLUMNS)
+    assert twice.exit_code == 2
+    assert "in the index already" in twice.stderr
+    assert run("add", tmp_path / "i", tmp_path / "new.parquet", *COLUMNS, "--replace").exit_code == 0
+    index = CodeIndex.load(tmp_path / "i")
+    assert index.ids.tolist() == products.ids
+    codec = index.codec
+    expected = np.concatenate(
+        [codec.encode_items(products.X[:150]), codec.encode_items(products.X[150:], products.labels[150:])]
+    )
+    np.testing.assert_array_equal(index.codes(products.ids), expected)
+    assert run("update", tmp_path / "i", tmp_path / "old.parquet", *COLUMNS).exit_code == 0
+    np.testing.assert_array_equal(
+        CodeIndex.load(tmp_path / "i").codes(products.ids), codec.encode_items(products.X, products.labels)
+    )
+    assert run("remove", tmp_path / "i", "0003", "0004").exit_code == 0
+    (tmp_path / "gone.txt").write_text("0000\n0001\n0002\n")
+    assert run("remove", tmp_path / "i", "--ids", tmp_path / "gone.txt").exit_code == 0
+    assert CodeIndex.load(tmp_path / "i").ids.tolist() == products.ids[5:]
+    missing = run("remove", tmp_path / "i", "0000")
+    assert missing.exit_code == 2
+    assert "these ids are not in the index: '0000'" in missing.stderr
+    assert run("remove", tmp_path / "i").exit_code == 2
+
+
+def test_ten_lines_of_python(shop, tmp_path):
+    folder, products = shop
+    items = open_vectors(folder / "a.parquet", labels="category", ids="sku")
+    model = SupervisedQuantizer(2, n_jobs=1, random_state=0).fit(items.X, items.labels)
+    index = CodeIndex(model).add(items.X, items.labels, items.ids)
+    index.save(tmp_path / "shop.index")
+    scores, ids = CodeIndex.load(tmp_path / "shop.index").search(products.X[0], k=3)
+    assert scores.shape == ids.shape == (3,)
+    assert products.ids[0] in index
+    assert "nothing" not in index
+    assert 7 not in index
