@@ -21,6 +21,17 @@ def _read_only(*arrays):
     return arrays
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk():
+    """Let a sync return at once in this process and its forked children.
+
+    Only a power cut shows what a sync did. Tests of syncs watch the calls, and commands in processes of their own sync.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # a descriptor that is not open is still an error
+        yield
+
+
 @pytest.fixture
 def rng():
     """Return a generator that starts from the same state in every test."""
