@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("scan_cases", "stored_arrays")
+
 # Shared and slow machines make a deadline on single examples a source of noise, not of findings.
 settings.register_profile("supquant", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("supquant")
