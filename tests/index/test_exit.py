@@ -66,7 +66,7 @@ def ends():
         [sys.executable, "-c", PROGRAM, str(TRIES)],
         capture_output=True,
         text=True,
-        timeout=480,
+        timeout=1800,
         check=False,
         env=os.environ | one_thread | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
