@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("scan_cases", "stored_arrays")
+
 # Shared and slow machines make a deadline on single examples a source of noise, not of findings.
 settings.register_profile("supquant", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("supquant")
@@ -19,6 +21,17 @@ def _read_only(*arrays):
     for array in arrays:
         array.flags.writeable = False
     return arrays
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk():
+    """Let a sync return at once in this process and its forked children.
+
+    Only a power cut shows what a sync did. Tests of syncs watch the calls, and commands in processes of their own sync.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # a descriptor that is not open is still an error
+        yield
 
 
 @pytest.fixture

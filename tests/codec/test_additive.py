@@ -1,50 +1,17 @@
-"""The codec of sums of codewords: encoding, tables, files."""
+"""The codec of sums of codewords: encoding, tables, bad input."""
 
-import errno
 import itertools
-from dataclasses import FrozenInstanceError, fields, replace
-from pathlib import Path
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
+from additive_sizes import D, K, L, M, P, R
 
-from supquant import AdditiveCodec, storage
+from supquant import AdditiveCodec
 from supquant.codec import spread_codes
-from supquant.errors import FileFormatError, InputError
-from supquant.features import GaussianMap
+from supquant.errors import InputError
 from supquant.labels import read_labels
 from supquant.parallel import BLOCK_ROWS
-
-M, K, R, D, L, P = 2, 6, 5, 7, 3, 4
-
-
-def read_only(array):
-    array.flags.writeable = False
-    return array
-
-
-@pytest.fixture
-def codec(rng):
-    """A codec with all its parts; gamma and mu are of the same size."""
-
-    def draw(*shape):
-        return read_only(rng.normal(size=shape).astype(np.float32))
-
-    return AdditiveCodec(
-        codebooks=draw(M, K, R),
-        projection=draw(D, R),
-        classifier=draw(R, L),
-        classes=read_only(np.array(["bird", "cat", "dog"])),
-        constant=0.3,
-        quantization_weight=0.2,
-        constraint_weight=0.1,
-        feature_map=GaussianMap(draw(D, P), 1.5),
-    )
-
-
-@pytest.fixture
-def vectors(rng):
-    return read_only(rng.normal(size=(30, P)).astype(np.float32))
 
 
 def projected_by_hand(codec, X):
@@ -252,153 +219,6 @@ def test_seeds_are_distinct_codes_of_the_rows(rng, limit):
     assert {tuple(seed) for seed in seeds} <= {tuple(code) for code in codes}
     if limit == 1000:
         assert len(seeds) == len(np.unique(codes, axis=0))
-
-
-# files ----------------------------------------------------------------------------------------------------------------
-
-
-def assert_same_codec(found, wanted):
-    for field in fields(AdditiveCodec):
-        one, other = getattr(found, field.name), getattr(wanted, field.name)
-        if isinstance(other, GaussianMap):
-            np.testing.assert_array_equal(one.anchors, other.anchors, strict=True)
-            assert one.bandwidth == other.bandwidth
-        elif isinstance(other, np.ndarray):
-            np.testing.assert_array_equal(one, other, strict=True)
-        else:
-            assert one == other
-            assert type(one) is type(other)
-
-
-@pytest.mark.parametrize(
-    "classes",
-    [
-        np.array([3, 5, 900]),
-        np.array([3, 5, 200], dtype=np.uint8),
-        np.array(["bird", "señal", "犬"]),
-        np.array([False, True]),
-        np.array([0.0, 1.0, 2.0]),
-        np.array([1, "one"], dtype=object),
-    ],
-    ids=lambda classes: str(classes.dtype),
-)
-def test_a_saved_codec_comes_back_with_its_class_labels(codec, vectors, tmp_path, classes):
-    L = len(classes)
-    codec = replace(codec, classes=classes, classifier=codec.classifier[:, :L])
-    codec.save(tmp_path / "codec")
-    loaded, settings = AdditiveCodec.load(tmp_path / "codec")
-    assert settings == {}
-    assert_same_codec(loaded, codec)
-    labels = read_labels(classes[[1] * 30], classes=loaded.classes)
-    np.testing.assert_array_equal(loaded.encode(vectors, labels), codec.encode(vectors, labels))
-    np.testing.assert_array_equal(loaded.tables(vectors), codec.tables(vectors))
-
-
-@pytest.mark.parametrize(
-    "without",
-    [
-        {"feature_map": None},
-        {"feature_map": None, "projection": None},
-        {"classifier": None, "classes": None},
-        {"multilabel": True, "classes": np.arange(3)},
-        {"seeds": np.array([[0, 5], [3, 1]], dtype=np.uint8)},
-        {"independent": True},
-    ],
-    ids=" ".join,
-)
-def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
-    codec = replace(codec, **without)
-    codec.save(tmp_path / "codec", settings={"note": [1, 2]})
-    loaded, settings = AdditiveCodec.load(tmp_path / "codec")
-    assert settings == {"note": [1, 2]}
-    assert_same_codec(loaded, codec)
-
-
-def test_a_file_of_format_version_1_is_read_and_written_unchanged(tmp_path):
-    """The file was written by the first version of the format and must never be replaced."""
-    path = Path(__file__).parent / "files" / "codec-1.safetensors"
-    codec, settings = AdditiveCodec.load(path)
-    assert settings == {}
-    assert codec.classes.tolist() == ["cat", "dog"]
-    assert (codec.constant, codec.quantization_weight, codec.constraint_weight) == (0.25, 0.5, 0.125)
-    assert (codec.seeds.shape, codec.feature_map.bandwidth) == ((7, 3), 1.5)
-    X = np.linspace(-1, 1, 15).reshape(5, 3)
-    assert codec.encode(X).tolist() == [[0, 4, 1], [0, 4, 1], [3, 3, 0], [3, 3, 0], [3, 2, 0]]
-    codec.save(tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == path.read_bytes()
-
-
-def test_class_labels_a_file_cannot_hold_are_refused_and_nothing_is_written(codec, tmp_path):
-    classes = np.empty(2, dtype=object)
-    classes[:] = [(1, 2), (3, 4)]
-    with pytest.raises(InputError, match="strings or numbers can be saved"):
-        replace(codec, classes=classes).save(tmp_path / "codec")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_codec_of_another_kind_is_refused(codec, tmp_path):
-    codec.save(tmp_path / "codec", kind="index")
-    with pytest.raises(FileFormatError, match="holds a 'index', expected a 'codec'"):
-        AdditiveCodec.load(tmp_path / "codec")
-
-
-def test_a_truncated_altered_or_foreign_file_is_refused(codec, tmp_path):
-    path = tmp_path / "codec"
-    codec.save(path)
-    content = path.read_bytes()
-    altered = bytearray(content)
-    altered[-10] ^= 4
-    for bad in (content[:-1], content[: len(content) // 2], bytes(altered), b"", b"{}" * 99):
-        path.write_bytes(bad)
-        with pytest.raises(FileFormatError, match=str(path)):
-            AdditiveCodec.load(path)
-    with pytest.raises(FileNotFoundError):
-        AdditiveCodec.load(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"codec": {}},
-        {"codec": {"feature_map": "telescope", "classes": None}},
-        {"codec": {"feature_map": None, "classes": None, "colour": "red"}},
-        {"codec": {"feature_map": None, "classes": {"dtype": "zebra", "values": []}}},
-        {"codec": []},
-        {"codec": 3},
-        {"codec": {"feature_map": "anchor-kernel", "classes": None}},
-        {"codec": {"feature_map": None, "classes": None, "type": "binary"}},
-    ],
-    ids=str,
-)
-def test_a_file_that_holds_no_codec_of_this_version_is_refused(codec, tmp_path, settings):
-    path = tmp_path / "file"
-    storage.pack_arrays("codec", {"codebooks": np.zeros((2, 3, 4), np.float32)}, settings).write(path)
-    with pytest.raises(FileFormatError, match=f"{path}: holds no codec"):
-        AdditiveCodec.load(path)
-
-
-def test_a_full_disk_leaves_the_old_file(codec, vectors, tmp_path, monkeypatch):
-    path = tmp_path / "codec"
-    codec.save(path)
-
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="nothing was changed: No space left on device"):
-        replace(codec, constant=9.0).save(path)
-    monkeypatch.undo()
-    assert list(tmp_path.iterdir()) == [path]
-    assert_same_codec(AdditiveCodec.load(path)[0], codec)
-
-
-def test_arrays_of_the_wrong_shape_in_a_file_are_refused(tmp_path):
-    path = tmp_path / "file"
-    own = {"feature_map": None, "classes": None}
-    storage.pack_arrays("codec", {"codebooks": np.zeros((3, 4), np.float32)}, {"codec": own}).write(path)
-    with pytest.raises(FileFormatError, match=rf"{path}: holds no codec .* shape \(M, K, r\)"):
-        AdditiveCodec.load(path)
 
 
 # bad input --------------------------------------------------------------------------------------------------------------

@@ -277,8 +277,9 @@ def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeyp
     assert len(heard) == 3
 
 
-def test_query_time_is_the_median_of_the_least_disturbed_round(monkeypatch):
+def test_query_time_is_the_median_of_the_least_disturbed_round(monkeypatch, seconds_of_timing):
     now, rounds = [0.0], []
+    monkeypatch.setattr("supquant_experiments.query_time.MOST_SECONDS", seconds_of_timing)
     monkeypatch.setattr("supquant_experiments.query_time.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def scan(query):

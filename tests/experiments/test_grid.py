@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,12 +60,19 @@ def measured(folder):
     return found
 
 
-def test_the_cheapest_task_goes_first_and_all_files_are_there(tmp_path, lines):
-    outcomes = list(run_grid(GRID, Workplace(tmp_path), workers=0))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Run the grid in this process: its folder, which no test changes, and its outcomes."""
+    folder = tmp_path_factory.mktemp("whole")
+    return SimpleNamespace(folder=folder, outcomes=list(run_grid(GRID, Workplace(folder), workers=0)))
+
+
+def test_the_cheapest_task_goes_first_and_all_files_are_there(whole, lines):
+    folder, outcomes = whole.folder, whole.outcomes
     assert [outcome.task.method for outcome in outcomes] == ["euclidean", "cca-itq", "pq", "sq"]
     assert {outcome.status for outcome in outcomes} == {"done"}
-    assert [path.name for path in tmp_path.rglob("*.json*")] == ["digits.jsonl.gz"]
-    names = [json.loads(line)["name"] for line in lines.read(tmp_path / "cells/digits.jsonl.gz")]
+    assert [path.name for path in folder.rglob("*.json*")] == ["digits.jsonl.gz"]
+    names = [json.loads(line)["name"] for line in lines.read(folder / "cells/digits.jsonl.gz")]
     assert [f"cells/{name}.json" for name in names] == sorted(
         output for task in GRID for output in task.outputs()
     )
@@ -90,11 +98,10 @@ def test_only_the_missing_lengths_of_a_task_are_run(tmp_path, lines):
     assert measured(tmp_path) == whole
 
 
-def test_processes_measure_the_same_as_this_one(tmp_path):
-    list(run_grid(GRID, Workplace(tmp_path / "here"), workers=0))
-    outcomes = list(run_grid(GRID, Workplace(tmp_path / "there", n_jobs=1), workers=2))
+def test_processes_measure_the_same_as_this_one(whole, tmp_path):
+    outcomes = list(run_grid(GRID, Workplace(tmp_path, n_jobs=1), workers=2))
     assert {outcome.status for outcome in outcomes} == {"done"}
-    here, there = measured(tmp_path / "here"), measured(tmp_path / "there")
+    here, there = measured(whole.folder), measured(tmp_path)
     for cell in (*here.values(), *there.values()):
         cell["parameters"].pop("n_jobs", None)
     assert here == there
@@ -118,17 +125,15 @@ def test_a_failure_is_forgotten_when_the_task_succeeds(tmp_path):
     assert not list((tmp_path / "failed").iterdir())
 
 
-def test_the_time_left_follows_what_tasks_took(tmp_path):
-    outcomes = list(run_grid(GRID, Workplace(tmp_path), workers=0))
-    assert outcomes[-1].seconds_left == 0
-    first, second = outcomes[:2]
+def test_the_time_left_follows_what_tasks_took(whole):
+    assert whole.outcomes[-1].seconds_left == 0
+    first, second = whole.outcomes[:2]
     taken = (first.seconds + second.seconds) / 3.0  # seconds for each expected second
     assert second.seconds_left == pytest.approx(taken * 8.0)
 
 
-def test_a_killed_grid_goes_on_to_the_same_results(tmp_path):
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    list(run_grid(GRID, Workplace(whole, tmp_path / "keep-whole"), workers=0))
+def test_a_killed_grid_goes_on_to_the_same_results(whole, tmp_path):
+    stopped = tmp_path / "stopped"
     script = (
         "from pathlib import Path; from tests_grid import GRID;"
         "from supquant_experiments.grid import Workplace, run_grid;"
@@ -151,7 +156,7 @@ def test_a_killed_grid_goes_on_to_the_same_results(tmp_path):
         outcome.status for outcome in run_grid(GRID, Workplace(stopped, tmp_path / "keep"), workers=0)
     ]
     assert statuses == ["there"] * 3 + ["done"]
-    assert measured(stopped) == measured(whole)
+    assert measured(stopped) == measured(whole.folder)
 
 
 WORKER = """
@@ -222,7 +227,7 @@ def test_points_of_a_sweep_have_a_time_limit(tmp_path, monkeypatch):
 def test_a_sweep_tries_all_penalties_and_goes_on_where_it_was(tmp_path, monkeypatch):
     grid = {"quantization_weight": (1e-5, 1e-3), "constraint_weight": (0.1, 1.0)}
     monkeypatch.setattr("supquant_experiments.grid.sweep.PENALTIES", grid)
-    task = SweepTask("digits", rows=500, anchors=60, training_rows=300)
+    task = SweepTask("digits", rows=500, anchors=60, training_rows=300, parameters={"max_iter": 2})
     (outcome,) = run_grid([task], Workplace(tmp_path, n_jobs=1), workers=0)
     assert outcome.status == "done", outcome.error
     sweep = json.loads((tmp_path / "sweeps/digits.json").read_text())

@@ -3,14 +3,18 @@
 import faulthandler
 import json
 import os
+import shutil
 import signal
+import sys
 import traceback
 import warnings
 from functools import partial
 
 import numpy as np
 import pytest
+from damaged_index import KINDS, attempt
 
+from supquant import CodeIndex
 from supquant.codec import AdditiveCodec, BinaryCodec
 
 M, K, R = 3, 16, 2
@@ -229,3 +233,80 @@ def works_in_child(fork):
         return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1]) == 0
 
     return run
+
+
+@pytest.fixture
+def index(tied_codec):
+    return CodeIndex(tied_codec)
+
+
+@pytest.fixture
+def codes(tied_codec, draw_codes):
+    """A hundred codes (100, 3)."""
+    return draw_codes(tied_codec, np.random.default_rng(11), 100)
+
+
+@pytest.fixture
+def restless_threads():
+    """Let threads take turns so often that one of them is met in the middle of anything it does."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, tied_codec, binary_codec, draw_codes, make_ids):
+    """Return two saved indexes of the same shape and other content of every kind: folders by (kind, number)."""
+    home = tmp_path_factory.mktemp("fuzz")
+    saved = {}
+    for kind in KINDS:
+        codec = binary_codec if kind == "binary" else tied_codec
+        ids = {"plain": "automatic", "binary": "automatic", "grouped": "int", "strings": "string"}[kind]
+        for number in (0, 1):
+            rng = np.random.default_rng(number)
+            index = CodeIndex(codec)
+            for start, stop, distinct in ((0, 150, None), (150, 170, 2 if kind == "grouped" else None)):
+                codes = draw_codes(codec, rng, stop - start, 3 if kind == "grouped" else distinct)
+                index.add_codes(codes, ids=make_ids(ids, range(1000 * number + start, 1000 * number + stop)))
+            index.remove(index.ids[number::7])
+            saved[kind, number] = home / f"{kind}-{number}"
+            index.save(saved[kind, number])
+    return saved
+
+
+@pytest.fixture
+def copy(folders, tmp_path):
+    """Return a function that copies a saved index, over the last copy."""
+
+    def make(kind, number=0):
+        target = tmp_path / "copy"
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(folders[kind, number], target)
+        return target
+
+    return make
+
+
+@pytest.fixture
+def check(portrait):
+    """Return a function that loads a damaged folder both ways and demands the right answer or one error."""
+
+    def check_folder(folder, altered, right):
+        """Errors must name the file `altered`; gives the number of refusals, of two."""
+        refused = 0
+        for verify in ("full", "lazy"):
+            index, refusal = attempt(CodeIndex.load, folder, verify=verify)
+            if index is not None:
+                answer, refusal = attempt(portrait, index)
+                if refusal is None:
+                    assert answer == right, f"a wrong answer from an altered {altered}, verify={verify!r}"
+                else:
+                    assert verify == "lazy", f"loaded as whole, and then: {refusal}"
+                    assert attempt(portrait, index)[1] is not None, "refused once, accepted later"
+            if refusal is not None:
+                assert altered in refusal, f"{refusal!r} does not name {altered}"
+                refused += 1
+        return refused
+
+    return check_folder

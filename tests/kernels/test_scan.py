@@ -12,112 +12,22 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scan_cases import (
+    KINDS,
+    LARGEST,
+    LIST,
+    PIECE,
+    assert_finds_what_the_twin_finds_within,
+    assert_scans_like_the_twin,
+    draw_codes,
+    draw_tables,
+    grouped,
+    in_order,
+    kth_sums,
+    plain,
+)
 
-from supquant.kernels import BLOCK_ROWS, Scanned, native, reference
-
-LIST = 16 * BLOCK_ROWS
-PIECE = 1024 * BLOCK_ROWS  # threads share the rows of a query in pieces of at least so many
-LARGEST = float(np.finfo(np.float32).max)
-SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
-KINDS = [
-    "normal",
-    "whole",
-    "equal",
-    "huge",
-    "tiny",
-    "negative",
-    "absorbed",
-    "cancelling",
-    "first",
-    "last",
-    "zeros",
-]
-
-
-def draw_codes(n, M, K, rng):
-    return rng.integers(0, K, size=(n, M), dtype=np.uint8)
-
-
-def draw_tables(kind, q, M, K, rng):
-    """Tables (q, M, K) of one kind; see KINDS."""
-    tables = rng.normal(size=(q, M, K))
-    if kind == "whole":
-        tables = rng.integers(-2, 3, size=(q, M, K))  # ties everywhere
-    elif kind == "equal":
-        tables[:] = 1.5
-    elif kind == "huge":
-        tables *= (
-            0.9899 * LARGEST / np.abs(tables).max(axis=2).sum(axis=1)[:, None, None]
-        )  # just below overflow
-    elif kind == "tiny":
-        tables = rng.integers(-3, 4, size=(q, M, K)) * SMALLEST
-    elif kind == "negative":
-        tables = -1e5 - 1e3 * np.abs(tables)
-    elif kind in {"absorbed", "cancelling"}:
-        tables = rng.uniform(6.0, 8.5, size=(q, M, K))  # next to 2^27, less than 8 is nothing and more is 16
-        tables[:, 0] = 2.0**27
-        if kind == "cancelling" and M > 1:
-            tables[:, -1] = 16.0 * rng.integers(0, 4, size=(q, K)) - 2.0**27
-    elif kind in {"first", "last"}:
-        tables[:, 0 if kind == "first" else -1] *= 1e6  # one codebook decides
-    elif kind == "zeros":
-        tables = rng.choice([0.0, -0.0, -0.0], size=(q, M, K))
-    return tables.astype(np.float32)
-
-
-def in_order(codes, table, order):
-    """Sort codes so that their sums of a table (M, K) descend, the worst order for a search, or ascend."""
-    sums = reference.table_sums(codes, table[None])[0]
-    return codes[{"random": slice(None), "ascending": sums.argsort(), "descending": (-sums).argsort()}[order]]
-
-
-def blocks_of(codes):
-    blocks = np.zeros((-(-len(codes) // BLOCK_ROWS), codes.shape[1], BLOCK_ROWS), dtype=np.uint8)
-    row = np.arange(len(codes))
-    blocks[row // BLOCK_ROWS, :, row % BLOCK_ROWS] = codes
-    return blocks
-
-
-def plain(codes, mask=None):
-    return Scanned(blocks_of(codes), len(codes), eligible=None if mask is None else reference.pack_mask(mask))
-
-
-def grouped(codes, rng, n_rows, density=None):
-    """Deal rows out to the codes; every third code gets none."""
-    holders = np.flatnonzero(np.arange(len(codes)) % 3 != 1)
-    holder = rng.choice(holders, size=n_rows) if n_rows else np.empty(0, dtype=int)
-    members = holder.argsort(kind="stable").astype(np.uint32)
-    starts = holder[members].searchsorted(np.arange(len(codes) + 1)).astype(np.uint32)
-    eligible = None if density is None else reference.pack_mask(rng.random(n_rows) < density)
-    return Scanned(blocks_of(codes), len(codes), starts, members, eligible)
-
-
-def assert_same_bits(got, want):
-    for have, wanted in zip(got, want, strict=True):
-        assert have.dtype == wanted.dtype
-        assert have.shape == wanted.shape
-        assert have.tobytes() == wanted.tobytes()
-
-
-def assert_scans_like_the_twin(space, tables, *ks, bits=None, n_threads=(1,), prune=(True, False)):
-    want = reference.scan(space, tables, max(ks))
-    for k in ks:
-        first = [array[:, :k] for array in want]
-        for threads in n_threads:
-            for pruned in prune:
-                assert_same_bits(native.scan(space, tables, k, bits, pruned, threads), first)
-
-
-def assert_finds_what_the_twin_finds_within(space, tables, limits, bits=None, n_threads=(1,)):
-    want = reference.scan_within(space, tables, limits)
-    for threads in n_threads:
-        assert_same_bits(native.scan_within(space, tables, limits, bits, threads), want)
-
-
-def kth_sums(space, tables, k):
-    """Limits that some k rows are within: the sums of the k-th ones."""
-    sums = reference.scan(space, tables, k)[0]
-    return sums[:, -1].copy() if sums.size else np.zeros(len(tables), dtype=np.float32)
+from supquant.kernels import native, reference
 
 
 @pytest.mark.parametrize("implementation", [native, reference])
@@ -441,78 +351,3 @@ def test_scans_may_run_in_several_threads_at_once(busy_scan):
     for thread in threads:
         thread.join()
     assert answers == [True] * 40
-
-
-@pytest.mark.parametrize("implementation", [native, reference])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, LARGEST / 3 * 1.01, -LARGEST / 3 * 1.01])
-def test_tables_without_finite_sums_are_refused(implementation, value, rng):
-    space, limits = plain(draw_codes(10, 3, 4, rng)), np.zeros(4, dtype=np.float32)
-    for place in range(4):
-        tables = draw_tables("normal", 4, 3, 4, rng)
-        tables[2, :, place] = value
-        with pytest.raises(ValueError, match=r"the sums of table 2 must be finite in float32, got"):
-            implementation.scan(space, tables, 5)
-        with pytest.raises(ValueError, match=r"the sums of table 2 must be finite in float32, got"):
-            implementation.scan_within(space, tables, limits)
-
-
-@pytest.mark.parametrize("implementation", [native, reference])
-def test_wrong_arguments_are_refused(implementation, rng):
-    codes, tables = draw_codes(70, 3, 4, rng), draw_tables("normal", 2, 3, 4, rng)
-    space, limits = plain(codes), np.zeros(2, dtype=np.float32)
-    scan, within = implementation.scan, implementation.scan_within
-    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        scan(space, tables, 0)
-    with pytest.raises(ValueError, match="n_threads must be at least 1, got 0"):
-        scan(space, tables, 1, n_threads=0)
-    with pytest.raises(ValueError, match="n_threads must be at least 1, got 0"):
-        within(space, tables, limits, n_threads=0)
-    with pytest.raises(ValueError, match="limits must be numbers, got NaN for query 1"):
-        within(space, tables, np.float32([0, np.nan]))
-    with pytest.raises(ValueError, match=r"limits must have shape \(2\), got \(3,\)"):
-        within(space, tables, np.zeros(3, dtype=np.float32))
-    with pytest.raises(ValueError, match="limits must be an array of float32, got float64"):
-        within(space, tables, np.zeros(2))
-
-    codes_of_rows = {"starts": np.arange(71, dtype=np.uint32), "members": np.arange(70, dtype=np.uint32)}
-    spaces = {
-        r"blocks must have shape \(2, 3, 64\), got \(1, 3, 64\)": Scanned(space.blocks[:1], 70),
-        r"blocks must have shape \(2, 3, 64\), got \(2, 2, 64\)": plain(codes[:, :2]),
-        "blocks must be C-contiguous": Scanned(np.asfortranarray(space.blocks), 70),
-        "blocks must be an array of uint8, got int8": Scanned(space.blocks.view(np.int8), 70),
-        r"eligible must have shape \(2\), got \(1,\)": plain(codes, np.ones(64, dtype=bool)),
-        r"starts must have shape \(71\), got \(70,\)": Scanned(
-            space.blocks, 70, codes_of_rows["members"], codes_of_rows["members"]
-        ),
-        "members must be an array of uint32, got NoneType": Scanned(
-            space.blocks, 70, codes_of_rows["starts"]
-        ),
-        r"eligible must have shape \(1\), got \(2,\)": Scanned(
-            space.blocks,
-            70,
-            np.zeros(71, dtype=np.uint32),
-            np.arange(64, dtype=np.uint32),
-            np.zeros(2, dtype=np.uint64),
-        ),
-    }
-    for message, wrong in spaces.items():
-        with pytest.raises(ValueError, match=message):
-            scan(wrong, tables, 5)
-        with pytest.raises(ValueError, match=message):
-            within(wrong, tables, limits)
-
-    for message, wrong in {
-        "tables must be an array of float32, got float64": tables.astype(float),
-        r"tables must have shape \(any, any, any\), got \(3, 4\)": tables[0],
-        "tables must be of 1 to 64 codebooks of 1 to 256, got 65 of 4": np.zeros(
-            (2, 65, 4), dtype=np.float32
-        ),
-        "tables must be of 1 to 64 codebooks of 1 to 256, got 3 of 257": np.zeros(
-            (2, 3, 257), dtype=np.float32
-        ),
-        "tables must be of 1 to 64 codebooks of 1 to 256, got 3 of 0": np.zeros((2, 3, 0), dtype=np.float32),
-    }.items():
-        with pytest.raises(ValueError, match=message):
-            scan(space, wrong, 5)
-    with pytest.raises(ValueError, match=r"query_bits must have shape \(2, 3\), got \(1, 3\)"):
-        scan(space, tables, 5, np.zeros((1, 3), dtype=np.uint8))
