@@ -20,6 +20,7 @@ from supquant.errors import InputError
 from supquant.features import AnchorKernel
 from supquant.labels import read_labels
 from supquant.models import ESTIMATORS, load_model, make_estimator
+from supquant.storage import replace_file
 from supquant.storage.json_file import write_json
 from supquant.validation import resolve_jobs
 
@@ -113,10 +114,11 @@ def encode(
     codec = load_model(model).codec_
     X = read_vectors(vectors)
     codes = codec.encode_items(X, None if labels is None else read_label_file(labels))
-    if output.suffix == ".npy":
-        np.save(output, codes)
-    else:
-        np.savez(output, codes=codes)
+    with replace_file(output) as file:
+        if output.suffix == ".npy":
+            np.save(file, codes)
+        else:
+            np.savez(file, codes=codes)
     print_line(f"Wrote {output}: {codes.shape[0]} codes of {codes.shape[1]} bytes.")
 
 
