@@ -182,3 +182,17 @@ def test_labels_of_very_different_lengths_are_saved_as_objects(tmp_path):
         loaded = load_codec(tmp_path / "codec")
         assert loaded.classes.tolist() == each.classes.tolist()
     assert loaded.classes.dtype == object
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["projection", "codebooks", "classifier"])
+def test_arrays_with_nan_or_infinity_are_refused(tmp_path, clusters, name, value):
+    X, y = clusters
+    CASES["published features"].fit(X[:120], y[:120]).save(tmp_path / "model")
+    kind = read_kind(tmp_path / "model")
+    arrays, settings = load_arrays(tmp_path / "model", kind)
+    changed = arrays[name].copy()
+    changed.flat[1] = value
+    forged = forge(tmp_path / "model", kind, arrays | {name: changed}, settings)
+    with pytest.raises(FileFormatError, match=f"{name} holds NaN or infinity"):
+        load_model(forged)

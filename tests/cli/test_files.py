@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -63,21 +61,6 @@ def test_codes_are_written_to_parquet_with_ids(run, shop, tmp_path):
     assert table["id"].to_pylist() == products.ids
     codes = load_model(folder / "direct.model").codec_.encode_items(products.X, products.labels)
     assert table["code"].to_pylist() == [code.tobytes() for code in codes]
-
-
-def test_a_failed_write_leaves_the_old_codes(run, shop, tmp_path, monkeypatch):
-    folder, _ = shop
-    (tmp_path / "codes.npy").write_bytes(b"old")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    result = run("encode", folder / "direct.model", folder / "a.parquet", "-o", tmp_path / "codes.npy")
-    assert result.exit_code == 2
-    assert "No space left on device" in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["codes.npy"]
-    assert (tmp_path / "codes.npy").read_bytes() == b"old"
 
 
 def test_items_are_added_updated_and_removed(run, shop, tmp_path):

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+import textwrap
 from importlib.metadata import version
 
 import numpy as np
@@ -71,6 +72,36 @@ def test_encode_writes_what_the_model_encodes(run, files, model, tmp_path, name)
     codes = np.load(tmp_path / name) if name == "codes.npy" else read_arrays(tmp_path / name, ("codes",))[0]
     (X,) = read_arrays(files / "items.npz", ("X",))
     np.testing.assert_array_equal(codes, SupervisedQuantizer.load(model).encode(X))
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz"])
+def test_a_full_disk_leaves_the_old_codes(model, tmp_path, kind):
+    """A limit on file size stands in for the full disk."""
+    np.save(tmp_path / "X.npy", np.zeros((5000, 64), dtype=np.uint8))
+    path = tmp_path / f"codes{kind}"
+    path.write_text("old")
+    program = """
+        import resource, signal, sys
+        from supquant.cli import main
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
+        main()
+    """
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(program),
+        "encode",
+        model,
+        tmp_path / "X.npy",
+        "-o",
+        path,
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert "nothing was changed" in result.stderr
+    assert path.read_text() == "old"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["X.npy", path.name]
 
 
 def test_encode_with_labels_uses_them(run, files, model, tmp_path):

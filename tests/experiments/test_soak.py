@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from supquant import CodeIndex
-from supquant_experiments.soak import trials, worker
+from supquant.storage import reading
+from supquant_experiments.soak import samples, trials, worker
+from supquant_experiments.soak.damage import damaged, read_damaged, read_forged
 from supquant_experiments.soak.history import History
-from supquant_experiments.soak.trials import Trials, damaged
+from supquant_experiments.soak.trials import Trials
 
 KINDS = tuple(Trials(None, None, None).kinds())
 
@@ -17,18 +19,18 @@ KINDS = tuple(Trials(None, None, None).kinds())
 @pytest.fixture
 def few(monkeypatch):
     """Make trials small."""
-    monkeypatch.setattr(trials, "MUTATED_A_CHILD", 40)
-    monkeypatch.setattr(trials, "BIG_ROWS", 20_000)
+    monkeypatch.setattr(trials, "MUTATED_A_CHILD", 200)
+    monkeypatch.setattr(trials, "FORGED_A_CHILD", 60)
+    monkeypatch.setattr(trials, "EXHAUSTED_A_CHILD", 5)
+    monkeypatch.setattr(samples, "METHODS", ("pq", "sdh"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("few")
 def test_every_kind_of_trial_passes_and_is_counted(kind, tmp_path, rng):
     counts = Counter()
-    Trials(tmp_path / "index", rng, counts).kinds()[kind][1]()
-    assert counts["searches"] > 0
-    if kind not in ("histories", "exhausted memory"):  # 20,000 rows may fit
-        assert counts[kind] > 0
+    Trials(tmp_path, rng, counts).kinds()[kind][1]()
+    assert counts[kind] > 0
 
 
 @pytest.mark.parametrize("wrong", ["sums", "order", "codes", "rows"])
@@ -64,17 +66,69 @@ def test_a_failure_ends_the_soak_and_tells_its_trial(tmp_path, monkeypatch):
     def fail(_trials):
         raise AssertionError("rows are lost")
 
-    for name in (
-        "history",
-        "kills",
-        "interrupts",
-        "full_disks",
-        "exhausted_memory",
-        "mutated_files",
-        "writers",
-    ):
-        monkeypatch.setattr(Trials, name, fail)
+    monkeypatch.setattr(Trials, "history", fail)
     record = json.loads(json.dumps(worker.soak(5, 60, tmp_path)))
+    assert record["failure"]["trial"] == "searches"
     assert record["failure"]["seed"] == [5, 0]
     assert "rows are lost" in record["failure"]["error"]
     assert np.sum(list(record["counts"].values())) == 0
+
+
+def test_the_kind_that_is_furthest_behind_is_tried_next():
+    asked = {"kills": 10, "files": 1000}
+    assert worker.furthest_behind({}, asked) == "kills"
+    assert worker.furthest_behind({"kills": 1}, asked) == "files"
+    assert worker.furthest_behind({"kills": 1, "files": 99}, asked) == "files"
+    assert worker.furthest_behind({"kills": 1, "files": 101}, asked) == "kills"
+
+
+def test_a_soak_tries_every_kind(tmp_path, monkeypatch):
+    """Each trial adds some to its count; with so many trials, all counts are about the same share of what is asked."""
+
+    def kinds(soak):
+        steps = {"one": (100, 10), "two": (1000, 10), "three": (50, 1)}
+
+        def trial(name, step):
+            soak.counts[name] += step
+            soak.counts["all"] += 1
+            assert soak.counts["all"] < 1000, "enough"
+
+        return {
+            name: (asked, lambda name=name, step=step: trial(name, step))
+            for name, (asked, step) in steps.items()
+        }
+
+    monkeypatch.setattr(Trials, "kinds", kinds)
+    counts = worker.soak(0, 60, tmp_path)["counts"]
+    shares = [counts["one"] / 100, counts["two"] / 1000, counts["three"] / 50]
+    assert min(shares) > 5
+    assert max(shares) - min(shares) <= 0.1 + 1e-9
+
+
+@pytest.mark.usefixtures("few")
+def test_some_forged_files_are_refused_and_some_work(tmp_path, rng):
+    for sample in samples.make_samples(tmp_path / "samples"):
+        refused = [read_forged(sample, rng) for _ in range(40)]
+        assert 0 < sum(refused) < 40, sample.path
+        assert {path: path.read_bytes() for path in sample.files} == sample.files
+        assert not sample.path.is_dir() or not set(sample.path.glob("*-*")) - set(sample.files)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_reader_that_takes_damaged_files_is_found_out(tmp_path, rng, monkeypatch):
+    model = samples.make_samples(tmp_path / "samples")[0]
+    assert sum(read_damaged(model, rng) for _ in range(100)) > 90
+    monkeypatch.setattr(reading, "_verify_payload", lambda *_: None)
+    with pytest.raises(AssertionError, match="damaged"):
+        any(read_damaged(model, rng) and False for _ in range(300))
+
+
+@pytest.mark.parametrize("kind", ["mutated files", "forged files"])
+@pytest.mark.usefixtures("few")
+def test_a_reader_that_fails_otherwise_is_found_out(kind, tmp_path, rng, monkeypatch, capfd):
+    samples.make_samples(tmp_path / "samples")
+    monkeypatch.setattr(reading, "shorten", lambda _: 1 / 0)
+    monkeypatch.setattr(samples, "load_model", lambda _: 1 / 0)
+    with pytest.raises(AssertionError, match=f"a child that read {kind} ended with 70"):
+        Trials(tmp_path, rng, Counter()).kinds()[kind][1]()
+    assert "ZeroDivisionError" in capfd.readouterr().err

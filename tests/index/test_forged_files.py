@@ -187,6 +187,11 @@ FORGERIES = {
         "ids",
         lambda arrays: {"order": changed(arrays["order"], 0, arrays["order"][1])},
     ),
+    "an id that comes twice": (
+        "grouped",
+        "ids",
+        lambda arrays: {"values": np.full_like(arrays["values"], 7), "order": np.sort(arrays["order"])},
+    ),
     "a short order": ("grouped", "ids", lambda arrays: {"order": arrays["order"][:-1]}),
     "ids as a table": ("grouped", "ids", lambda arrays: {"values": arrays["values"].reshape(-1, 1)}),
     "a string's order": (

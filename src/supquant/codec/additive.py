@@ -319,6 +319,9 @@ class AdditiveCodec(CodebookCodec):
         return own
 
     def _check_steps(self) -> None:
+        for name in self._ARRAYS:
+            if (array := getattr(self, name)) is not None and not np.isfinite(array).all():
+                raise InputError(f"{name} holds NaN or infinity")
         super()._check_steps()
         if self.meaning is not None:
             self.meaning.check_sizes(self._n_labels, self._learned_classifier().shape[1])

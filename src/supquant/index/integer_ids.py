@@ -158,6 +158,8 @@ class ListedIntegers(StoredArrays, IntegerIds):
         ascending = self._values if self._order is None else self._values[self._order]
         if (ascending[1:] < ascending[:-1]).any():
             return "'values' does not ascend in the order of the file"
+        if (ascending[1:] == ascending[:-1]).any():
+            return "'values' holds an id twice"
         if self._bounds is not None and len(ascending):
             low, high = self._bounds
             if not low <= ascending[0] <= ascending[-1] < high:

@@ -30,7 +30,14 @@ def soak(
             ("machine", describe(record["machine"])),
         ]
     )
-    print_table(["what", "how often"], [[name, f"{count:,}"] for name, count in record["counts"].items()])
+    asked = record["asked_an_hour"]
+    print_table(
+        ["what", "how often", "asked of an hour"],
+        [
+            [name, f"{n:,}", f"{asked[name]:,}" if name in asked else ""]
+            for name, n in record["counts"].items()
+        ],
+    )
     write_figures(json, record)
     for failure in record["failures"]:
         err.print(f"Failed: {failure['trial']}, seed {failure['seed']}\n{failure['error']}")

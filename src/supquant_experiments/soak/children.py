@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
 import sys
-import time
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 FAILED = 70
 """The exit code of a child whose work raised."""
+
+MOST_SECONDS = 600
+"""A child that works longer than this number of seconds hangs. SIGALRM ends it."""
 
 INTERRUPTED = 130
 """The exit code of a child whose work ended with KeyboardInterrupt."""
@@ -31,6 +35,7 @@ def start_child(work: Callable[[], int | None]) -> int:
         code = FAILED
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.alarm(MOST_SECONDS)
             os.close(reading)
             os.write(writing, b"!")
             os.close(writing)
@@ -53,14 +58,6 @@ def end_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def disturbed(work: Callable[[], int | None], number: int, delay: float) -> int:
-    """Send a signal to a child some seconds after it began its work; return how it ended, as `end_of` does."""
-    child = start_child(work)
-    time.sleep(delay)
-    os.kill(child, number)
-    return end_of(child)
-
-
 def limit_memory(more: int) -> None:
     """Let this process take at most this number of bytes of addresses more than it has. A negative number lifts the limit."""
     limit = -1
@@ -68,6 +65,27 @@ def limit_memory(more: int) -> None:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # no file of ours
             limit = int(file.read().split()[0]) * resource.getpagesize() + more
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def occupy_free_memory() -> list[bytearray]:
+    """Return blocks that fill all gaps of 64 KiB or more in the memory that malloc has kept.
+
+    While the blocks are held, a larger allocation needs new memory, so that `limit_memory` counts it. What is freed later goes
+    back to the system at once.
+    """
+    ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 16)
+    limit_memory(0)
+    blocks = []
+    for size in (1 << 22, 1 << 20, 1 << 18, 1 << 16):
+        with suppress(MemoryError):
+            while True:
+                blocks.append(bytearray(size))
+    limit_memory(-1)
+    return blocks
+
+
+_MMAP_THRESHOLD = -3
+"""The number of M_MMAP_THRESHOLD in the malloc.h of glibc."""
 
 
 def limit_files(size: int) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from supquant.validation import check_integer, check_positive
 from supquant_experiments.bench.process import run_fresh
 from supquant_experiments.machine import describe_machine
+from supquant_experiments.soak.trials import Trials
 
 
 def run_soak(minutes: float, n_processes: int, seed: int = 0) -> dict[str, Any]:
@@ -27,7 +31,8 @@ def run_soak(minutes: float, n_processes: int, seed: int = 0) -> dict[str, Any]:
     Returns
     -------
     dict
-        A record for `json`: ``counts`` of everything that was done, and ``failures``, which should be empty.
+        A record for `json`: ``counts`` of everything that was done, ``asked_an_hour``, the counts that an hour should reach, and
+        ``failures``, which should be empty.
     """
     check_positive(minutes, "minutes")
     check_integer(n_processes, "processes", 1)
@@ -41,6 +46,7 @@ def run_soak(minutes: float, n_processes: int, seed: int = 0) -> dict[str, Any]:
     with ThreadPoolExecutor(n_processes) as processes:
         results = list(processes.map(one, range(n_processes)))
     counts: Counter[str] = Counter()
+    kinds = Trials(Path(), np.random.default_rng(seed), counts).kinds()
     for result in results:
         counts.update(result["counts"])
     return {
@@ -49,6 +55,7 @@ def run_soak(minutes: float, n_processes: int, seed: int = 0) -> dict[str, Any]:
         "minutes": (time.monotonic() - began) / 60,
         "processes": n_processes,
         "counts": dict(sorted(counts.items())),
+        "asked_an_hour": {name: asked for name, (asked, _) in kinds.items()},
         "failures": [result["failure"] for result in results if result["failure"] is not None],
         "machine": describe_machine(),
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -13,29 +15,40 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from supquant import CodeIndex
-from supquant.errors import FileFormatError, SaveConflictError
+from supquant.errors import SaveConflictError
 from supquant_experiments.soak.children import (
     INTERRUPTED,
-    disturbed,
     end_of,
     limit_files,
     limit_memory,
+    occupy_free_memory,
     start_child,
 )
+from supquant_experiments.soak.damage import read_damaged, read_forged
 from supquant_experiments.soak.history import History
 from supquant_experiments.soak.plain import K, M, PlainIndex, draw_tables, make_codec
+from supquant_experiments.soak.samples import Sample, make_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SAVE_SECONDS = 0.02
-"""Children are killed and interrupted at a random moment of about as many seconds as their work takes."""
+SIGNALS_A_TRIAL = 20
+"""The number of children that one trial kills or interrupts."""
 
-MUTATED_A_CHILD = 250
-"""The number of damaged files that one child tries."""
+WORK_SECONDS = 0.02
+"""A first guess of how many seconds such a child works."""
 
-BIG_ROWS = 100_000
+MUTATED_A_CHILD = 2000
+"""The number of damaged files that one child reads."""
+
+FORGED_A_CHILD = 100
+"""The number of forged files that one child reads."""
+
+BIG_ROWS = 20_000
 """The number of rows of the index whose searches run out of memory."""
+
+EXHAUSTED_A_CHILD = 40
+"""The number of searches of one child that run short of memory."""
 
 
 @dataclass
@@ -46,16 +59,17 @@ class Trials:
     rng: np.random.Generator
     counts: Counter[str]
 
-    def kinds(self) -> dict[str, tuple[float, Callable[[], None]]]:
-        """Return how often each kind is tried, and the trial, by its name."""
+    def kinds(self) -> dict[str, tuple[int, Callable[[], None]]]:
+        """Return how many of each kind an hour should have at least, and the trial that adds to its count, by its name."""
         return {
-            "histories": (6, self.history),
-            "kills": (6, self.kills),
-            "interrupts": (3, self.interrupts),
-            "full disks": (2, self.full_disks),
-            "exhausted memory": (3, self.exhausted_memory),
-            "mutated files": (16, self.mutated_files),
-            "writers": (1, self.writers),
+            "searches": (2_000_000, self.history),
+            "kills": (2_000, self.kills),
+            "interrupts": (2_000, self.interrupts),
+            "full disks": (1_000, self.full_disks),
+            "exhausted memory": (2_000, self.exhausted_memory),
+            "mutated files": (1_100_000, self.mutated_files),
+            "forged files": (50_000, self.forged_files),
+            "writers": (400, self.writers),
         }
 
     def history(self) -> None:
@@ -64,38 +78,43 @@ class Trials:
 
     def kills(self) -> None:
         """Kill children that save: the folder holds the old index or the new one."""
+        self._send_signals(
+            "kills", signal.SIGKILL, -signal.SIGKILL, lambda history: history.index.save(history.folder)
+        )
+
+    def interrupts(self) -> None:
+        """Interrupt children that search and save: each raises KeyboardInterrupt or finishes, and goes on rightly."""
+
+        def work(history: History) -> None:
+            try:
+                history.plain.check(history.index, history.rng, 2)
+                history.index.save(history.folder)
+            except KeyboardInterrupt:
+                history.plain.check(history.index, history.rng, 2)
+                raise
+
+        self._send_signals("interrupts", signal.SIGINT, INTERRUPTED, work)
+
+    def _send_signals(self, name: str, number: int, expected: int, work: Callable[[History], None]) -> None:
+        """Send a signal to each of some children at a random moment of its work. Count those that it ended, as expected.
+
+        How long the work takes depends on the machine: the next signal comes earlier after a child that had finished before its
+        signal, and later after another.
+        """
         history = self._saved_history()
-        for _ in range(10):
+        seconds = WORK_SECONDS
+        for _ in range(SIGNALS_A_TRIAL):
             before = history.plain.copy()
             history.add()
             history.update()
             history.remove()
-            end = disturbed(
-                lambda: history.index.save(history.folder), signal.SIGKILL, self.rng.uniform(0, SAVE_SECONDS)
-            )
-            assert end in (0, -signal.SIGKILL), f"a child that was to be killed ended with {end}"
-            self.counts["kills"] += 1
-            self._go_on_with(history, before, history.plain)
-
-    def interrupts(self) -> None:
-        """Interrupt children that search and save: each raises KeyboardInterrupt or finishes, and goes on rightly."""
-        history = self._saved_history()
-        for _ in range(10):
-            before = history.plain.copy()
-            history.add()
-            history.update()
-
-            def work() -> None:
-                try:
-                    history.plain.check(history.index, history.rng, 2)
-                    history.index.save(history.folder)
-                except KeyboardInterrupt:
-                    history.plain.check(history.index, history.rng, 2)
-                    raise
-
-            end = disturbed(work, signal.SIGINT, self.rng.uniform(0, SAVE_SECONDS))
-            assert end in (0, INTERRUPTED), f"an interrupted child ended with {end}"
-            self.counts["interrupts"] += 1
+            child = start_child(partial(work, history))
+            time.sleep(self.rng.uniform(0, seconds))
+            os.kill(child, number)
+            end = end_of(child)
+            assert end in (0, expected), f"a child that got signal {number} ended with {end}"
+            self.counts[name] += end == expected
+            seconds *= 1.2 if end == expected else 0.7
             self._go_on_with(history, before, history.plain)
 
     def full_disks(self) -> None:
@@ -129,55 +148,51 @@ class Trials:
         plain.put(ids.tolist(), codes)
         index = CodeIndex(make_codec()).add_codes(codes, ids=ids)
         tables = draw_tables(self.rng, 2)
+        expected = index.search_tables(tables, 10)
+        plain.compare(expected, tables, 10)
         queries = np.zeros((8, 1), dtype=np.float32)
 
         def work() -> int:
             exhausted = 0
-            for _ in range(20):
-                limit_memory(int(self.rng.integers(0, 24 << 20)))
+            occupied = occupy_free_memory()
+            for _ in range(EXHAUSTED_A_CHILD):
+                limit_memory(int(self.rng.integers(0, 12 << 20)))
                 try:
                     index.range_search(queries, 1.0, n_jobs=2)
                 except MemoryError:
                     exhausted += 1
                 finally:
                     limit_memory(-1)
-                plain.compare(index.search_tables(tables, 10, n_jobs=2), tables, 10)
+                for found, right in zip(index.search_tables(tables, 10, n_jobs=2), expected, strict=True):
+                    np.testing.assert_array_equal(found, right)
+            del occupied
             return exhausted
 
         end = end_of(start_child(work))
-        assert 0 <= end <= 20, f"a child without memory ended with {end}"
+        assert 0 <= end <= EXHAUSTED_A_CHILD, f"a child without memory ended with {end}"
         self.counts["exhausted memory"] += end
-        self.counts["searches"] += 20 * len(tables)
+        self.counts["searches"] += EXHAUSTED_A_CHILD * len(tables)
 
     def mutated_files(self) -> None:
-        """Damage one file of a sound folder: loading or searching raises FileFormatError, or the answer is right."""
-        history = self._saved_history()
-        sound = {path.name: path.read_bytes() for path in history.folder.iterdir()}
-        names = sorted(sound)
-        tables = draw_tables(self.rng, 4)
-        expected = CodeIndex.load(history.folder).search_tables(tables, 10)
+        """Read damaged files: they are refused with FileFormatError, or hold what the sound ones hold."""
+        self._read_in_child("mutated files", MUTATED_A_CHILD, read_damaged)
+
+    def forged_files(self) -> None:
+        """Read files whose digests are right and whose content is not: they are refused, or what they hold works."""
+        self._read_in_child("forged files", FORGED_A_CHILD, read_forged)
+
+    def _read_in_child(
+        self, name: str, n_files: int, read: Callable[[Sample, np.random.Generator], bool]
+    ) -> None:
+        samples = make_samples(self.folder / "samples")
 
         def work() -> None:
-            for _ in range(MUTATED_A_CHILD):
-                name = names[int(self.rng.integers(len(names)))]
-                path = history.folder / name
-                path.unlink()
-                path.write_bytes(damaged(sound[name], self.rng))
-                try:
-                    found = CodeIndex.load(
-                        history.folder, mapped=bool(self.rng.random() < 0.5)
-                    ).search_tables(tables, 10)
-                except FileFormatError:
-                    pass
-                else:
-                    for one, other in zip(found, expected, strict=True):
-                        np.testing.assert_array_equal(one, other, f"a damaged {name}")
-                path.unlink()
-                path.write_bytes(sound[name])
+            for _ in range(n_files):
+                read(samples[int(self.rng.integers(len(samples)))], self.rng)
 
         end = end_of(start_child(work))
-        assert end == 0, f"a child with damaged files ended with {end}"
-        self.counts["mutated files"] += MUTATED_A_CHILD
+        assert end == 0, f"a child that read {name} ended with {end}"
+        self.counts[name] += n_files
 
     def writers(self) -> None:
         """Let two processes append to one folder: each tries again when the other was first, and nothing is lost."""
@@ -208,8 +223,8 @@ class Trials:
         return self.rng.integers(0, K, size=(n, M)).astype(np.uint8)
 
     def _fresh_history(self) -> History:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return History(self.folder, self.rng, self.counts)
+        shutil.rmtree(self.folder / "index", ignore_errors=True)
+        return History(self.folder / "index", self.rng, self.counts)
 
     def _saved_history(self) -> History:
         history = self._fresh_history()
@@ -230,24 +245,3 @@ class Trials:
 
 def _same_codes(index: CodeIndex, plain: PlainIndex) -> bool:
     return index.codes(list(plain.rows)).tolist() == [list(code) for code in plain.rows.values()]
-
-
-def damaged(content: bytes, rng: np.random.Generator) -> bytes:
-    """Return other bytes than a file's: some changed, cut off, added, zeroed or moved."""
-    changed = bytearray(content)
-    place = int(rng.integers(len(changed)))
-    way = int(rng.integers(6))
-    if way == 0:
-        changed[place] ^= 1 << int(rng.integers(8))
-    elif way == 1:
-        del changed[place:]
-    elif way == 2:
-        changed[place:place] = rng.bytes(int(rng.integers(1, 64)))
-    elif way == 3:
-        end = min(len(changed), place + int(rng.integers(1, 512)))
-        changed[place:end] = bytes(end - place)
-    elif way == 4:
-        del changed[place : place + int(rng.integers(1, 64))]
-    else:
-        changed[place] = int(rng.integers(256))
-    return bytes(changed)
