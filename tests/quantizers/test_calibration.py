@@ -138,6 +138,16 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     assert relevant[:, calibration.ANSWERS :].mean() == pytest.approx(base, abs=0.03)
 
 
+def test_of_equal_scores_the_first_answers_are_no_single_class():
+    labels = read_labels(np.repeat([0, 1], 500))  # rows in order of their class, all with the same code
+    codes, tables = np.zeros((1000, 2), dtype=np.uint8), np.zeros((2, 2, 4), dtype=np.float32)
+    products, relevant = calibration.first_answers(tables, read_labels([0, 1]), codes, labels)
+    assert products.shape == relevant.shape == (2, 2 * calibration.ANSWERS)
+    first = relevant[:, : calibration.ANSWERS]
+    assert 0.25 < first[0].mean() < 0.75
+    np.testing.assert_array_equal(first[0], ~first[1])
+
+
 def test_items_without_labels_are_ranked_by_meaning_as_well(fitted, digits):
     X, y = digits
     _, ids = CodeIndex(fitted).add(X[:1200]).search(X[1200:], k=50)

@@ -22,9 +22,10 @@ from supquant.codec.codebooks import CodebookCodec, product_tables
 from supquant.codec.curves import IDENTITY, check_curve, stack_curves
 from supquant.codec.feature_maps import FeatureMap, MeaningFeatures
 from supquant.codec.interface import QueryTables
+from supquant.codec.item_search import LabelSearch, item_search
 from supquant.codec.queries import by_queries
 from supquant.codec.semantic_vectors import FeatureParts, item_vectors, position_queries, semantic_queries
-from supquant.codec.words import N_KINDS, allowed_words, any_unlabelled, item_kinds
+from supquant.codec.words import LABELLED, N_KINDS, any_unlabelled, item_kinds
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_vectors, resolve_jobs
@@ -293,12 +294,15 @@ class SemanticCodec(CodebookCodec):
         def encode_block(x: Float32, block: tuple[int, int]) -> Codes:
             given = None if labels is None else self.map.spelling.of_labels(labels, *block)
             known = np.zeros(len(x), dtype=bool) if given is None else ~np.isnan(given[:, 0])
+            spelled = known.copy()
+            if given is not None:  # no codeword means an added label
+                spelled &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
+                if spelled.all() and isinstance(search := self._searches[LABELLED], LabelSearch):
+                    return search.search(given)  # the codes hold no position
             items = self.item_vectors(self.map.of_labelled(x) if known.all() else self.map(x), given)
             if missing_labels == "drop":
                 items[~known, : self._n_meaning] = 0
-            if given is not None:  # no codeword means an added label
-                known &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
-            return self.encode_vectors(items, known)
+            return self.encode_vectors(items, spelled)
 
         return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block, of_vectors=True)
 
@@ -313,12 +317,10 @@ class SemanticCodec(CodebookCodec):
         return codes
 
     @cached_property
-    def _searches(self) -> list[ItemSearch]:
+    def _searches(self) -> list[ItemSearch | LabelSearch]:
         """The searches for codes: one for each kind of items."""
         return [
-            ItemSearch.of(
-                self.codebooks, self._n_meaning, weights, allowed_words(self.words, kind), sparse=kind == 0
-            )
+            item_search(self.codebooks, self.words, self._n_meaning, kind, weights)
             for kind, weights in enumerate(self.weights)
         ]
 

@@ -1,6 +1,6 @@
 """The codes of a run of rows, as scans read them: in blocks, and each code once if codes repeat.
 
-This is the only place that knows how codes lie in memory and in files.
+This is the only place of the index that knows how codes lie in memory and in files.
 
     plain     blocks (b, M, 64) hold the code of every row
     grouped   blocks hold the distinct codes, in lexicographic order. ``members[starts[i]:starts[i + 1]]`` are the rows of code i
@@ -21,7 +21,7 @@ from supquant.errors import FileFormatError
 from supquant.index.bitmaps import Words
 from supquant.index.row_ids import find_flaw_of_rows
 from supquant.index.stored import StoredArrays, array_of_file
-from supquant.kernels import BLOCK_ROWS, Scanned
+from supquant.kernels import BLOCK_ROWS, Scanned, blocks_of
 from supquant.storage import ArrayFile
 
 __all__ = ["Segment"]
@@ -97,9 +97,9 @@ class Segment(StoredArrays):
         n = len(codes)
         limit = n // _ROWS_PER_CODE
         if kernels.active().count_distinct(codes, limit) > limit:
-            return cls(_blocks_of(codes), n, updated=updated)
+            return cls(blocks_of(codes), n, updated=updated)
         distinct, starts, members = kernels.active().group(codes)
-        return cls(_blocks_of(distinct), len(distinct), starts, members, updated=updated)
+        return cls(blocks_of(distinct), len(distinct), starts, members, updated=updated)
 
     @classmethod
     def from_file(
@@ -265,15 +265,3 @@ class Segment(StoredArrays):
         if starts[0] != 0 or starts[-1] != n_rows or (starts[1:] < starts[:-1]).any():
             return f"'starts' does not ascend from 0 to {n_rows}"
         return find_flaw_of_rows(self._members, "members")
-
-
-def _blocks_of(codes: Codes) -> Codes:
-    """Return codes (n, M) in blocks (ceil(n / 64), M, 64), with zeros after the last code."""
-    n, M = codes.shape
-    # for row in range(n): blocks[row // 64, :, row % 64] = codes[row]
-    blocks = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
-    full = n // BLOCK_ROWS
-    blocks[:full] = codes[: full * BLOCK_ROWS].reshape(full, BLOCK_ROWS, M).transpose(0, 2, 1)
-    if full < len(blocks):
-        blocks[full, :, : n % BLOCK_ROWS] = codes[full * BLOCK_ROWS :].T
-    return blocks

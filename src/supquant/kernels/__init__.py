@@ -11,9 +11,9 @@ import os
 import warnings
 
 from supquant.kernels import reference
-from supquant.kernels.protocol import BLOCK_ROWS, Kernels, Scanned
+from supquant.kernels.protocol import BLOCK_ROWS, Kernels, Scanned, blocks_of
 
-__all__ = ["BLOCK_ROWS", "Kernels", "Scanned", "active", "isa", "reference"]
+__all__ = ["BLOCK_ROWS", "Kernels", "Scanned", "active", "blocks_of", "isa", "reference"]
 
 _compiled: Kernels | None
 _failure = ""  # why there are no compiled kernels

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64, RowNumbers
 
-__all__ = ["BLOCK_ROWS", "Bytes", "Kernels", "Numbers", "Real", "Scanned"]
+__all__ = ["BLOCK_ROWS", "Bytes", "Kernels", "Numbers", "Real", "Scanned", "blocks_of"]
 
 BLOCK_ROWS = 64
 """Number of rows in a block of codes."""
@@ -25,6 +25,25 @@ BLOCK_ROWS = 64
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int32]
 Real = TypeVar("Real", np.float32, np.float64)
+
+
+def blocks_of(codes: Bytes) -> Bytes:
+    """Return codes (n, M) in blocks (ceil(n / 64), M, 64), with zeros after the last code.
+
+    Examples
+    --------
+    >>> blocks_of(np.array([[1, 2], [3, 4]], dtype=np.uint8))[:, :, :3]
+    array([[[1, 3, 0],
+            [2, 4, 0]]], dtype=uint8)
+    """
+    n, M = codes.shape
+    # for row in range(n): blocks[row // 64, :, row % 64] = codes[row]
+    blocks = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
+    full = n // BLOCK_ROWS
+    blocks[:full] = codes[: full * BLOCK_ROWS].reshape(full, BLOCK_ROWS, M).transpose(0, 2, 1)
+    if full < len(blocks):
+        blocks[full, :, : n % BLOCK_ROWS] = codes[full * BLOCK_ROWS :].T
+    return blocks
 
 
 @dataclass(frozen=True)

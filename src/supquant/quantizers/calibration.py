@@ -174,16 +174,19 @@ def first_answers(
         Whether query and answer share a label.
     """
     asking, asked = spread_rows(len(tables), CALIBRATION_QUERIES), spread_rows(len(codes), CALIBRATION_ITEMS)
-    queries, items = query_labels.take(asking), np.ascontiguousarray(codes[asked])
-    tables = tables[asking]
-    anywhere = spread_rows(len(items), ANSWERS)
+    anywhere = asked[spread_rows(len(asked), ANSWERS)]
+    # A scan returns the first of several rows with equal sums. In random order, these do not all have the same label.
+    asked = np.random.default_rng(0).permutation(asked)
+    scanned = kernels.Scanned(kernels.blocks_of(codes[asked]), len(asked))
+    queries, tables, others = query_labels.take(asking), tables[asking], np.ascontiguousarray(codes[anywhere])
 
     def of_queries(block: tuple[int, int]) -> tuple[Float64, Flags]:
-        sums = kernels.active().table_sums(items, tables[slice(*block)])  # (b, n), smaller is nearer
-        first = np.argpartition(sums, min(ANSWERS, len(items)) - 1, axis=1)[:, :ANSWERS]
-        rows = np.hstack([first, np.broadcast_to(anywhere, (len(sums), len(anywhere)))])  # (b, k)
-        relevant = queries.take(np.arange(*block)).shared_with(labels.take(asked[rows.ravel()]))
-        return -np.take_along_axis(sums, rows, axis=1).astype(np.float64), relevant
+        mine = tables[slice(*block)]
+        sums, first = kernels.active().scan(scanned, mine, ANSWERS)  # (b, k), smaller is nearer
+        sums = np.hstack([sums, kernels.active().table_sums(others, mine)])
+        rows = np.hstack([asked[first], np.broadcast_to(anywhere, (len(sums), len(anywhere)))])
+        relevant = queries.take(np.arange(*block)).shared_with(labels.take(rows.ravel()))
+        return -sums.astype(np.float64), relevant
 
     blocks = row_blocks(len(asking), BLOCK_QUERIES)
     products, relevant = zip(*ordered_map(of_queries, blocks, n_jobs), strict=True)

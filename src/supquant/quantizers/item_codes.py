@@ -17,6 +17,7 @@ from scipy.linalg import cho_factor, cho_solve
 from supquant import kernels
 from supquant.arrays import Codes, Float32
 from supquant.assignment import ItemSearch
+from supquant.codec.item_search import LabelSearch, item_search
 from supquant.codec.words import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
 from supquant.fitting import Record
 from supquant.parallel import ordered_map, row_blocks
@@ -308,17 +309,19 @@ def _assign(
     found = np.empty((len(rows.vectors), len(codebooks)), dtype=np.uint8)
     for part, weights in rows.parts:
         kind = int(rows.kinds[part.start])
-        search = ItemSearch.of(
+        search = item_search(
             codebooks,
+            words,
             rows.n_meaning,
+            kind,
             weights,
-            allowed_words(words, kind),
             max_sweeps=FIRST_SWEEPS if codes is None else LATER_SWEEPS,
             retries=RETRIES,
-            sparse=kind == 0,
         )
 
-        def assign(block: tuple[int, int], start: int = part.start, search: ItemSearch = search) -> None:
+        def assign(
+            block: tuple[int, int], start: int = part.start, search: ItemSearch | LabelSearch = search
+        ) -> None:
             chosen = slice(start + block[0], start + block[1])
             found[chosen] = search.search(rows.vectors[chosen], None if codes is None else codes[chosen])
 
