@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -38,7 +41,9 @@ def test_the_three_commands_give_the_same_answers_from_every_file(run, shop, tmp
         assert fitted.exit_code == 0, fitted.output
         assert "the vectors are read from column 'embedding'" in fitted.stderr
         model = tmp_path / "shop.model"
-        assert load_model(model).codec_.pack().digest == load_model(folder / "direct.model").codec_.pack().digest
+        assert (
+            load_model(model).codec_.pack().digest == load_model(folder / "direct.model").codec_.pack().digest
+        )
     made = run("index", folder / "direct.model", items, *COLUMNS, "-o", tmp_path / "shop.index")
     assert made.exit_code == 0, made.output
     found = run("search", tmp_path / "shop.index", items, "-k", 5, "-o", tmp_path / "answers.npz")
@@ -105,3 +110,61 @@ def test_ten_lines_of_python(shop, tmp_path):
     assert products.ids[0] in index
     assert "nothing" not in index
     assert 7 not in index
+
+
+def test_metadata_goes_with_the_answers(run, shop, tmp_path):
+    folder, products = shop
+    kept = ("--metadata", "price", "--metadata", "category")
+    made = run("index", folder / "direct.model", folder / "a.parquet", *COLUMNS, *kept, "-o", tmp_path / "i")
+    assert made.exit_code == 0, made.output
+    asked = (
+        "search",
+        tmp_path / "i",
+        folder / "a.parquet",
+        "-k",
+        4,
+        "--where",
+        "price < 100 and category = 'shoes'",
+    )
+    for name in ("answers.csv", "answers.jsonl", "answers.parquet"):
+        assert run(*asked, "-o", tmp_path / name).exit_code == 0
+    table = pq.read_table(tmp_path / "answers.parquet")
+    assert table.column_names == ["query", "rank", "id", "score", "price", "category"]
+    assert set(table["category"].to_pylist()) == {"shoes"}
+    assert max(table["price"].to_pylist()) < 100
+    number = dict(zip(products.ids, products.price, strict=True))
+    assert [number[name] for name in table["id"].to_pylist()] == table["price"].to_pylist()
+    lines = pd.read_csv(tmp_path / "answers.csv", dtype={"id": str})
+    assert lines["price"].tolist() == table["price"].to_pylist()
+    objects = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [price for each in objects for price in each["price"]] == table["price"].to_pylist()
+    printed = run(*asked, "--column", "price").output
+    assert "price" in printed
+    assert "category" not in printed
+    unknown = run(*asked, "--column", "colour")
+    assert unknown.exit_code == 2
+    assert "has no column 'colour': it has price, category" in unknown.stderr
+    wrong = run("search", tmp_path / "i", folder / "a.parquet", "--where", "colour = 3")
+    assert wrong.exit_code == 2
+    assert len(wrong.stderr.strip().splitlines()[-1]) < 400
+
+
+def test_metadata_is_updated_with_its_item(run, shop, tmp_path):
+    folder, products = shop
+    run(
+        "index",
+        folder / "direct.model",
+        folder / "a.parquet",
+        *COLUMNS,
+        "--metadata",
+        "*",
+        "-o",
+        tmp_path / "i",
+    )
+    assert CodeIndex.load(tmp_path / "i").columns == ["price"]
+    cheaper = products.table().slice(0, 2).set_column(3, "price", pa.array([-1, -2]))
+    pq.write_table(cheaper, tmp_path / "sale.parquet")
+    result = run("update", tmp_path / "i", tmp_path / "sale.parquet", *COLUMNS, "--metadata", "price")
+    assert result.exit_code == 0, result.output
+    index = CodeIndex.load(tmp_path / "i")
+    assert index.get(products.ids[:3])["price"].to_pylist() == [-1, -2, products.price[2]]

@@ -9,7 +9,7 @@ import typer
 
 from supquant.cli.console import print_line
 from supquant.cli.index import IndexFolder, Jobs, change_saved, collected, ids_for, in_kind_of
-from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
+from supquant.cli.items import Ids, Items, Labels, Metadata, Vectors, open_items
 from supquant.errors import InputError
 from supquant.index import CodeIndex
 from supquant.sources import read_id_file, typed_texts
@@ -25,6 +25,7 @@ def add(
     vectors: Vectors = None,
     labels: Labels = None,
     ids: Ids = None,
+    metadata: Metadata = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Update items whose ids are in the index already.")
     ] = False,
@@ -32,14 +33,18 @@ def add(
 ) -> None:
     """Encode items and add them to an index. Other processes may add to it at the same time."""
     index = CodeIndex.load(folder)
-    source = open_items(items, vectors, labels, ids)
-    names = ids_for(index, source)
+    source = open_items(items, vectors, labels, ids, metadata)
+    names, kept = ids_for(index, source), source.metadata
     if replace and names is None:
         raise InputError("--replace needs ids: name their column with --ids")
     codes = collected(index.codec, source, jobs)
     index = change_saved(
         folder,
-        lambda saved: saved.upsert_codes(names, codes) if replace else saved.add_codes(codes, names),
+        lambda saved: (
+            saved.upsert_codes(names, codes, metadata=kept)
+            if replace
+            else saved.add_codes(codes, names, metadata=kept)
+        ),
         index.codec,
     )
     print_line(f"Added {len(source):,} items to {folder}: {len(index):,} items.")
@@ -53,14 +58,15 @@ def update(
     vectors: Vectors = None,
     labels: Labels = None,
     ids: Ids = None,
+    metadata: Metadata = None,
     jobs: Jobs = None,
 ) -> None:
     """Encode items of an index anew. Each keeps its id and its place."""
     index = CodeIndex.load(folder)
-    source = open_items(items, vectors, labels, True if ids is None else ids)
-    names = ids_for(index, source)
+    source = open_items(items, vectors, labels, True if ids is None else ids, metadata)
+    names, kept = ids_for(index, source), source.metadata
     codes = collected(index.codec, source, jobs)
-    change_saved(folder, lambda saved: saved.update_codes(names, codes), index.codec)
+    change_saved(folder, lambda saved: saved.update_codes(names, codes, metadata=kept), index.codec)
     print_line(f"Updated {len(source):,} items of {folder}.")
 
 

@@ -7,7 +7,8 @@ import io
 import json
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -16,20 +17,23 @@ from supquant.errors import InputError
 from supquant.storage import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from supquant.sources import Block
 
 
-ANSWER_FILES = (".npz", ".csv", ".jsonl")
-"""Endings of the files that `write_answers` writes."""
+ANSWER_FILES = (".npz", ".csv", ".jsonl", ".parquet")
+"""Endings of the files of answers."""
 
 
-def write_answers(path: Path, scores: Array, ids: Array) -> None:
+def write_answers(
+    path: Path, scores: Array, ids: Array, columns: Mapping[str, list[Any]] = MappingProxyType({})
+) -> None:
     """Write scores (q, k) and ids (q, k) of the answers to all queries. A failure leaves the old file.
 
-    An .npz file holds `scores` and `ids`. A .csv file has a line for each answer, a .jsonl file a line for each query.
+    An .npz file holds `scores` and `ids`. A .csv file has a line for each answer, a .jsonl file a line for each query. Both also
+    have other columns of the answers: q times k values by their names.
     """
     with replace_file(path) as binary:
         if path.suffix == ".npz":
@@ -37,24 +41,34 @@ def write_answers(path: Path, scores: Array, ids: Array) -> None:
             return
         file = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
         try:
-            (_write_csv if path.suffix == ".csv" else _write_jsonl)(file, scores, ids)
+            (_write_csv if path.suffix == ".csv" else _write_jsonl)(file, scores, ids, columns)
         finally:
             file.detach()  # otherwise it would close the file before it is synced
 
 
-def _write_csv(file: TextIO, scores: Array, ids: Array) -> None:
+def write_table(path: Path, table: Any) -> None:
+    """Write a `pyarrow.Table` to a Parquet file. A failure leaves the old file."""
+    import pyarrow.parquet as pq  # noqa: PLC0415  # an extra
+
+    with replace_file(path) as file:
+        pq.write_table(table, file)
+
+
+def _write_csv(file: TextIO, scores: Array, ids: Array, columns: Mapping[str, list[Any]]) -> None:
     lines = csv.writer(file)
-    lines.writerow(("query", "rank", "id", "score"))
+    lines.writerow(("query", "rank", "id", "score", *columns))
+    k = ids.shape[1]
     for query, answers in enumerate(zip(ids.tolist(), scores.tolist(), strict=True)):
-        for rank, (name, score) in enumerate(zip(*answers, strict=True), start=1):
-            lines.writerow((query, rank, name, score))
+        for rank, (name, score) in enumerate(zip(*answers, strict=True)):
+            others = (values[query * k + rank] for values in columns.values())
+            lines.writerow((query, rank + 1, name, score, *others))
 
 
-def _write_jsonl(file: TextIO, scores: Array, ids: Array) -> None:
-    file.writelines(
-        json.dumps({"query": query, "ids": names, "scores": values}) + "\n"
-        for query, (names, values) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True))
-    )
+def _write_jsonl(file: TextIO, scores: Array, ids: Array, columns: Mapping[str, list[Any]]) -> None:
+    k = ids.shape[1]
+    for query, (names, values) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True)):
+        others = {name: column[query * k : (query + 1) * k] for name, column in columns.items()}
+        file.write(json.dumps({"query": query, "ids": names, "scores": values, **others}, default=str) + "\n")
 
 
 CODE_FILES = (".npy", ".npz", ".parquet")

@@ -12,8 +12,8 @@ import typer
 
 from supquant.arrays import Codes
 from supquant.cli.console import print_facts, print_line, print_table, progress_bars
-from supquant.cli.files import ANSWER_FILES, check_output, check_parent, write_answers
-from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
+from supquant.cli.files import ANSWER_FILES, check_output, check_parent, write_answers, write_table
+from supquant.cli.items import Ids, Items, Labels, Metadata, Vectors, open_items
 from supquant.errors import InputError, SaveConflictError
 from supquant.index import CodeIndex
 from supquant.models import load_model
@@ -27,6 +27,12 @@ STEPS = 100
 
 SHOWN_QUERIES = 3
 """Queries whose answers are printed where no file is written."""
+
+SHOWN_LETTERS = 40
+"""Letters of a column's value that are printed."""
+
+ID_FILES = (".npy", ".npz", ".txt", ".csv", ".parquet")
+"""Endings of files of ids."""
 
 IndexFolder = Annotated[
     Path, typer.Argument(help="A folder written by `supquant index`.", show_default=False)
@@ -47,6 +53,7 @@ def make_index(
     vectors: Vectors = None,
     labels: Labels = None,
     ids: Ids = None,
+    metadata: Metadata = None,
     append: Annotated[bool, typer.Option("--append", help="Add to an index that exists.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an index that exists.")] = False,
     jobs: Jobs = None,
@@ -59,13 +66,13 @@ def make_index(
     _check_folder(output, append or replace)
     codec = load_model(model).codec_
     index = _load_made_with(codec, output) if append else CodeIndex(codec)
-    source = open_items(items, vectors, labels, ids)
-    names = ids_for(index, source)
+    source = open_items(items, vectors, labels, ids, metadata)
+    names, kept = ids_for(index, source), source.metadata
     codes = collected(codec, source, jobs)
     if append:
-        index = change_saved(output, lambda saved: saved.add_codes(codes, names), codec)
+        index = change_saved(output, lambda saved: saved.add_codes(codes, names, metadata=kept), codec)
     else:
-        index.add_codes(codes, names).save(output, overwrite=replace)
+        index.add_codes(codes, names, metadata=kept).save(output, overwrite=replace)
     done = f"Added {len(source):,} items to" if append else "Wrote"
     print_line(f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes a code.")
 
@@ -81,15 +88,23 @@ def search(
         str | None, typer.Option(help="A ranking of the model; its first one by default.")
     ] = None,
     where: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Search only the items with the ids in this file: .npy, .npz, .txt, .csv or .parquet."
+            help="Search only some items: a condition on columns such as \"price < 10 and brand = 'x'\", or a file of ids."
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column", help="Column to return with the answers. Give it again for each; all by default."
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="File for all answers: .npz, .csv or .jsonl. By default some are printed."
+            "--output",
+            "-o",
+            help="File for all answers: .npz, .csv, .jsonl or .parquet. By default some are printed.",
         ),
     ] = None,
     jobs: Jobs = None,
@@ -99,13 +114,20 @@ def search(
         check_output(output, ANSWER_FILES)
     index = CodeIndex.load(folder)
     Q = open_items(queries, vectors, ids=False).X
-    among = None if where is None else in_kind_of(index, read_id_file(where), str(where))
+    among = None if where is None else _read_where(index, where)
+    if output is not None and output.suffix == ".parquet":
+        write_table(output, index.query(Q, k, columns, ranking=ranking, where=among, n_jobs=jobs))
+        print_line(f"Wrote {output}: answers to {len(Q):,} queries.")
+        return
     scores, ids = index.search(Q, k, ranking=ranking, where=among, n_jobs=jobs)
     if output is None:
-        _print_answers(scores, ids)
-    else:
-        write_answers(output, scores, ids)
-        print_line(f"Wrote {output}: {ids.shape[1]} answers to each of {len(ids):,} queries.")
+        _print_answers(index, scores[:SHOWN_QUERIES], ids[:SHOWN_QUERIES], columns)
+        if len(ids) > SHOWN_QUERIES:
+            print_line(f"{len(ids) - SHOWN_QUERIES:,} more queries: write all answers with -o answers.csv")
+        return
+    shown = _columns_of(index, ids, columns)
+    write_answers(output, scores, ids, shown)
+    print_line(f"Wrote {output}: {ids.shape[1]} answers to each of {len(ids):,} queries.")
 
 
 def print_index(folder: Path) -> None:
@@ -216,15 +238,41 @@ def in_kind_of(index: CodeIndex, ids: Any, name: str) -> Any:
     return ids
 
 
-def _print_answers(scores: Any, ids: Any) -> None:
-    """Print scores (q, k) and ids (q, k) of the first queries."""
+def _read_where(index: CodeIndex, where: str) -> Any:
+    """Return the ids in a file, or the condition itself."""
+    path = Path(where)
+    if path.suffix.lower() in ID_FILES or path.is_file():
+        return in_kind_of(index, read_id_file(path), where)
+    return where
+
+
+def _columns_of(index: CodeIndex, ids: Any, columns: list[str] | None) -> dict[str, list[Any]]:
+    """Return columns of the answers (q, k), by their names: lists of q times k values."""
+    if not index.columns and not columns:
+        return {}
+    table = index.get(ids.ravel(), columns).drop_columns(["id"])
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+def _print_answers(index: CodeIndex, scores: Any, ids: Any, columns: list[str] | None) -> None:
+    """Print scores (q, k) and ids (q, k), with columns."""
+    shown = _columns_of(index, ids, columns)
     print_table(
-        ["query", "rank", "id", "score"],
+        ["query", "rank", "id", "score", *shown],
         [
-            [str(query) if rank == 0 else "", str(rank + 1), str(name), f"{score:.4g}"]
-            for query in range(min(len(ids), SHOWN_QUERIES))
+            [
+                str(query) if rank == 0 else "",
+                str(rank + 1),
+                str(name),
+                f"{score:.4g}",
+                *(_short(values[query * len(ids[query]) + rank]) for values in shown.values()),
+            ]
+            for query in range(len(ids))
             for rank, (name, score) in enumerate(zip(ids[query], scores[query], strict=True))
         ],
     )
-    if len(ids) > SHOWN_QUERIES:
-        print_line(f"{len(ids) - SHOWN_QUERIES:,} more queries: write all answers with -o answers.csv")
+
+
+def _short(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= SHOWN_LETTERS else f"{text[: SHOWN_LETTERS - 3]}..."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from supquant.cli.console import err, print_line
 from supquant.index.ids import read_ids
 from supquant.sources import VectorSource, open_vectors
 
-__all__ = ["Ids", "Items", "Labels", "Vectors", "check_ids", "open_items"]
+__all__ = ["Ids", "Items", "Labels", "Metadata", "Vectors", "check_ids", "open_items"]
 
 Items = Annotated[
     Path,
@@ -37,15 +37,24 @@ Ids = Annotated[
     ),
 ]
 
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column to keep beside the codes. Give it again for each column; '*' keeps all. Or a file of columns."
+    ),
+]
+
 
 def open_items(
     items: Path,
     vectors: str | None = None,
     labels: str | bool | None = None,
     ids: str | bool | None = None,
+    metadata: list[str] | None = None,
 ) -> VectorSource:
     """Open the vectors that a command was given, and say what was guessed."""
-    source = open_vectors(items, vectors, labels, ids)
+    kept: Any = metadata[0] if metadata is not None and len(metadata) == 1 else metadata
+    source = open_vectors(items, vectors, labels, ids, True if kept == "*" else kept)
     for note in source.notes:
         print_line(note, err)
     return source

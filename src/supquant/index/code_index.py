@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
 
 from supquant.arrays import Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
+from supquant.index.columns import read_columns
 from supquant.index.files import StoredCodec
 from supquant.index.ids import join_ids, read_ids
 from supquant.index.row_ids import Ids
 from supquant.index.saved import SavedIndex
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
+from supquant.sources import VectorSource
 
 __all__ = ["CodeIndex"]
 
@@ -57,18 +61,28 @@ class CodeIndex(SavedIndex):
 
     # changes -------------------------------------------------------------------------------------------------------------
 
-    def add(self, X: object, y: object = None, ids: object = None, *, n_jobs: int | None = None) -> Self:
+    def add(
+        self,
+        X: object,
+        y: object = None,
+        ids: object = None,
+        *,
+        metadata: object = None,
+        n_jobs: int | None = None,
+    ) -> Self:
         """Encode items and append them.
 
         Parameters
         ----------
-        X : array (n, p)
-            The items.
+        X : array (n, p), or VectorSource
+            The items. A source is read block by block, and its labels, ids and metadata are taken if none are given.
         y : labels of the items, default=None
             Known labels, if the codec has learned from labels.
         ids : sequence or array (n,) of int or str, default=None
             The ids of the rows. None numbers the rows 0, 1, 2, ..., and never uses a number again. The first rows decide whether
             the index has automatic numbers, integers or strings.
+        metadata : table or dict of columns, default=None
+            Other columns of the rows, which are kept beside the codes: a DataFrame, a `pyarrow.Table`, or lists by their names.
         n_jobs : int, default=None
             The number of threads. None stands for all cores.
 
@@ -81,18 +95,21 @@ class CodeIndex(SavedIndex):
         InputError
             If an id is already in the index, comes twice, or is of another kind. Then the index is unchanged.
         """
+        if isinstance(X, VectorSource):
+            y, ids = X.labels if y is None else y, X.ids if ids is None else ids
+            metadata = X.metadata if metadata is None else metadata
         read = _read_new_ids(ids)
         self._snapshot.check_new(read)  # before the long work of encoding
-        return self._append(self.codec.encode_items(X, y, n_jobs=n_jobs), read)
+        return self._append(self._encode(X, y, n_jobs), read, metadata)
 
-    def add_codes(self, codes: object, ids: object = None) -> Self:
+    def add_codes(self, codes: object, ids: object = None, *, metadata: object = None) -> Self:
         """Append rows that are already encoded.
 
         Parameters
         ----------
         codes : array (n, M) of int
             The codes.
-        ids : sequence or array (n,) of int or str, default=None
+        ids, metadata
             As in `add`.
 
         Returns
@@ -104,15 +121,25 @@ class CodeIndex(SavedIndex):
         InputError
             As in `add`.
         """
-        return self._append(self.codec.check_codes(codes), _read_new_ids(ids))
+        return self._append(self.codec.check_codes(codes), _read_new_ids(ids), metadata)
 
-    def _append(self, codes: Codes, ids: Ids | None) -> Self:
+    def _encode(self, X: object, y: Any, n_jobs: int | None) -> Codes:
+        if not isinstance(X, VectorSource):
+            return self.codec.encode_items(X, y, n_jobs=n_jobs)
+        codes = np.empty((len(X), self.codec.n_codebooks), dtype=np.uint8)
+        for block in X.blocks():
+            rows = slice(block.start, block.start + len(block))
+            codes[rows] = self.codec.encode_items(block.X, None if y is None else y[rows], n_jobs=n_jobs)
+        return codes
+
+    def _append(self, codes: Codes, ids: Ids | None, metadata: object) -> Self:
         if ids is not None:
             _check_length(ids, codes)
-        if len(codes):
-            segment = Segment.of_codes(codes)
-            with self._write_lock:
-                self._snapshot = self._snapshot.with_rows(segment, ids)
+        segment = Segment.of_codes(codes) if len(codes) else None
+        with self._write_lock:
+            columns = read_columns(metadata, len(codes), self._snapshot)
+            if segment is not None:
+                self._snapshot = self._snapshot.with_rows(segment, ids, columns)
         return self
 
     def remove(self, ids: object) -> Self:
@@ -137,7 +164,9 @@ class CodeIndex(SavedIndex):
             self._snapshot = self._snapshot.without_rows(removed)
         return self
 
-    def update(self, ids: object, X: object, y: object = None, *, n_jobs: int | None = None) -> Self:
+    def update(
+        self, ids: object, X: object, y: object = None, *, metadata: object = None, n_jobs: int | None = None
+    ) -> Self:
         """Encode items anew. Each row keeps its id and its place. A search sees all of the change or nothing.
 
         Parameters
@@ -146,6 +175,8 @@ class CodeIndex(SavedIndex):
             The ids of the rows.
         X : array (n, p)
             The new items.
+        metadata : table or dict of columns, default=None
+            New values of these columns. Other columns, or all if None, keep their values.
         y, n_jobs
             As in `add`.
 
@@ -160,9 +191,9 @@ class CodeIndex(SavedIndex):
         """
         read = read_ids(ids, distinct=True)
         self._snapshot.locate(read)  # before the long work of encoding
-        return self._replace(read, self.codec.encode_items(X, y, n_jobs=n_jobs))
+        return self._replace(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
 
-    def update_codes(self, ids: object, codes: object) -> Self:
+    def update_codes(self, ids: object, codes: object, *, metadata: object = None) -> Self:
         """Replace the codes of rows. Each row keeps its id and its place.
 
         Parameters
@@ -171,6 +202,8 @@ class CodeIndex(SavedIndex):
             The ids of the rows.
         codes : array (n, M) of int
             The new codes.
+        metadata
+            As in `update`.
 
         Returns
         -------
@@ -181,9 +214,11 @@ class CodeIndex(SavedIndex):
         InputError
             As in `remove`.
         """
-        return self._replace(read_ids(ids, distinct=True), self.codec.check_codes(codes))
+        return self._replace(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
 
-    def upsert(self, ids: object, X: object, y: object = None, *, n_jobs: int | None = None) -> Self:
+    def upsert(
+        self, ids: object, X: object, y: object = None, *, metadata: object = None, n_jobs: int | None = None
+    ) -> Self:
         """Encode items. Those whose ids are in the index are updated, the others are added. A search sees all of it or nothing.
 
         Parameters
@@ -192,8 +227,8 @@ class CodeIndex(SavedIndex):
             The ids of the rows.
         X : array (n, p)
             The items.
-        y, n_jobs
-            As in `add`.
+        y, metadata, n_jobs
+            As in `add` and `update`.
 
         Returns
         -------
@@ -213,9 +248,9 @@ class CodeIndex(SavedIndex):
         """
         read = read_ids(ids, distinct=True)
         self._snapshot.find(read)  # before the long work of encoding
-        return self._put(read, self.codec.encode_items(X, y, n_jobs=n_jobs))
+        return self._put(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
 
-    def upsert_codes(self, ids: object, codes: object) -> Self:
+    def upsert_codes(self, ids: object, codes: object, *, metadata: object = None) -> Self:
         """Update the codes of rows whose ids are in the index, and append the others.
 
         Parameters
@@ -224,6 +259,8 @@ class CodeIndex(SavedIndex):
             The ids of the rows.
         codes : array (n, M) of int
             The codes.
+        metadata
+            As in `upsert`.
 
         Returns
         -------
@@ -234,25 +271,28 @@ class CodeIndex(SavedIndex):
         InputError
             As in `upsert`.
         """
-        return self._put(read_ids(ids, distinct=True), self.codec.check_codes(codes))
+        return self._put(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
 
-    def _put(self, ids: Ids, codes: Codes) -> Self:
+    def _put(self, ids: Ids, codes: Codes, metadata: object) -> Self:
         _check_length(ids, codes)
         with self._write_lock:
             snapshot = self._snapshot
+            columns = read_columns(metadata, len(codes), snapshot)
             there = snapshot.find(ids) >= 0
+            old, new = (None if columns is None else columns.kept(mask) for mask in (there, ~there))
             if there.any():
-                snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there])
+                snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there], old)
             if not there.all():
-                snapshot = snapshot.with_rows(Segment.of_codes(codes[~there]), join_ids([(ids, ~there)]))
+                snapshot = snapshot.with_rows(Segment.of_codes(codes[~there]), join_ids([(ids, ~there)]), new)
             self._snapshot = snapshot
         return self
 
-    def _replace(self, ids: Ids, codes: Codes) -> Self:
+    def _replace(self, ids: Ids, codes: Codes, metadata: object) -> Self:
         _check_length(ids, codes)
-        if len(codes):
-            with self._write_lock:
-                self._snapshot = self._snapshot.with_codes(ids, codes)
+        with self._write_lock:
+            columns = read_columns(metadata, len(codes), self._snapshot)
+            if len(codes):
+                self._snapshot = self._snapshot.with_codes(ids, codes, columns)
         return self
 
     def compact(self) -> Self:

@@ -6,6 +6,7 @@
     codes-<digest>.safetensors      new codes of some of its rows, if there were updates
     ids-<digest>.safetensors        its ids, unless they are consecutive numbers
     live-<digest>.safetensors       which of its rows are left, if some were removed
+    columns-<digest>.safetensors    other columns of its rows, as an Arrow stream, if there are any
 
 A save writes the files that the folder lacks, replaces the manifest, and deletes the files that the manifest does not name. So a
 crash leaves the old index or the new one, a reader sees one of the two, and the same content gives the same files. Only the
@@ -24,8 +25,10 @@ from typing import Any, ClassVar
 from supquant.codec import AnyCodec, codec_of_file
 from supquant.errors import FileFormatError, InputError, SaveConflictError
 from supquant.index.bitmaps import LiveRows
+from supquant.index.columns import Columns
 from supquant.index.integer_ids import ListedIntegers, NumberRange
 from supquant.index.manifest import (
+    COLUMNS_VERSION,
     FILE_NAME,
     FORMAT,
     MANIFEST,
@@ -243,14 +246,23 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
         if part.updates:
             updates = [{"rows": update.n_rows, "codes": update.write(folder)} for update in part.updates]
             segments[-1]["updates"] = updates
+        if part.columns is not None:
+            segments[-1]["columns"] = part.columns.write(folder)
     return {
         "format": FORMAT,
-        "version": UPDATES_VERSION if any(part.updates for part in snapshot.parts) else VERSION,
+        "version": _version(snapshot),
         "codec": codec.write(folder),
         "id_kind": snapshot.id_kind,
         "next_number": snapshot.next_number,
         "segments": segments,
     }
+
+
+def _version(snapshot: Snapshot) -> int:
+    """Return the lowest version of the format that can hold a snapshot, so that older versions of this library read it."""
+    if any(part.columns is not None for part in snapshot.parts):
+        return COLUMNS_VERSION
+    return UPDATES_VERSION if any(part.updates for part in snapshot.parts) else VERSION
 
 
 def _delete_unnamed_files(folder: Path, keep: AbstractSet[str] = frozenset()) -> None:
@@ -297,7 +309,11 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any], mapped: bool) -> tupl
         live = None
         if entry["live"] is not None:
             live = LiveRows.from_file(opened(entry, "live", LiveRows.KIND), rows, entry["live_rows"])
-        parts.append(Part(open_codes(entry), ids, Serials.consecutive(next_serial, rows), live, updates))
+        columns = None
+        if "columns" in entry:
+            columns = Columns.from_file(opened(entry, "columns", Columns.KIND), rows)
+        serials = Serials.consecutive(next_serial, rows)
+        parts.append(Part(open_codes(entry), ids, serials, live, updates, columns))
         next_serial += rows
     id_kind, next_number = manifest["id_kind"], manifest["next_number"]
     snapshot = Snapshot(tuple(parts), id_kind, next_number, next_serial, source=source)

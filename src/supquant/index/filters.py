@@ -14,6 +14,7 @@ from supquant import kernels
 from supquant.arrays import Flags
 from supquant.errors import InputError
 from supquant.index.bitmaps import LiveRows, Words, bits_of_rows
+from supquant.index.columns import rows_where
 from supquant.index.ids import read_ids
 from supquant.index.layers import Layer
 from supquant.index.parts import Part
@@ -106,8 +107,9 @@ def choose(snapshot: Snapshot, ids_or_mask: object) -> Chosen:
     ----------
     snapshot : Snapshot
         The rows to choose from.
-    ids_or_mask : ids, or mask (n,) of bool
-        The ids of the rows, which may come twice, or a mask with an entry for every live row, in order of insertion.
+    ids_or_mask : ids, mask (n,) of bool, or condition on columns
+        The ids of the rows, which may come twice, or a mask with an entry for every live row, in order of insertion, or a
+        condition: a str, or an expression of pyarrow.
 
     Returns
     -------
@@ -116,8 +118,10 @@ def choose(snapshot: Snapshot, ids_or_mask: object) -> Chosen:
     Raises
     ------
     InputError
-        If an id is not in the snapshot, or the mask has another shape.
+        If an id is not in the snapshot, the mask has another shape, or the condition cannot be evaluated.
     """
+    if isinstance(ids_or_mask, str) or type(ids_or_mask).__module__.startswith("pyarrow"):
+        return _choose_by_condition(snapshot, ids_or_mask)
     mask = _as_mask(ids_or_mask)
     if mask is None:
         located = snapshot.rows_at(snapshot.locate(read_ids(ids_or_mask)))
@@ -127,6 +131,19 @@ def choose(snapshot: Snapshot, ids_or_mask: object) -> Chosen:
             f"a mask must have one entry for each of the {snapshot.n_live} rows, got shape {mask.shape}"
         )
     return _choose_by_mask(snapshot, mask)
+
+
+def _choose_by_condition(snapshot: Snapshot, condition: object) -> Chosen:
+    known = snapshot.column_types()
+    if not known:
+        raise InputError(f"the index has no columns, and {str(condition)!r} is a condition on columns")
+    chosen = {}
+    for part in snapshot.parts:
+        rows = rows_where(part.columns, part.n_rows, known, condition)
+        rows = rows[part.are_live(rows)]
+        if len(rows):
+            chosen[part.serials] = bits_of_rows(rows, part.n_rows)
+    return chosen
 
 
 def _as_mask(values: object) -> Flags | None:

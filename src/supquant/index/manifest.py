@@ -18,6 +18,7 @@ from supquant.index.snapshot import MOST_ROWS
 from supquant.storage import read_regular_file, shorten
 
 __all__ = [
+    "COLUMNS_VERSION",
     "FILE_NAME",
     "FORMAT",
     "MANIFEST",
@@ -38,9 +39,12 @@ VERSION = 1
 """The version of the format that is written if no segment has updates, so that older versions of this library read it."""
 
 UPDATES_VERSION = 2
-"""The version that is written if some segment has updates. Both versions are read."""
+"""The version that is written if some segment has updates."""
 
-FILE_NAME = re.compile(r"(codec|codes|ids|live)-[0-9a-f]{16}\.safetensors")
+COLUMNS_VERSION = 3
+"""The version that is written if some segment has columns. All versions are read."""
+
+FILE_NAME = re.compile(r"(codec|codes|columns|ids|live)-[0-9a-f]{16}\.safetensors")
 """The names of the files that a manifest names."""
 
 _FIELDS = {"format", "version", "codec", "id_kind", "next_number", "segments"}
@@ -67,7 +71,8 @@ def names_in_manifest(folder: Path) -> set[str]:
     if not (folder / MANIFEST).exists():
         return set()
     manifest = read_manifest(folder)
-    segments = [entry[field] for entry in manifest["segments"] for field in ("codes", "ids", "live")]
+    fields = ("codes", "ids", "live", "columns")
+    segments = [entry.get(field) for entry in manifest["segments"] for field in fields]
     updates = [update["codes"] for entry in manifest["segments"] for update in entry.get("updates", [])]
     return {manifest["codec"], *filter(None, segments), *updates}
 
@@ -105,9 +110,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise FileFormatError(f"{path}: is not JSON") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise FileFormatError(f"{path}: is not the manifest of an index")
-    if not _is_integer(version := manifest.get("version"), VERSION, UPDATES_VERSION):
+    if not _is_integer(version := manifest.get("version"), VERSION, COLUMNS_VERSION):
         raise FileFormatError(
-            f"{path}: format version {shorten(version)}, this supquant reads versions {VERSION} and {UPDATES_VERSION}"
+            f"{path}: format version {shorten(version)}, this supquant reads versions {VERSION} to {COLUMNS_VERSION}"
         )
     manifest.pop("digest", None)
     if manifest_bytes(manifest) != text:
@@ -133,6 +138,8 @@ def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
         return f"'id_kind' is {shorten(id_kind)}"
     if manifest["version"] == VERSION and any("updates" in entry for entry in segments):
         return f"a segment has updates, but the version is {VERSION}"
+    if manifest["version"] < COLUMNS_VERSION and any("columns" in entry for entry in segments):
+        return f"a segment has columns, but the version is {manifest['version']}"
     if not _is_file_name(manifest["codec"], "codec"):
         return f"'codec' is {shorten(manifest['codec'])}"
     if not _is_integer(next_number, 0, _LARGEST_NUMBER if id_kind == "automatic" else 0):
@@ -166,7 +173,9 @@ def _find_flaw_of_ids(segments: list[dict[str, Any]], id_kind: str | None, next_
 
 
 def _is_segment(entry: object) -> bool:
-    if not isinstance(entry, dict) or set(entry) - {"updates"} != _SEGMENT_FIELDS:
+    if not isinstance(entry, dict) or set(entry) - {"updates", "columns"} != _SEGMENT_FIELDS:
+        return False
+    if "columns" in entry and not _is_file_name(entry["columns"], "columns"):
         return False
     rows, ids, first, live = entry["rows"], entry["ids"], entry["first_id"], entry["live"]
     if not _is_integer(rows, 1, MOST_ROWS) or not _is_file_name(entry["codes"], "codes"):

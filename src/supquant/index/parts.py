@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from supquant.arrays import Codes, Flags, RowNumbers
 from supquant.index.bitmaps import LiveRows, rows_in_bits
+from supquant.index.columns import Columns
 from supquant.index.ids import join_ids
 from supquant.index.layers import Layer, add_layer, cover_rows, group_similar, is_wasteful, stack_layers
 from supquant.index.row_ids import Ids
@@ -39,6 +41,8 @@ class Part:
         The rows that were not removed. None stands for all rows.
     updates : tuple of Segment, default=()
         New codes of some rows, the newest last.
+    columns : Columns, default=None
+        Other columns of the rows. None if they have none.
     known_layers : tuple of Layer, default=None
         The codes and updates, with those that count. None if they are to be worked out when they are first needed.
     """
@@ -48,6 +52,7 @@ class Part:
     serials: Serials
     live: LiveRows | None = None
     updates: tuple[Segment, ...] = ()
+    columns: Columns | None = None
     known_layers: tuple[Layer, ...] | None = field(default=None, repr=False)
 
     @property
@@ -72,13 +77,14 @@ class Part:
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes of codes, ids and removals."""
-        stored = (*self.segments, self.ids, self.live)
+        """The number of bytes of codes, ids, removals and columns."""
+        stored = (*self.segments, self.ids, self.live, self.columns)
         return sum(each.nbytes for each in stored if each is not None)
 
     def stored(self) -> list[StoredArrays]:
-        """Return the codes, ids and removals that are arrays and may come from files."""
-        return [each for each in (*self.segments, self.ids, self.live) if isinstance(each, StoredArrays)]
+        """Return the codes, ids, removals and columns that are arrays and may come from files."""
+        stored = (*self.segments, self.ids, self.live, self.columns)
+        return [each for each in stored if isinstance(each, StoredArrays)]
 
     def live_rows(self) -> RowNumbers:
         """Return the rows that were not removed, in ascending order."""
@@ -127,6 +133,16 @@ class Part:
         layers = add_layer(self.layers, rows, codes)
         return replace(self, updates=tuple(layer.segment for layer in layers[1:]), known_layers=layers)
 
+    def with_columns(self, rows: RowNumbers, table: Any) -> Part:
+        """Return the part after some rows (r,) get other values of columns, from a table of r rows."""
+        if len(rows) == 0:
+            return self
+        columns = self.columns or Columns.join(
+            [(None, self.n_rows, None), (Columns.of_table(table.slice(0, 0)), 0, None)]
+        )
+        assert columns is not None
+        return replace(self, columns=columns.replaced(rows, table))
+
 
 def merge_similar(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Merge neighbours of similar size, and rewrite parts of which more than half of the rows are removed.
@@ -155,4 +171,7 @@ def merge_parts(parts: Sequence[Part]) -> Part:
     codes = np.concatenate([part.codes(None if part.live is None else part.live_rows()) for part in parts])
     ids = join_ids([(part.ids, mask) for part, mask in zip(parts, masks, strict=True)])
     serials = Serials.join([part.serials.keep(mask) for part, mask in zip(parts, masks, strict=True)])
-    return Part(Segment.of_codes(codes), ids, serials)
+    columns = Columns.join(
+        [(part.columns, part.n_rows, mask) for part, mask in zip(parts, masks, strict=True)]
+    )
+    return Part(Segment.of_codes(codes), ids, serials, columns=columns)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from supquant.errors import InputError
+from supquant.index.answers import TableReader
 from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
-from supquant.index.reader import IndexReader
 from supquant.index.snapshot import Snapshot
 from supquant.validation import check_choice
 
 __all__ = ["SavedIndex"]
 
 
-class SavedIndex(IndexReader):
+class SavedIndex(TableReader):
     """The part of `CodeIndex` that is saved, loaded, copied and pickled."""
 
     def _initialize(self, codec: StoredCodec, snapshot: Snapshot) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Codes
 from supquant.errors import InputError
+from supquant.index.columns import Columns
 from supquant.index.ids import name_some
 from supquant.index.integer_ids import NumberRange
 from supquant.index.parts import Part, merge_parts, merge_similar
@@ -196,6 +197,25 @@ class Snapshot:
             codes[here] = part.codes(rows)
         return codes
 
+    def column_types(self) -> dict[str, Any]:
+        """Return the name and the pyarrow type of every column."""
+        return {
+            field.name: field.type
+            for part in self.parts
+            if part.columns is not None
+            for field in part.columns.table().schema
+        }
+
+    def columns_at(self, positions: Positions) -> Columns | None:
+        """Return the columns of rows by their positions (n,); None if no row has any."""
+        order = np.argsort(positions, kind="stable")  # the rows of the first part come first
+        pieces = []
+        for part, _, rows in self._split(positions[order]):
+            columns = None if part.columns is None else Columns.of_table(part.columns.take(rows))
+            pieces.append((columns, len(rows), None))
+        joined = Columns.join(pieces)
+        return None if joined is None else Columns.of_table(joined.take(np.argsort(order)))
+
     def rows_at(self, positions: Positions) -> Iterator[tuple[Part, Positions]]:
         """Return every part, and its own rows among some positions (n,)."""
         return ((part, rows) for part, _, rows in self._split(positions))
@@ -223,7 +243,7 @@ class Snapshot:
 
     # writing -------------------------------------------------------------------------------------------------------------
 
-    def with_rows(self, segment: Segment, ids: Ids | None) -> Snapshot:
+    def with_rows(self, segment: Segment, ids: Ids | None, columns: Columns | None = None) -> Snapshot:
         """Return a snapshot with more rows at the end.
 
         Parameters
@@ -232,6 +252,8 @@ class Snapshot:
             The codes of the rows.
         ids : Ids or None
             The ids of the rows. None stands for the next automatic numbers.
+        columns : Columns, default=None
+            Other columns of the rows.
         """
         if self.first_positions[-1] + segment.n_rows > MOST_ROWS:
             raise InputError(
@@ -242,7 +264,8 @@ class Snapshot:
         if ids is None:
             ids = NumberRange(next_number, segment.n_rows)
             next_number += segment.n_rows
-        added = Part(segment, ids, Serials.consecutive(self.next_serial, segment.n_rows))
+        serials = Serials.consecutive(self.next_serial, segment.n_rows)
+        added = Part(segment, ids, serials, columns=columns)
         return self._changed(
             parts=merge_similar((*self.parts, added)),
             id_kind=kind,
@@ -259,9 +282,17 @@ class Snapshot:
         left = [part.without(rows) for part, rows in self.rows_at(positions)]
         return self._changed(parts=merge_similar(left), state=_new_state())
 
-    def with_codes(self, ids: Ids, codes: Codes) -> Snapshot:
-        """Return a snapshot in which some rows, by their distinct ids, have other codes (n, M). All rows keep their places."""
-        updated = [part.with_codes(rows, codes[here]) for part, here, rows in self._split(self.locate(ids))]
+    def with_codes(self, ids: Ids, codes: Codes, columns: Columns | None = None) -> Snapshot:
+        """Return a snapshot in which some rows, by their distinct ids, have other codes (n, M). All rows keep their places.
+
+        If columns are given, the rows also have other values of these. Otherwise they keep theirs.
+        """
+        updated = []
+        for part, here, rows in self._split(self.locate(ids)):
+            changed = part.with_codes(rows, codes[here])
+            if columns is not None:
+                changed = changed.with_columns(rows, columns.take(np.flatnonzero(here)))
+            updated.append(changed)
         return self._changed(parts=tuple(updated))
 
     def detached(self, origin: Origin | None = None) -> Snapshot:

@@ -1,0 +1,237 @@
+"""Columns beside codes follow their rows through every change, and choose rows by conditions."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from products import make_products
+
+from supquant import AdditiveCodec, CodeIndex, FileFormatError, InputError, open_vectors
+
+
+@pytest.fixture
+def codec():
+    return AdditiveCodec(np.arange(256, dtype=np.float32).reshape(1, 256, 1))
+
+
+@pytest.fixture
+def index(codec):
+    """Five rows with two columns."""
+    metadata = {"price": [5, 50, 7, None, 9], "brand": ["x", "y", "x", "z", None]}
+    return CodeIndex(codec).add_codes(np.arange(5)[:, None], list("abcde"), metadata=metadata)
+
+
+def rows(table):
+    return table.to_pylist()
+
+
+def test_rows_come_back_with_their_columns(index):
+    assert index.columns == ["price", "brand"]
+    assert rows(index.get(["d", "a"])) == [
+        {"id": "d", "price": None, "brand": "z"},
+        {"id": "a", "price": 5, "brand": "x"},
+    ]
+    assert rows(index.get(["b"], ["brand"])) == [{"id": "b", "brand": "y"}]
+    assert rows(index.get([])) == []
+
+
+def test_answers_come_back_as_a_table(index):
+    table = index.query([[0.2], [4.0]], k=2, columns=["price"])
+    scores, ids = index.search([[0.2], [4.0]], k=2)
+    assert table["id"].to_pylist() == ids.ravel().tolist() == ["a", "b", "e", "d"]
+    assert table["score"].to_pylist() == scores.ravel().tolist()
+    assert table["query"].to_pylist() == [0, 0, 1, 1]
+    assert table["rank"].to_pylist() == [1, 2, 1, 2]
+    assert table["price"].to_pylist() == [5, 50, 9, None]
+    assert index.query(np.array([4.0]), k=1)["id"].to_pylist() == ["e"]
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ("price < 10", ["a", "c", "e"]),
+        ("price < 10 and brand == 'x'", ["a", "c"]),
+        ("brand in ('y', 'z') or price = 9", ["b", "d", "e"]),
+        ("price is null", ["d"]),
+        ("price > 1000", []),
+        (pc.field("price") < 10, ["a", "c", "e"]),
+        ((pc.field("price") < 10) & (pc.field("brand") == "x"), ["a", "c"]),
+    ],
+)
+def test_conditions_choose_rows(index, where, found):
+    assert sorted(index.search([[0.0]], k=9, where=where)[1][0].tolist()) == found
+    chosen = index.filter(where)
+    index.remove(["a"]).add_codes([[1]], ["f"], metadata={"price": [1], "brand": ["x"]})
+    assert sorted(index.search([[0.0]], k=9, where=chosen)[1][0].tolist()) == [
+        id_ for id_ in found if id_ != "a"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("colour = 'red'", "colour"),
+        ("price <", "cannot be evaluated"),
+        ("brand in (select * from read_csv('/etc/passwd'))", "cannot be evaluated"),
+        ("1; drop table items", "cannot be evaluated"),
+        (pc.field("colour") == "red", "colour"),
+    ],
+)
+def test_conditions_that_make_no_sense_are_refused(index, where, said):
+    with pytest.raises(InputError, match=said):
+        index.search([[0.0]], where=where)
+
+
+def test_an_index_without_columns_refuses_conditions(codec):
+    with pytest.raises(InputError, match="has no columns"):
+        CodeIndex(codec).add_codes([[1]]).search([[0.0]], where="price < 10")
+    with pytest.raises(InputError, match="has no column 'price': it has none"):
+        CodeIndex(codec).add_codes([[1]]).get([0], ["price"])
+
+
+def test_an_update_keeps_columns_unless_it_brings_others(index):
+    index.update_codes(["b"], [[9]])
+    assert rows(index.get(["b"])) == [{"id": "b", "price": 50, "brand": "y"}]
+    index.update_codes(["b", "d"], [[9], [9]], metadata={"price": [1, 2]})
+    assert rows(index.get(["b", "d"])) == [
+        {"id": "b", "price": 1, "brand": "y"},
+        {"id": "d", "price": 2, "brand": "z"},
+    ]
+    index.upsert_codes(["d", "f"], [[9], [9]], metadata={"price": [3, 4], "size": ["L", "S"]})
+    assert rows(index.get(["a", "d", "f"])) == [
+        {"id": "a", "price": 5, "brand": "x", "size": None},
+        {"id": "d", "price": 3, "brand": "z", "size": "L"},
+        {"id": "f", "price": 4, "brand": None, "size": "S"},
+    ]
+    assert index.search([[0.0]], where="size = 'L'")[1].tolist() == [["d"]]
+
+
+def test_rows_without_metadata_have_nulls(codec):
+    index = CodeIndex(codec).add_codes([[1]]).add_codes([[2]], metadata={"price": [3]}).add_codes([[4]])
+    assert index.get([0, 1, 2])["price"].to_pylist() == [None, 3, None]
+    assert index.search([[0.0]], where="price is null")[1].tolist() == [[0, 2]]
+
+
+def test_a_column_keeps_its_type(index):
+    index.add_codes([[1]], ["f"], metadata={"price": np.array([3], dtype=np.int8)})
+    assert index.get(["f"]).schema.field("price").type == pa.int64()
+    before = rows(index.get(index.ids))
+    with pytest.raises(InputError, match="metadata cannot be kept"):
+        index.add_codes([[1]], ["g"], metadata={"price": ["dear"]})
+    with pytest.raises(InputError, match="2 rows for 1 items"):
+        index.add_codes([[1]], ["g"], metadata={"price": [1, 2]})
+    assert "g" not in index
+    assert rows(index.get(index.ids)) == before
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "polars", "categories"])
+def test_metadata_may_be_any_table(codec, kind):
+    frame = pd.DataFrame({"brand": ["x", "y"]})
+    table = {
+        "arrow": pa.table({"brand": ["x", "y"]}),
+        "pandas": frame,
+        "polars": pl.DataFrame({"brand": ["x", "y"]}),
+        "categories": frame.astype("category"),
+    }[kind]
+    index = CodeIndex(codec).add_codes([[1], [2]], metadata=table).add_codes([[3], [4]], metadata=table)
+    assert index.get([0, 1, 2, 3])["brand"].to_pylist() == ["x", "y", "x", "y"]
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_folder_holds_the_columns(index, tmp_path, mapped):
+    index.remove(["c"]).save(tmp_path / "i")
+    assert json.loads((tmp_path / "i" / "manifest.json").read_text())["version"] == 3
+    loaded = CodeIndex.load(tmp_path / "i", mapped=mapped)
+    assert rows(loaded.get(loaded.ids)) == rows(index.get(index.ids))
+    assert loaded.search([[0.0]], where="price < 10")[1].tolist() == [["a", "e"]]
+    names = {path.name for path in (tmp_path / "i").iterdir()}
+    loaded.save(tmp_path / "i")
+    assert {path.name for path in (tmp_path / "i").iterdir()} == names  # nothing is written again
+    loaded.update_codes(["a"], [[3]], metadata={"price": [6]}).save(tmp_path / "i")
+    assert CodeIndex.load(tmp_path / "i", verify="full").get(["a"])["price"].to_pylist() == [6]
+    assert (
+        sum(name.startswith("columns-") for name in (path.name for path in (tmp_path / "i").iterdir())) == 1
+    )
+
+
+def test_copies_and_pickles_hold_the_columns(index, tmp_path):
+    index.save(tmp_path / "i")
+    for each in (copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
+        assert rows(each.get(each.ids)) == rows(index.get(index.ids))
+        each.update_codes(["a"], [[3]], metadata={"price": [1000]})
+        assert index.get(["a"])["price"].to_pylist() == [5]
+    loaded = CodeIndex.load(tmp_path / "i")
+    assert rows(pickle.loads(pickle.dumps(loaded)).get(["b"])) == rows(index.get(["b"]))
+
+
+def test_a_damaged_file_of_columns_is_refused(index, tmp_path):
+    index.save(tmp_path / "i")
+    (path,) = (tmp_path / "i").glob("columns-*")
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    loaded = CodeIndex.load(tmp_path / "i")
+    assert loaded.search([[0.0]], k=1)[1].tolist() == [["a"]]  # codes are sound
+    with pytest.raises(FileFormatError, match="columns-"):
+        loaded.get(["a"])
+
+
+def test_a_source_is_added_with_all_it_has(codec):
+    products = make_products(40, 1)
+    source = open_vectors(products.table(), ids="sku", metadata=["price", "category"])
+    index = CodeIndex(codec).add(source)
+    assert index.ids.tolist() == products.ids
+    assert index.get(index.ids)["price"].to_pylist() == products.price
+    np.testing.assert_array_equal(index.codes(index.ids), codec.encode_items(products.X))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_follow_random_changes(codec, tmp_path, seed):
+    """Compare with a plain dict of rows, through merges, removals, updates, saves and loads."""
+    rng = np.random.default_rng(seed)
+    index, model, next_id = CodeIndex(codec), {}, 0
+    for _ in range(60):
+        action = rng.choice(["add", "bare", "update", "upsert", "remove", "compact", "save"])
+        n = int(rng.integers(1, 40))
+        prices = rng.integers(0, 20, size=n)
+        codes = rng.integers(0, 256, size=(n, 1))
+        if action in ("add", "bare"):
+            ids = list(range(next_id, next_id + n))
+            next_id += n
+            index.add_codes(codes, ids, metadata=None if action == "bare" else {"price": prices})
+            values = [None] * n if action == "bare" else prices.tolist()
+            model |= dict(zip(ids, values, strict=True))
+        elif action == "upsert":
+            ids = rng.choice(next_id + 20, size=n, replace=False).tolist() if next_id + 20 >= n else []
+            index.upsert_codes(ids, codes[: len(ids)], metadata={"price": prices[: len(ids)]})
+            model |= dict(zip(ids, prices.tolist(), strict=False))
+            next_id = max(next_id, *ids, -1) + 1 if ids else next_id
+        elif action in ("update", "remove") and model:
+            ids = rng.choice(list(model), size=min(n, len(model)), replace=False).tolist()
+            if action == "update":
+                index.update_codes(ids, codes[: len(ids)], metadata={"price": prices[: len(ids)]})
+                model |= dict(zip(ids, prices.tolist(), strict=False))
+            else:
+                index.remove(ids)
+                model = {id_: price for id_, price in model.items() if id_ not in set(ids)}
+        elif action == "compact":
+            index.compact()
+        elif action == "save":
+            index.save(tmp_path / "i", overwrite=True)
+            index = CodeIndex.load(tmp_path / "i")
+        assert set(index.ids.tolist()) == set(model)
+        if index.columns:
+            got = index.get(index.ids)
+            assert dict(zip(got["id"].to_pylist(), got["price"].to_pylist(), strict=True)) == model
+            cheap = index.search([[0.0]], k=10_000, where="price < 10")[1][0].tolist() if model else []
+            assert sorted(cheap) == sorted(
+                id_ for id_, price in model.items() if price is not None and price < 10
+            )
