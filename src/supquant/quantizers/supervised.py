@@ -19,9 +19,10 @@ from supquant.codec import AdditiveCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
-from supquant.progress import Progress
+from supquant.progress import Plan, Progress, Reporter
 from supquant.quantizers.base import FitPlan
 from supquant.quantizers.by_meaning import MeaningFit
+from supquant.quantizers.fit_costs import EXPECTED_ROUNDS, codes_stage, expected_seconds
 from supquant.quantizers.item_codes import CodebookStep
 from supquant.quantizers.label_quantizer import LabelQuantizer
 from supquant.quantizers.published import PublishedFit
@@ -247,6 +248,19 @@ class SupervisedQuantizer(LabelQuantizer):
         if self.init is not None:
             self._check_width(X)
             shorter = self.init._semantic_codec("a code is made longer")
+        n_jobs = resolve_jobs(self.n_jobs)
+        costs = expected_seconds(
+            *X.shape,
+            labels.n_labels,
+            self.n_codebooks,
+            self.n_codewords,
+            max_iter=self.max_iter,
+            from_shorter=shorter is not None,
+            n_jobs=n_jobs,
+        )
+        rounds = min(self.max_iter, EXPECTED_ROUNDS)
+        plan = Plan(costs, {codes_stage(self.n_codebooks): rounds + 1})
+        reporter = Reporter(self.callback, self.verbose, plan)
         fit = MeaningFit.prepare(
             X,
             labels,
@@ -257,10 +271,11 @@ class SupervisedQuantizer(LabelQuantizer):
             n_codebooks=self.n_codebooks,
             n_codewords=self.n_codewords,
             rng=rng,
-            n_jobs=resolve_jobs(self.n_jobs),
+            n_jobs=n_jobs,
+            reporter=reporter,
         )
         stages = fit.stages(max_iter=self.max_iter, tol=self.tol, rng=rng)
-        return FitPlan(stages, fit.result, lambda codec, codes: fit.calibrate(codec, codes, rng))
+        return FitPlan(stages, fit.result, lambda codec, codes: fit.calibrate(codec, codes, rng), reporter)
 
     def _plan_as_published(
         self, X: NDArray[Any], labels: Labels, rng: np.random.Generator
