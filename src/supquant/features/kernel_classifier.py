@@ -75,7 +75,7 @@ def learn_classifier(
         nonlocal n_passes
         n_passes += 1
         if advance is not None:
-            advance(of_sums + (1 - of_sums) * min(1.0, n_passes / MOST_PASSES))
+            advance(of_sums + (1 - of_sums) * min(1.0, n_passes / (2 * MOST_PASSES)))
         return weights
 
     judges, ridges = (held, RIDGES) if len(held) else (kept, (SMOOTH_RIDGE,))
@@ -113,9 +113,11 @@ def learn_classifier(
 
 
 def _share_of_sums(rows: KernelRows) -> float:
-    """Return the share of the work, from 0 to 1, that is done before the first of `MOST_PASSES` passes."""
-    sums, one_pass = 2 * rows.width, 4 * rows.labels.n_labels
-    return sums / (sums + MOST_PASSES * one_pass)
+    """Return the share of the work, from 0 to 1, that is done before the first pass, if all passes are taken."""
+    n, d, L = len(rows), rows.width, rows.labels.n_labels
+    sums = 2 * n * d**2 + 7 * d**3  # and the factors of five ridges, in float64
+    one_pass = 4 * n * d * L + 6 * d**2 * L  # and a solution in float64
+    return sums / (sums + 2 * MOST_PASSES * one_pass)
 
 
 def logistic_steps(rows: KernelRows, start: Float64, factor: Factor) -> Iterator[Float64]:

@@ -20,7 +20,7 @@ from supquant.features import FittedMeaning, fit_meaning, map_rows
 from supquant.features.meaning import DEFAULT_SHARE
 from supquant.fitting import FitStage
 from supquant.parallel import ordered_map, row_blocks
-from supquant.quantizers.fit_costs import FEATURES, codes_stage
+from supquant.quantizers.fit_costs import CODEBOOK_ROWS, FEATURES, codes_stage
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
 from supquant.quantizers.meaning_curves import fit_curves
 from supquant.quantizers.meaning_words import choose_spelling, word_purposes
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from supquant.labels import Labels
     from supquant.progress import Reporter
 
-
-CODEBOOK_ROWS = 1 << 16
-"""Codebooks are learned from at most this number of rows."""
 
 FEATURE_BYTES = 1 << 29
 """The features of all rows are kept if they take at most this number of bytes. Otherwise they are made when they are needed."""

@@ -27,6 +27,7 @@ from supquant.quantizers.item_codes import CodebookStep
 from supquant.quantizers.label_quantizer import LabelQuantizer
 from supquant.quantizers.published import PublishedFit
 from supquant.quantizers.steps import CodedStep
+from supquant.quantizers.summary import ModelSummary, summarize
 from supquant.quantizers.supervised_features import (
     SupervisedFeatures,
     are_learned_from_labels,
@@ -113,6 +114,9 @@ class SupervisedQuantizer(LabelQuantizer):
         Number of iterations.
     n_unlabelled_ : int
         Number of training rows without a label.
+    summary_ : ModelSummary
+        Counts of rows, labels and different codes, and warnings. The default fit also foretells MAP for items with labels,
+        without labels, and of new classes. ``print(sq.summary_)`` shows it.
     n_features_in_ : int
         p, the number of dimensions of the vectors.
 
@@ -195,7 +199,10 @@ class SupervisedQuantizer(LabelQuantizer):
         KeyboardInterrupt
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
-        self.n_unlabelled_ = self._fit(X, y).n_unlabelled
+        labels = self._fit(X, y)
+        self.n_unlabelled_ = labels.n_unlabelled
+        if self.summary_ is None:
+            self.summary_ = ModelSummary.of(self.training_codes_, labels)
         return self
 
     @property
@@ -233,6 +240,7 @@ class SupervisedQuantizer(LabelQuantizer):
     def _plan(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> FitPlan[Any]:
         if labels.n_unlabelled:
             _logger.info("%d of %d rows have no label", labels.n_unlabelled, len(X))
+        self.summary_: ModelSummary | None = None
         # a longer code is of the same kind as the shorter one
         by_meaning = (
             self.features_need_labels if self.init is None else isinstance(self.init.codec_, SemanticCodec)
@@ -275,7 +283,13 @@ class SupervisedQuantizer(LabelQuantizer):
             reporter=reporter,
         )
         stages = fit.stages(max_iter=self.max_iter, tol=self.tol, rng=rng)
-        return FitPlan(stages, fit.result, lambda codec, codes: fit.calibrate(codec, codes, rng), reporter)
+
+        def calibrate(codec: SemanticCodec, codes: Codes) -> SemanticCodec:
+            codec = fit.calibrate(codec, codes, rng)
+            self.summary_ = summarize(fit, codec, codes)
+            return codec
+
+        return FitPlan(stages, fit.result, calibrate, reporter)
 
     def _plan_as_published(
         self, X: NDArray[Any], labels: Labels, rng: np.random.Generator
