@@ -110,7 +110,7 @@ def test_the_page_shows_methods_that_run(tmp_path, monkeypatch, folder):
     assert cells["means:MeansQuantizer", 16]["parameters"]["keep"] == 0.05
     assert cells["means:MeansQuantizer", 16]["map"] > cells["pq", 16]["map"]
     assert "means:MeansQuantizer" in outputs[2]
-    assert "mine-paper-means:MeansQuantizer-own 128 bits seed 2" in outputs[5]
+    assert "mine-paper-means:MeansQuantizer-own 64 bits seed 2" in outputs[5]
 
 
 def test_a_class_of_any_kind_is_measured_with_its_seed_and_parameters(folder):

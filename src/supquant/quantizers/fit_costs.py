@@ -11,7 +11,6 @@ import time
 
 import numpy as np
 
-from supquant.features.kernel_classifier import MOST_PASSES
 from supquant.features.label_kernel import (
     ANCHORS_OF_MANY_LABELS,
     MANY_LABELS,
@@ -27,8 +26,8 @@ from supquant.quantizers.summary import MOST_ITEMS
 CLASSIFIER, NOVELTY, FEATURES, CALIBRATION = "classifier", "new classes", "features", "calibration"
 """Names of the stages beside that of the codes."""
 
-EXPECTED_PASSES = 2 * MOST_PASSES
-"""Passes of logistic regression: over the rows that are not held out, then over all rows."""
+EXPECTED_PASSES = 24
+"""Passes of logistic regression, over the rows that are not held out and then over all rows: at most 32, often fewer."""
 
 FACTORS = 7
 """Cholesky factors of the classifier: one for each ridge, then those of all rows."""
@@ -48,17 +47,14 @@ DOUBLE = 3.0
 SEARCH = 23.0
 """Time of an addition in a search for codes, in the same unit, measured on digits and on Banking77."""
 
-STUDY_OPERATIONS = 1e10
+STUDY_OPERATIONS = 1.5e10
 """Operations of one fold of the study of new classes beside its classifier: it judges rankings."""
 
-SUMMARY_OPERATIONS = 5e9
-"""Operations of the forecast at the end, which judges rankings too."""
+CURVE_OPERATIONS = 4e10
+"""Operations of the curves and of the forecast at the end, which judge rankings too."""
 
 CODEBOOK_ROWS = 1 << 16
 """Rows from which codebooks are learned, at the most."""
-
-CALIBRATION_ROWS = UNLABELLED_ROWS + MOST_ITEMS
-"""Rows that calibration and forecast encode, at the most."""
 
 TRIAL_SIDE, TRIALS = 384, 3
 """Side of the matrices whose product tells the speed of the machine, and how often it is made."""
@@ -128,7 +124,8 @@ def expected_seconds(
         NOVELTY: N_FOLDS * study + 2 * n_rows * n_inputs**2,
         FEATURES: n_rows * (kernel + 4 * anchors * n_labels),
         codes_stage(M): start + coded * encoding + rounds * a_round + n_rows * encoding,
-        CALIBRATION: SUMMARY_OPERATIONS + min(n_rows, CALIBRATION_ROWS) * encoding,
+        CALIBRATION: CURVE_OPERATIONS
+        + (min(n_rows, UNLABELLED_ROWS) + min(n_rows, MOST_ITEMS)) * encoding,  # curves, then the forecast
     }
     if from_shorter:
         costs = {name: cost for name, cost in costs.items() if name not in (CLASSIFIER, NOVELTY, CALIBRATION)}

@@ -131,6 +131,7 @@ class SupervisedQuantizer(LabelQuantizer):
     ((297, 2), dtype('uint8'))
     """
 
+    summary_: ModelSummary | None
     _file_kind: ClassVar[str] = "supervised-quantizer"
     _former_parameters: ClassVar[tuple[str, ...]] = ("blend",)
 
@@ -240,7 +241,7 @@ class SupervisedQuantizer(LabelQuantizer):
     def _plan(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> FitPlan[Any]:
         if labels.n_unlabelled:
             _logger.info("%d of %d rows have no label", labels.n_unlabelled, len(X))
-        self.summary_: ModelSummary | None = None
+        self.summary_ = None
         # a longer code is of the same kind as the shorter one
         by_meaning = (
             self.features_need_labels if self.init is None else isinstance(self.init.codec_, SemanticCodec)
@@ -258,7 +259,8 @@ class SupervisedQuantizer(LabelQuantizer):
             shorter = self.init._semantic_codec("a code is made longer")
         n_jobs = resolve_jobs(self.n_jobs)
         costs = expected_seconds(
-            *X.shape,
+            len(X),
+            X.shape[1],
             labels.n_labels,
             self.n_codebooks,
             self.n_codewords,

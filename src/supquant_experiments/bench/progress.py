@@ -46,7 +46,8 @@ def bench_progress(
     -------
     dict
         A record for `json`. `first_seconds` is the time of the first event. `worst_ratio` is the largest factor between the
-        time left that was told and the one that was true, from `JUDGED_FROM` of the time on. `longest_silence` is the longest
+        time left that was told and the one that was true, from `JUDGED_FROM` of the time on. `worst_ratio_of_work` is the same
+        for the shares alone, in processor time: other programs do not disturb it. `longest_silence` is the longest
         time between two events. `stages` has the processor time of every stage, from which the costs of a plan can be set.
 
     Examples
@@ -91,6 +92,7 @@ def bench_progress(
         "first_seconds": times[0],
         "first_limit": FIRST_LIMIT,
         "worst_ratio": worst_ratio(events, seconds),
+        "worst_ratio_of_work": worst_ratio(_told_by_shares(events, cpu), cpu_seconds),
         "ratio_limit": RATIO_LIMIT,
         "longest_silence": max(
             later - earlier for earlier, later in zip([0, *times], [*times, seconds], strict=True)
@@ -115,6 +117,14 @@ def worst_ratio(events: Sequence[dict[str, Any]], seconds: float) -> float:
             told, true = event["remaining"] + SLACK_SECONDS, seconds - event["at"] + SLACK_SECONDS
             ratios.append(max(told / true, true / told))
     return max(ratios)
+
+
+def _told_by_shares(events: Sequence[dict[str, Any]], cpu: Sequence[float]) -> list[dict[str, Any]]:
+    """Return the processor time of each event, and the one left if the rest of the work goes on as fast."""
+    return [
+        {"at": at, "remaining": at / event["share"] * (1 - event["share"]) if event["share"] else None}
+        for event, at in zip(events, cpu, strict=True)
+    ]
 
 
 def _cpu_of_stages(

@@ -48,6 +48,7 @@ def progress(
                 "time left",
                 f"wrong by a factor of {record['worst_ratio']:.2f} from {JUDGED_FROM:.0%} of the time on",
             ),
+            ("the same of work", f"{record['worst_ratio_of_work']:.2f}, in processor time"),
             *((stage, f"{seconds:.1f} s of processor time") for stage, seconds in record["stages"].items()),
         ]
     )
