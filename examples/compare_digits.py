@@ -15,7 +15,7 @@ labels = read_labels(y)
 kernel = AnchorKernel(200, random_state=0)
 
 methods = [
-    SupervisedQuantizer(n_codebooks=4, features=kernel, random_state=0),
+    SupervisedQuantizer(n_codebooks=4, random_state=0),  # the default method
     ClassifierLabels(features=kernel),  # an item is its predicted label: 1 byte
     SDH(32, features=kernel, random_state=0),
     KSH(32, features=kernel, max_iter=100, random_state=0),

@@ -20,7 +20,6 @@ from supquant.evaluation import (
 from supquant.validation import check_choice
 from supquant_experiments.machine import describe_machine, peak_memory_mb
 from supquant_experiments.methods import (
-    METHODS,
     EstimatorMethod,
     Fitted,
     KeptFits,
@@ -28,6 +27,8 @@ from supquant_experiments.methods import (
     Settings,
     Training,
     apply_steps,
+    find_method,
+    is_own,
 )
 from supquant_experiments.methods.codes import FittedCodes
 from supquant_experiments.problem import Problem, pose
@@ -170,7 +171,7 @@ def run_cells(
     problem : Problem, optional
         What `pose` returns for this data set, protocol, seed, `n_queries` and `fit_rows`, if the caller has it.
     method : str
-        A name in `METHODS`.
+        A name in `METHODS`, or a class of one's own as ``package.module:Class``.
     bits : sequence of int
         Multiples of 8. `sq` fits a longer code from the shorter one, which is fitted first.
     protocol : {"paper", "unlabelled", "unseen", "open"}
@@ -209,7 +210,7 @@ def run_cells(
     settings = settings or Settings()
     ranking = check_cells(method, bits, protocol, ranking)
     settings = replace(settings, ranking=ranking)
-    kind = METHODS[method]
+    kind = find_method(method)
     if problem is None:
         problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries, fit_rows=fit_rows)
     training = Training(problem.X, problem.y, problem.unlabelled)
@@ -276,9 +277,11 @@ def check_cells(method: str, bits: Sequence[int], protocol: str, ranking: str | 
     >>> check_cells("sdh", [16, 32], "paper", None)
     'hamming'
     """
-    kind = METHODS[check_choice(method, "method", tuple(METHODS))]
+    kind = find_method(method)
     check_choice(protocol, "protocol", PROTOCOLS)
-    ranking = check_choice(kind.rankings[0] if ranking is None else ranking, "ranking", RANKINGS)
+    ranking = kind.rankings[0] if ranking is None else ranking
+    if not is_own(method):
+        check_choice(ranking, "ranking", RANKINGS)
     if ranking not in kind.rankings:
         raise InputError(f"method {method} has no ranking {ranking!r}; it has {', '.join(kind.rankings)}")
     for length in bits:

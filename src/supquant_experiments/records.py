@@ -67,8 +67,18 @@ def cell_name(
     --------
     >>> cell_name("data/photos.npz", "paper", "sq", "alternating", "euclidean", 16, 0)
     'photos-paper-sq-alternating-euclidean-16bits-seed0'
+    >>> cell_name("digits", "paper", "mine:Halves", "", "own", 16, 0)
+    'digits-paper-mine.Halves-own-16bits-seed0'
     """
-    parts = (Path(dataset).stem, protocol, method, variant, ranking, f"{bits}bits", f"seed{seed}")
+    parts = (
+        Path(dataset).stem,
+        protocol,
+        method.replace(":", "."),
+        variant,
+        ranking,
+        f"{bits}bits",
+        f"seed{seed}",
+    )
     return "-".join(part for part in parts if part)
 
 

@@ -260,7 +260,8 @@ def test_a_forecast_comes_before_the_fit(run, files, tmp_path):
     command = ("fit", files / "train.npz", "--bits", 16, "--max-iter", 1, "--forecast")
     result = run(*command, "-o", tmp_path / "model")
     assert result.exit_code == 0
-    first, last = result.stdout.splitlines()
+    first, *summary, last = result.stdout.splitlines()
+    assert any("different ones of 2 bytes" in line for line in summary)
     assert first.startswith("MAP 0.")
     assert "without" in first
     assert last.startswith("Wrote")
@@ -275,3 +276,26 @@ def test_too_many_jobs_are_as_many_as_are_of_use(run, files, tmp_path, jobs):
     X = read_arrays(files / "items.npz", ("X",))[0]
     one, many = (load_model(tmp_path / name).encode(X) for name in ("one", "many"))
     np.testing.assert_array_equal(one, many)
+
+
+def test_a_fit_in_a_pipe_prints_a_line_for_each_stage_and_ends_with_a_summary(run, files, tmp_path):
+    result = run("fit", files / "train.npz", "--bits", 16, "--max-iter", 1, "-o", tmp_path / "model")
+    assert result.exit_code == 0
+    lines = result.stderr.splitlines()
+    assert [line.split("%")[1].split(",")[0].strip() for line in lines] == [
+        "classifier",
+        "new classes",
+        "features",
+        "codes",
+        "calibration",
+    ]
+    assert lines[0].startswith("  0 %")
+    assert all("left" in line for line in lines)
+    assert "\r" not in result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [
+        "rows",
+        "labels",
+        "codes",
+        "MAP",
+        "Wrote",
+    ]

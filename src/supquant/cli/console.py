@@ -1,4 +1,4 @@
-"""The output of the command: tables on standard output, progress bars on standard error."""
+"""The output of the command: tables on standard output, progress on standard error, as bars or as one line a stage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
@@ -26,32 +26,55 @@ err = Console(stderr=True, highlight=False)
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[Progress], None]]:
-    """Yield a callback that shows one progress bar for each stage; without a terminal it shows nothing."""
+    """Yield a callback that shows one progress bar for each stage; without a terminal it prints one line for each stage."""
+    if not err.is_terminal:
+        yield _stage_lines()
+        return
     columns = (
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<18}"),
         BarColumn(bar_width=30),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
         TextColumn("[dim]{task.fields[values]}"),
     )
-    with Bars(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
+    with Bars(*columns, console=err, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
+        steps: dict[str, int] = {}
 
         def show(event: Progress) -> None:
-            if event.stage not in tasks or event.step == 1:
-                if event.stage in tasks:
-                    bars.remove_task(tasks[event.stage])
-                tasks[event.stage] = bars.add_task(event.stage, total=event.total, left="", values="")
+            if event.step < steps.get(event.stage, 0):  # the stage runs once more
+                bars.remove_task(tasks.pop(event.stage))
+            if event.stage not in tasks:
+                tasks[event.stage] = bars.add_task(
+                    event.stage, total=event.total, count="", left="", values=""
+                )
+            steps[event.stage] = event.step
             bars.update(
                 tasks[event.stage],
                 completed=event.step,
                 total=event.total,
+                count=f"{event.step}/{event.total}" if event.share is None else f"{100 * event.share:.0f} %",
                 left=time_left(event.remaining),
                 values="  ".join(f"{name} {value:.4g}" for name, value in event.values.items()),
             )
 
         yield show
+
+
+def _stage_lines() -> Callable[[Progress], None]:
+    """Return a callback that prints a line when a stage begins: its share of all work, its name, the time left."""
+    last: list[str] = [""]
+
+    def show(event: Progress) -> None:
+        if event.stage == last[0]:
+            return
+        last[0] = event.stage
+        share = "" if event.share is None else f"{100 * event.share:3.0f} %  "
+        left = "" if event.remaining is None else f", {time_left(event.remaining)}"
+        print_line(f"{share}{event.stage}{left}", err)
+
+    return show
 
 
 def time_left(seconds: float | None) -> str:

@@ -21,6 +21,7 @@ from supquant.errors import InputError
 from supquant.features import AnchorKernel
 from supquant.labels import read_labels
 from supquant.models import ESTIMATORS, load_model, make_estimator
+from supquant.quantizers.summary import ModelSummary
 from supquant.storage.json_file import write_json
 from supquant.validation import resolve_jobs
 
@@ -97,6 +98,11 @@ def fit(
             _save_interrupted(estimator, output)
             raise typer.Exit(INTERRUPTED) from None
     estimator.save(output)
+    summary = getattr(estimator, "summary_", None) or ModelSummary.of(
+        estimator.training_codes_, read_labels(y, n_rows=len(X), missing=True)
+    )
+    for line in str(summary).splitlines():
+        print_line(line)
     print_line(f"Wrote {output}: {len(X)} rows learned, {estimator.codec_.n_codebooks} bytes a code.")
 
 

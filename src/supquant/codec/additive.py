@@ -43,7 +43,7 @@ _SETTINGS = ("multilabel", "constant", "quantization_weight", "constraint_weight
 """Names of the attributes that a file holds as JSON."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AdditiveCodec(CodebookCodec):
     """Encodes, decodes and makes look-up tables.
 

@@ -112,6 +112,15 @@ class ProjectingCodec(ABC):
     def __post_init__(self) -> None:
         lay_out_as_stored(self, self._ARRAYS)
 
+    def __repr__(self) -> str:
+        classes = getattr(self, "classes", None)
+        labels = "" if classes is None else f", {len(classes):,} labels"
+        return (
+            f"{type(self).__name__}: {self.n_codebooks} codebooks of {self.n_codewords} codewords\n"
+            f"  vectors of {self.n_inputs} dimensions{labels}\n"
+            f"  rankings: {', '.join(self.rankings)}"
+        )
+
     @property
     @abstractmethod
     def n_codebooks(self) -> int:

@@ -25,7 +25,7 @@ _POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(
 """Number of set bits (256,) of every byte."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BinaryCodec(ProjectingCodec):
     """Encodes to bits, decodes to signs, and makes tables of Hamming distances.
 

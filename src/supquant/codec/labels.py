@@ -45,7 +45,7 @@ def check_label_count(n_labels: int, *, multilabel: bool) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelCodec(ProjectingCodec):
     """Encodes to labels, decodes to label vectors, and makes tables of class scores.
 

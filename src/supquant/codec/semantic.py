@@ -40,7 +40,7 @@ N_CURVES = len(NOVELTY_BINS) + 2
 """Curves of a codec: one for items whose labels are all known, and one for each group of queries that `NOVELTY_BINS` divide."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SemanticCodec(CodebookCodec):
     """Encodes, decodes and makes look-up tables, for codes of meaning and position.
 

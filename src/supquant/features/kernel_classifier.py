@@ -9,7 +9,7 @@ instead of 0.987, COCO without persons 0.427 instead of 0.453).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -48,7 +48,9 @@ class LabelClassifier:
     losses: list[dict[str, float]]
 
 
-def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
+def learn_classifier(
+    kept: KernelRows, held: KernelRows, advance: Callable[[float], None] | None = None
+) -> LabelClassifier:
     """Learn a classifier from all rows, with settings that held-out rows chose.
 
     A first classifier is learned from the `kept` rows. The `held` rows choose its ridge, its temperature and the number of
@@ -60,28 +62,44 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     ----------
     kept, held : KernelRows
         Rows that are not held out, and rows that are.
+    advance : callable or None, default=None
+        Called with the finished share of the work, from 0 to 1, after the sums and after every pass.
 
     Returns
     -------
     LabelClassifier
     """
+    of_sums, n_passes = _share_of_sums(kept), 0
+
+    def passed(weights: Float64) -> Float64:
+        nonlocal n_passes
+        n_passes += 1
+        if advance is not None:
+            advance(of_sums + (1 - of_sums) * min(1.0, n_passes / (2 * MOST_PASSES)))
+        return weights
+
     judges, ridges = (held, RIDGES) if len(held) else (kept, (SMOOTH_RIDGE,))
     of_held = held.normal_equations()  # before those of kept rows, so that the cache keeps these features
     equations = kept.normal_equations()
+    if advance is not None:
+        advance(of_sums / 2)
     path, factor = ridge_path(equations, judges, ridges)
+    if advance is not None:
+        advance(of_sums)
     by_ridge = {each.ridge: each for each in path}
     best = by_ridge[factor.ridge]
     smooth_ridge = max(SMOOTH_RIDGE, best.ridge)
     smooth = by_ridge.get(smooth_ridge) or ridge_path(equations, judges, (smooth_ridge,))[0][0]
     passes = min(MOST_PASSES, int(MOST_WORK / (4 * max(len(kept), 1) * equations.products.size)))
-    weights, losses = best_step(logistic_steps(kept, best.logit_weights, factor), best, held, passes)
+    steps = map(passed, logistic_steps(kept, best.logit_weights, factor))
+    weights, losses = best_step(steps, best, held, passes)
 
     del factor  # it takes as much memory as the sums
     equations = equations.merged(of_held)
     distinct = sorted({best.ridge, smooth_ridge})
     factors = dict(zip(distinct, ordered_map(equations.safe_factor, distinct, kept.n_jobs), strict=True))
     start = best.calibration.applied(factors[best.ridge].solve(equations.products))
-    steps = logistic_steps(kept.joined(held), start, factors[best.ridge])
+    steps = map(passed, logistic_steps(kept.joined(held), start, factors[best.ridge]))
     n_iter = int(np.argmin(losses))
     return LabelClassifier(
         weights=next(islice(chain([start], steps), n_iter, None)),
@@ -92,6 +110,14 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
         losses=[{"ridge": each.ridge, "loss": each.loss} for each in path]
         + losses_of_steps(best.ridge, losses),
     )
+
+
+def _share_of_sums(rows: KernelRows) -> float:
+    """Return the share of the work, from 0 to 1, that is done before the first pass, if all passes are taken."""
+    n, d, L = len(rows), rows.width, rows.labels.n_labels
+    sums = 2 * n * d**2 + 7 * d**3  # and the factors of five ridges, in float64
+    one_pass = 4 * n * d * L + 6 * d**2 * L  # and a solution in float64
+    return sums / (sums + 2 * MOST_PASSES * one_pass)
 
 
 def logistic_steps(rows: KernelRows, start: Float64, factor: Factor) -> Iterator[Float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -160,6 +161,11 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self._fit(X, y)
         return self
 
+    def fit_with_progress(self, X: NDArray[Any], y: Labels, advance: Callable[[float], None]) -> Self:
+        """Learn from vectors X (n, p) and labels, as `fit` does; `advance` is called with the finished share of the work."""
+        self._fit(X, y, advance)
+        return self
+
     @defers_interrupts
     def fit_transform(self, X: object, y: object = None) -> Float32:
         """Learn from vectors X (n, p) and labels `y`, as `fit` does, and return the features (n, 2 L + g) of X.
@@ -182,7 +188,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         X = check_vectors(X, n_features=self.n_features_in_, estimator=type(self).__name__)
         return map_rows(self.map_, X, self.map_.n_features, resolve_jobs(self.n_jobs))
 
-    def _fit(self, X: object, y: object) -> KernelRows:
+    def _fit(self, X: object, y: object, advance: Callable[[float], None] | None = None) -> KernelRows:
         """Learn the classifier; return the rows it was learned from, with their kernel features in the cache."""
         n_anchors = None if self.n_anchors is None else check_integer(self.n_anchors, "n_anchors", 0)
         n_directions = check_integer(self.n_directions, "n_directions", 0)
@@ -208,7 +214,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         )
         with single_blas():
             mean, directions = _principal_directions(X, n_directions, n_jobs)
-            learned = (learn_class_means if by_means else learn_classifier)(kept, held)
+            learned = learn_class_means(kept, held) if by_means else learn_classifier(kept, held, advance)
             self.held_logits_ = (
                 held.logits(learned.held_weights) if n_held else np.zeros((0, labels.n_labels), np.float32)
             )

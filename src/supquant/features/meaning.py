@@ -35,6 +35,7 @@ from supquant.features.novelty import (
 )
 from supquant.features.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.labels import Labels
+from supquant.progress import Reporter
 from supquant.validation import as_float32
 
 DEFAULT_SHARE = 0.25
@@ -119,6 +120,7 @@ def fit_meaning(
     new_classes: float | None,
     rng: np.random.Generator,
     n_jobs: int,
+    reporter: Reporter | None = None,
 ) -> FittedMeaning:
     """Fit classifier, novelty and position.
 
@@ -138,20 +140,27 @@ def fit_meaning(
         Draws samples and the classes to leave out.
     n_jobs : int
         Number of threads.
+    reporter : Reporter or None, default=None
+        Reports the stages "classifier" and "new classes".
 
     Returns
     -------
     FittedMeaning
     """
+    reporter = reporter or Reporter()
     known = np.flatnonzero(labels.known)
     X_known, labels_known = X if len(known) == len(X) else X[known], labels.take(known)
-    kernel.fit(X_known, labels_known)
-    directions = principal_directions(X, n_jobs)
-    study = NOTHING_LEARNED
-    if not labels.multilabel and new_classes != 0:
-        study = leave_classes_out(
-            X_known, labels_known, directions, rng, anchored=kernel.map_.kernel is not None, n_jobs=n_jobs
-        )
+    with reporter.stage("classifier", 1) as stage:
+        kernel.fit_with_progress(X_known, labels_known, stage.advance)
+        stage.step()
+    with reporter.stage("new classes", 1) as stage:
+        directions = principal_directions(X, n_jobs)
+        study = NOTHING_LEARNED
+        if not labels.multilabel and new_classes != 0:
+            study = leave_classes_out(
+                X_known, labels_known, directions, rng, anchored=kernel.map_.kernel is not None, n_jobs=n_jobs
+            )
+        stage.step()
 
     sample = np.sort(rng.permutation(len(known))[:SAMPLE_ROWS])
     x = as_float32(X_known[sample])

@@ -36,11 +36,14 @@ class FitPlan(Generic[StepT]):
         Takes the last finished step and returns the codec and the codes (n, M) of the training rows.
     calibrate : callable, optional
         Takes this codec and these codes, and returns the codec to store instead. It is not called after an interrupt.
+    reporter : Reporter, optional
+        Reports all stages of a fit that has a plan of their costs. By default one without a plan is made.
     """
 
     stages: Iterable[FitStage[StepT]]
     result: Callable[[StepT], tuple[Any, Codes]]
     calibrate: Callable[[Any, Codes], Any] | None = None
+    reporter: Reporter | None = None
 
 
 class Quantizer(CodeEstimator):
@@ -84,12 +87,21 @@ class Quantizer(CodeEstimator):
 
     def _run(self, plan: FitPlan[StepT]) -> None:
         """Take all steps of the plan and store the result; after an interrupt, store the last finished step."""
-        with learn(plan.stages, Reporter(self.callback, self.verbose)) as learned:
+        reporter = plan.reporter or Reporter(self.callback, self.verbose)
+        with learn(plan.stages, reporter) as learned:
             codec, codes = plan.result(learned.last)
             self._store(codec, codes)
             self.objective_, self.n_iter_ = learned.record, learned.n_iter
-        if plan.calibrate is not None:
+        if plan.calibrate is None:
+            return
+        if plan.reporter is None:
             self.codec_ = plan.calibrate(codec, codes)
+            return
+        with plan.reporter.stage(
+            "calibration", 1
+        ) as stage:  # after the model is stored: a callback may raise
+            self.codec_ = plan.calibrate(codec, codes)
+            stage.step()
 
     def _store(self, codec: Any, codes: Codes) -> None:
         self.codec_ = codec

@@ -20,6 +20,7 @@ from supquant.features import FittedMeaning, fit_meaning, map_rows
 from supquant.features.meaning import DEFAULT_SHARE
 from supquant.fitting import FitStage
 from supquant.parallel import ordered_map, row_blocks
+from supquant.quantizers.fit_costs import CODEBOOK_ROWS, FEATURES, codes_stage
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
 from supquant.quantizers.meaning_curves import fit_curves
 from supquant.quantizers.meaning_words import choose_spelling, word_purposes
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
     from supquant.features import LabelKernel
     from supquant.features.meaning_map import MeaningMap
     from supquant.labels import Labels
+    from supquant.progress import Reporter
 
-
-CODEBOOK_ROWS = 1 << 16
-"""Codebooks are learned from at most this number of rows."""
 
 FEATURE_BYTES = 1 << 29
 """The features of all rows are kept if they take at most this number of bytes. Otherwise they are made when they are needed."""
@@ -105,11 +104,21 @@ class MeaningFit:
         n_codewords: int,
         rng: np.random.Generator,
         n_jobs: int,
+        reporter: Reporter,
     ) -> MeaningFit:
         """Fit the map from vectors to features, or take that of a shorter code."""
         if shorter is None:
             spelling = choose_spelling(labels, n_codebooks, n_codewords, rng)
-            fitted = fit_meaning(X, labels, kernel, spelling, new_classes=new_classes, rng=rng, n_jobs=n_jobs)
+            fitted = fit_meaning(
+                X,
+                labels,
+                kernel,
+                spelling,
+                new_classes=new_classes,
+                rng=rng,
+                n_jobs=n_jobs,
+                reporter=reporter,
+            )
         else:
             no_rows = np.zeros(0, dtype=np.int64)
             no_features = np.zeros((0, 0), dtype=np.float32)
@@ -117,7 +126,11 @@ class MeaningFit:
             new = float(np.isfinite(map_.novelty[-1])) * DEFAULT_SHARE
             fitted = FittedMeaning(map_, no_rows, no_features, new, no_features[:0].ravel(), 0.0)
         width = fitted.map.n_features
-        kept = map_rows(fitted.map, X, width, n_jobs) if len(X) * width * 4 <= FEATURE_BYTES else None
+        kept = None
+        if len(X) * width * 4 <= FEATURE_BYTES:
+            with reporter.stage(FEATURES, 1) as stage:
+                kept = map_rows(fitted.map, X, width, n_jobs)
+                stage.step()
         return cls(X, labels, kept, fitted, shorter, missing_label, n_codebooks, n_codewords, n_jobs)
 
     # the steps of a fit -----------------------------------------------------------------------------------------------
@@ -135,7 +148,7 @@ class MeaningFit:
             rng=rng,
             n_jobs=self.n_jobs,
         )
-        yield FitStage(f"codes, {self.n_codebooks} codebooks", max_iter + 1, steps)
+        yield FitStage(codes_stage(self.n_codebooks), max_iter + 1, steps)
 
     def result(self, last: CodebookStep) -> tuple[SemanticCodec, Codes]:
         """Return the codec of a step, and the codes (n, M) of all rows, which hold their labels if these are known."""

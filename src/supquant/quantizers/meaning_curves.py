@@ -65,12 +65,9 @@ def _curves_of_unlabelled(
     """Return the curves for items without labels."""
     fitted, known = fit.fitted, np.flatnonzero(fit.labels.known)
     chosen = np.sort(rng.permutation(len(known))[:UNLABELLED_ROWS])
-    L, held, items = labels.n_labels, fitted.held_features, labels.take(chosen)
+    held, items = fitted.held_features, labels.take(chosen)
     if len(fitted.novelty_of_new) and labels.indices is not None:
-        new = _neighbouring_classes(fit, min(max(1, round(fitted.new_classes * L)), L - 1), rng)
-        placed = fitted.placed_without(fit.X, fit.labels, new, rng)
-        rows = _treat_as_new(fit, fit.as_held_out(known[chosen]), known[chosen], new, placed, rng)
-        held = _treat_as_new(fit, held, known[fitted.held_rows], new, placed, rng)
+        rows, held, _ = treat_classes_as_new(fit, known[chosen], rng)
     elif len(held) > 1:  # one half of the held-out rows are queries, the other half items
         answering = np.arange(1, len(held), 2)
         rows, items = held[answering], asking.take(answering)
@@ -88,6 +85,37 @@ def _curves_of_unlabelled(
         enough = mine.sum() >= MIN_CURVE_QUERIES
         curves.append(fit_curve(products[mine], relevant[mine]) if enough else of_all)
     return curves
+
+
+def treat_classes_as_new(
+    fit: MeaningFit, numbers: NDArray[np.intp], rng: np.random.Generator
+) -> tuple[Float32, Float32, NDArray[np.intp]]:
+    """Let rows and held-out rows look as if some of their classes were new.
+
+    Parameters
+    ----------
+    fit : MeaningFit
+        Its rows have one label each.
+    numbers : (n,) int
+        Numbers of labelled rows.
+    rng : Generator
+        Draws the classes.
+
+    Returns
+    -------
+    rows : (n, F) float32
+        Features of the rows as a model would make them that has not seen them.
+    held : (s, F) float32
+        Features of the held-out rows.
+    new : (c,) int
+        Numbers of the classes that look new.
+    """
+    fitted, L = fit.fitted, fit.labels.n_labels
+    held_numbers = np.flatnonzero(fit.labels.known)[fitted.held_rows]
+    new = _neighbouring_classes(fit, min(max(1, round(fitted.new_classes * L)), L - 1), rng)
+    placed = fitted.placed_without(fit.X, fit.labels, new, rng)
+    rows = _treat_as_new(fit, fit.as_held_out(numbers), numbers, new, placed, rng)
+    return rows, _treat_as_new(fit, fitted.held_features, held_numbers, new, placed, rng), new
 
 
 def _neighbouring_classes(fit: MeaningFit, n: int, rng: np.random.Generator) -> NDArray[np.intp]:

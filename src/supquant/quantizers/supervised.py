@@ -19,13 +19,15 @@ from supquant.codec import AdditiveCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
-from supquant.progress import Progress
+from supquant.progress import Plan, Progress, Reporter
 from supquant.quantizers.base import FitPlan
 from supquant.quantizers.by_meaning import MeaningFit
+from supquant.quantizers.fit_costs import EXPECTED_ROUNDS, codes_stage, expected_seconds
 from supquant.quantizers.item_codes import CodebookStep
 from supquant.quantizers.label_quantizer import LabelQuantizer
 from supquant.quantizers.published import PublishedFit
 from supquant.quantizers.steps import CodedStep
+from supquant.quantizers.summary import ModelSummary, summarize
 from supquant.quantizers.supervised_features import (
     SupervisedFeatures,
     are_learned_from_labels,
@@ -112,6 +114,9 @@ class SupervisedQuantizer(LabelQuantizer):
         Number of iterations.
     n_unlabelled_ : int
         Number of training rows without a label.
+    summary_ : ModelSummary
+        Counts of rows, labels and different codes, and warnings. The default fit also foretells MAP for items with labels,
+        without labels, and of new classes. ``print(sq.summary_)`` shows it.
     n_features_in_ : int
         p, the number of dimensions of the vectors.
 
@@ -126,6 +131,7 @@ class SupervisedQuantizer(LabelQuantizer):
     ((297, 2), dtype('uint8'))
     """
 
+    summary_: ModelSummary | None
     _file_kind: ClassVar[str] = "supervised-quantizer"
     _former_parameters: ClassVar[tuple[str, ...]] = ("blend",)
 
@@ -194,7 +200,10 @@ class SupervisedQuantizer(LabelQuantizer):
         KeyboardInterrupt
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
-        self.n_unlabelled_ = self._fit(X, y).n_unlabelled
+        labels = self._fit(X, y)
+        self.n_unlabelled_ = labels.n_unlabelled
+        if self.summary_ is None:
+            self.summary_ = ModelSummary.of(self.training_codes_, labels)
         return self
 
     @property
@@ -232,6 +241,7 @@ class SupervisedQuantizer(LabelQuantizer):
     def _plan(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> FitPlan[Any]:
         if labels.n_unlabelled:
             _logger.info("%d of %d rows have no label", labels.n_unlabelled, len(X))
+        self.summary_ = None
         # a longer code is of the same kind as the shorter one
         by_meaning = (
             self.features_need_labels if self.init is None else isinstance(self.init.codec_, SemanticCodec)
@@ -247,6 +257,20 @@ class SupervisedQuantizer(LabelQuantizer):
         if self.init is not None:
             self._check_width(X)
             shorter = self.init._semantic_codec("a code is made longer")
+        n_jobs = resolve_jobs(self.n_jobs)
+        costs = expected_seconds(
+            len(X),
+            X.shape[1],
+            labels.n_labels,
+            self.n_codebooks,
+            self.n_codewords,
+            max_iter=self.max_iter,
+            from_shorter=shorter is not None,
+            n_jobs=n_jobs,
+        )
+        rounds = min(self.max_iter, EXPECTED_ROUNDS)
+        plan = Plan(costs, {codes_stage(self.n_codebooks): rounds + 1})
+        reporter = Reporter(self.callback, self.verbose, plan)
         fit = MeaningFit.prepare(
             X,
             labels,
@@ -257,10 +281,17 @@ class SupervisedQuantizer(LabelQuantizer):
             n_codebooks=self.n_codebooks,
             n_codewords=self.n_codewords,
             rng=rng,
-            n_jobs=resolve_jobs(self.n_jobs),
+            n_jobs=n_jobs,
+            reporter=reporter,
         )
         stages = fit.stages(max_iter=self.max_iter, tol=self.tol, rng=rng)
-        return FitPlan(stages, fit.result, lambda codec, codes: fit.calibrate(codec, codes, rng))
+
+        def calibrate(codec: SemanticCodec, codes: Codes) -> SemanticCodec:
+            codec = fit.calibrate(codec, codes, rng)
+            self.summary_ = summarize(fit, codec, codes)
+            return codec
+
+        return FitPlan(stages, fit.result, calibrate, reporter)
 
     def _plan_as_published(
         self, X: NDArray[Any], labels: Labels, rng: np.random.Generator

@@ -49,7 +49,9 @@ def experiment(
     dataset: Annotated[
         str, typer.Option(help=f"{', '.join(NAMES)}, or the path of an .npz file with X and y.")
     ] = "digits",
-    method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "sq",
+    method: Annotated[
+        str, typer.Option(help=f"{', '.join(METHODS)}, or a class of your own as package.module:Class.")
+    ] = "sq",
     bits: Annotated[
         str, typer.Option(help="One length, or several: 16,32,64,128. A longer code starts from the shorter.")
     ] = "16",

@@ -37,7 +37,18 @@ def paper(
         str | None, typer.Option(help=f"Some of: {', '.join(ITEMS)}; with commas between them.")
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Some of the data sets, with commas between them.")
+        str | None,
+        typer.Option(
+            help="Data sets, with commas between them: those of the plan by default, any that `experiment` takes, "
+            "also the path of an .npz file with X and y."
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="Methods, with commas between them: those of the plan by default, any that `experiment` takes, "
+            "also a class of your own as package.module:Class."
+        ),
     ] = None,
     render: Annotated[
         bool, typer.Option("--render", help="Run nothing: make the report from the results that are there.")
@@ -50,9 +61,13 @@ def paper(
     jobs: Annotated[int | None, typer.Option(help="Threads of each; all cores by default.")] = None,
 ) -> None:
     """Measure what the paper measured, and more, and write a report; a run that was stopped goes on where it was."""
-    if quick and (only is not None or dataset is not None):
-        raise InputError("--quick is one small version of everything; leave out --only and --dataset")
-    tasks = quick_tasks() if quick else paper_tasks(_names(only), _names(dataset))
+    if quick and (only, dataset, method) != (None, None, None):
+        raise InputError(
+            "--quick is one small version of everything; leave out --only, --dataset and --method"
+        )
+    tasks = quick_tasks() if quick else paper_tasks(_names(only), _names(dataset), _names(method))
+    if not tasks:
+        raise InputError("nothing of the plan has these data sets, parts and methods together")
     if quick and results == RESULTS:
         results = results.with_name("paper-quick")
     workplace = Workplace(results, keep, time_limit, jobs)

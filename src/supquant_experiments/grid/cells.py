@@ -9,7 +9,7 @@ from typing import Any
 
 from supquant_experiments.cell import run_cells
 from supquant_experiments.grid.task import Workplace, command, load_rows, posed_problem
-from supquant_experiments.methods import METHODS
+from supquant_experiments.methods import find_method
 from supquant_experiments.records import cell_name
 
 
@@ -112,7 +112,7 @@ class CellsTask:
 
     @property
     def _ranking(self) -> str:
-        return self.ranking or METHODS[self.method].rankings[0]
+        return self.ranking or find_method(self.method).rankings[0]
 
     def _output(self, bits: int) -> str:
         name = cell_name(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supquant.errors import InputError
 from supquant_experiments.methods.classifier import Classifier, ClassifierOfBits, ClassifierOfScores
 from supquant_experiments.methods.codes import EstimatorMethod
 from supquant_experiments.methods.hashing import (
@@ -24,6 +25,7 @@ from supquant_experiments.methods.interface import (
     apply_steps,
 )
 from supquant_experiments.methods.kept import KeptFits
+from supquant_experiments.methods.own import OWN_RANKING, is_own, own_method
 from supquant_experiments.methods.probabilities import LabelProbabilities
 from supquant_experiments.methods.quantization import (
     CompositeQuantization,
@@ -37,6 +39,7 @@ from supquant_experiments.methods.vectors import CosineVectors, EuclideanVectors
 
 __all__ = [
     "METHODS",
+    "OWN_RANKING",
     "STEP_NAMES",
     "EstimatorMethod",
     "Fitted",
@@ -46,6 +49,8 @@ __all__ = [
     "Steps",
     "Training",
     "apply_steps",
+    "find_method",
+    "is_own",
 ]
 
 _KINDS: tuple[type[Method], ...] = (
@@ -73,6 +78,23 @@ _KINDS: tuple[type[Method], ...] = (
 
 METHODS = {kind.name: kind for kind in _KINDS}
 """The class of every method, by its name."""
+
+
+def find_method(name: str) -> type[Method]:
+    """Return a method by its name, or that of a class of one's own, named as ``package.module:Class``.
+
+    Examples
+    --------
+    >>> find_method("pq").__name__, find_method("supquant:ProductQuantizer").name
+    ('ProductQuantization', 'supquant:ProductQuantizer')
+    """
+    if is_own(name):
+        return own_method(name)
+    if name not in METHODS:
+        raise InputError(
+            f"unknown method {name!r}: expected one of {', '.join(METHODS)}, or a class as package.module:Class"
+        )
+    return METHODS[name]
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,8 @@ from supquant.features.label_kernel import MOST_ANCHORS
 from supquant_experiments.datasets import data_folder
 from supquant_experiments.grid import CellsTask, SamplesTask, SweepTask, Task
 from supquant_experiments.grid.task import command
+from supquant_experiments.methods import find_method, is_own
+from supquant_experiments.paper.planned_data import FEWEST_CLASSES, check_datasets, data_facts
 from supquant_experiments.paper.results import LENGTH_FREE
 
 ITEMS = {
@@ -56,9 +58,6 @@ TIMED_METHODS = ("sq", "cq", "sdh")
 CHAINED_METHODS = ("sq", "sq-triplet", "sq-no-transform")
 """Methods whose longer codes start from the shorter ones."""
 
-SINGLE_LABEL_DATASETS = ("mnist", "cifar10")
-"""Data sets whose rows have one label each."""
-
 ALL_LENGTH_DATASETS = ("mnist", "cifar10", "coco30k")
 """Data sets that are measured at all of `LENGTHS`."""
 
@@ -71,16 +70,6 @@ OPTIONAL_DATASETS = {
     "tinyimagenet-1500": "tinyimagenet_effnet.npz",
 }
 """Data sets that join the plan if this folder or file is in the data folder."""
-
-N_ROWS = {
-    "mnist": 70_000,
-    "cifar10": 60_000,
-    "coco30k": 30_000,
-    "coco30k-noperson": 15_925,
-    "tinyimagenet-1500": 110_000,
-    "digits": 1_797,
-}
-"""Rows of a data set, from which the time of a fit is estimated."""
 
 THREE_SEED_EXCEPTIONS = {"tinyimagenet-1500": ("sq",)}
 """The methods with three seeds on data sets where these are not `THREE_SEED_METHODS`."""
@@ -142,6 +131,9 @@ FIT_SECONDS = {
 }
 """Seconds of a fit to 60,000 rows on two cores: a fixed number, and one for each bit."""
 
+OTHER_FIT_SECONDS = (30, 0.5)
+"""The same for a method that is not listed."""
+
 PAIRWISE_METHODS = ("ssh", "fasthash", "mlh", "bre", "ksh")
 """Methods that learn from 5,000 rows of any data set."""
 
@@ -162,7 +154,11 @@ MEASURING_SECONDS = 6
 """Seconds that a cell of 60,000 rows takes beside its fit."""
 
 
-def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | None = None) -> list[Task]:
+def paper_tasks(
+    items: Sequence[str] | None = None,
+    datasets: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+) -> list[Task]:
     """Return the tasks of the full comparison.
 
     Parameters
@@ -170,31 +166,36 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
     items : sequence of str, optional
         Names in `ITEMS`; all by default.
     datasets : sequence of str, optional
-        By default those of `DATASETS`, and those of `OPTIONAL_DATASETS` whose files are in the data folder.
+        By default those of `DATASETS`, and those of `OPTIONAL_DATASETS` whose files are in the data folder. Any data set that
+        `supquant_experiments.datasets.load` takes can be named, also the path of a file.
+    methods : sequence of str, optional
+        The methods to measure, by name or as ``package.module:Class``; all of the comparison by default.
 
     Examples
     --------
     >>> [task.name for task in paper_tasks(["triplet"], ["mnist"])]
     ['mnist-paper-sq-triplet-euclidean 16,32,64,128 bits seed 0']
+    >>> [task.name for task in paper_tasks(["map"], ["mnist"], ["cosine"])]
+    ['mnist-paper-cosine-cosine 16,32,64,128 bits seed 0']
     """
     items = tuple(ITEMS) if items is None else items
     if unknown := [item for item in items if item not in ITEMS]:
         raise InputError(f"nothing is called {unknown[0]!r}; there are {', '.join(ITEMS)}")
-    if unknown := [name for name in datasets or () if name not in (*DATASETS, *OPTIONAL_DATASETS)]:
-        raise InputError(
-            f"unknown data set {unknown[0]!r}: expected some of {', '.join((*DATASETS, *OPTIONAL_DATASETS))}"
-        )
+    for method in methods or ():
+        find_method(method)
     if datasets is None:
         datasets = (
             *DATASETS,
             *(name for name, file in OPTIONAL_DATASETS.items() if (data_folder() / file).exists()),
         )
+    check_datasets(datasets)
+    compared = tuple(dict.fromkeys((*COMPARED, *(methods or ()))))
     tasks: list[Task] = []
     for dataset in datasets:
-        single = dataset in SINGLE_LABEL_DATASETS
+        single = not data_facts(dataset).several_labels and dataset not in OPTIONAL_DATASETS
         lengths = TWO_LENGTHS if dataset == "coco30k-noperson" else LENGTHS
         if "map" in items:
-            tasks += _comparison_tasks(dataset, "paper", lengths, COMPARED)
+            tasks += _comparison_tasks(dataset, "paper", lengths, compared)
             tasks += _comparison_tasks(
                 dataset, "paper", TWO_LENGTHS, ["opq"]
             )  # which the paper does not compare with
@@ -225,15 +226,15 @@ def paper_tasks(items: Sequence[str] | None = None, datasets: Sequence[str] | No
                 *_alternating_tasks(dataset, (16,)),
             ]
         if "unlabelled" in items and dataset not in OPTIONAL_DATASETS:
-            tasks += _comparison_tasks(dataset, "unlabelled", TWO_LENGTHS, COMPARED)
+            tasks += _comparison_tasks(dataset, "unlabelled", TWO_LENGTHS, compared)
             tasks += _semantic_tasks(dataset, "unlabelled")
-        if "unseen" in items and single:
-            tasks += _comparison_tasks(dataset, "unseen", TWO_LENGTHS, COMPARED)
+        if "unseen" in items and single and data_facts(dataset).n_classes >= FEWEST_CLASSES:
+            tasks += _comparison_tasks(dataset, "unseen", TWO_LENGTHS, compared)
             tasks += _semantic_tasks(dataset, "unseen")
         if "samples" in items and dataset == "mnist":
             again = command("paper", only="samples", dataset=dataset)
             tasks.append(SamplesTask(dataset, command=again, expected_seconds=60.0))
-    return _unique(tasks)
+    return _unique(task for task in tasks if methods is None or _methods_of(task) <= set(methods))
 
 
 def quick_tasks() -> list[Task]:
@@ -301,7 +302,9 @@ def _semantic_tasks(
 
 
 def _has_seed(dataset: str, method: str, seed: int) -> bool:
-    return seed == SEEDS[0] or method in THREE_SEED_EXCEPTIONS.get(dataset, THREE_SEED_METHODS)
+    return (
+        seed == SEEDS[0] or is_own(method) or method in THREE_SEED_EXCEPTIONS.get(dataset, THREE_SEED_METHODS)
+    )
 
 
 def _alternating_tasks(dataset: str, lengths: Sequence[int], **options: Any) -> list[Task]:
@@ -326,7 +329,7 @@ def _cell_tasks(
     ):  # which has features of its own
         options = {"anchors": 1000 if method in ("sdh", "ksh") else 0, **options}
     by_distance = method == "sq" and not variant and options.get("ranking") != "semantic"
-    if by_distance and _has_several_labels(dataset) and options.get("folder") != CURVES_FOLDER:
+    if by_distance and data_facts(dataset).several_labels and options.get("folder") != CURVES_FOLDER:
         parameters = {**SEVERAL_LABELS_PARAMETERS, **(parameters or {})}
     together = method in LENGTH_FREE or method in CHAINED_METHODS
     return [
@@ -349,17 +352,16 @@ def _cell_tasks(
 
 
 def _expected_seconds(dataset: str, method: str, bits: int) -> float:
-    fixed, per_bit = FIT_SECONDS[method]
-    if method == "sq" and _has_several_labels(dataset):
+    fixed, per_bit = FIT_SECONDS.get(method, OTHER_FIT_SECONDS)
+    if method == "sq" and data_facts(dataset).several_labels:
         fixed, per_bit = SEVERAL_LABELS_FACTOR * fixed, SEVERAL_LABELS_FACTOR * per_bit
-    share = (
-        1.0 if method in PAIRWISE_METHODS and dataset != "digits" else N_ROWS.get(dataset, 200_000) / 60_000
-    )
-    return share * (fixed + per_bit * bits) + MEASURING_SECONDS * N_ROWS.get(dataset, 200_000) / 60_000
+    rows = data_facts(dataset).n_rows / 60_000
+    share = 1.0 if method in PAIRWISE_METHODS and dataset != "digits" else rows
+    return share * (fixed + per_bit * bits) + MEASURING_SECONDS * rows
 
 
-def _has_several_labels(dataset: str) -> bool:
-    return dataset.startswith(("coco30k", "nuswide"))
+def _methods_of(task: Task) -> set[str]:
+    return set(task.methods) if isinstance(task, SamplesTask) else {getattr(task, "method", "")}
 
 
 def _unique(tasks: Iterable[Task]) -> list[Task]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
 from supquant.evaluation import resolve_fit_rows
-from supquant_experiments.methods import METHODS
+from supquant_experiments.methods import METHODS, OWN_RANKING
 from supquant_experiments.records import CELL_FIELDS, CELL_FOLDERS, Record, read_records
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Series:
     def of(cls, cell: Mapping[str, Any], usual_anchors: int | None = None) -> Series:
         """Return the series of a cell; its fields name the parameters that are not the usual ones."""
         method, parameters = cell["method"], cell["parameters"]
-        usual_ranking = METHODS[method].rankings[0] if method in METHODS else ""
+        usual_ranking = METHODS[method].rankings[0] if method in METHODS else OWN_RANKING
         anchors = None if _own_features(cell) else parameters.get("anchors")
         return cls(
             method,

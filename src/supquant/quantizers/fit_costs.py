@@ -1,0 +1,159 @@
+"""How long a fit by meaning will take: the expected time of each stage, known before the fit begins.
+
+A cost is a number of multiplications and additions, counted from the sizes of the fit, times a factor where the work is slower
+than a matrix product. One product, made at the start, tells the speed of the machine and turns costs into seconds. Errors are
+corrected while the fit runs: `supquant.progress.Plan` scales the stages that are left by the speed of those that are done.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from supquant.features.label_kernel import (
+    ANCHORS_OF_MANY_LABELS,
+    MANY_LABELS,
+    MOST_ANCHORS,
+    MOST_ROWS,
+    held_count,
+)
+from supquant.features.leaving_out import N_FOLDS, STUDY_ANCHORS, STUDY_ROWS
+from supquant.quantizers.item_codes import KMEANS_ITERATIONS, KMEANS_ROWS_PER_CODEWORD, RETRIES
+from supquant.quantizers.meaning_curves import UNLABELLED_ROWS
+from supquant.quantizers.summary import MOST_ITEMS
+
+CLASSIFIER, NOVELTY, FEATURES, CALIBRATION = "classifier", "new classes", "features", "calibration"
+"""Names of the stages beside that of the codes."""
+
+EXPECTED_PASSES = 24
+"""Passes of logistic regression, over the rows that are not held out and then over all rows: at most 32, often fewer."""
+
+FACTORS = 7
+"""Cholesky factors of the classifier: one for each ridge, then those of all rows."""
+
+EXPECTED_ROUNDS = 6
+"""Rounds of codes and codebooks that a fit takes; they end when one gains little."""
+
+FIRST_VISITS, LATER_VISITS = 5, 3
+"""Visits of every codebook that a search takes until nothing changes: without codes to start from, and with them."""
+
+POSITION_COLUMNS = 48
+"""Columns of a position, roughly; the vector of an item has one more for every word of a label."""
+
+DOUBLE = 3.0
+"""Time of an operation in float64, in operations of a float32 matrix product, measured on Banking77 with AVX2."""
+
+SEARCH = 23.0
+"""Time of an addition in a search for codes, in the same unit, measured on digits and on Banking77."""
+
+STUDY_OPERATIONS = 1.5e10
+"""Operations of one fold of the study of new classes beside its classifier: it judges rankings."""
+
+CURVE_OPERATIONS = 4e10
+"""Operations of the curves and of the forecast at the end, which judge rankings too."""
+
+CODEBOOK_ROWS = 1 << 16
+"""Rows from which codebooks are learned, at the most."""
+
+TRIAL_SIDE, TRIALS = 384, 3
+"""Side of the matrices whose product tells the speed of the machine, and how often it is made."""
+
+USUAL_SPEED = 0.5
+"""Speed of the matrix products of a fit, as a part of that of the best trial."""
+
+
+def codes_stage(n_codebooks: int) -> str:
+    """Return the name of the stage of the codes.
+
+    Examples
+    --------
+    >>> codes_stage(8)
+    'codes, 8 codebooks'
+    """
+    return f"codes, {n_codebooks} codebooks"
+
+
+def expected_seconds(
+    n_rows: int,
+    n_inputs: int,
+    n_labels: int,
+    n_codebooks: int,
+    n_codewords: int,
+    *,
+    max_iter: int,
+    from_shorter: bool,
+    n_jobs: int,
+) -> dict[str, float]:
+    """Return the expected seconds of every stage of a fit.
+
+    Parameters
+    ----------
+    n_rows, n_inputs : int
+        Size of the vectors.
+    n_labels : int
+    n_codebooks, n_codewords : int
+    max_iter : int
+        Rounds at the most.
+    from_shorter : bool
+        Whether the fit starts from a shorter code, whose features it takes.
+    n_jobs : int
+        Number of threads.
+
+    Examples
+    --------
+    >>> seconds = expected_seconds(60_000, 64, 10, 8, 256, max_iter=10, from_shorter=False, n_jobs=1)
+    >>> list(seconds)
+    ['classifier', 'new classes', 'features', 'codes, 8 codebooks', 'calibration']
+    """
+    few = n_labels <= MANY_LABELS
+    learned = min(n_rows, MOST_ROWS)
+    anchors = min(MOST_ANCHORS if few else ANCHORS_OF_MANY_LABELS, max(1, n_rows - held_count(n_rows)))
+    kernel = 2 * anchors * n_inputs  # of one row
+    M, K, D = n_codebooks, n_codewords, min(n_labels, n_codewords) + POSITION_COLUMNS
+    coded = min(1.6 * n_rows, CODEBOOK_ROWS)
+    rounds = min(max_iter, EXPECTED_ROUNDS)
+    visit = SEARCH * (1 + RETRIES) * M * M * K  # of one row and all codebooks
+    encoding = 2 * M * K * D + FIRST_VISITS * visit  # of one row
+    start = M * min(coded, KMEANS_ROWS_PER_CODEWORD * K) * 2 * K * D * (KMEANS_ITERATIONS + 1)
+    a_round = coded * (2 * M * K * D + LATER_VISITS * visit) + 2 * DOUBLE * (M * K) ** 3 / 3
+    study_rows, study_labels = min(n_rows, STUDY_ROWS), min(n_labels, MANY_LABELS)
+    study = STUDY_OPERATIONS + _classifier(study_rows, min(STUDY_ANCHORS, study_rows), n_inputs, study_labels)
+    costs = {
+        CLASSIFIER: _classifier(learned, anchors, n_inputs, n_labels),
+        NOVELTY: N_FOLDS * study + 2 * n_rows * n_inputs**2,
+        FEATURES: n_rows * (kernel + 4 * anchors * n_labels),
+        codes_stage(M): start + coded * encoding + rounds * a_round + n_rows * encoding,
+        CALIBRATION: CURVE_OPERATIONS
+        + (min(n_rows, UNLABELLED_ROWS) + min(n_rows, MOST_ITEMS)) * encoding,  # curves, then the forecast
+    }
+    if from_shorter:
+        costs = {name: cost for name, cost in costs.items() if name not in (CLASSIFIER, NOVELTY, CALIBRATION)}
+    rate = USUAL_SPEED * operations_a_second() * n_jobs
+    return {name: cost / rate for name, cost in costs.items()}
+
+
+def _classifier(n_rows: int, anchors: int, n_inputs: int, n_labels: int) -> float:
+    """Return the operations of a kernel classifier: sums over rows, factors, and passes with a solution after each."""
+    sums = n_rows * (2 * anchors * n_inputs + 2 * anchors**2)
+    factors = DOUBLE * FACTORS * anchors**3 / 3
+    one_pass = 4 * n_rows * anchors * n_labels + DOUBLE * 2 * anchors**2 * n_labels
+    return sums + factors + (EXPECTED_PASSES + FACTORS) * one_pass
+
+
+def operations_a_second() -> float:
+    """Return the operations of a float32 matrix product that one thread makes in a second, the best of some trials made now.
+
+    Examples
+    --------
+    >>> operations_a_second() > 0
+    True
+    """
+    trial = np.full((TRIAL_SIDE, TRIAL_SIDE), 1 / TRIAL_SIDE, dtype=np.float32)
+    trial = trial @ trial  # the first product also loads the library
+    best = np.inf
+    for _ in range(TRIALS):
+        began = time.perf_counter()
+        trial @ trial
+        best = min(best, time.perf_counter() - began)
+    return 2 * TRIAL_SIDE**3 / max(best, 1e-9)
