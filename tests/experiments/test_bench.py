@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from supquant_experiments.bench import encode, fit, memory, query
+from supquant_experiments.bench import encode, fit, memory, query, reading
 from supquant_experiments.bench.data import BenchmarkData, benchmark_data
 
 
@@ -74,3 +74,11 @@ def test_queries_are_timed_by_either_ranking_of_one_model(few_rows):
         assert model["ratio"] == pytest.approx(tables["semantic"] / tables[other])
         assert min(model["fit_seconds"], model["features_microseconds"], *tables.values()) > 0
     json.dumps(record)
+
+
+def test_parquet_files_give_the_codes_of_an_npy_file(tmp_path):
+    record = reading.bench_reading(300, 4, rounds=1, folder=str(tmp_path))
+    assert set(record["sides"]) == {"npy", "parquet"}  # equal codes: the benchmark compares them
+    assert record["ratio"] > 0
+    assert all(0 < side["memory_mb"] < 2000 for side in record["sides"].values())
+    assert not list(tmp_path.iterdir())

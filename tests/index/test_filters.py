@@ -189,7 +189,7 @@ def test_a_filter_belongs_to_its_index(build, tables):
         ([200, 300, 400, 500], "not in the index: 200, 300, 400 and 1 more"),
         (["a"], "have numbers as ids, got strings"),
         (5, "got a int"),
-        ("5", "got a str"),
+        ("5", "has no columns, and '5' is a condition on columns"),
         ([1.5], "got float"),
     ],
 )

@@ -106,12 +106,12 @@ def _watch_fit(folder: Path, bits: int, max_iter: int) -> tuple[float, float]:
         bits,
         max_iter,
         purpose=f"fit {folder}",
-        watch=lambda process: held.append(_anonymous_mb(process)),
+        watch=lambda process: held.append(anonymous_mb(process)),
     )
     return max(held), found["fit_seconds"]
 
 
-def _anonymous_mb(process_id: int) -> float:
+def anonymous_mb(process_id: int | str) -> float:
     """Return RssAnon of a process in MB, which excludes the pages of mapped files; 0 if the process has ended."""
     try:
         status = Path(f"/proc/{process_id}/status").read_text()

@@ -22,6 +22,9 @@ class BenchCommands(LazyCommands):
             f"{_HERE}.bench_progress", "Compare the time left that a fit tells with the true one."
         ),
         "encode": CommandSource(f"{_HERE}.bench_fit", "Compare encoding speed with that of FAISS."),
+        "reading": CommandSource(
+            f"{_HERE}.bench_reading", "Compare reading Parquet files with reading an .npy file."
+        ),
         "query": CommandSource(f"{_HERE}.bench_query", "Time what a query costs before the scan."),
         "search": CommandSource(
             f"{_HERE}.bench_search", "Compare the speed of searching with that of FAISS."
