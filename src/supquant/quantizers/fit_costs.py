@@ -27,7 +27,7 @@ CLASSIFIER, NOVELTY, FEATURES, CALIBRATION = "classifier", "new classes", "featu
 """Names of the stages beside that of the codes."""
 
 ENCODING = "codes of all rows"
-"""Name of the work after the last round, which is planned and reports nothing: there a callback that raises would lose the model."""
+"""The work after the last round. It is planned and reports nothing: a callback that raises there would lose the model."""
 
 EXPECTED_PASSES = 24
 """Passes of logistic regression, over the rows that are not held out and then over all rows: at most 32, often fewer."""
