@@ -121,7 +121,7 @@ def test_a_stage_that_ends_early_counts_as_finished(clock):
         stage.step()
     with reporter.stage("last", total=1) as stage:
         stage.step()
-    assert shares == [0.0, 0.1, 0.2, 0.5, 1.0]
+    assert shares == [0.0, 0.125, 0.25, 0.5, 1.0]
 
 
 def test_more_steps_than_planned_never_finish_the_stage(clock):

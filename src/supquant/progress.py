@@ -86,7 +86,8 @@ class Plan:
     costs : mapping of str to float
         Expected time of every stage in seconds, in the order of the stages. Only the ratios matter in the long run.
     steps : mapping of str to int, optional
-        Expected number of steps of stages that may end early and have work after their last step.
+        Expected number of steps of stages that end when they have converged. A quarter more steps than are done, and one, are
+        always expected.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class Plan:
         """Note that this step of the present stage is finished, of `total` steps at the most."""
         expected = self._steps.get(self._stage)
         if expected is not None:
-            self.advance(step / (max(step, expected) + 1))
+            self.advance(step / max(expected, 1.25 * step + 1))
         elif total:
             self.advance(step / total)
 

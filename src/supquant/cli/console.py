@@ -67,7 +67,7 @@ def _stage_lines() -> Callable[[Progress], None]:
     last: list[str] = [""]
 
     def show(event: Progress) -> None:
-        if event.stage == last[0]:
+        if event.stage == last[0] or event.step == event.total:  # a stage that is over needs no line
             return
         last[0] = event.stage
         share = "" if event.share is None else f"{100 * event.share:3.0f} %  "

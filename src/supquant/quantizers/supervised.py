@@ -238,10 +238,13 @@ class SupervisedQuantizer(LabelQuantizer):
             )
         return labels
 
+    def _store(self, codec: Any, codes: Codes) -> None:
+        super()._store(codec, codes)
+        self.summary_ = None  # that of an earlier fit is not of this codec
+
     def _plan(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> FitPlan[Any]:
         if labels.n_unlabelled:
             _logger.info("%d of %d rows have no label", labels.n_unlabelled, len(X))
-        self.summary_ = None
         # a longer code is of the same kind as the shorter one
         by_meaning = (
             self.features_need_labels if self.init is None else isinstance(self.init.codec_, SemanticCodec)
