@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -168,3 +170,27 @@ def test_metadata_is_updated_with_its_item(run, shop, tmp_path):
     assert result.exit_code == 0, result.output
     index = CodeIndex.load(tmp_path / "i")
     assert index.get(products.ids[:3])["price"].to_pylist() == [-1, -2, products.price[2]]
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(run, shop, tmp_path, monkeypatch):
+    folder, _ = shop
+    items = folder / "a.parquet"
+    commands = {
+        "fit": ("fit", items, *COLUMNS, "-o", tmp_path / "new.model"),
+        "index": ("index", folder / "direct.model", items, "-o", tmp_path / "new.index"),
+        "encode": ("encode", folder / "direct.model", items, "-o", tmp_path / "new.npy"),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
+        for name, command in commands.items():
+            result = run(*command)
+            assert result.exit_code == 2, name
+            assert f"the folder {tmp_path} is read-only" in result.stderr
+    full = shutil.disk_usage(tmp_path)._replace(free=10)
+    monkeypatch.setattr("supquant.cli.files.shutil.disk_usage", lambda _: full)
+    monkeypatch.setattr("supquant.cli.index.encoded", lambda *_: pytest.fail("work was done"))
+    for name in ("index", "encode"):
+        result = run(*commands[name])
+        assert result.exit_code == 2, name
+        assert "MB are free" in result.stderr
+    assert not list(tmp_path.iterdir())

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
@@ -140,6 +141,19 @@ def make_folder(path: Path) -> Path:
 
 
 def check_parent(path: Path) -> None:
-    """Raise an `InputError` if the folder of a file or folder to write does not exist."""
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+    """Raise an `InputError` if the folder of a file or folder to write does not exist or cannot be written to."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {parent}")
+    written = path if path.is_dir() else parent
+    if not os.access(written, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {path}: the folder {written} is read-only")
+
+
+def check_space(path: Path, n_bytes: int) -> None:
+    """Raise an `InputError` if the disk of a file or folder to write has less room than this. It is called before the work."""
+    free = shutil.disk_usage(path.absolute().parent).free
+    if free < n_bytes:
+        raise InputError(
+            f"cannot write {path}: it needs {n_bytes / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free"
+        )

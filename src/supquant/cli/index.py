@@ -12,7 +12,14 @@ import typer
 
 from supquant.arrays import Codes
 from supquant.cli.console import print_facts, print_line, print_table, progress_bars
-from supquant.cli.files import ANSWER_FILES, check_output, check_parent, write_answers, write_table
+from supquant.cli.files import (
+    ANSWER_FILES,
+    check_output,
+    check_parent,
+    check_space,
+    write_answers,
+    write_table,
+)
 from supquant.cli.items import Ids, Items, Labels, Metadata, Vectors, open_items
 from supquant.errors import InputError, SaveConflictError
 from supquant.index import CodeIndex
@@ -68,6 +75,7 @@ def make_index(
     index = _load_made_with(codec, output) if append else CodeIndex(codec)
     source = open_items(items, vectors, labels, ids, metadata)
     names, kept = ids_for(index, source), source.metadata
+    check_space(output, len(source) * codec.n_codebooks + (0 if kept is None else kept.nbytes))
     codes = collected(codec, source, jobs)
     if append:
         index = change_saved(output, lambda saved: saved.add_codes(codes, names, metadata=kept), codec)

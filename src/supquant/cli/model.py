@@ -13,7 +13,7 @@ import supquant
 from supquant import evaluation, kernels
 from supquant.cli.app import INTERRUPTED
 from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
-from supquant.cli.files import CODE_FILES, check_output, write_codes
+from supquant.cli.files import CODE_FILES, check_output, check_space, write_codes
 from supquant.cli.index import Jobs, encoded, print_index
 from supquant.cli.items import Ids, Items, Labels, Vectors, check_ids, open_items
 from supquant.cli.parameters import Parameters, read_parameters
@@ -123,6 +123,7 @@ def encode(
     check_output(output, CODE_FILES)
     codec = load_model(model).codec_
     source = open_items(items, vectors, labels, ids)
+    check_space(output, len(source) * codec.n_codebooks)
     with progress_bars() as callback:
         write_codes(output, encoded(codec, source, jobs, callback), (len(source), codec.n_codebooks))
     print_line(f"Wrote {output}: {len(source)} codes of {codec.n_codebooks} bytes.")
