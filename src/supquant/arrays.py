@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Codes", "Flags", "Float32", "Float64", "RowNumbers"]
+__all__ = ["Array", "ArrayLike", "Codes", "Flags", "Float32", "Float64", "RowNumbers"]
 
 Array = NDArray[Any]
 """Of any dtype."""
+
+ArrayLike = Any
+"""What a caller may give for an array: lists, arrays, tensors, sparse matrices or data frames. The gates check it."""
 
 Float32 = NDArray[np.float32]
 """Vectors, features, tables and scores."""

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant.arrays import Codes
+from supquant.arrays import ArrayLike, Codes
 from supquant.codec import load_codec_of
 from supquant.errors import FileFormatError, InputError
 from supquant.storage import shorten
@@ -36,7 +36,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     _needs_labels: ClassVar[bool] = True
     """Whether `fit` needs `y`."""
 
-    def decode(self, codes: object) -> NDArray[np.float32]:
+    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
         """Return the vectors that codes stand for.
 
         Parameters
@@ -55,7 +55,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         """Whether the map from vectors to features is learned from labels."""
         return False
 
-    def tables(self, Q: object, ranking: str | None = None) -> NDArray[np.float32]:
+    def tables(self, Q: ArrayLike, ranking: str | None = None) -> NDArray[np.float32]:
         """Return the look-up tables of queries.
 
         Parameters
@@ -72,7 +72,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         """
         return self._codec().query_tables(Q, ranking, n_jobs=self.n_jobs).tables
 
-    def rank(self, Q: object, codes: object, ranking: str | None = None) -> NDArray[np.intp]:
+    def rank(self, Q: ArrayLike, codes: ArrayLike, ranking: str | None = None) -> NDArray[np.intp]:
         """Rank all codes for every query.
 
         Parameters

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Codes, Float32
+from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import CodeSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
 from supquant.codec.codebooks import CodebookCodec
@@ -164,7 +164,7 @@ class AdditiveCodec(CodebookCodec):
 
     # from vectors ------------------------------------------------------------------------------------------------------
 
-    def transform(self, X: object, *, n_jobs: int | None = None) -> Float32:
+    def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the projections (n, r) float32 of vectors X (n, p) into the space of the codebooks.
 
         Sums are float64. The last bit of float32 sums would depend on the place of a row among others.
@@ -176,7 +176,7 @@ class AdditiveCodec(CodebookCodec):
         return self._by_blocks(X, n_jobs, self.n_components, np.float32, project)
 
     def query_tables(
-        self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
+        self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
         """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
         ranking = self._ranking(ranking)
@@ -200,7 +200,7 @@ class AdditiveCodec(CodebookCodec):
             raise InputError(f"row {row} of Q lies too far out: its squared distances are beyond float32")
         return QueryTables(tables, offsets)
 
-    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Float32:
+    def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the score (n, L) float32 of every label for vectors X (n, p): ``W'P'x``, or the probabilities in features."""
         classifier = self._learned_classifier()
 
@@ -212,7 +212,7 @@ class AdditiveCodec(CodebookCodec):
         width = self._n_labels if self._features_are_labels else classifier.shape[1]
         return self._by_blocks(X, n_jobs, width, np.float32, scores)
 
-    def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Float32:
+    def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the probability of every label for vectors X (n, p): (n, L) float32."""
         meaning, L = self._known_meaning(), self._n_labels
         scores = self.decision_function(X, n_jobs=n_jobs)
@@ -220,8 +220,8 @@ class AdditiveCodec(CodebookCodec):
 
     def encode_items(
         self,
-        X: object,
-        y: object = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
         missing_labels: MissingLabels = "predict",
         n_jobs: int | None = None,
@@ -253,7 +253,7 @@ class AdditiveCodec(CodebookCodec):
 
     def encode(
         self,
-        X: object,
+        X: ArrayLike,
         labels: Labels | None = None,
         *,
         missing_labels: MissingLabels = "predict",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Codes, Float32
+from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.feature_maps import FeatureMap, block_rows, load_feature_map
 from supquant.codec.interface import QueryTables
 from supquant.codec.prefixes import add_prefix, split_prefix
@@ -168,16 +168,16 @@ class ProjectingCodec(ABC):
 
     @abstractmethod
     def query_tables(
-        self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
+        self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
         """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
 
-    def tables(self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None) -> Float32:
+    def tables(self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None) -> Float32:
         """Return look-up tables (q, M, K) float32 of queries Q (q, p); the smaller a sum over a code, the nearer the item."""
         return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
 
     def rank(
-        self, Q: object, codes: object, ranking: str | None = None, *, n_jobs: int | None = None
+        self, Q: ArrayLike, codes: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> NDArray[np.intp]:
         """Rank codes for every query.
 
@@ -203,7 +203,7 @@ class ProjectingCodec(ABC):
         sums = kernels.active().table_sums(checked, tables, n_threads=resolve_jobs(n_jobs))
         return sums.argsort(axis=1, kind="stable")
 
-    def check_codes(self, codes: object) -> Codes:
+    def check_codes(self, codes: ArrayLike) -> Codes:
         """Return codes (n, M) as uint8; raise an `InputError` if they are no codes of this codec."""
         array = np.asarray(refuse_masked(codes, "codes"))
         if array.ndim != 2 or array.shape[1] != self.n_codebooks or array.dtype.kind not in "ui":
@@ -234,7 +234,7 @@ class ProjectingCodec(ABC):
 
     def _by_blocks(
         self,
-        X: object,
+        X: ArrayLike,
         n_jobs: int | None,
         width: int,
         dtype: type[np.generic],

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes, Float32
+from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
 from supquant.codec.feature_maps import FeatureMap
 from supquant.codec.interface import QueryTables
@@ -88,7 +88,7 @@ class BinaryCodec(ProjectingCodec):
         """The one ranking that `query_tables` takes."""
         return ("hamming",)
 
-    def encode_items(self, X: object, y: object = None, *, n_jobs: int | None = None) -> Codes:
+    def encode_items(self, X: ArrayLike, y: ArrayLike | None = None, *, n_jobs: int | None = None) -> Codes:
         """Encode vectors X (n, p): codes (n, M) uint8. Labels `y` are refused."""
         if y is not None:
             raise InputError("codes of bits are made from vectors alone: encode items without y")
@@ -97,7 +97,7 @@ class BinaryCodec(ProjectingCodec):
         )
 
     def query_tables(
-        self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
+        self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
         """Return what a scan needs of queries Q (q, p): tables (q, M, 256) of numbers of bits that differ, and their codes."""
         self._ranking(ranking)
@@ -108,7 +108,7 @@ class BinaryCodec(ProjectingCodec):
         tables = _POPCOUNTS[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]
         return QueryTables(tables, np.zeros(len(bits), dtype=np.float32), bits=bits)
 
-    def decode(self, codes: object) -> Float32:
+    def decode(self, codes: ArrayLike) -> Float32:
         """Return the signs (n, bits) float32 that codes (n, M) stand for: 1 for a bit that is set, else -1."""
         signs = np.unpackbits(self.check_codes(codes), axis=1).astype(np.float32)
         signs *= 2

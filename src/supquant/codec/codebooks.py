@@ -7,7 +7,7 @@ from abc import abstractmethod
 import numpy as np
 
 from supquant import kernels
-from supquant.arrays import Float32
+from supquant.arrays import ArrayLike, Float32
 from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
 from supquant.codec.queries import row_products
 from supquant.validation import check_integer
@@ -61,6 +61,6 @@ class CodebookCodec(ProjectingCodec):
         for ranking in self.rankings:
             self.tables_of(self.prepare(features, ranking), ranking)
 
-    def decode(self, codes: object) -> Float32:
+    def decode(self, codes: ArrayLike) -> Float32:
         """Return the vectors (n, r) that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes, Float32
+from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.curves import least_product, read_curve
 from supquant.storage import PackedArrays
 
@@ -43,18 +43,18 @@ class AnyCodec(Protocol):
     def nbytes(self) -> int:
         """Bytes of all arrays."""
 
-    def encode_items(self, X: object, y: object = None, *, n_jobs: int | None = None) -> Codes:
+    def encode_items(self, X: ArrayLike, y: ArrayLike | None = None, *, n_jobs: int | None = None) -> Codes:
         """Encode vectors X (n, p), with labels `y` where they are known: codes (n, M) uint8."""
 
     def query_tables(
-        self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
+        self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
         """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
 
-    def check_codes(self, codes: object) -> Codes:
+    def check_codes(self, codes: ArrayLike) -> Codes:
         """Return codes (n, M) as uint8; raise an `InputError` if they are no codes of this codec."""
 
-    def decode(self, codes: object) -> Float32:
+    def decode(self, codes: ArrayLike) -> Float32:
         """Return the vectors (n, r) float32 that codes (n, M) stand for."""
 
     def pack(self) -> PackedArrays:

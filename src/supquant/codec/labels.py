@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Codes, Float32
+from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.base import (
     MOST_CODEBOOKS,
     ProjectingCodec,
@@ -134,7 +134,7 @@ class LabelCodec(ProjectingCodec):
         return product_tables(prepared, self.codebooks)
 
     def query_tables(
-        self, Q: object, ranking: str | None = None, *, n_jobs: int | None = None
+        self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
         """Return what a scan needs of queries Q (q, p); the score of a code is the sum of the scores of its labels."""
         self._ranking(ranking)
@@ -143,11 +143,11 @@ class LabelCodec(ProjectingCodec):
         self._by_queries(Q, n_jobs, (tables,), lambda x: (self.tables_of(self.project(x)),))
         return QueryTables(tables, np.zeros(len(Q), dtype=np.float32), descending=True)
 
-    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Float32:
+    def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the score of every label for vectors X (n, p): (n, L) float32."""
         return self._by_blocks(X, n_jobs, self.n_components, np.float32, lambda x, _: self.project(x))
 
-    def encode_items(self, X: object, y: object = None, *, n_jobs: int | None = None) -> Codes:
+    def encode_items(self, X: ArrayLike, y: ArrayLike | None = None, *, n_jobs: int | None = None) -> Codes:
         """Encode vectors X (n, p): codes (n, M) uint8 of their labels.
 
         Parameters
@@ -178,7 +178,7 @@ class LabelCodec(ProjectingCodec):
             return np.packbits(labels.dense(0, len(labels)) > 0, axis=1)
         return self._codes_of_classes(labels.indices)
 
-    def decode(self, codes: object) -> Float32:
+    def decode(self, codes: ArrayLike) -> Float32:
         """Return the label vectors (n, L) float32, 0 and 1, that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
 

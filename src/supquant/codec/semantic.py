@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes, Float32
+from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import ItemSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
 from supquant.codec.codebooks import CodebookCodec, product_tables
@@ -147,10 +147,10 @@ class SemanticCodec(CodebookCodec):
 
     def query_tables(
         self,
-        Q: object,
+        Q: ArrayLike,
         ranking: str | None = None,
         *,
-        novelty: object = None,
+        novelty: ArrayLike | None = None,
         all_labelled: bool = False,
         n_jobs: int | None = None,
     ) -> QueryTables:
@@ -195,16 +195,18 @@ class SemanticCodec(CodebookCodec):
 
     def query_vectors(
         self,
-        Q: object,
+        Q: ArrayLike,
         ranking: str | None = None,
         *,
-        novelty: object = None,
+        novelty: ArrayLike | None = None,
         n_jobs: int | None = None,
     ) -> Float32:
         """Return the vectors v (q, D) of queries Q (q, p); their products with decoded items are the scores of `query_tables`."""
         return self.prepare(self.query_features(Q, novelty=novelty, n_jobs=n_jobs), ranking)
 
-    def query_features(self, Q: object, *, novelty: object = None, n_jobs: int | None = None) -> Float32:
+    def query_features(
+        self, Q: ArrayLike, *, novelty: ArrayLike | None = None, n_jobs: int | None = None
+    ) -> Float32:
         """Return the features (q, F) of queries Q (q, p); a `novelty` that is given replaces the one predicted."""
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
@@ -215,7 +217,7 @@ class SemanticCodec(CodebookCodec):
 
     # predictions ---------------------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: object, *, n_jobs: int | None = None) -> Float32:
+    def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the probability of every label for vectors X (n, p): (n, L) float32."""
         return self._by_blocks(
             X,
@@ -226,18 +228,18 @@ class SemanticCodec(CodebookCodec):
             of_vectors=True,
         )
 
-    def decision_function(self, X: object, *, n_jobs: int | None = None) -> Float32:
+    def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the score of every label for vectors X (n, p), which is its probability: (n, L) float32."""
         return self.predict_proba(X, n_jobs=n_jobs)
 
-    def novelty(self, X: object, *, n_jobs: int | None = None) -> Float32:
+    def novelty(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the probability (n,) that vectors X (n, p) are of no known class."""
         column = slice(self.map.n_columns, self.map.n_columns + 1)
         return self._by_blocks(X, n_jobs, 1, np.float32, lambda features, _: features[:, column])[:, 0]
 
     # items ---------------------------------------------------------------------------------------------------------------
 
-    def transform(self, X: object, *, n_jobs: int | None = None) -> Float32:
+    def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the vectors t (n, D) of items X (n, p) without labels; codes approximate them."""
         return self._by_blocks(
             X, n_jobs, self.n_components, np.float32, lambda features, _: self.item_vectors(features)
@@ -248,7 +250,12 @@ class SemanticCodec(CodebookCodec):
         return item_vectors(FeatureParts.of(features, self.map), self.map, labels)
 
     def encode_items(
-        self, X: object, y: object = None, *, missing_labels: str = "predict", n_jobs: int | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        missing_labels: str = "predict",
+        n_jobs: int | None = None,
     ) -> Codes:
         """Encode vectors X (n, p): codes (n, M) uint8.
 
@@ -282,7 +289,7 @@ class SemanticCodec(CodebookCodec):
 
     def encode(
         self,
-        X: object,
+        X: ArrayLike,
         labels: Labels | None = None,
         *,
         missing_labels: str = "predict",
@@ -330,7 +337,7 @@ class SemanticCodec(CodebookCodec):
 
     # more labels ---------------------------------------------------------------------------------------------------------
 
-    def extended(self, X: object, y: object) -> SemanticCodec:
+    def extended(self, X: ArrayLike, y: ArrayLike) -> SemanticCodec:
         """Return a codec that also knows the labels `y` of rows X (n, p); see `SupervisedQuantizer.extend`."""
         if self.multilabel:
             raise InputError("labels can be added where every item has one label, not several")
@@ -380,7 +387,7 @@ class SemanticCodec(CodebookCodec):
         return cls(**parts)
 
 
-def _checked_novelty(novelty: object, n: int) -> Float32:
+def _checked_novelty(novelty: ArrayLike, n: int) -> Float32:
     """Return one probability, or one for each of n queries, as float32."""
     values = np.asarray(novelty, dtype=np.float32)
     if values.shape not in ((), (n,)) or not ((values >= 0) & (values <= 1)).all():

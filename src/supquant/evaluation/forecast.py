@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from supquant.arrays import ArrayLike
 from supquant.errors import InputError
 from supquant.evaluation.retrieval import evaluate_tables
 from supquant.evaluation.splits import default_queries
@@ -51,8 +52,8 @@ class Forecast:
 
 def forecast(
     estimator: CodeEstimator,
-    X: object,
-    y: object,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> Forecast:

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from supquant.arrays import Float32
+from supquant.arrays import ArrayLike, Float32
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import ordered_map, row_blocks, single_blas
@@ -77,7 +77,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     @defers_interrupts
-    def fit(self, X: object, y: object = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Draw the anchors from rows X (n, p) and measure the bandwidth; `y` is ignored.
 
         Returns
@@ -100,7 +100,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         self.map_ = GaussianMap(anchors, self.bandwidth_)
         return self
 
-    def transform(self, X: object) -> Float32:
+    def transform(self, X: ArrayLike) -> Float32:
         """Map X (n, p) to its features (n, n_anchors) float32."""
         check_is_fitted(self)
         X = check_vectors(X, n_features=self.n_features_in_, estimator=type(self).__name__)

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.algebra import leading_eigenvectors
-from supquant.arrays import Float32, RowNumbers
+from supquant.arrays import ArrayLike, Float32, RowNumbers
 from supquant.errors import InputError
 from supquant.features.class_means import held_out_loss, learn_class_means
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
@@ -143,7 +143,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     @defers_interrupts
-    def fit(self, X: object, y: object) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the classifier.
 
         Parameters
@@ -167,7 +167,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         return self
 
     @defers_interrupts
-    def fit_transform(self, X: object, y: object = None) -> Float32:
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Float32:
         """Learn from vectors X (n, p) and labels `y`, as `fit` does, and return the features (n, 2 L + g) of X.
 
         Kernel features are computed once for both.
@@ -182,13 +182,13 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         features[np.concatenate(rows.blocks)] = found
         return features
 
-    def transform(self, X: object) -> Float32:
+    def transform(self, X: ArrayLike) -> Float32:
         """Map X (n, p) to its features (n, 2 L + g) float32."""
         check_is_fitted(self)
         X = check_vectors(X, n_features=self.n_features_in_, estimator=type(self).__name__)
         return map_rows(self.map_, X, self.map_.n_features, resolve_jobs(self.n_jobs))
 
-    def _fit(self, X: object, y: object, advance: Callable[[float], None] | None = None) -> KernelRows:
+    def _fit(self, X: ArrayLike, y: ArrayLike, advance: Callable[[float], None] | None = None) -> KernelRows:
         """Learn the classifier; return the rows it was learned from, with their kernel features in the cache."""
         n_anchors = None if self.n_anchors is None else check_integer(self.n_anchors, "n_anchors", 0)
         n_directions = check_integer(self.n_directions, "n_directions", 0)
@@ -248,7 +248,7 @@ def held_count(n_rows: int) -> int:
     return max(min(MOST_HELD_ROWS, n_rows // 8), min(FEWEST_HELD_ROWS, n_rows // 3))
 
 
-def _checked_labels(y: object, n_rows: int) -> Labels:
+def _checked_labels(y: ArrayLike, n_rows: int) -> Labels:
     if not isinstance(y, Labels):
         return read_labels(y, n_rows=n_rows)
     if len(y) != n_rows:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes, Flags, Float64
+from supquant.arrays import ArrayLike, Codes, Flags, Float64
 from supquant.codec import BinaryCodec, FeatureMap
 from supquant.codec.base import MOST_CODEBOOKS
 from supquant.errors import InputError
@@ -86,7 +86,7 @@ class HashEstimator(CodeEstimator):
     _recorded: ClassVar[tuple[str, ...]] = ("objective", "n_iter")
 
     @defers_interrupts
-    def fit(self, X: object, y: object) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the hash functions.
 
         Parameters
@@ -129,11 +129,11 @@ class HashEstimator(CodeEstimator):
                 self.objective_, self.n_iter_ = learned.record, learned.n_iter
         return self
 
-    def encode(self, X: object) -> Codes:
+    def encode(self, X: ArrayLike) -> Codes:
         """Return the codes (n, n_bits / 8) uint8 of vectors X (n, p)."""
         return self._codec().encode_items(X, n_jobs=self.n_jobs)
 
-    def transform(self, X: object) -> NDArray[np.float32]:
+    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return the bits of vectors X (n, p) as signs: (n, n_bits) float32 of 1 and -1."""
         return self.decode(self.encode(X))
 

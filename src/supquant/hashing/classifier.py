@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.algebra import solve_positive
-from supquant.arrays import Codes, Float64
+from supquant.arrays import ArrayLike, Codes, Float64
 from supquant.codec import LabelCodec, check_label_count
 from supquant.estimator import CodeEstimator
 from supquant.features import Features, check_features, fit_feature_map
@@ -82,7 +82,7 @@ class ClassifierLabels(CodeEstimator):
         self.random_state = random_state
 
     @defers_interrupts
-    def fit(self, X: object, y: object) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the classifier from vectors X (n, p) and their labels `y`.
 
         Parameters
@@ -111,15 +111,15 @@ class ClassifierLabels(CodeEstimator):
         self.training_codes_ = self.codec_.codes_of(labels)
         return self
 
-    def encode(self, X: object, y: object = None) -> Codes:
+    def encode(self, X: ArrayLike, y: ArrayLike | None = None) -> Codes:
         """Return the codes (n, M) uint8 of vectors X (n, p): of their labels `y`, or of the predicted labels if `y` is None."""
         return self._codec().encode_items(X, y, n_jobs=self.n_jobs)
 
-    def decision_function(self, X: object) -> NDArray[np.float32]:
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return the scores (n, L) float32 of all labels for vectors X (n, p)."""
         return self._codec().decision_function(X, n_jobs=self.n_jobs)
 
-    def transform(self, X: object) -> NDArray[np.float32]:
+    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return the scores (n, L) float32 of all labels for vectors X (n, p), as `decision_function` does."""
         return self.decision_function(X)
 

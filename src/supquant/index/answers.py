@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from supquant.arrays import ArrayLike
 from supquant.errors import InputError
 from supquant.index.ids import read_ids
 from supquant.index.reader import IndexReader
@@ -23,7 +24,7 @@ class TableReader(IndexReader):
         """The names of the columns that are kept beside codes."""
         return list(self._snapshot.column_types())
 
-    def get(self, ids: object, columns: Sequence[str] | None = None) -> Any:
+    def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
         """Return the columns of rows.
 
         Parameters
@@ -56,7 +57,7 @@ class TableReader(IndexReader):
 
     def query(
         self,
-        Q: object,
+        Q: ArrayLike,
         k: int = 10,
         columns: Sequence[str] | None = None,
         **search: Any,

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from supquant.arrays import Codes
+from supquant.arrays import ArrayLike, Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.columns import read_columns
@@ -63,9 +63,9 @@ class CodeIndex(SavedIndex):
 
     def add(
         self,
-        X: object,
-        y: object = None,
-        ids: object = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
         *,
         metadata: object = None,
         n_jobs: int | None = None,
@@ -102,7 +102,7 @@ class CodeIndex(SavedIndex):
         self._snapshot.check_new(read)  # before the long work of encoding
         return self._append(self._encode(X, y, n_jobs), read, metadata)
 
-    def add_codes(self, codes: object, ids: object = None, *, metadata: object = None) -> Self:
+    def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
         """Append rows that are already encoded.
 
         Parameters
@@ -123,7 +123,7 @@ class CodeIndex(SavedIndex):
         """
         return self._append(self.codec.check_codes(codes), _read_new_ids(ids), metadata)
 
-    def _encode(self, X: object, y: Any, n_jobs: int | None) -> Codes:
+    def _encode(self, X: ArrayLike, y: Any, n_jobs: int | None) -> Codes:
         if not isinstance(X, VectorSource):
             return self.codec.encode_items(X, y, n_jobs=n_jobs)
         codes = np.empty((len(X), self.codec.n_codebooks), dtype=np.uint8)
@@ -142,7 +142,7 @@ class CodeIndex(SavedIndex):
                 self._snapshot = self._snapshot.with_rows(segment, ids, columns)
         return self
 
-    def remove(self, ids: object) -> Self:
+    def remove(self, ids: ArrayLike) -> Self:
         """Remove rows.
 
         Parameters
@@ -165,7 +165,13 @@ class CodeIndex(SavedIndex):
         return self
 
     def update(
-        self, ids: object, X: object, y: object = None, *, metadata: object = None, n_jobs: int | None = None
+        self,
+        ids: ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        n_jobs: int | None = None,
     ) -> Self:
         """Encode items anew. Each row keeps its id and its place. A search sees all of the change or nothing.
 
@@ -193,7 +199,7 @@ class CodeIndex(SavedIndex):
         self._snapshot.locate(read)  # before the long work of encoding
         return self._replace(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
 
-    def update_codes(self, ids: object, codes: object, *, metadata: object = None) -> Self:
+    def update_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
         """Replace the codes of rows. Each row keeps its id and its place.
 
         Parameters
@@ -217,7 +223,13 @@ class CodeIndex(SavedIndex):
         return self._replace(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
 
     def upsert(
-        self, ids: object, X: object, y: object = None, *, metadata: object = None, n_jobs: int | None = None
+        self,
+        ids: ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        n_jobs: int | None = None,
     ) -> Self:
         """Encode items. Those whose ids are in the index are updated, the others are added. A search sees all of it or nothing.
 
@@ -250,7 +262,7 @@ class CodeIndex(SavedIndex):
         self._snapshot.find(read)  # before the long work of encoding
         return self._put(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
 
-    def upsert_codes(self, ids: object, codes: object, *, metadata: object = None) -> Self:
+    def upsert_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
         """Update the codes of rows whose ids are in the index, and append the others.
 
         Parameters
@@ -348,7 +360,7 @@ def _read_codec(given: object) -> AnyCodec:
     return codec
 
 
-def _read_new_ids(ids: object) -> Ids | None:
+def _read_new_ids(ids: ArrayLike) -> Ids | None:
     return None if ids is None else read_ids(ids, distinct=True)
 
 

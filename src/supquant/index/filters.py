@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Flags
+from supquant.arrays import ArrayLike, Flags
 from supquant.errors import InputError
 from supquant.index.bitmaps import LiveRows, Words, bits_of_rows
 from supquant.index.columns import rows_where
@@ -100,7 +100,7 @@ def views_of(snapshot: Snapshot, chosen: Chosen) -> list[View]:
     ]
 
 
-def choose(snapshot: Snapshot, ids_or_mask: object) -> Chosen:
+def choose(snapshot: Snapshot, ids_or_mask: ArrayLike) -> Chosen:
     """Choose live rows.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Codes
+from supquant.arrays import ArrayLike, Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.files import StoredCodec
@@ -135,7 +135,7 @@ class IndexReader:
             "segments": segments,
         }
 
-    def codes(self, ids: object) -> Codes:
+    def codes(self, ids: ArrayLike) -> Codes:
         """Return the codes of rows.
 
         Parameters
@@ -155,7 +155,7 @@ class IndexReader:
         snapshot = self._snapshot
         return snapshot.codes_at(snapshot.locate(read_ids(ids)), self.codec.n_codebooks)
 
-    def reconstruct(self, ids: object) -> NDArray[np.float32]:
+    def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the vectors that the codes of rows stand for.
 
         Parameters and errors are those of `codes`.
@@ -170,11 +170,11 @@ class IndexReader:
 
     def search(
         self,
-        Q: object,
+        Q: ArrayLike,
         k: int = 10,
         *,
         ranking: str | None = None,
-        novelty: object = None,
+        novelty: ArrayLike | None = None,
         where: object = None,
         state: str | None = None,
         n_jobs: int | None = None,
@@ -217,7 +217,7 @@ class IndexReader:
 
     def search_tables(
         self,
-        tables: object,
+        tables: ArrayLike,
         k: int = 10,
         *,
         where: object = None,
@@ -245,11 +245,11 @@ class IndexReader:
 
     def range_search(
         self,
-        Q: object,
+        Q: ArrayLike,
         radius: float,
         *,
         ranking: str | None = None,
-        novelty: object = None,
+        novelty: ArrayLike | None = None,
         where: object = None,
         state: str | None = None,
         n_jobs: int | None = None,
@@ -276,10 +276,10 @@ class IndexReader:
 
     def rank(
         self,
-        Q: object,
+        Q: ArrayLike,
         *,
         ranking: str | None = None,
-        novelty: object = None,
+        novelty: ArrayLike | None = None,
         where: object = None,
         state: str | None = None,
         n_jobs: int | None = None,
@@ -300,7 +300,7 @@ class IndexReader:
         """
         return self._start_search(where, state, n_jobs, novelty).rank_rows(Q, ranking)
 
-    def filter(self, ids_or_mask: object, *, state: str | None = None) -> Filter:
+    def filter(self, ids_or_mask: ArrayLike, *, state: str | None = None) -> Filter:
         """Prepare searches among some of the rows.
 
         Parameters
@@ -325,7 +325,7 @@ class IndexReader:
         return Filter(snapshot.origin, choose(snapshot, ids_or_mask))
 
     def _start_search(
-        self, where: object, state: str | None, n_jobs: int | None, novelty: object = None
+        self, where: object, state: str | None, n_jobs: int | None, novelty: ArrayLike | None = None
     ) -> Search:
         snapshot = self._snapshot
         _check_state(snapshot, state)

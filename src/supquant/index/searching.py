@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import ArrayLike
 from supquant.codec import AnyCodec, QueryTables, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.snapshot import Snapshot
@@ -53,10 +54,10 @@ class Search:
     snapshot: Snapshot
     views: Sequence[View]
     n_threads: int
-    novelty: object = None
+    novelty: ArrayLike | None = None
     all_labelled: bool = False
 
-    def find_best(self, Q: object, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
+    def find_best(self, Q: ArrayLike, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
         """Return the scores and ids (q, k') of the best rows for every query."""
         found = [self._best_of_block(queries, k) for queries in self._table_blocks(Q, ranking)]
         scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -66,7 +67,7 @@ class Search:
         sums, positions = find_lowest(self.views, queries.tables, queries.bits, k, self.n_threads)
         return queries.scores(sums), positions
 
-    def find_lowest_sums(self, tables: object, k: int) -> tuple[Sums, NDArray[Any]]:
+    def find_lowest_sums(self, tables: ArrayLike, k: int) -> tuple[Sums, NDArray[Any]]:
         """Return the sums and ids (q, k') of the rows with the lowest sums for every table."""
         bits = tables.bits if isinstance(tables, QueryTables) else None
         array = (
@@ -82,7 +83,7 @@ class Search:
         return sums, self._ids_at(positions)
 
     def find_in_range(
-        self, Q: object, radius: object, ranking: str | None
+        self, Q: ArrayLike, radius: object, ranking: str | None
     ) -> tuple[Positions, Sums, NDArray[Any]]:
         """Return limits (q + 1,), and scores and ids (limits[-1],) of all rows whose score is as good as the radius or better."""
         bound = _check_radius(radius)
@@ -102,7 +103,7 @@ class Search:
         good = scores >= radius if queries.descending else scores <= radius
         return np.bincount(which[good], minlength=len(queries)), scores[good], positions[good]
 
-    def rank_rows(self, Q: object, ranking: str | None) -> Iterator[tuple[Sums, NDArray[Any]]]:
+    def rank_rows(self, Q: ArrayLike, ranking: str | None) -> Iterator[tuple[Sums, NDArray[Any]]]:
         """Return an iterator over blocks of queries: the scores and ids (b, n) of all rows for each query."""
         checked = self._check_queries(Q)
         if ranking is not None:
@@ -117,7 +118,7 @@ class Search:
         block_queries = max(1, _RANKING_BYTES // (_ANSWER_BYTES * n_rows))
         return map(ranked, row_blocks(len(checked), min(BLOCK_ROWS, block_queries)))
 
-    def _table_blocks(self, Q: object, ranking: str | None) -> Iterator[QueryTables]:
+    def _table_blocks(self, Q: ArrayLike, ranking: str | None) -> Iterator[QueryTables]:
         """Return the tables of queries, in blocks of at most `BLOCK_ROWS` queries. There is at least one block."""
         if isinstance(Q, Sized) and len(Q) > BLOCK_ROWS:
             checked = self._check_queries(Q)
@@ -126,7 +127,7 @@ class Search:
         else:
             yield self._make_tables(Q, ranking, self.novelty)
 
-    def _make_tables(self, Q: object, ranking: str | None, novelty: object) -> QueryTables:
+    def _make_tables(self, Q: ArrayLike, ranking: str | None, novelty: ArrayLike) -> QueryTables:
         if isinstance(self.codec, SemanticCodec):
             return self.codec.query_tables(
                 Q, ranking, novelty=novelty, all_labelled=self.all_labelled, n_jobs=self.n_threads
@@ -141,7 +142,7 @@ class Search:
         """Return the novelty of a block of queries, as in `novelty`."""
         return self.novelty if np.ndim(self.novelty) == 0 else np.asarray(self.novelty)[slice(*block)]  # type: ignore[arg-type]
 
-    def _check_queries(self, Q: object) -> NDArray[Any]:
+    def _check_queries(self, Q: ArrayLike) -> NDArray[Any]:
         return check_vectors(Q, name="Q", n_features=self.codec.n_inputs, min_rows=0)
 
 

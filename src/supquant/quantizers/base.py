@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes
+from supquant.arrays import ArrayLike, Codes
 from supquant.codec import AdditiveCodec
 from supquant.errors import InputError
 from supquant.estimator import CodeEstimator
@@ -58,7 +58,7 @@ class Quantizer(CodeEstimator):
     verbose: int
     _codec_type: ClassVar[tuple[type[Any], ...]] = (AdditiveCodec,)
 
-    def encode(self, X: object) -> Codes:
+    def encode(self, X: ArrayLike) -> Codes:
         """Return the codes of vectors.
 
         Parameters
@@ -71,7 +71,7 @@ class Quantizer(CodeEstimator):
         """
         return self._codec().encode(X, n_jobs=self.n_jobs)
 
-    def transform(self, X: object) -> NDArray[np.float32]:
+    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Project vectors into the space of the codebooks.
 
         Parameters
@@ -115,7 +115,7 @@ class UnsupervisedQuantizer(Quantizer):
     _needs_labels = False
 
     @defers_interrupts
-    def fit(self, X: object, y: object = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the codebooks.
 
         Parameters

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes
+from supquant.arrays import ArrayLike, Codes
 from supquant.codec import FeatureMap
 from supquant.errors import InputError
 from supquant.features import fit_feature_map
@@ -28,7 +28,7 @@ class ChainedQuantizer(Quantizer):
     features: Any
     _recorded: ClassVar[tuple[str, ...]] = ("objective", "n_iter")
 
-    def _fit(self, X: object, y: object) -> Labels:
+    def _fit(self, X: ArrayLike, y: ArrayLike) -> Labels:
         """Check, prepare, learn and store; return the labels of the rows."""
         self._check_codebooks()
         self._check_parameters()
@@ -44,7 +44,7 @@ class ChainedQuantizer(Quantizer):
         """Check the parameters that the other supervised quantizers do not have."""
 
     @abstractmethod
-    def _read_labels(self, y: object, n_rows: int) -> Labels:
+    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
         """Check and read the labels that came with the rows."""
 
     @abstractmethod

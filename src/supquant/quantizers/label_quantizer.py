@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes
+from supquant.arrays import ArrayLike, Codes
 from supquant.codec import AdditiveCodec, MissingLabels, SemanticCodec
 from supquant.errors import InputError
 from supquant.interrupts import defers_interrupts
@@ -25,7 +25,9 @@ class LabelQuantizer(ChainedQuantizer):
     codec_: AdditiveCodec | SemanticCodec  # type: ignore[assignment]
     _codec_type: ClassVar[tuple[type[Any], ...]] = (SemanticCodec, AdditiveCodec)
 
-    def encode(self, X: object, y: object = None, *, missing_labels: MissingLabels = "predict") -> Codes:
+    def encode(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, missing_labels: MissingLabels = "predict"
+    ) -> Codes:
         """Return the codes of vectors.
 
         Parameters
@@ -43,7 +45,7 @@ class LabelQuantizer(ChainedQuantizer):
         """
         return self._codec().encode_items(X, y, missing_labels=missing_labels, n_jobs=self.n_jobs)
 
-    def decision_function(self, X: object) -> NDArray[np.float32]:
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return the scores of all labels.
 
         Parameters
@@ -56,7 +58,7 @@ class LabelQuantizer(ChainedQuantizer):
         """
         return self._codec().decision_function(X, n_jobs=self.n_jobs)
 
-    def predict_proba(self, X: object) -> NDArray[np.float32]:
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return the probabilities of all labels.
 
         Parameters
@@ -69,7 +71,7 @@ class LabelQuantizer(ChainedQuantizer):
         """
         return self._codec().predict_proba(X, n_jobs=self.n_jobs)
 
-    def predict(self, X: object) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict labels.
 
         Parameters
@@ -91,7 +93,7 @@ class LabelQuantizer(ChainedQuantizer):
         classes: NDArray[Any] = self.classes_[np.concatenate([np.zeros(0, dtype=np.intp), *best])]
         return classes
 
-    def novelty(self, X: object) -> NDArray[np.float32]:
+    def novelty(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return the probability that vectors belong to no known class.
 
         It was learned by leaving classes out. With several labels for a row, it is the probability of none of them.
@@ -107,7 +109,7 @@ class LabelQuantizer(ChainedQuantizer):
         return self._semantic_codec("novelty is learned").novelty(X, n_jobs=self.n_jobs)
 
     @defers_interrupts
-    def extend(self, X: object, y: object) -> Self:
+    def extend(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Add new classes from a few labelled rows of each.
 
         This needs neither the rows of `fit` nor new codes. An index with the new codec (`CodeIndex.with_codec`) also finds the

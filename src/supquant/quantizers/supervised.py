@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes
+from supquant.arrays import ArrayLike, Codes
 from supquant.codec import AdditiveCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.interrupts import defers_interrupts
@@ -179,7 +179,7 @@ class SupervisedQuantizer(LabelQuantizer):
         self.verbose = verbose
 
     @defers_interrupts
-    def fit(self, X: object, y: object) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn codebooks, projection and classifier.
 
         Parameters
@@ -230,7 +230,7 @@ class SupervisedQuantizer(LabelQuantizer):
                 f"init was fitted with projection={self.init.projection!r}, which cannot become {self.projection!r}"
             )
 
-    def _read_labels(self, y: object, n_rows: int) -> Labels:
+    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
         labels = read_labels(y, n_rows=n_rows, missing=True, missing_label=self.missing_label)
         if self.init is not None and not np.array_equal(self.init.classes_, labels.classes):
             raise InputError(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes
+from supquant.arrays import ArrayLike, Codes
 from supquant.codec import AdditiveCodec
 from supquant.features import Features, check_features
 from supquant.interrupts import defers_interrupts
@@ -135,7 +135,7 @@ class TripletQuantizer(ChainedQuantizer):
         self.verbose = verbose
 
     @defers_interrupts
-    def fit(self, X: object, y: object) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn codebooks and projection.
 
         Parameters
@@ -166,7 +166,7 @@ class TripletQuantizer(ChainedQuantizer):
         check_nonnegative(self.tol, "tol")
         check_features(self.features)
 
-    def _read_labels(self, y: object, n_rows: int) -> Labels:
+    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
         return read_labels(y, n_rows=n_rows)
 
     def _plan(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> FitPlan[TripletStep]:
