@@ -189,3 +189,26 @@ def test_labels_and_ids_come_from_files_of_their_own(products: Products, tmp_pat
 def test_other_numbers_of_labels_are_refused(products: Products) -> None:
     with pytest.raises(InputError, match="array has 60 rows, and there are 59 labels"):
         open_vectors(products.X, labels=products.labels[1:])
+
+
+def test_a_tensor_of_bfloat16_is_read_as_float32(products: Products) -> None:
+    """Stand in for torch, which the tests do not install: NumPy refuses its bfloat16 tensors."""
+
+    class Tensor:
+        __module__ = "torch"
+        dtype, shape = "torch.bfloat16", products.X.shape
+
+        def detach(self) -> Tensor:
+            return self
+
+        cpu = detach
+
+        def float(self) -> Any:
+            converted = Tensor()
+            converted.numpy = lambda: products.X  # type: ignore[attr-defined]
+            return converted
+
+        def numpy(self) -> None:
+            raise TypeError("Got unsupported ScalarType BFloat16")
+
+    np.testing.assert_array_equal(open_vectors(Tensor()).X, products.X)
