@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from supquant import SupervisedQuantizer, load_model
+from supquant.cli.fit import METHODS
+from supquant.models import ESTIMATORS
 from supquant.storage.npz import read_arrays
 
 
@@ -169,14 +171,40 @@ def test_mistakes_are_answered_in_one_line_with_exit_code_2(run, files, model, t
         assert result.exit_code == 2, (arguments, result.output, result.exception)
         assert part in result.stderr, (arguments, result.stderr)
         if "--frobnicate" not in arguments:  # errors of the parser also show how the command is used
-            assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+            *before, last = result.stderr.strip().splitlines()
+            assert last.startswith("Error: "), result.stderr
+            assert all(line.startswith("Read") for line in before), (
+                result.stderr
+            )  # the words of a fit come first
     assert not (tmp_path / "out").exists()
+
+
+def test_the_first_words_of_a_fit_do_not_wait_for_scikit_learn(tmp_path):
+    program = """
+        import sys
+        from supquant.cli import main
+        try:
+            main()
+        finally:
+            assert "sklearn" not in sys.modules
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), "fit", tmp_path / "nowhere.parquet"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.splitlines() == [
+        f"Reading {tmp_path / 'nowhere.parquet'} ...",
+        f"Error: no such file: {tmp_path / 'nowhere.parquet'}",
+    ]
+
+
+def test_the_command_knows_all_methods():
+    assert tuple(ESTIMATORS) == METHODS
 
 
 INTERRUPT = """
 import os, signal, sys
 from contextlib import contextmanager
-from supquant.cli import main, model
+from supquant.cli import fit, main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background otherwise
 
@@ -187,9 +215,9 @@ def interrupting():
             os.kill(os.getpid(), signal.SIGINT)
     yield callback
 
-model.progress_bars = interrupting
+fit.progress_bars = interrupting
 if {step} == 0:
-    model.open_items = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+    fit.open_items = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 main()
 """
 
@@ -281,7 +309,9 @@ def test_too_many_jobs_are_as_many_as_are_of_use(run, files, tmp_path, jobs):
 def test_a_fit_in_a_pipe_prints_a_line_for_each_stage_and_ends_with_a_summary(run, files, tmp_path):
     result = run("fit", files / "train.npz", "--bits", 16, "--max-iter", 1, "-o", tmp_path / "model")
     assert result.exit_code == 0
-    lines = result.stderr.splitlines()
+    reading, read, *lines = result.stderr.splitlines()
+    assert reading == f"Reading {files / 'train.npz'} ..."
+    assert read == "Read 500 rows of 64 numbers."
     assert [line.split("%")[1].split(",")[0].strip() for line in lines] == [
         "classifier",
         "new classes",

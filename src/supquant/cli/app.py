@@ -32,7 +32,7 @@ class CommandSource(NamedTuple):
 
 OWN_COMMANDS = {
     "demo": CommandSource("supquant.cli.demo", "Train on handwritten digits and write a page of pictures."),
-    "fit": CommandSource("supquant.cli.model", "Learn codes from labelled vectors and write a model file."),
+    "fit": CommandSource("supquant.cli.fit", "Learn codes from labelled vectors and write a model file."),
     "encode": CommandSource("supquant.cli.model", "Turn vectors into codes of one byte a codebook."),
     "index": CommandSource("supquant.cli.index", "Encode items and write an index of them, or add to one."),
     "add": CommandSource("supquant.cli.changes", "Encode items and add them to an index."),

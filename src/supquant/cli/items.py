@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import err, print_line
-from supquant.index.ids import read_ids
 from supquant.sources import VectorSource, open_vectors
 
 __all__ = ["Ids", "Items", "Labels", "Metadata", "Vectors", "check_ids", "open_items"]
@@ -62,5 +61,7 @@ def open_items(
 
 def check_ids(source: VectorSource) -> None:
     """Raise an `InputError` if the ids cannot be those of an index, so that this is known before a long fit."""
+    from supquant.index.ids import read_ids  # noqa: PLC0415  # only needed here, and slow to import
+
     if source.ids is not None:
         read_ids(source.ids, distinct=True)

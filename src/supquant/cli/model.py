@@ -1,4 +1,4 @@
-"""`supquant fit`, `encode`, `evaluate` and `info`: write a model file, use it and describe it."""
+"""`supquant encode`, `evaluate` and `info`: use a model file and describe it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ import typer
 
 import supquant
 from supquant import evaluation, kernels
-from supquant.cli.app import INTERRUPTED
-from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
+from supquant.cli.console import print_facts, print_line, print_table, progress_bars
 from supquant.cli.files import CODE_FILES, check_output, check_space, write_codes
 from supquant.cli.index import Jobs, encoded, print_index
-from supquant.cli.items import Ids, Items, Labels, Vectors, check_ids, open_items
-from supquant.cli.parameters import Parameters, read_parameters
+from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
 from supquant.errors import InputError
-from supquant.features import AnchorKernel
 from supquant.labels import read_labels
-from supquant.models import ESTIMATORS, load_model, make_estimator
-from supquant.quantizers.summary import ModelSummary
+from supquant.models import load_model
 from supquant.storage.json_file import write_json
 from supquant.validation import resolve_jobs
 
@@ -30,80 +26,6 @@ ModelFile = Annotated[
 ]
 
 app = typer.Typer()
-
-
-@app.command()
-def fit(
-    *,
-    items: Items,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path(
-        "model.safetensors"
-    ),
-    vectors: Vectors = None,
-    labels: Labels = None,
-    ids: Ids = None,
-    method: Annotated[str, typer.Option(help=", ".join(ESTIMATORS))] = "sq",
-    bits: Annotated[int, typer.Option(help="Length of a code, a multiple of 8.")] = 64,
-    init: Annotated[Path | None, typer.Option(help="A model with a shorter code to start from.")] = None,
-    anchors: Annotated[
-        int | None,
-        typer.Option(help="Number of anchors of the kernel features, or 0. By default the method chooses."),
-    ] = None,
-    solver: Annotated[str | None, typer.Option(help="joint or alternating.")] = None,
-    quantization_weight: Annotated[
-        float | None, typer.Option(help="Weight gamma of the quantization error, above 0.")
-    ] = None,
-    constraint_weight: Annotated[
-        float | None, typer.Option(help="Weight mu of the constraint on codes.")
-    ] = None,
-    codewords: Annotated[int | None, typer.Option(help="Codewords of a codebook, at most 256.")] = None,
-    max_iter: Annotated[int | None, typer.Option(help="Number of iterations at the most.")] = None,
-    parameters: Parameters = None,
-    forecast: Annotated[
-        bool,
-        typer.Option(
-            "--forecast", help="Print first how good retrieval will be, from a fit without some of the rows."
-        ),
-    ] = False,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same codes.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Number of threads; all cores by default.")] = None,
-) -> None:
-    """Learn codes from labelled vectors and write a model file. Ctrl-C saves the best model so far."""
-    check_output(output)
-    options: dict[str, Any] = {
-        "solver": solver,
-        "quantization_weight": quantization_weight,
-        "constraint_weight": constraint_weight,
-        "n_codewords": codewords,
-        "max_iter": max_iter,
-        "init": None if init is None else load_model(init),
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    if anchors is not None:
-        given["features"] = AnchorKernel(anchors, random_state=seed) if anchors else None
-    settings = {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)}
-    estimator = make_estimator(method, bits, settings)
-    source = open_items(items, vectors, labels or True, ids)
-    X, y = source.X, source.labels
-    if ids is not None:
-        check_ids(source)
-    if forecast:
-        print_line(str(evaluation.forecast(estimator, X, y, random_state=seed)))
-    with progress_bars() as callback:
-        if "callback" in estimator.get_params(deep=False):
-            estimator.set_params(callback=callback)
-        try:
-            estimator.fit(X, y)
-        except KeyboardInterrupt:
-            _save_interrupted(estimator, output)
-            raise typer.Exit(INTERRUPTED) from None
-    estimator.save(output)
-    summary = getattr(estimator, "summary_", None) or ModelSummary.of(
-        estimator.training_codes_, read_labels(y, n_rows=len(X), missing=True)
-    )
-    for line in str(summary).splitlines():
-        print_line(line)
-    print_line(f"Wrote {output}: {len(X)} rows learned, {estimator.codec_.n_codebooks} bytes a code.")
 
 
 @app.command()
@@ -225,15 +147,6 @@ def _print_model(path: Path) -> None:
     parameters = model.get_params(deep=False)
     facts += [(name.replace("_", " "), value) for name, value in parameters.items() if name not in hidden]
     print_facts(facts)
-
-
-def _save_interrupted(estimator: Any, output: Path) -> None:
-    """Write the best model so far, if there is one."""
-    if hasattr(estimator, "codec_"):
-        estimator.save(output)
-        print_line(f"Interrupted: wrote the best model so far to {output}.", err)
-    else:
-        err.print("Interrupted before there was a model; nothing was written.")
 
 
 def _stacked(first: Any, second: Any) -> Any:

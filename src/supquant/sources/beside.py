@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from supquant.arrays import Array
 from supquant.errors import InputError
@@ -70,8 +69,8 @@ def read_id_file(path: Path) -> Array:
 
 def _as_values(value: Any) -> Any:
     """Return labels or ids as an array, without changing a number beside None into something else."""
-    if scipy.sparse.issparse(value):
-        return scipy.sparse.csr_array(value)
+    if hasattr(value, "tocsr"):  # a sparse matrix of SciPy
+        return value.tocsr()
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "to_numpy"):
