@@ -4,6 +4,7 @@
 # make sanitize  the tests of the kernels under address and undefined-behaviour sanitizers, of threads under the thread sanitizer
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
+# make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error
 # make browser   install Chromium where there is none (Debian), for the tests that open pages; others skip them
 # make clean     remove what the others made
 
@@ -17,7 +18,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 
-.PHONY: build demo test lint types pytest dist sanitize browser develop clean
+.PHONY: build demo test lint types pytest dist docs sanitize browser develop clean
 
 build: $(STAMP)
 
@@ -55,6 +56,10 @@ dist: $(STAMP)
 	$(PIP) --no-deps --target build/wheel-check build/dist/*.whl
 	cd / && PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/wheel-check SUPQUANT_REQUIRE_NATIVE=1 $(CURDIR)/$(BIN)/python -c \
 	  'import supquant, supquant.kernels as k; assert "wheel-check" in supquant.__file__, supquant.__file__; print("the wheel imports:", supquant.__file__, k.isa())'
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs . build/docs
+	@echo build/docs/index.html
 
 # The sanitizers' libraries must be loaded before Python, which was not compiled with them, and libstdc++ with them, or its
 # exceptions are not known to them. What only compiles or starts other processes has nothing to find here. A forked child of a

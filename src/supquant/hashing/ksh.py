@@ -69,7 +69,7 @@ class KSH(HashEstimator):
     codec_ : BinaryCodec
     training_codes_ : (n, n_bits / 8) uint8
     objective_ : list of dict
-        After each bit: "objective" is |R|^2 / (r n)^2, which after the last bit is the mean squared error over all pairs;
+        After each bit: "objective" is ``|R|^2 / (r n)^2``, which after the last bit is the mean squared error over all pairs;
         "smoothed" is 1 if the bit of the gradient was kept, 0 if the spectral one was.
     n_iter_ : int
         Number of bits learned.

@@ -192,8 +192,9 @@ class IndexReader:
         novelty : float or array (q,), default=None
             The probability that a query belongs to no known class: 0 compares only labels, 1 compares only positions. None lets
             the codec predict it, or takes 0 if all items of the index have labels.
-        where : ids, Filter, or mask (n,) of bool, default=None
-            Search only among these rows. A mask has an entry for every row, in the order of `ids`.
+        where : ids, Filter, mask (n,) of bool, or condition, default=None
+            Search only among these rows. A mask has an entry for every row, in the order of `ids`. A condition is text in the
+            SQL of DuckDB, such as ``"price < 10 and brand = 'x'"``, or an expression of pyarrow. It uses columns of the index.
         state : str, default=None
             The `state` of the index that a mask was made for. If rows were added or removed since, the search is refused. None
             compares only the length of the mask with the number of rows.
@@ -305,8 +306,8 @@ class IndexReader:
 
         Parameters
         ----------
-        ids_or_mask : ids, or mask (n,) of bool
-            The rows. A mask has an entry for every row, in the order of `ids`.
+        ids_or_mask : ids, mask (n,) of bool, or condition
+            The rows, as `where` in `search`.
         state : str, default=None
             As in `search`.
 
@@ -318,7 +319,7 @@ class IndexReader:
         Raises
         ------
         InputError
-            If an id is not in the index, or a mask was made for other rows.
+            If an id is not in the index, a mask was made for other rows, or a condition cannot be evaluated.
         """
         snapshot = self._snapshot
         _check_state(snapshot, state)

@@ -1,0 +1,158 @@
+"""The Python blocks of README.md and of the pages run, in their order, in an empty folder."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import questions
+from typer.testing import CliRunner
+
+import supquant
+from supquant.cli import app
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s#]+)")
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(page for page in ROOT.glob("docs/**/*.md") if "results" not in page.parts)]
+)
+
+
+def run_page(name, **names):
+    """Run the Python blocks of a page and return their names. Errors name the lines of the page."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    names["__name__"] = "page"
+    for block in BLOCK.finditer(text):
+        above = "\n" * text.count("\n", 0, block.start(1))
+        exec(compile(above + block[1], name, "exec"), names)
+    return SimpleNamespace(**names)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return an empty current folder, with a stand-in for the encoder of the pages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", questions)
+    return tmp_path
+
+
+@pytest.fixture
+def few_digits(digits):
+    """Names that pages use without making them: training rows, items and queries."""
+    X, y = digits
+    few = np.flatnonzero(y == 9)[:5]
+    known = np.flatnonzero(y < 9)
+    return {
+        "X": X[known[:600]],
+        "y": y[known[:600]],
+        "X_items": X[900:1200],
+        "y_items": [label if label < 9 else None for label in y[900:1200].tolist()],
+        "X_database": X[900:1200],
+        "Q": X[1200:1220],
+        "X_few": X[few],
+        "y_few": y[few],
+        "SupervisedQuantizer": supquant.SupervisedQuantizer,
+        "CodeIndex": supquant.CodeIndex,
+    }
+
+
+def test_readme_goes_from_a_parquet_file_to_answers(folder):
+    questions.write_items(folder)
+    page = run_page("README.md")
+    answers = page.index.query(page.question, k=5).to_pandas()
+    assert answers.columns.tolist() == ["query", "rank", "id", "score", "text"]
+    assert all("card" in text for text in answers["text"])
+    asked = page.index.query(page.question, k=5, where="text like '%money%'").to_pandas()
+    assert all("money" in text for text in asked["text"])
+    assert len(supquant.CodeIndex.load("questions.index")) == len(questions.make_questions())
+
+
+def test_tutorial_goes_from_texts_to_a_saved_index(folder):
+    questions.make_questions().to_csv("questions.csv", index=False)
+    page = run_page("docs/tutorial.md")
+    assert page.items.shape == (len(page.questions), questions.DIMENSIONS)
+    assert page.sq.n_unlabelled_ == page.questions["intent"].isna().sum() > 0
+    texts = page.answers.groupby("query")["text"].agg(" ".join)
+    assert texts[0].count(" card") == 3
+    assert texts[1].count(" rate") == 3
+    assert "q2" not in page.index
+    assert page.index.get(["new-1"], ["intent"]).to_pylist() == [{"id": "new-1", "intent": "card_arrival"}]
+    assert supquant.load_model("questions.model").codec_.n_codebooks == 8
+
+
+def test_commands_of_the_tutorial_end_with_answers(folder):
+    questions.write_items(folder)
+    (commands,) = COMMANDS.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8"))
+    for line in commands.splitlines():
+        arguments = [quoted or word for quoted, word in re.findall(r'"([^"]*)"|(\S+)', line)]
+        assert arguments[0] == "supquant"
+        done = CliRunner().invoke(app, arguments[1:])
+        assert done.exit_code == 0, done.output
+    answers = (folder / "answers.csv").read_text().splitlines()
+    assert len(answers) == 1 + 5 * len(questions.make_questions())
+    assert all("card" in line for line in answers[1:])
+
+
+def test_production_page_changes_and_filters_a_saved_index(folder):
+    questions.write_items(folder)
+    readme = run_page("README.md")
+    vectors = readme.encoder.encode(["Where is my card?", "Is the rate good?"])
+    page = run_page("docs/production.md", vectors=vectors)
+    assert "q3" in readme.index
+    assert "q3" not in page.index
+    assert "q1" not in page.ids
+    assert page.ids.shape == (2, 5)
+
+
+def test_searching_page_finds_digits(folder):
+    page = run_page("docs/searching.md")
+    assert len(page.index) == 700 - 10
+    assert (page.y[1000 + page.ids] % 2).all()
+
+
+def test_ranking_page_adds_a_class(folder, few_digits):
+    page = run_page("docs/ranking.md", **few_digits)
+    assert 9 in page.sq.classes_
+    assert page.ids.shape == (20, 10)
+
+
+def test_methods_page_searches_bits(folder, few_digits):
+    page = run_page("docs/methods.md", **few_digits)
+    assert len(page.index) == 300
+    assert page.index.codec.n_codebooks == 8
+
+
+def test_every_page_with_python_is_run():
+    run_elsewhere = {"docs/own-method.md"}  # tests/experiments/test_own_method.py
+    run_here = set(re.findall(r'run_page\("([^"]+)"', Path(__file__).read_text(encoding="utf-8")))
+    with_python = {
+        page.relative_to(ROOT).as_posix() for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))
+    }
+    assert with_python == run_here | run_elsewhere
+
+
+def test_relative_links_lead_to_files():
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in PAGES
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_extras_of_the_readme_are_those_of_the_package():
+    named = re.findall(r"'supquant\[(\w+)\]'", (ROOT / "README.md").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert named == ["arrow", "sql", "hdf5", "lab"]
+    assert set(named) <= set(project["optional-dependencies"])
+
+
+def test_every_example_has_a_page_in_the_gallery():
+    shown = {page.stem for page in (ROOT / "docs/gallery").glob("*.md")}
+    assert shown == {path.stem for path in (ROOT / "examples").glob("*.py")}
