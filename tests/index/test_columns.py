@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pytest
 from products import make_products
 
-from supquant import AdditiveCodec, CodeIndex, FileFormatError, InputError, open_vectors
+from supquant import AdditiveCodec, CodeIndex, FileFormatError, InputError, open_vectors, storage
+from supquant.index.manifest import manifest_bytes
 
 
 @pytest.fixture
@@ -235,3 +236,36 @@ def test_columns_follow_random_changes(codec, tmp_path, seed):
             assert sorted(cheap) == sorted(
                 id_ for id_, price in model.items() if price is not None and price < 10
             )
+
+
+def ipc_of(table):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return np.frombuffer(sink.getvalue(), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        (np.zeros(100, dtype=np.uint8), "holds no Arrow table"),
+        (np.arange(100, dtype=np.uint8), "holds no Arrow table"),
+        (ipc_of(pa.table({"price": [1, 2]})), "has 2 rows, expected 5"),
+        (ipc_of(pa.table([[1] * 5, [2] * 5], names=["a", "a"])), "two columns of the same name"),
+        (ipc_of(pa.table({"price": [1] * 5}))[:-90], "holds no Arrow table|has 0 rows"),
+    ],
+)
+def test_forged_columns_with_right_digests_are_refused(index, tmp_path, forged, said):
+    folder = tmp_path / "i"
+    index.save(folder)
+    packed = storage.pack_arrays("columns", {"ipc": forged}, {})
+    name = f"columns-{packed.digest[:16]}.safetensors"
+    packed.write(folder / name)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["digest"]
+    manifest["segments"][0]["columns"] = name
+    (folder / "manifest.json").write_bytes(manifest_bytes(manifest))
+    with pytest.raises(FileFormatError, match=said):
+        CodeIndex.load(folder).get(["a"])
+    with pytest.raises(FileFormatError, match=said):
+        CodeIndex.load(folder, verify="full")
