@@ -8,6 +8,7 @@ import pytest
 
 CHILD = """
     import resource, sys
+    import duckdb  # a nanobind module that turns std::bad_alloc into an error of its own
     import numpy as np
     from supquant import AdditiveCodec, CodeIndex
 

@@ -37,6 +37,8 @@ def add(
     names, kept = ids_for(index, source), source.metadata
     if replace and names is None:
         raise InputError("--replace needs ids: name their column with --ids")
+    if not replace:
+        index.check_new(names)
     codes = collected(index.codec, source, jobs)
     index = change_saved(
         folder,
@@ -65,6 +67,7 @@ def update(
     index = CodeIndex.load(folder)
     source = open_items(items, vectors, labels, True if ids is None else ids, metadata)
     names, kept = ids_for(index, source), source.metadata
+    index.codes(names)  # those that are not there are refused before the work
     codes = collected(index.codec, source, jobs)
     change_saved(folder, lambda saved: saved.update_codes(names, codes, metadata=kept), index.codec)
     print_line(f"Updated {len(source):,} items of {folder}.")

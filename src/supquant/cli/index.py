@@ -20,9 +20,10 @@ from supquant.cli.files import (
     write_answers,
     write_table,
 )
-from supquant.cli.items import Ids, Items, Labels, Metadata, Vectors, open_items
+from supquant.cli.items import Ids, Items, Labels, Metadata, Vectors, check_ids, open_items
 from supquant.errors import InputError, SaveConflictError
 from supquant.index import CodeIndex
+from supquant.index.files import read_replaceable
 from supquant.models import load_model
 from supquant.progress import Reporter
 from supquant.sources import Block, VectorSource, read_id_file
@@ -75,6 +76,7 @@ def make_index(
     index = _load_made_with(codec, output) if append else CodeIndex(codec)
     source = open_items(items, vectors, labels, ids, metadata)
     names, kept = ids_for(index, source), source.metadata
+    index.check_new(names)
     check_space(output, len(source) * codec.n_codebooks + (0 if kept is None else kept.nbytes))
     codes = collected(codec, source, jobs)
     if append:
@@ -184,6 +186,8 @@ def _check_folder(path: Path, may_be_there: bool) -> None:
         raise InputError(f"{path} is a file; an index is a folder")
     if not may_be_there and path.is_dir() and any(path.iterdir()):
         raise InputError(f"{path} is there already: add to it with --append, or write over it with --replace")
+    if path.is_dir():
+        read_replaceable(path)
 
 
 def _load_made_with(codec: Any, folder: Path) -> CodeIndex:
@@ -232,7 +236,11 @@ def collected(codec: Any, source: VectorSource, jobs: int | None) -> Codes:
 
 
 def ids_for(index: CodeIndex, source: VectorSource) -> Any:
-    """Return the ids of a source, of the kind that the index has; None if they are to be numbered."""
+    """Return the ids of a source, of the kind that the index has; None if they are to be numbered.
+
+    They are checked before the long work of encoding.
+    """
+    check_ids(source)
     return None if source.ids is None else in_kind_of(index, source.ids, source.name)
 
 

@@ -102,6 +102,21 @@ class CodeIndex(SavedIndex):
         self._snapshot.check_new(read)  # before the long work of encoding
         return self._append(self._encode(X, y, n_jobs), read, metadata)
 
+    def check_new(self, ids: ArrayLike | None = None) -> None:
+        """Check that rows with these ids can be added, before the work of encoding them.
+
+        Parameters
+        ----------
+        ids : sequence or array (n,) of int or str, default=None
+            As in `add`.
+
+        Raises
+        ------
+        InputError
+            As in `add`.
+        """
+        self._snapshot.check_new(_read_new_ids(ids))
+
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
         """Append rows that are already encoded.
 

@@ -49,7 +49,7 @@ from supquant.index.string_ids import StringIds
 from supquant.storage import ArrayFile, PackedArrays, sync_folder, write_file_atomically
 from supquant.storage.locking import LOCK_NAME, run_locked
 
-__all__ = ["MANIFEST", "KnownFolders", "StoredCodec", "load_index", "save_index"]
+__all__ = ["MANIFEST", "KnownFolders", "StoredCodec", "load_index", "read_replaceable", "save_index"]
 
 KnownFolders = dict[Path, frozenset[str]]
 """What an index knows of folders: by path, the digests of the content that it was loaded from or saved as."""
@@ -175,7 +175,7 @@ def _save_locked(
     folder: Path, codec: StoredCodec, snapshot: Snapshot, known: KnownFolders, overwrite: bool
 ) -> None:
     """Do what `save_index` does, in a folder that no other process changes meanwhile."""
-    found = _read_replaceable(folder)
+    found = read_replaceable(folder)
     if found is not None and not overwrite:
         _check_known(folder, found, known)
     names = {path.name for path in folder.iterdir()}
@@ -198,7 +198,7 @@ def _save_locked(
     _delete_unnamed_files(folder)
 
 
-def _read_replaceable(folder: Path) -> dict[str, Any] | None:
+def read_replaceable(folder: Path) -> dict[str, Any] | None:
     """Return the manifest in a folder, or None. Raise an `InputError` if the folder holds something else than an index."""
     if (folder / MANIFEST).exists():
         try:
