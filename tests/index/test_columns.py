@@ -91,6 +91,10 @@ def test_conditions_that_make_no_sense_are_refused(index, where, said):
         index.search([[0.0]], where=where)
 
 
+def test_an_array_of_pyarrow_is_ids(index):
+    assert index.search([[0.0]], where=pa.array(["c", "b"]))[1].tolist() == [["b", "c"]]
+
+
 def test_an_index_without_columns_refuses_conditions(codec):
     with pytest.raises(InputError, match="has no columns"):
         CodeIndex(codec).add_codes([[1]]).search([[0.0]], where="price < 10")

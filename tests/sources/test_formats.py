@@ -7,6 +7,7 @@ from typing import Any
 
 import datasets
 import duckdb
+import h5py
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -94,6 +95,14 @@ def test_a_long_stream_is_kept_in_a_file(products: Products, monkeypatch: pytest
     )
     assert pa.total_allocated_bytes() - before < 100  # the rest is mapped
     check_table(source, products)
+
+
+def test_an_array_of_a_group_is_named_by_its_path(products: Products, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["train/vectors"], file["test/vectors"] = products.X, products.X[:3]
+        file["train/kinds"] = products.price
+    source = open_vectors(tmp_path / "a.h5", vectors="train/vectors", labels="train/kinds")
+    assert source.labels.tolist() == products.price
 
 
 def test_a_partition_is_a_column(products: Products, tmp_path: Path) -> None:

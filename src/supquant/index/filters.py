@@ -120,7 +120,9 @@ def choose(snapshot: Snapshot, ids_or_mask: ArrayLike) -> Chosen:
     InputError
         If an id is not in the snapshot, the mask has another shape, or the condition cannot be evaluated.
     """
-    if isinstance(ids_or_mask, str) or type(ids_or_mask).__module__.startswith("pyarrow"):
+    if (
+        isinstance(ids_or_mask, str) or type(ids_or_mask).__name__ == "Expression"
+    ):  # pyarrow's; an array of its is ids
         return _choose_by_condition(snapshot, ids_or_mask)
     mask = _as_mask(ids_or_mask)
     if mask is None:

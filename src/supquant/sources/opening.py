@@ -112,7 +112,7 @@ def _is_given(value: Any, what: str) -> bool:
     if value is None or isinstance(value, bool):
         return False
     if isinstance(value, str):
-        return ending_of(Path(value)) in KNOWN_ENDINGS or os.sep in value
+        return ending_of(Path(value)) in KNOWN_ENDINGS or Path(value).is_file()
     return what != "metadata" or not isinstance(value, list | tuple)
 
 
