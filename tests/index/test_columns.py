@@ -91,6 +91,12 @@ def test_conditions_that_make_no_sense_are_refused(index, where, said):
         index.search([[0.0]], where=where)
 
 
+def test_a_condition_reads_no_file(index, tmp_path):
+    (tmp_path / "brands.csv").write_text("brand\nx\n")
+    with pytest.raises(InputError, match="cannot be evaluated"):
+        index.search([[0.0]], where=f"brand in (select brand from read_csv('{tmp_path}/brands.csv'))")
+
+
 def test_an_array_of_pyarrow_is_ids(index):
     assert index.search([[0.0]], where=pa.array(["c", "b"]))[1].tolist() == [["b", "c"]]
 

@@ -142,8 +142,7 @@ def _choose_by_condition(snapshot: Snapshot, condition: object) -> Chosen:
     chosen = {}
     for part in snapshot.parts:
         rows = rows_where(part.columns, part.n_rows, known, condition)
-        rows = rows[part.are_live(rows)]
-        if len(rows):
+        if len(rows):  # removed ones among them are never searched
             chosen[part.serials] = bits_of_rows(rows, part.n_rows)
     return chosen
 
