@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from supquant import kernels
-from supquant.assignment import SEARCH_ROWS, CodeSearch, ItemSearch
+from supquant.assignment import SEARCH_ROWS, CodeSearch, ItemSearch, spread_codes
 
 
 def draw_search(rng, M=2, K=8, r=5, L=3, *, gamma=0.3, mu=0.2, labels=True):
@@ -241,3 +241,13 @@ def test_sparse_columns_and_few_allowed_words_do_not_change_codes(rng, M):
     if M == 2:  # an exact search: it does not depend on how words are numbered
         np.testing.assert_array_equal(masked.search(vectors), words[chosen])
     assert np.isin(masked.search(vectors), words).all()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 64, 1000])
+def test_seeds_are_distinct_codes_of_the_rows(rng, limit):
+    codes = rng.integers(0, 4, size=(200, 2), dtype=np.uint8)  # at most 16 distinct ones
+    seeds = spread_codes(codes, limit)
+    assert len(seeds) == len(np.unique(seeds, axis=0)) <= limit
+    assert {tuple(seed) for seed in seeds} <= {tuple(code) for code in codes}
+    if limit == 1000:
+        assert len(seeds) == len(np.unique(codes, axis=0))

@@ -268,3 +268,12 @@ class ItemSearch:
     def search(self, vectors: NDArray[np.float32], codes: Codes | None = None) -> Codes:
         """Find codes (n, M) for vectors (n, D), from given codes on or from a start of its own."""
         return self.search_.search(vectors * self.scale, codes)
+
+
+def spread_codes(codes: Codes, limit: int) -> Codes:
+    """Return at most `limit` distinct codes (s, M) of codes (n, M), at even distances in their sorted order."""
+    distinct, counts = kernels.active().distinct(codes)
+    # every = sorted(codes)
+    # return distinct codes among [every[rank] for rank in ranks]
+    ranks = np.linspace(0, len(codes) - 1, min(limit, len(codes))).round()
+    return distinct[np.unique(np.searchsorted(np.cumsum(counts), ranks, side="right"))]

@@ -8,7 +8,6 @@ import pytest
 from additive_sizes import D, K, L, M, P, R
 
 from supquant import AdditiveCodec
-from supquant.codec import spread_codes
 from supquant.errors import InputError
 from supquant.labels import read_labels
 from supquant.parallel import BLOCK_ROWS
@@ -209,16 +208,6 @@ def test_a_codec_cannot_be_changed(codec):
         codec.constant = 1.0
     with pytest.raises(FrozenInstanceError):
         codec.feature_map.bandwidth = 1.0
-
-
-@pytest.mark.parametrize("limit", [1, 2, 7, 64, 1000])
-def test_seeds_are_distinct_codes_of_the_rows(rng, limit):
-    codes = rng.integers(0, 4, size=(200, 2), dtype=np.uint8)  # at most 16 distinct ones
-    seeds = spread_codes(codes, limit)
-    assert len(seeds) == len(np.unique(seeds, axis=0)) <= limit
-    assert {tuple(seed) for seed in seeds} <= {tuple(code) for code in codes}
-    if limit == 1000:
-        assert len(seeds) == len(np.unique(codes, axis=0))
 
 
 # bad input --------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from supquant.codec.additive import (
     MissingLabels,
     Ranking,
     label_columns,
-    spread_codes,
 )
 from supquant.codec.binary import BinaryCodec
 from supquant.codec.curves import least_product
@@ -61,5 +60,4 @@ __all__ = [
     "load_codec",
     "load_codec_of",
     "row_products",
-    "spread_codes",
 ]

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import CodeSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
@@ -392,12 +391,3 @@ def label_columns(labels: NDArray[np.float64], width: int) -> NDArray[np.float64
            [0., 1., 0.]])
     """
     return np.pad(labels, ((0, 0), (0, width - labels.shape[1])))
-
-
-def spread_codes(codes: Codes, limit: int) -> Codes:
-    """Return at most `limit` distinct codes (s, M) of codes (n, M), at even distances in their sorted order."""
-    distinct, counts = kernels.active().distinct(codes)
-    # every = sorted(codes)
-    # return distinct codes among [every[rank] for rank in ranks]
-    ranks = np.linspace(0, len(codes) - 1, min(limit, len(codes))).round()
-    return distinct[np.unique(np.searchsorted(np.cumsum(counts), ranks, side="right"))]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32, Float64
-from supquant.codec import spread_codes
+from supquant.assignment import spread_codes
 from supquant.fitting import FitStage, StepT
 from supquant.quantizers.initialisation import (
     SAMPLE_ROWS_PER_CODEWORD,
