@@ -32,6 +32,10 @@ def test_several_threads_work_at_the_same_time():
     assert len(list(ordered_map(lambda _: together.wait(), range(2), 2))) == 2
 
 
+def test_a_single_item_starts_no_thread():
+    assert list(ordered_map(lambda _: threading.get_ident(), [0], 4)) == [threading.get_ident()]
+
+
 def test_few_results_wait_at_a_time():
     taken = []
 

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
@@ -40,7 +40,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
     items : iterable
         The items.
     n_jobs : int
-        The number of threads. With 1, the caller's own thread does the work.
+        The number of threads. With 1, or for a single item, the caller's own thread does the work.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
     >>> list(ordered_map(lambda x: x * x, range(5), n_jobs=2))
     [0, 1, 4, 9, 16]
     """
-    if n_jobs == 1:
+    if n_jobs == 1 or (isinstance(items, Sized) and len(items) <= 1):
         for item in items:
             check_interrupt()
             yield function(item)
