@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from supquant_experiments.grid.task import command
 from supquant_experiments.methods import METHODS
@@ -42,6 +42,8 @@ class Headline:
         One sentence for each data set, kind of codes and ranking.
     facts : tuple of pairs
         Names and values: what was measured, where, and what is missing.
+    example : Example or None
+        A query with its answers; None if no samples were measured.
     """
 
     lead: tuple[str, ...]
@@ -49,6 +51,15 @@ class Headline:
     stand_ins: tuple[str, ...]
     verdicts: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
+    example: Example | None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query with its answers, as a samples file has them, and the length of the codes in bits."""
+
+    query: Mapping[str, Any]
+    bits: int
 
 
 def headline(results: Results) -> Headline:
@@ -59,6 +70,7 @@ def headline(results: Results) -> Headline:
         stand_ins=tuple(_stand_ins(results)),
         verdicts=tuple(verdict_sentences(results, "paper")),
         facts=tuple(_facts(results)),
+        example=_typical_query(results),
     )
 
 
@@ -246,6 +258,17 @@ def _ours_and_theirs(results: Results, dataset: str, published: str) -> list[tup
         if (found := results.mean("map", OURS[0], bits, **where))
         and (printed := published_map(published, "sq", bits))
     ]
+
+
+def _typical_query(results: Results) -> Example | None:
+    """Return the query of the first sample for which the first method is right about as often as on average."""
+    if not results.samples or not results.samples[0]["queries"]:
+        return None
+    sample = results.samples[0]
+    right = [sum(found["right"] for found in query["answers"][0]["results"]) for query in sample["queries"]]
+    average = sum(right) / len(right)
+    typical = min(range(len(right)), key=lambda row: abs(right[row] - average))
+    return Example(sample["queries"][typical], sample["bits"])
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from supquant_experiments.paper.drawing import PALETTE, Figure
 from supquant_experiments.paper.headline import Headline, headline
 from supquant_experiments.paper.results import read_results
 from supquant_experiments.paper.sections import sections
+from supquant_experiments.paper.words import OPENING, SCOPE, WORDS
 
 if TYPE_CHECKING:
     from supquant_experiments.paper.parts import Part, Section
@@ -60,7 +61,9 @@ def render_report(folder: str | Path, out: str | Path) -> Report:
         raise InputError(f"{index_page} was not written by supquant; name another folder for the report")
     environment = _jinja()
     said, shown = headline(results), [_drawn(section) for section in sections(results)]
-    page = environment.get_template("report.html.j2").render(headline=said, sections=shown, palette=PALETTE)
+    page = environment.get_template("report.html.j2").render(
+        opening=OPENING, scope=SCOPE, words=WORDS, headline=said, sections=shown, palette=PALETTE
+    )
     index = _index(said, shown)
 
     drawn = [figure for section in shown for part in section.parts for figure in part.figures]
@@ -126,7 +129,9 @@ def _jinja() -> Any:
         lstrip_blocks=True,
     )
     markup = importlib.import_module("markupsafe").Markup
-    environment.filters["prose"] = lambda text: markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
+    environment.filters["prose"] = lambda text: markup(
+        re.sub(r"\*([^*]+)\*", r"<b>\1</b>", re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
+    )
     environment.filters["raw"] = markup
     return environment
 
@@ -139,8 +144,11 @@ def _index(said: Headline, shown: list[_DrawnSection]) -> str:
             f"{WRITTEN} from the result files; do not edit. `supquant paper --render` makes report.html from the same "
             "files: the whole report on one page that needs nothing beside it."
         ),
-        "\n".join(f"- **{sentence}**" for sentence in filter(None, (*said.lead, said.beside_paper))),
+        *(text.replace("*", "**") for text in (OPENING, SCOPE)),
+        "\n".join(f"- {sentence}" for sentence in filter(None, (*said.lead, said.beside_paper))),
         "\n".join(f"- {sentence}" for sentence in (*said.stand_ins, *said.verdicts)),
+        "| word | what it means |\n| --- | --- |\n"
+        + "\n".join(f"| {word} | {text} |" for word, text in WORDS),
         "| | |\n| --- | --- |\n" + "\n".join(f"| {name} | {value} |" for name, value in said.facts),
     ]
     for drawn in shown:

@@ -10,6 +10,7 @@ PHONE = 390  # pixels
 PROBE = """<script>
 addEventListener("load", () => {
   document.querySelectorAll("details").forEach((each) => { each.open = true });
+  dispatchEvent(new Event("resize"));  // the event of an opened part comes later
   const boxes = (selector, name) => Object.fromEntries([...document.querySelectorAll(selector)].map((each) =>
     [each.dataset[name], [each.getBoundingClientRect().width, each.getBoundingClientRect().height]]));
   const found = {
@@ -19,6 +20,8 @@ addEventListener("load", () => {
     drawings: document.querySelectorAll("figure[data-drawn] > svg[role=img][aria-label]").length,
     tables: boxes("table[data-table]", "table"),
     captions: document.querySelectorAll("table[data-table] > caption").length,
+    cut: [...document.querySelectorAll(".scroll")].filter((each) => each.scrollWidth > each.clientWidth + 1).length,
+    told: [...document.querySelectorAll(".sideways")].filter((each) => each.offsetWidth > 0).length,
     pictures: [...document.images].map((each) => each.complete && each.naturalWidth > 0 && each.alt !== ""),
   };
   parent.postMessage(JSON.stringify(found), "*");
@@ -59,8 +62,10 @@ def test_every_figure_table_and_picture_is_laid_out_without_sideways_scrolling(m
     for box in (*found["figures"].values(), *found["tables"].values()):
         assert min(box) > 40
     assert all(0.5 < high / wide < 2 for wide, high in found["figures"].values())
-    assert len(found["pictures"]) == 2 + 2 * 2 * 10
+    assert len(found["pictures"]) == 3 * (1 + 2 * 10)  # two queries, one of them at the top too
     assert all(found["pictures"])
+    assert found["told"] == found["cut"]  # a table says so if it goes on beyond the screen
+    assert width != PHONE or found["cut"] > 0
     assert console == []
 
 
