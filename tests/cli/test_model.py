@@ -124,6 +124,27 @@ def test_evaluate_prints_and_writes_map(run, files, model, tmp_path):
     assert json.loads((tmp_path / "labelled.json").read_text())["map"] > plain["map"]
 
 
+def test_evaluate_leaves_out_rows_without_labels(run, files, model, tmp_path):
+    X, y = read_arrays(files / "items.npz", ("X", "y"))
+    few = [str(label) if row % 3 else "" for row, label in enumerate(y)]
+    np.savez(tmp_path / "few.npz", X=X, y=few)
+    np.savez(tmp_path / "known.npz", X=X[np.arange(300) % 3 > 0], y=[label for label in few if label])
+    np.savez(tmp_path / "none.npz", X=X, y=[""] * 300)
+    Q, query_y = read_arrays(files / "queries.npz", ("X", "y"))
+    np.savez(tmp_path / "queries.npz", X=Q, y=query_y.astype(str))
+    found = {
+        name: run(
+            "evaluate", model, "--database", tmp_path / f"{name}.npz", "--queries", tmp_path / "queries.npz"
+        )
+        for name in ("few", "known", "none")
+    }
+    assert "100 of 300 rows have no label and are left out" in found["few"].output
+    assert found["few"].stdout == found["known"].stdout
+    assert "200 items" in found["known"].stdout
+    assert found["none"].exit_code == 2
+    assert "no row has a label" in found["none"].output
+
+
 def mistakes(files, model, folder):
     """Return arguments, each with a part of the line of the error."""
     np.save(folder / "nan.npy", np.full((500, 64), np.nan))

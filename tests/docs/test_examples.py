@@ -1,12 +1,14 @@
 """The Python blocks of README.md and of the pages run, in their order, in an empty folder."""
 
 import re
+import shlex
 import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import questions
 from typer.testing import CliRunner
@@ -85,17 +87,54 @@ def test_tutorial_goes_from_texts_to_a_saved_index(folder):
     assert supquant.load_model("questions.model").codec_.n_codebooks == 8
 
 
+def commands_of(name):
+    """Return the arguments of the commands in each block of a page, without comments."""
+    blocks = COMMANDS.findall((ROOT / name).read_text(encoding="utf-8"))
+    return [[shlex.split(line, comments=True) for line in block.splitlines()] for block in blocks]
+
+
+def run_commands(lines):
+    for program, *arguments in lines:
+        assert program == "supquant"
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, (arguments, done.output)
+
+
 def test_commands_of_the_tutorial_end_with_answers(folder):
     questions.write_items(folder)
-    (commands,) = COMMANDS.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8"))
-    for line in commands.splitlines():
-        arguments = [quoted or word for quoted, word in re.findall(r'"([^"]*)"|(\S+)', line)]
-        assert arguments[0] == "supquant"
-        done = CliRunner().invoke(app, arguments[1:])
-        assert done.exit_code == 0, done.output
+    (lines,) = commands_of("docs/tutorial.md")
+    run_commands(lines)
     answers = (folder / "answers.csv").read_text().splitlines()
     assert len(answers) == 1 + 5 * len(questions.make_questions())
     assert all("card" in line for line in answers[1:])
+
+
+def test_commands_of_the_page_on_commands_run(folder, digits):
+    questions.write_items(folder)
+    items = pd.read_parquet("items.parquet")
+    items.dropna(subset="intent").to_parquet("questions.parquet")
+    items[20:25].to_parquet("changed.parquet")
+    items[:5].assign(id=[f"new-{row}" for row in range(5)]).to_parquet("more.parquet")
+    X, y = digits
+    np.savez("vectors.npz", X=X[:300], y=y[:300])
+    np.save("new.npy", X[300:400])
+    np.save("queries.npy", X[400:410])
+    with_tables, with_arrays, of_the_lab = commands_of("docs/commands.md")
+    run_commands(with_tables)
+    index = supquant.CodeIndex.load("items.index")
+    assert len(index) == len(items) + 5 - 2
+    assert "q17" not in index
+    assert pd.read_parquet("answers.parquet")["text"].str.contains("card").all()
+    run_commands(with_arrays)
+    assert len(Path("answers.csv").read_text().splitlines()) == 1 + 10 * 10
+    for (
+        program,
+        command,
+        *arguments,
+    ) in of_the_lab:  # these take minutes: their options are read, and nothing is measured
+        assert program == "supquant"
+        done = CliRunner().invoke(app, [command, *arguments, "--help"])
+        assert done.exit_code == 0, done.output
 
 
 def test_production_page_changes_and_filters_a_saved_index(folder):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -268,6 +269,18 @@ def test_the_command_refuses_them_in_one_line(case: str, tmp_path: Path) -> None
 def test_blank_labels_are_unknown(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(HEAD + '7,0.5,1,\n8,1.5,2," "\n9,2.5,3,a\n')
     assert open_vectors(tmp_path / "a.csv", labels=True).labels.tolist() == [None, None, "a"]
+
+
+def test_blank_labels_in_arrays_are_unknown(tmp_path: Path) -> None:
+    y = np.array(["", " ", "a "])
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    np.save(tmp_path / "y.npy", y)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.update({"X": X, "y": y.astype("S")})
+    for source in ("a.npz", "a.h5"):
+        assert open_vectors(tmp_path / source, labels=True).labels.tolist() == [None, None, "a"]
+    for beside in ("a.npz", "a.h5", "y.npy"):
+        assert open_vectors(X, labels=tmp_path / beside).labels.tolist() == [None, None, "a"]
 
 
 def test_a_label_that_is_called_na_is_a_label(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 
 import supquant
 from supquant import evaluation, kernels
-from supquant.cli.console import print_facts, print_line, print_table, progress_bars
+from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
 from supquant.cli.files import CODE_FILES, check_output, check_space, write_codes
 from supquant.cli.index import Jobs, encoded, print_index
 from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
@@ -19,6 +19,7 @@ from supquant.errors import InputError
 from supquant.labels import read_labels
 from supquant.models import load_model
 from supquant.storage.json_file import write_json
+from supquant.unlabelled import labelled_rows
 from supquant.validation import resolve_jobs
 
 ModelFile = Annotated[
@@ -72,10 +73,7 @@ def evaluate(
     if json is not None:
         check_output(json)
     codec = load_model(model).codec_
-    (X, y), (Q, query_y) = (
-        (source.X, source.labels)
-        for source in (open_items(path, vectors, labels or True, False) for path in (database, queries))
-    )
+    (X, y), (Q, query_y) = (_labelled(path, vectors, labels) for path in (database, queries))
     codes = codec.encode_items(X, y if with_labels else None)
     both = read_labels(_stacked(y, query_y), n_rows=len(X) + len(Q))
     quality = evaluation.evaluate_tables(
@@ -147,6 +145,18 @@ def _print_model(path: Path) -> None:
     parameters = model.get_params(deep=False)
     facts += [(name.replace("_", " "), value) for name, value in parameters.items() if name not in hidden]
     print_facts(facts)
+
+
+def _labelled(path: Path, vectors: str | None, labels: str | None) -> tuple[Any, Any]:
+    """Return the vectors and labels of a file, without the rows whose label is unknown: no answer can be judged by them."""
+    source = open_items(path, vectors, labels or True, False)
+    y, known = labelled_rows(source.labels, missing=True, name="the labels")
+    if known is None:
+        return source.X, y
+    print_line(f"{path}: {np.count_nonzero(~known)} of {len(known)} rows have no label and are left out", err)
+    if not known.any():
+        raise InputError(f"{path}: no row has a label, so no answer can be judged")
+    return source.X[known], y
 
 
 def _stacked(first: Any, second: Any) -> Any:

@@ -14,7 +14,7 @@ from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.sources.formats import format_of, tables_module
 from supquant.sources.matrices import npy_matrix
-from supquant.sources.named_arrays import read_named_array
+from supquant.sources.named_arrays import read_named_array, unknown_if_blank
 
 __all__ = ["read_beside", "read_id_file", "typed_texts"]
 
@@ -46,10 +46,11 @@ def read_beside(value: Any, what: str, n: int) -> Any:
         if not path.is_file():
             raise InputError(f"no such file: {path}")
         kind = format_of(path)
-        if kind == "npy":
-            return _check_values(npy_matrix(path, mapped=False), what, str(path))
-        if kind in ("npz", "hdf5"):
-            return _check_values(read_named_array(path, kind, what), what, str(path))
+        if kind in ("npy", "npz", "hdf5"):
+            values = npy_matrix(path, mapped=False) if kind == "npy" else read_named_array(path, kind, what)
+            if what == "labels":
+                values = unknown_if_blank(values)
+            return _check_values(values, what, str(path))
         if kind == "binary":
             raise InputError(f"{path} holds vectors; expected a file of {what}")
         if kind != "csv":

@@ -15,7 +15,7 @@ from supquant.errors import InputError
 from supquant.sources.matrices import MatrixSource
 from supquant.sources.source import VectorSource, Wish
 
-__all__ = ["array_names", "open_named_arrays", "read_named_array"]
+__all__ = ["array_names", "open_named_arrays", "read_named_array", "unknown_if_blank"]
 
 _USUAL = {"vectors": ("X", "vectors", "embeddings"), "labels": ("y", "labels"), "ids": ("ids", "id")}
 """Names of arrays that are taken for vectors, labels and ids, if the file has only one of them."""
@@ -38,7 +38,8 @@ def open_named_arrays(path: Path, kind: str, wish: Wish) -> VectorSource:
     beside = {}
     for what, wanted in (("labels", wish.labels), ("ids", wish.ids)):
         if wanted or (what == "ids" and wanted is None and "ids" in arrays):
-            beside[what] = _read(arrays, _choose(arrays, wanted or True, what, path, notes), path)
+            values = _read(arrays, _choose(arrays, wanted or True, what, path, notes), path)
+            beside[what] = unknown_if_blank(values) if what == "labels" else values
     source.notes = tuple(notes)
     return source.with_values(**beside)
 
@@ -48,6 +49,24 @@ def read_named_array(path: Path, kind: str, what: str) -> Array:
     arrays = _opened(path, kind)
     names = list(arrays)
     return _read(arrays, names[0] if len(names) == 1 else _choose(arrays, True, what, path, []), path)
+
+
+def unknown_if_blank(labels: Array) -> Array:
+    """Return labels of a file; a string of blanks becomes None, and other strings lose the blanks around them.
+
+    Examples
+    --------
+    >>> unknown_if_blank(np.array(["card", " ", "rate "]))
+    array(['card', None, 'rate'], dtype=object)
+    """
+    if labels.ndim != 1 or labels.dtype.kind not in "UO":
+        return labels
+    trimmed = [label.strip() or None if isinstance(label, str) else label for label in labels]
+    if labels.dtype.kind == "U" and all(trimmed):
+        return np.array(trimmed, dtype=labels.dtype)
+    values = np.empty(len(labels), dtype=object)
+    values[:] = trimmed
+    return values
 
 
 def _opened(path: Path, kind: str) -> Mapping[str, Any]:
