@@ -47,11 +47,6 @@ def bench_gist(
         A record for `json`. `processor_seconds` is the work of all threads; `load_average_before` tells how busy the machine
         was. `agreement` compares with the descriptors of the sample: the lowest correlation of the 512 dimensions and the
         largest difference; it is None without the sample.
-
-    Examples
-    --------
-    >>> bench_gist(n_images=20)["images"]
-    20
     """
     n_images = check_integer(n_images, "n_images", 1)
     sample = data_folder() / "cifar10_sample.npz"
