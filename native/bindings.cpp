@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "answers.h"
 #include "blocks.h"
 #include "dispatch.h"
+#include "meaning.h"
 #include "operations.h"
 #include "scan.h"
 
@@ -50,6 +52,11 @@ using Maybe = std::optional<In<Scalar, kDimensions>>;
 
 supquant::Codes view(const In<uint8_t, 2>& codes, int K) {
     return {codes.data(), codes.shape(0), int(codes.shape(1)), K};
+}
+
+// A packed matrix has floats or halves; the other array is empty.
+supquant::Packed packed(const In<float, 1>& floats, const In<uint16_t, 1>& halves, size_t n, size_t d) {
+    return {halves.shape(0) ? nullptr : floats.data(), halves.shape(0) ? halves.data() : nullptr, n, d};
 }
 
 void code_sums(In<uint8_t, 2> codes, In<float, 2> X, int K, Out<double, 2> sums, int n_threads) {
@@ -106,9 +113,16 @@ void hamming(In<uint8_t, 2> codes, In<uint8_t, 2> queries, Out<uint16_t, 2> dist
                       n_threads);
 }
 
-void products(In<float, 2> x, In<float, 2> y, Out<float, 2> sums, int n_threads) {
+void products(In<float, 2> x, In<float, 1> floats, In<uint16_t, 1> halves, size_t n, Out<float, 2> sums, int n_threads) {
     Released released;
-    supquant::products(x.data(), x.shape(0), y.data(), y.shape(0), x.shape(1), sums.data(), n_threads);
+    supquant::products(x.data(), x.shape(0), packed(floats, halves, n, x.shape(1)), sums.data(), n_threads);
+}
+
+void gaussian(In<float, 2> x, In<float, 1> floats, In<uint16_t, 1> halves, size_t n, In<float, 1> norms, float scale,
+              Out<float, 2> values, int n_threads) {
+    Released released;
+    supquant::gaussian(x.data(), x.shape(0), packed(floats, halves, n, x.shape(1)), norms.data(), scale, values.data(),
+                       n_threads);
 }
 
 void tree_sums(In<float, 2> x, In<int32_t, 3> features, In<float, 3> thresholds, In<float, 3> leaves, int depth,
@@ -131,6 +145,43 @@ template <class Real>
 void decode(In<uint8_t, 2> codes, In<Real, 3> codebooks, Out<Real, 2> out, int n_threads) {
     Released released;
     supquant::decode(view(codes, int(codebooks.shape(1))), codebooks.data(), codebooks.shape(2), out.data(), n_threads);
+}
+
+// Holds the arrays of a map to features, so that a call takes only the vectors.
+class MeaningMap {
+  public:
+    MeaningMap(const std::vector<In<float, 1>>& floats, const std::vector<In<uint16_t, 1>>& halves,
+               const std::vector<std::pair<size_t, size_t>>& shapes, bool has_kernel, float scale, In<float, 1> norms,
+               In<float, 1> shifts, In<float, 1> mean, In<float, 1> opinion_mean, In<float, 1> novelty,
+               In<int32_t, 2> words, size_t n_columns, bool multilabel)
+        : floats_(floats), halves_(halves), vectors_{norms, shifts, mean, opinion_mean, novelty}, words_(words) {
+        const auto matrix = [&](size_t i) {
+            return packed(floats_[i], halves_[i], shapes[i].first, shapes[i].second);
+        };
+        meaning_ = {has_kernel,   matrix(0),           norms.data(), scale,           matrix(1),
+                    shifts.data(), mean.data(),        matrix(2),    matrix(3),       opinion_mean.data(),
+                    matrix(4),    novelty.data(),      words.data(), words.shape(0), words.shape(1),
+                    n_columns,    multilabel};
+    }
+
+    void features(In<float, 2> x, Out<float, 2> features, int n_threads) const {
+        Released released;
+        supquant::meaning_features(meaning_, x.data(), x.shape(0), features.data(), n_threads);
+    }
+
+  private:
+    std::vector<In<float, 1>> floats_;
+    std::vector<In<uint16_t, 1>> halves_;
+    std::vector<In<float, 1>> vectors_;
+    In<int32_t, 2> words_;
+    supquant::Meaning meaning_;
+};
+
+void query_vectors(In<float, 2> features, size_t n_columns, size_t n_position, size_t length, bool multilabel,
+                   float least, float bonus, float position, float cosine, Out<float, 2> vectors) {
+    Released released;
+    supquant::query_vectors({n_columns, n_position, length, multilabel, least, bonus, position, cosine},
+                            features.data(), features.shape(0), vectors.data());
 }
 
 template <class Array>
@@ -228,7 +279,19 @@ NB_MODULE(_native, module) {
     module.def("greedy", &greedy, exact("unary"), exact("cross"), "K"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);
-    module.def("products", &products, exact("x"), exact("y"), exact("sums"), "n_threads"_a);
+    module.def("products", &products, exact("x"), exact("floats"), exact("halves"), "n"_a, exact("sums"),
+               "n_threads"_a);
+    module.def("gaussian", &gaussian, exact("x"), exact("floats"), exact("halves"), "n"_a, exact("norms"), "scale"_a,
+               exact("values"), "n_threads"_a);
+    nb::class_<MeaningMap>(module, "MeaningMap")
+        .def(nb::init<std::vector<In<float, 1>>, std::vector<In<uint16_t, 1>>, std::vector<std::pair<size_t, size_t>>,
+                      bool, float, In<float, 1>, In<float, 1>, In<float, 1>, In<float, 1>, In<float, 1>,
+                      In<int32_t, 2>, size_t, bool>(),
+             "floats"_a, "halves"_a, "shapes"_a, "has_kernel"_a, "scale"_a, exact("norms"), exact("shifts"),
+             exact("mean"), exact("opinion_mean"), exact("novelty"), exact("words"), "n_columns"_a, "multilabel"_a)
+        .def("features", &MeaningMap::features, exact("x"), exact("features"), "n_threads"_a);
+    module.def("query_vectors", &query_vectors, exact("features"), "n_columns"_a, "n_position"_a, "length"_a,
+               "multilabel"_a, "least"_a, "bonus"_a, "position"_a, "cosine"_a, exact("vectors"));
     module.def("tree_sums", &tree_sums, exact("x"), exact("features"), exact("thresholds"), exact("leaves"), "depth"_a,
                exact("sums"), "n_threads"_a);
     module.def("best_splits", &best_splits, exact("bins"), exact("rows"), exact("weights"), exact("starts"),

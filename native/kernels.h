@@ -18,7 +18,26 @@ constexpr int kPadding = 16;
 static constexpr int padded(int codewords) { return (codewords + kPadding - 1) / kPadding * kPadding; }
 
 constexpr int kSumColumns = 64;      // columns that one call of code_sums adds up
-constexpr size_t kProductRows = 64;  // rows of x in one call of products, at most
+
+// A matrix y (n, d), packed for products with rows. Its columns, the rows of y, are filled up with zeros to groups of
+// kGroup, and up to kPanelGroups groups lie side by side in a panel: entry k of column j of a panel that is w columns
+// wide is at k * w + j of the panel. Entries are halves if they lose nothing, else floats.
+constexpr size_t kGroup = 16;       // columns of a group: floats in the widest vector
+constexpr size_t kPanelGroups = 4;  // groups in a panel, at most
+constexpr size_t kDepth = 256;      // entries of a row that are summed before they are added to the sum of others
+struct Packed {
+    const float* floats;     // null if the entries are halves
+    const uint16_t* halves;  // null if the entries are floats
+    size_t n;
+    size_t d;
+};
+static constexpr size_t groups_of(size_t n) { return (n + kGroup - 1) / kGroup; }
+static constexpr size_t panels_of(size_t n) { return (groups_of(n) + kPanelGroups - 1) / kPanelGroups; }
+// Panels have almost the same number of groups. Returns the first group of a panel, or the number of groups if `panel`
+// is the number of panels.
+static constexpr size_t first_group(size_t n, size_t panel) {
+    return panel == 0 ? 0 : panel * groups_of(n) / panels_of(n);
+}
 
 // The search for the code c (M,) of least cost, for each row:
 //   sum_m unary[m c_m] + sum_{a != b} cross[a c_a, b c_b] + mu (sum_{a != b} product[a c_a, b c_b] - eps)^2
@@ -153,8 +172,13 @@ struct KernelTable {
     // score is the sum, over both sides, of (sum of weights)^2 / (sum of |weights|).
     void (*best_split)(const SplitProblem& problem, const int32_t* features, size_t begin, size_t end, Split* best);
 
-    // sums[i * stride + j] = x[i] . y[j], for rows x (q, d) and y (n, d); q is at most kProductRows.
-    void (*products)(const float* x, size_t q, const float* y, size_t n, size_t d, float* sums, size_t stride);
+    // sums[i * stride + j] = x[i] . y[first + j], for rows x (q, d) and the columns of some panels of y, filled up to
+    // groups; `first` is the first column of the first panel.
+    void (*products)(const float* x, size_t q, const Packed& y, size_t first_panel, size_t end_panel, float* sums,
+                     size_t stride);
+
+    // values[j] = exp(scale * max(0, norms[j] + length - 2 values[j])) for j < n, a multiple of kGroup; scale <= 0.
+    void (*gaussian)(float* values, const float* norms, size_t n, float length, float scale);
 };
 
 }  // namespace supquant

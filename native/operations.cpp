@@ -1,6 +1,7 @@
 #include "operations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -67,6 +68,17 @@ void decode_with(Kernel kernel, const Codes& codes, const Real* codebooks, size_
     parallel_parts(codes.n, 256, n_threads, [&](size_t begin, size_t end) {
         kernel(codes.data, codebooks, codes.M, codes.K, r, begin, end, out);
     });
+}
+
+// Calls fill(to, stride) for a matrix (rows, width), and keeps the first `columns` of its columns in `into`, whose rows
+// are `stride` floats apart. If that is all of them, nothing is copied.
+template <class Fill>
+void unpadded(size_t rows, size_t width, size_t columns, float* into, size_t stride, Fill fill) {
+    if (columns == width) return fill(into, stride);
+    thread_local std::vector<float> scratch;  // of one thread, and used again
+    if (scratch.size() < rows * width) scratch.resize(rows * width);
+    fill(scratch.data(), width);
+    for (size_t i = 0; i < rows; ++i) std::copy_n(&scratch[i * width], columns, into + i * stride);
 }
 
 }  // namespace
@@ -152,14 +164,44 @@ void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint1
     });
 }
 
-void products(const float* x, size_t q, const float* y, size_t n, size_t d, float* sums, int n_threads) {
+void products(const float* x, size_t q, const Packed& y, float* sums, int n_threads) {
     const KernelTable& kernels = active_kernels();
-    constexpr size_t kRows = kProductRows, kColumns = 512;
-    const size_t across = (n + kColumns - 1) / kColumns;
-    parallel_for((q + kRows - 1) / kRows * across, n_threads, [&](size_t task, int) {
-        const size_t i = task / across * kRows, j = task % across * kColumns;  // first row of x, first row of y
-        kernels.products(x + i * d, std::min(kRows, q - i), y + j * d, std::min(kColumns, n - j), d, sums + i * n + j,
-                         n);
+    constexpr size_t kPanels = 8;  // panels of one task
+    const size_t panels = panels_of(y.n), across = (panels + kPanels - 1) / kPanels;
+    parallel_for((q + kProductRows - 1) / kProductRows * across, n_threads, [&](size_t task, int) {
+        const size_t i = task / across * kProductRows, first = task % across * kPanels;
+        const size_t rows = std::min(kProductRows, q - i), end = std::min(panels, first + kPanels);
+        const size_t column = first_group(y.n, first) * kGroup, width = first_group(y.n, end) * kGroup - column;
+        unpadded(rows, width, std::min(width, y.n - column), sums + i * y.n + column, y.n, [&](float* to, size_t stride) {
+            kernels.products(x + i * y.d, rows, y, first, end, to, stride);
+        });
+    });
+}
+
+double squared_length(const float* x, size_t d) {
+    double squares = 0;
+    for (size_t k = 0; k < d; ++k) squares += double(x[k]) * x[k];
+    return squares;
+}
+
+void gaussian_row(float* values, const float* norms, size_t width, double squares, float scale) {
+    if (std::isinf(float(squares)))
+        std::fill_n(values, width, 0.0f);  // infinitely far from all anchors
+    else
+        active_kernels().gaussian(values, norms, width, float(squares), scale);
+}
+
+void gaussian(const float* x, size_t q, const Packed& anchors, const float* norms, float scale, float* values,
+              int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    const size_t n = anchors.n, width = groups_of(n) * kGroup;
+    parallel_parts(q, kProductRows, n_threads, [&](size_t begin, size_t end) {
+        const float* rows = x + begin * anchors.d;
+        unpadded(end - begin, width, n, values + begin * n, n, [&](float* to, size_t stride) {
+            kernels.products(rows, end - begin, anchors, 0, panels_of(n), to, stride);
+            for (size_t i = 0; i < end - begin; ++i)
+                gaussian_row(to + i * stride, norms, width, squared_length(rows + i * anchors.d, anchors.d), scale);
+        });
     });
 }
 

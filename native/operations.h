@@ -33,7 +33,23 @@ void assign(AssignProblem problem, size_t n, int n_threads);
 void greedy(const float* unary, const float* cross, size_t n, int M, int K, uint8_t* codes, int n_threads);
 void table_sums(const Codes& codes, const float* tables, size_t n_queries, float* sums, int n_threads);
 void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint16_t* distances, int n_threads);
-void products(const float* x, size_t q, const float* y, size_t n, size_t d, float* sums, int n_threads);
+
+constexpr size_t kProductRows = 48;  // rows that one task multiplies: a whole number of tiles at every level
+
+// sums (q, y.n), without the columns that fill up groups.
+void products(const float* x, size_t q, const Packed& y, float* sums, int n_threads);
+
+// The length of a vector squared, added up in float64 from the first number to the last.
+double squared_length(const float* x, size_t d);
+
+// Turns the products (width,) of one vector with anchors into exp(scale |x - a|^2), in place; norms (width,) are the
+// squared lengths of the anchors.
+void gaussian_row(float* values, const float* norms, size_t width, double squares, float scale);
+
+// values (q, anchors.n) = exp(scale |x - a|^2); norms has the width of the padded anchors.
+void gaussian(const float* x, size_t q, const Packed& anchors, const float* norms, float scale, float* values,
+              int n_threads);
+
 void tree_sums(const TreeEnsemble& trees, const float* x, size_t n, float* sums, int n_threads);
 
 // The nodes of one level of a tree. Each node has its own rows and a list of features to choose from.

@@ -7,6 +7,7 @@
 // keep all code in anonymous namespaces and use no templates or inline functions of the standard library. The linker
 // merges functions that several objects define, and might keep one with instructions that this processor does not have.
 #include "assign.h"
+#include "exponential.h"
 #include "hamming.h"
 #include "kernels.h"
 #include "products.h"
@@ -45,6 +46,7 @@ const KernelTable SUPQUANT_JOIN(kernels_, SUPQUANT_LEVEL) = {
     .tree_sums = tree_sums,
     .best_split = best_split,
     .products = products,
+    .gaussian = gaussian,
 };
 
 }  // namespace supquant

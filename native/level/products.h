@@ -1,11 +1,14 @@
-// Inner products of rows. A product has the same bits at every level and whatever other rows are multiplied with it.
+// Products of rows with packed matrices. A product has the same bits at every level, in any batch and on any number of
+// threads.
 //
 // The order of all additions is fixed. The plain loop for one product is:
-//   float partial[kPartial] = {};
-//   for (k = 0; k < d; ++k) partial[k % kPartial] = fma(x[k], y[k], partial[k % kPartial]);
-//   for (half = kPartial / 2; half > 0; half /= 2)
-//       for (p = 0; p < half; ++p) partial[p] += partial[p + half];
-//   return partial[0];
+//   float sum = 0;
+//   for (first = 0; first < d; first += kDepth) {
+//       float part = 0;
+//       for (k = first; k < min(first + kDepth, d); ++k) part = fma(x[k], y[k], part);
+//       sum += part;
+//   }
+// A vector holds the sums of neighbouring columns. So no sum is divided between lanes.
 #pragma once
 
 #include "kernels.h"
@@ -17,164 +20,157 @@
 
 namespace {
 
-constexpr size_t kPartial = 16;                 // partial sums of a product
-constexpr size_t kVectors = kPartial / kLanes;  // vectors that hold them
+using supquant::kDepth;
+using supquant::kGroup;
+using supquant::first_group;
+using supquant::Packed;
 
-// A tile multiplies kTileRows rows of x with kTileColumns rows of y. Its partial sums fill the registers.
+constexpr size_t kVectors = kGroup / kLanes;  // vectors of a group of columns
+
+// Rows of x whose sums, with one group of columns, fill the registers.
 #if SUPQUANT_LANES == 16
-constexpr size_t kTileRows = 4, kTileColumns = 4;
+constexpr size_t kTileRows = 12;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+inline Vec spread(float value) { return _mm512_set1_ps(value); }
+inline Vec widened(const uint16_t* from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
 #elif SUPQUANT_LANES == 8
-constexpr size_t kTileRows = 3, kTileColumns = 2;
+constexpr size_t kTileRows = 6;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+inline Vec spread(float value) { return _mm256_set1_ps(value); }
+inline Vec widened(const uint16_t* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
 #elif SUPQUANT_LANES == 4
-constexpr size_t kTileRows = 3, kTileColumns = 2;
+constexpr size_t kTileRows = 6;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+inline Vec spread(float value) { return vdupq_n_f32(value); }
+inline Vec widened(const uint16_t* from) {
+    return vcvt_f32_f16(vld1_f16(reinterpret_cast<const float16_t*>(from)));
+}
 #else
-constexpr size_t kTileRows = 1, kTileColumns = 1;
+constexpr size_t kTileRows = 1;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return __builtin_fmaf(a, b, c); }
-#endif
-
-// Keeps a vector in a register. Without this, compilers load a row again for each product, and the loads take most of
-// the time.
-inline Vec in_register(Vec v) {
-#if SUPQUANT_LANES > 1 && defined(__x86_64__)
-    asm("" : "+v"(v));
-#endif
-    return v;
+inline Vec spread(float value) { return value; }
+// A half has 10 bits of fraction and a float 23. Their exponents differ by 112, also for numbers below the normal ones.
+inline Vec widened(const uint16_t* from) {
+    const uint32_t bits = uint32_t(*from & 0x7fff) << 13, sign = uint32_t(*from & 0x8000) << 16;
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    value *= 0x1p112f;
+    return sign ? -value : value;
 }
-
-#if SUPQUANT_LANES == 1
-inline void store_sums(float* to, const Vec* vectors) { *to = *vectors; }
-#else
-typedef int32_t Places __attribute__((vector_size(4 * kLanes)));
-
-// Lane i of the result is lane places[i] of a, or lane places[i] - kLanes of b if places[i] is not below kLanes.
-inline Vec picked(Vec a, Vec b, Places places) {
-#if defined(__clang__)
-    Vec found;
-    for (int i = 0; i < kLanes; ++i) found[i] = places[i] < kLanes ? a[places[i]] : b[places[i] - kLanes];
-    return found;
-#else
-    return __builtin_shuffle(a, b, places);
 #endif
-}
+inline Vec widened(const float* from) { return load<Vec>(from); }
 
-// Adds up lanes of kLanes / kHalf vectors, of which each becomes a group of kHalf lanes in the result: lane p of a
-// group is the sum of the vector's lanes p, p + kHalf, p + 2 kHalf, ..., added by halves as above. One step takes two
-// vectors a and b with groups of 2 kHalf lanes. The plain loop, over the groups g of a and then those of b, is:
-//   for (p = 0; p < kHalf; ++p) result[group g][p] = group g[p] + group g[p + kHalf]
-// Groups of four lanes or fewer stay within their 128 bits of the register, where moves are cheap: each 128 bits of the
-// result then hold groups of a and after them groups of b. store_sums orders the vectors so that the sums come out in
-// order.
-template <int kHalf>
-inline Vec halved(const Vec* vectors) {
-    if constexpr (kHalf == kLanes) {
-        return vectors[0];
-    } else {
-        constexpr int kSpan = kHalf < 4 ? 4 : kLanes;
-        Places lower;
-        for (int i = 0; i < kLanes; ++i) {
-            const int place = i % kSpan / kHalf * 2 * kHalf + i % kHalf;
-            lower[i] = i / kSpan * kSpan + place % kSpan + (place < kSpan ? 0 : kLanes);
-        }
-        const Vec a = halved<2 * kHalf>(vectors), b = halved<2 * kHalf>(vectors + kLanes / 2 / kHalf);
-        return picked(a, b, lower) + picked(a, b, lower + kHalf);
-    }
-}
-
-// to[i] = sum of the lanes of vectors[i], for i < kLanes.
-inline void store_sums(float* to, const Vec* vectors) {
-    constexpr int kQuarters = kLanes / 4;
-    Vec ordered[kLanes];
+// Adds the products of kRows rows of x with one group of columns: sums[i * stride + j] += ..., or = if `first`. Rows of
+// x are x_stride floats apart. Column j of the group is at y[k * kGroup + j].
+template <size_t kRows>
+inline void tile_products(const float* x, size_t x_stride, const float* y, size_t depth, bool first, float* sums,
+                          size_t stride) {
+    Vec part[kRows][kVectors] = {};
+    for (size_t k = 0; k < depth; ++k) {
+        Vec columns[kVectors];
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) ordered[i] = vectors[i % kQuarters * 4 + i / kQuarters];
-    store(to, halved<1>(ordered));
-}
-#endif
-
-// Rows, and a copy of their last d % kPartial columns, filled up with zeros to kPartial columns.
-struct Rows {
-    const float* data;  // (n, d)
-    const float* rest;  // (n, kPartial)
-    size_t d;
-
-    // The rows from `row` on.
-    inline Rows from(size_t row) const { return {data + row * d, rest + row * kPartial, d}; }
-};
-
-// Fills `rest` and returns the rows with it.
-inline Rows with_rest(const float* data, size_t n, size_t d, float* rest) {
-    const size_t whole = d / kPartial * kPartial;
-    for (size_t i = 0; i < n; ++i)
-        for (size_t k = 0; k < kPartial; ++k) rest[i * kPartial + k] = whole + k < d ? data[i * d + whole + k] : 0;
-    return {data, rest, d};
-}
-
-// sums[i * stride + j] = x[i] . y[j] for i < kRows and j < kColumns.
-template <size_t kRows, size_t kColumns>
-inline void tile_products(Rows x, Rows y, float* sums, size_t stride) {
-    Vec partial[kVectors][kRows * kColumns] = {};
-    // Takes kPartial columns of every row; rows are `apart` floats apart.
-    const auto take = [&](const float* left, const float* right, size_t apart) __attribute__((always_inline)) {
+        for (size_t v = 0; v < kVectors; ++v) columns[v] = load<Vec>(y + k * kGroup + v * kLanes);
+#pragma GCC unroll 16
+        for (size_t i = 0; i < kRows; ++i) {
+            const Vec value = spread(x[i * x_stride + k]);
+#pragma GCC unroll 16
+            for (size_t v = 0; v < kVectors; ++v) part[i][v] = multiply_add(value, columns[v], part[i][v]);
+        }
+    }
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 16
         for (size_t v = 0; v < kVectors; ++v) {
-            Vec columns[kColumns];
+            float* to = sums + i * stride + v * kLanes;
+            store(to, first ? part[i][v] : Vec(load<Vec>(to) + part[i][v]));
+        }
+}
+
+// The same for any number of rows below kRows + 1.
+template <size_t kRows>
+inline void rest_products(size_t rows, const float* x, size_t x_stride, const float* y, size_t depth, bool first,
+                          float* sums, size_t stride) {
+    if constexpr (kRows > 0) {
+        if (rows == kRows)
+            tile_products<kRows>(x, x_stride, y, depth, first, sums, stride);
+        else
+            rest_products<kRows - 1>(rows, x, x_stride, y, depth, first, sums, stride);
+    }
+}
+
+// Multiplies one row with kGroups groups of columns, which lie side by side in a panel: a row at the speed of memory.
+template <size_t kGroups, class Stored>
+inline void row_products(const float* x, const Stored* panel, size_t d, float* sums) {
+    constexpr size_t kWide = kGroups * kVectors;
+    for (size_t begin = 0; begin < d; begin += kDepth) {
+        const size_t end = begin + kDepth < d ? begin + kDepth : d;
+        Vec part[kWide] = {};
+        for (size_t k = begin; k < end; ++k) {
+            const Vec value = spread(x[k]);
+            const Stored* columns = panel + k * kGroups * kGroup;
 #pragma GCC unroll 16
-            for (size_t j = 0; j < kColumns; ++j) columns[j] = in_register(load<Vec>(right + j * apart + v * kLanes));
+            for (size_t v = 0; v < kWide; ++v)
+                part[v] = multiply_add(value, widened(columns + v * kLanes), part[v]);
+        }
 #pragma GCC unroll 16
-            for (size_t i = 0; i < kRows; ++i) {
-                const Vec row = in_register(load<Vec>(left + i * apart + v * kLanes));
-#pragma GCC unroll 16
-                for (size_t j = 0; j < kColumns; ++j) {
-                    Vec& sum = partial[v][i * kColumns + j];
-                    sum = multiply_add(row, columns[j], sum);
-                }
+        for (size_t v = 0; v < kWide; ++v) {
+            float* to = sums + v * kLanes;
+            store(to, begin == 0 ? part[v] : Vec(load<Vec>(to) + part[v]));
+        }
+    }
+}
+
+// The products of rows x (q, d) with the panels of y: sums (q, columns).
+template <class Stored>
+void panel_products(const float* x, size_t q, const Packed& y, const Stored* values, size_t first_panel,
+                    size_t end_panel, float* sums, size_t stride) {
+    if (q == 1) {
+        for (size_t p = first_panel; p < end_panel; ++p) {
+            const Stored* panel = values + first_group(y.n, p) * kGroup * y.d;
+            float* to = sums + (first_group(y.n, p) - first_group(y.n, first_panel)) * kGroup;
+            switch (first_group(y.n, p + 1) - first_group(y.n, p)) {
+                case 1: row_products<1>(x, panel, y.d, to); break;
+                case 2: row_products<2>(x, panel, y.d, to); break;
+                case 3: row_products<3>(x, panel, y.d, to); break;
+                default: row_products<4>(x, panel, y.d, to);
             }
         }
-    };
-    const size_t whole = x.d / kPartial * kPartial;
-    for (size_t k = 0; k < whole; k += kPartial) take(x.data + k, y.data + k, x.d);
-    if (whole < x.d) take(x.rest, y.rest, kPartial);
-#pragma GCC unroll 4
-    for (size_t half = kVectors / 2; half > 0; half /= 2)
-#pragma GCC unroll 16
-        for (size_t v = 0; v < half; ++v)
-#pragma GCC unroll 16
-            for (size_t i = 0; i < kRows * kColumns; ++i) partial[v][i] += partial[v + half][i];
-    constexpr size_t kPadded = (kRows * kColumns + kLanes - 1) / kLanes * kLanes;
-    Vec vectors[kPadded] = {};
-    float added[kPadded];
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kRows * kColumns; ++i) vectors[i] = partial[0][i];
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kPadded; i += kLanes) store_sums(added + i, vectors + i);
-    for (size_t i = 0; i < kRows; ++i)
-        for (size_t j = 0; j < kColumns; ++j) sums[i * stride + j] = added[i * kColumns + j];
-}
-
-// sums[i * stride + j] = x[i] . y[j] for i < kRows and j < n.
-template <size_t kRows>
-inline void strip_products(Rows x, Rows y, size_t n, float* sums, size_t stride) {
-    size_t j = 0;
-    for (; j + kTileColumns <= n; j += kTileColumns) tile_products<kRows, kTileColumns>(x, y.from(j), sums + j, stride);
-    for (; j < n; ++j) tile_products<kRows, 1>(x, y.from(j), sums + j, stride);
-}
-
-// Rows of y that are multiplied with all rows of x before the next ones. They stay in the first cache.
-constexpr size_t kStripColumns = 4 * kTileColumns;
-
-void products(const float* x_data, size_t q, const float* y_data, size_t n, size_t d, float* sums, size_t stride) {
-    float x_rest[supquant::kProductRows * kPartial], y_rest[kStripColumns * kPartial];
-    const Rows x = with_rest(x_data, q, d, x_rest);
-    for (size_t j = 0; j < n; j += kStripColumns) {
-        const size_t columns = n - j < kStripColumns ? n - j : kStripColumns;
-        const Rows y = with_rest(y_data + j * d, columns, d, y_rest);
-        size_t i = 0;
-        for (; i + kTileRows <= q; i += kTileRows)
-            strip_products<kTileRows>(x.from(i), y, columns, sums + i * stride + j, stride);
-        for (; i < q; ++i) strip_products<1>(x.from(i), y, columns, sums + i * stride + j, stride);
+        return;
     }
+    alignas(64) float columns[kDepth * kGroup];  // one group of columns, which stays in the first cache
+    for (size_t begin = 0; begin < y.d; begin += kDepth) {
+        const size_t depth = y.d - begin < kDepth ? y.d - begin : kDepth;
+        for (size_t p = first_panel; p < end_panel; ++p) {
+            const size_t first = first_group(y.n, p), groups = first_group(y.n, p + 1) - first;
+            const Stored* panel = values + first * kGroup * y.d;
+            for (size_t g = 0; g < groups; ++g) {
+                for (size_t k = 0; k < depth; ++k)
+#pragma GCC unroll 16
+                    for (size_t v = 0; v < kVectors; ++v)
+                        store(columns + k * kGroup + v * kLanes,
+                              widened(panel + ((begin + k) * groups + g) * kGroup + v * kLanes));
+                float* to = sums + (first - first_group(y.n, first_panel) + g) * kGroup;
+                size_t i = 0;
+                for (; i + kTileRows <= q; i += kTileRows)
+                    tile_products<kTileRows>(x + i * y.d + begin, y.d, columns, depth, begin == 0, to + i * stride,
+                                             stride);
+                rest_products<kTileRows - 1>(q - i, x + i * y.d + begin, y.d, columns, depth, begin == 0,
+                                             to + i * stride, stride);
+            }
+        }
+    }
+}
+
+void products(const float* x, size_t q, const Packed& y, size_t first_panel, size_t end_panel, float* sums,
+              size_t stride) {
+    if (y.halves)
+        panel_products(x, q, y, y.halves, first_panel, end_panel, sums, stride);
+    else
+        panel_products(x, q, y, y.floats, first_panel, end_panel, sums, stride);
 }
 
 }  // namespace

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import CodeSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
-from supquant.codec.codebooks import CodebookCodec
+from supquant.codec.codebooks import CodebookCodec, pack_codebooks
 from supquant.codec.feature_maps import FeatureMap
 from supquant.codec.interface import QueryTables
 from supquant.codec.meaning import Meaning
 from supquant.codec.prefixes import add_prefix, split_prefix
-from supquant.codec.queries import row_products
+from supquant.codec.queries import pack_rows, row_products
 from supquant.errors import InputError
+from supquant.kernels import Packed
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_number, check_vectors
 
@@ -117,7 +118,7 @@ class AdditiveCodec(CodebookCodec):
         if self._ranking(ranking) == "euclidean":
             return self.project(features)
         meaning, n_labels = self._known_meaning(), self._n_labels
-        scores = features if meaning.scaling is None else row_products(features, self._score_rows)
+        scores = features if meaning.scaling is None else row_products(features, self._packed_scores)
         return meaning.query_vectors(scores, n_labels, multilabel=self.multilabel)
 
     def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
@@ -128,10 +129,10 @@ class AdditiveCodec(CodebookCodec):
         ``"semantic"``, for label vectors v (q, E): the entry is ``-v . W'c``.
         """
         if self._ranking(ranking) == "semantic":
-            tables = row_products(prepared, self._meanings)
+            tables = row_products(prepared, self._packed_meanings)
         else:
-            tables = row_products(prepared, self.codebooks.reshape(-1, self.n_components))
-            tables *= -2
+            tables = row_products(prepared, self._packed_codebooks)
+            tables *= 2
             tables += self._squared_norms
         return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
 
@@ -148,18 +149,21 @@ class AdditiveCodec(CodebookCodec):
         return norms
 
     @cached_property
-    def _meanings(self) -> Float32:
-        """``-W'c`` (M K, E) of all codewords."""
-        flat = self.codebooks.reshape(-1, self.n_components)
-        return np.asarray(-(flat @ self._learned_classifier()))
+    def _packed_codebooks(self) -> Packed:
+        """``-c`` (M K, r) of all codewords."""
+        return pack_codebooks(self.codebooks)
 
     @cached_property
-    def _score_rows(self) -> Float32:
+    def _packed_meanings(self) -> Packed:
+        """``-W'c`` (M K, E) of all codewords."""
+        flat = self.codebooks.reshape(-1, self.n_components)
+        return pack_rows(-(flat @ self._learned_classifier()))
+
+    @cached_property
+    def _packed_scores(self) -> Packed:
         """W'P' (L, d), from features to scores."""
         classifier = self._learned_classifier()
-        return np.ascontiguousarray(
-            (classifier if self.projection is None else self.projection @ classifier).T
-        )
+        return pack_rows((classifier if self.projection is None else self.projection @ classifier).T)
 
     # from vectors ------------------------------------------------------------------------------------------------------
 

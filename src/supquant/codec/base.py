@@ -17,8 +17,9 @@ from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.feature_maps import FeatureMap, block_rows, load_feature_map
 from supquant.codec.interface import QueryTables
 from supquant.codec.prefixes import add_prefix, split_prefix
-from supquant.codec.queries import by_queries, fill_blocks, row_products
+from supquant.codec.queries import by_queries, fill_blocks, pack_rows, row_products
 from supquant.errors import FileFormatError, InputError
+from supquant.kernels import Packed
 from supquant.parallel import row_blocks, single_blas
 from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
 from supquant.validation import check_choice, check_integer, check_vectors, refuse_masked, resolve_jobs
@@ -159,12 +160,12 @@ class ProjectingCodec(ABC):
 
     def project(self, features: Float32) -> Float32:
         """Return the projections (b, r) of features (b, d)."""
-        return features if self.projection is None else row_products(features, self._projection_rows)
+        return features if self.projection is None else row_products(features, self._packed_projection)
 
     @cached_property
-    def _projection_rows(self) -> Float32:
+    def _packed_projection(self) -> Packed:
         """The projection, transposed: (r, d)."""
-        return np.ascontiguousarray(cast("Float32", self.projection).T)
+        return pack_rows(cast("Float32", self.projection).T)
 
     @abstractmethod
     def query_tables(

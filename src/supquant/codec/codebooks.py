@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import numpy as np
-
 from supquant import kernels
 from supquant.arrays import ArrayLike, Float32
 from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
-from supquant.codec.queries import row_products
+from supquant.codec.queries import pack_rows
+from supquant.kernels import Packed
 from supquant.validation import check_integer
 
 
-def product_tables(vectors: Float32, codebooks: Float32) -> Float32:
-    """Return look-up tables (q, M, K): minus the products of vectors (q, r) with the codewords of codebooks (M, K, r)."""
-    M, K, r = codebooks.shape
-    tables = row_products(vectors, codebooks.reshape(-1, r))
-    np.negative(tables, out=tables)
-    return tables.reshape(len(vectors), M, K)
+def pack_codebooks(codebooks: Float32) -> Packed:
+    """Pack the negative codewords (M K, r) of codebooks (M, K, r): their products with queries are look-up tables."""
+    return pack_rows(-codebooks.reshape(-1, codebooks.shape[2]))
 
 
 class CodebookCodec(ProjectingCodec):

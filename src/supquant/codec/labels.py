@@ -25,10 +25,12 @@ from supquant.codec.base import (
     classes_from_plain,
     plain_classes,
 )
-from supquant.codec.codebooks import product_tables
+from supquant.codec.codebooks import pack_codebooks
 from supquant.codec.feature_maps import FeatureMap
 from supquant.codec.interface import QueryTables
+from supquant.codec.queries import row_products
 from supquant.errors import InputError
+from supquant.kernels import Packed
 from supquant.labels import Labels, read_labels
 from supquant.validation import check_vectors
 
@@ -123,6 +125,11 @@ class LabelCodec(ProjectingCodec):
         books[book, word, every] = 1
         return books
 
+    @cached_property
+    def _packed_codebooks(self) -> Packed:
+        """The negative label vectors (M K, L)."""
+        return pack_codebooks(self.codebooks)
+
     def prepare(self, features: Float32, ranking: str | None = None) -> Float32:
         """Return the class scores (q, L) of queries with features (q, d)."""
         self._ranking(ranking)
@@ -131,7 +138,7 @@ class LabelCodec(ProjectingCodec):
     def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
         """Return look-up tables (q, M, K) from class scores (q, L): minus the sum of the scores of the labels of a byte."""
         self._ranking(ranking)
-        return product_tables(prepared, self.codebooks)
+        return row_products(prepared, self._packed_codebooks).reshape(-1, self.n_codebooks, self.n_codewords)
 
     def query_tables(
         self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None

@@ -1,7 +1,7 @@
 """Rows through functions block by block, and products of rows that are the same bits for one row alone and in a batch.
 
-A BLAS adds in another order for one row than for many, and for many threads than for one. Products of a few rows therefore go
-through a kernel of our own, which is also faster for them. All else that is done with a query is arithmetic on its row alone.
+A BLAS adds in another order for one row than for many, and for many threads than for one. Products therefore go through a kernel
+of our own, which is also faster for a few rows. All else that is done with a query or an item is arithmetic on its row alone.
 """
 
 from __future__ import annotations
@@ -14,26 +14,24 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Float32
+from supquant.kernels import Packed, pack_rows
 from supquant.parallel import ordered_map, row_blocks
 from supquant.validation import as_float32
 
+__all__ = ["QUERY_ROWS", "by_queries", "fill_blocks", "pack_rows", "row_products"]
+
 QUERY_ROWS = 128
-"""Queries of one block. Blocks with more rows do not hold queries."""
+"""Queries of one block."""
 
 
-def row_products(x: Float32, y: Float32) -> Float32:
-    """Multiply rows x (b, d) and y (n, d), which is contiguous: ``x y'`` (b, n).
-
-    With up to `QUERY_ROWS` rows in x, a product is the same bits whatever the other rows are. More rows go through a BLAS, which
-    is faster for them.
+def row_products(x: Float32, y: Packed) -> Float32:
+    """Multiply rows x (b, d) and a packed matrix y (n, d): ``x y'`` (b, n). A product is the same bits whatever the other rows are.
 
     Examples
     --------
-    >>> row_products(np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]]))
+    >>> row_products(np.float32([[1, 2]]), pack_rows(np.float32([[3, 4], [5, 6]])))
     array([[11., 17.]], dtype=float32)
     """
-    if len(x) > QUERY_ROWS:
-        return np.asarray(x @ y.T)
     return kernels.active().products(np.ascontiguousarray(x), y)
 
 

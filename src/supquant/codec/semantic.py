@@ -15,18 +15,26 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import ItemSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
-from supquant.codec.codebooks import CodebookCodec, product_tables
+from supquant.codec.codebooks import CodebookCodec, pack_codebooks
 from supquant.codec.curves import IDENTITY, check_curve, stack_curves
 from supquant.codec.feature_maps import FeatureMap, MeaningFeatures
 from supquant.codec.interface import QueryTables
 from supquant.codec.item_search import LabelSearch, item_search
-from supquant.codec.queries import by_queries
-from supquant.codec.semantic_vectors import FeatureParts, item_vectors, position_queries, semantic_queries
+from supquant.codec.queries import by_queries, pack_rows, row_products
+from supquant.codec.semantic_vectors import (
+    FeatureParts,
+    compiled_semantic_queries,
+    item_vectors,
+    position_queries,
+    semantic_queries,
+)
 from supquant.codec.words import LABELLED, N_KINDS, any_unlabelled, item_kinds
 from supquant.errors import InputError
+from supquant.kernels import Packed
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32, check_choice, check_vectors, resolve_jobs
 
@@ -128,22 +136,32 @@ class SemanticCodec(CodebookCodec):
         all_labelled : bool, default=False
             Whether the labels of all items are known.
         """
+        semantic = self._ranking(ranking) == "semantic"
+        if semantic and self._added_columns is None and (compiled := kernels.compiled()) is not None:
+            return compiled_semantic_queries(
+                compiled, np.ascontiguousarray(features), self.map, all_labelled=all_labelled
+            )
         parts = FeatureParts.of(features, self.map)
-        if self._ranking(ranking) == "position":
+        if not semantic:
             return position_queries(parts)
         return semantic_queries(parts, self.map, self._added_columns, all_labelled=all_labelled)
 
     @cached_property
-    def _added_columns(self) -> Float32 | None:
+    def _added_columns(self) -> Packed | None:
         """Directions of added labels, transposed: (g, a); None where no labels were added."""
         if self.map.n_labels == self.map.n_trained:
             return None
-        return np.ascontiguousarray(self.map.added_directions.T)
+        return pack_rows(self.map.added_directions.T)
+
+    @cached_property
+    def _packed_codebooks(self) -> Packed:
+        """The negative codewords (M K, D)."""
+        return pack_codebooks(self.codebooks)
 
     def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
         """Return look-up tables (q, M, K) of query vectors v (q, D): ``-v . c`` for every codeword c."""
         self._ranking(ranking)
-        return product_tables(prepared, self.codebooks)
+        return row_products(prepared, self._packed_codebooks).reshape(-1, self.n_codebooks, self.n_codewords)
 
     def query_tables(
         self,

@@ -28,8 +28,9 @@ from supquant.codec.meaning import label_weights
 from supquant.codec.queries import row_products
 from supquant.codec.spelling import LEAST_PROBABILITY, LEAST_PROBABILITY_OF_LABELLED
 from supquant.codec.words import NOVELTY_WEIGHT, novelty_coordinate
+from supquant.kernels import CompiledKernels, Packed
 
-__all__ = ["FeatureParts", "item_vectors", "position_queries", "semantic_queries"]
+__all__ = ["FeatureParts", "compiled_semantic_queries", "item_vectors", "position_queries", "semantic_queries"]
 
 NEW_BONUS = 0.35
 """Score that an item that is surely new gains for a query that is surely new, beside the product of their positions."""
@@ -84,7 +85,7 @@ def position_queries(features: FeatureParts) -> Float32:
 
 
 def semantic_queries(
-    features: FeatureParts, feature_map: MeaningFeatures, added_columns: Float32 | None, *, all_labelled: bool
+    features: FeatureParts, feature_map: MeaningFeatures, added_columns: Packed | None, *, all_labelled: bool
 ) -> Float32:
     """Return the vectors v (b, D) of queries that rank items by meaning.
 
@@ -93,15 +94,15 @@ def semantic_queries(
     features : FeatureParts
     feature_map : MeaningFeatures
         The map that the features come from.
-    added_columns : ndarray of shape (g, a), float32, or None
-        Its directions of added labels, transposed and contiguous; None where no labels were added.
+    added_columns : Packed, (g, a), or None
+        Its directions of added labels, transposed; None where no labels were added.
     all_labelled : bool
         Whether the labels of all items are known.
     """
     spelling, s, u = feature_map.spelling, features.trained, features.u
     r = features.n_spelled
     vectors = np.zeros((len(s), r + 1 + feature_map.n_position), dtype=np.float32)
-    least = LEAST_PROBABILITY_OF_LABELLED if all_labelled else LEAST_PROBABILITY
+    least = least_probability(all_labelled)
     weights = (
         label_weights(np.minimum(spelling.length * s, 1), multilabel=True)
         if feature_map.multilabel
@@ -120,6 +121,28 @@ def semantic_queries(
         likely = np.float32(ADDED_LABEL_WEIGHT) * (1 - u) * features.added
         vectors[:, r + 1 :] += row_products(likely, added_columns)
     return vectors
+
+
+def least_probability(all_labelled: bool) -> float:
+    """Return the probability of a word from which on it counts, by whether the labels of all items are known."""
+    return LEAST_PROBABILITY_OF_LABELLED if all_labelled else LEAST_PROBABILITY
+
+
+def compiled_semantic_queries(
+    compiled: CompiledKernels, features: Float32, feature_map: MeaningFeatures, *, all_labelled: bool
+) -> Float32:
+    """Return what `semantic_queries` returns for features (b, F), where no labels were added, with compiled code."""
+    return compiled.query_vectors(
+        features,
+        n_columns=feature_map.n_columns,
+        n_position=feature_map.n_position,
+        length=feature_map.spelling.length,
+        multilabel=feature_map.multilabel,
+        least=least_probability(all_labelled),
+        bonus=NEW_BONUS / NOVELTY_WEIGHT,
+        position=POSITION_WEIGHT,
+        cosine=COSINE_WEIGHT,
+    )
 
 
 def item_vectors(

@@ -13,6 +13,7 @@ from scipy.special import softmax
 
 from supquant.arrays import Float32
 from supquant.codec import row_products
+from supquant.kernels import Packed, pack_rows
 from supquant.labels import Labels
 
 QUERY_RIDGE = 3.0
@@ -40,7 +41,7 @@ def class_means(z: NDArray[Any], labels: Labels) -> Float32:
     return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
 
 
-def class_logits(means: Float32, scatter: Float32) -> Float32:
+def class_logits(means: Float32, scatter: Float32) -> Packed:
     """Return weights (L, g + 1) from positions to the logits of classes with means (L, g); the last column holds the shifts.
 
     All classes are normal, with the mean scatter (g, g) of the trained ones. The logit 0 is that of a class around the origin,
@@ -48,7 +49,7 @@ def class_logits(means: Float32, scatter: Float32) -> Float32:
     """
     weights = _solved(scatter, means, QUERY_RIDGE)
     shifts = -0.5 * np.einsum("cg,gc->c", means, weights)
-    return np.ascontiguousarray(np.vstack([weights, shifts]).T, dtype=np.float32)
+    return pack_rows(np.vstack([weights, shifts]).T.astype(np.float32))
 
 
 def class_directions(means: Float32, scatter: Float32) -> Float32:
@@ -65,7 +66,7 @@ def _solved(scatter: Float32, means: Float32, ridge: float) -> NDArray[np.float6
     return np.asarray(np.linalg.solve(spread, means.T.astype(np.float64)), dtype=np.float64)
 
 
-def divided(p: Float32, u: Float32, z: Float32, by_place: Float32, n_trained: int) -> tuple[Float32, Float32]:
+def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int) -> tuple[Float32, Float32]:
     """Divide the probability u of no trained class between the added classes and all other classes, by positions.
 
     Parameters
@@ -76,7 +77,7 @@ def divided(p: Float32, u: Float32, z: Float32, by_place: Float32, n_trained: in
         Probabilities of no trained class.
     z : ndarray of shape (b, g), float32
         Positions. Those near the mean of a trained class give little to the added classes.
-    by_place : ndarray of shape (L, g + 1), float32
+    by_place : Packed, (L, g + 1)
         Weights of the logits of trained and added classes, from `class_logits`.
     n_trained : int
         Number of trained classes; they are the first rows of `by_place`.

@@ -10,12 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant import kernels
 from supquant.arrays import Float32
-from supquant.codec import block_rows, row_products
+from supquant.codec import block_rows
 from supquant.codec.base import check_parts, number_in
 from supquant.codec.prefixes import add_prefix, split_prefix
 from supquant.codec.queries import fill_blocks
 from supquant.errors import InputError
+from supquant.kernels import GROUP, Packed, pack_rows
 from supquant.parallel import row_blocks, single_blas
 from supquant.storage import lay_out_as_stored
 from supquant.validation import check_positive
@@ -42,15 +44,23 @@ class GaussianMap:
         return int(self.anchors.shape[1])
 
     @cached_property
-    def _norms(self) -> Float32:
-        """Squared lengths (h,) of the anchors. To compute them takes longer than one query."""
-        return squared_norms(self.anchors)
+    def packed(self) -> Packed:
+        """The anchors, packed for products."""
+        return pack_rows(self.anchors)
+
+    @cached_property
+    def norms(self) -> Float32:
+        """Squared lengths of the anchors, filled up with zeros to groups. To compute them takes longer than one query."""
+        return np.pad(squared_norms(self.anchors), (0, -len(self.anchors) % GROUP))
+
+    @property
+    def scale(self) -> float:
+        """What a squared distance is multiplied by, ``-1 / (2 sigma^2)``."""
+        return -0.5 / self.bandwidth**2
 
     def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, h)."""
-        squares = squared_distances(x, self.anchors, self._norms)
-        squares *= np.float32(-0.5 / self.bandwidth**2)
-        return np.exp(squares, out=squares)
+        return kernels.active().gaussian(np.ascontiguousarray(x), self.packed, self.norms, self.scale)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file must hold."""
@@ -123,7 +133,7 @@ def squared_norms(rows: Float32) -> Float32:
 
 def squared_distances(x: Float32, anchors: Float32, norms: Float32) -> Float32:
     """Return the squared distances (b, h), never negative, of rows (b, p) to anchors (h, p) of squared lengths `norms` (h,)."""
-    squares = row_products(x, anchors)
+    squares: Float32 = x @ anchors.T
     squares *= -2
     lengths = squared_norms(x)
     squares[np.isinf(lengths)] = 0  # infinitely far from all anchors, whatever the products

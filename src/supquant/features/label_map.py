@@ -13,6 +13,7 @@ from supquant.arrays import Float32
 from supquant.codec import label_probabilities, row_products
 from supquant.codec.base import check_parts, number_in
 from supquant.features.gaussian_map import GaussianMap, kernel_arrays, kernel_features, kernel_from_arrays
+from supquant.kernels import Packed, pack_rows
 from supquant.storage import lay_out_as_stored
 
 
@@ -65,19 +66,15 @@ class LabelMap:
         L = self.n_labels
         features = np.empty((len(x), self.n_features), dtype=np.float32)
         for part, weights in enumerate((self.weights, self.smooth)):
-            scores = row_products(phi, self._rows[part]) + weights[-1]
+            scores = row_products(phi, self._packed[part]) + weights[-1]
             features[:, part * L : (part + 1) * L] = label_probabilities(scores, multilabel=self.multilabel)
-        features[:, 2 * L :] = row_products(x - self.mean, self._rows[2])
+        features[:, 2 * L :] = row_products(x - self.mean, self._packed[2])
         return features
 
     @cached_property
-    def _rows(self) -> tuple[Float32, Float32, Float32]:
+    def _packed(self) -> tuple[Packed, Packed, Packed]:
         """Both kinds of weights and the directions, transposed: a row for every output."""
-        return (
-            np.ascontiguousarray(self.weights[:-1].T),
-            np.ascontiguousarray(self.smooth[:-1].T),
-            np.ascontiguousarray(self.directions.T),
-        )
+        return pack_rows(self.weights[:-1].T), pack_rows(self.smooth[:-1].T), pack_rows(self.directions.T)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file must hold."""

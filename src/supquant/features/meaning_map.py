@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from supquant import kernels
 from supquant.arrays import Float32
 from supquant.codec import label_probabilities, row_products
 from supquant.codec.base import check_parts, number_in
@@ -18,6 +19,7 @@ from supquant.codec.spelling import Spelling, spelling_from
 from supquant.errors import InputError
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
 from supquant.features.gaussian_map import GaussianMap, kernel_arrays, kernel_features, kernel_from_arrays
+from supquant.kernels import FeatureKernel, Packed, pack_rows
 from supquant.labels import Labels
 from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
@@ -106,7 +108,40 @@ class MeaningMap:
 
     def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
-        return self.from_logits(self._outputs(x), x)
+        if self._compiled is None:
+            return self.from_logits(self._outputs(x), x)
+        features = np.empty((len(x), self.n_features), dtype=np.float32)
+        self._compiled.features(np.ascontiguousarray(x), features, 1)
+        return features
+
+    @cached_property
+    def _compiled(self) -> FeatureKernel | None:
+        """The map in compiled code; None where there is none, or where classes were added after the fit."""
+        compiled = kernels.compiled()
+        if compiled is None or self.n_trained < self.n_labels:
+            return None
+        packed = self._packed
+        kernel = self.kernel
+        return compiled.meaning_map(
+            [
+                packed["metric"] if kernel is None else kernel.packed,
+                *(packed[name] for name in ("weights", "metric", "cosine", "opinion")),
+            ],
+            has_kernel=kernel is not None,
+            scale=0.0 if kernel is None else kernel.scale,
+            norms=np.empty(0, dtype=np.float32) if kernel is None else kernel.norms,
+            shifts=np.ascontiguousarray(self.weights[-1]),
+            mean=self.mean,
+            opinion_mean=self.opinion_mean,
+            novelty=self.novelty,
+            words=self.spelling.words,
+            n_columns=self.spelling.n_columns,
+            multilabel=self.multilabel,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone. What is made from them is made anew in a copy, and compiled code cannot be copied."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def of_labelled(self, x: Float32) -> Float32:
         """Map a block (b, p) of items with known labels; s, u and c are zero unless opinions need them."""
@@ -118,7 +153,7 @@ class MeaningMap:
 
     def _placed(self, units: Float32) -> Float32:
         """Return the first part of z (b, k) for vectors of unit length (b, p)."""
-        return row_products(units - self.mean, self._rows["metric"])
+        return row_products(units - self.mean, self._packed["metric"])
 
     def _place(self, x: Float32, features: Float32) -> Float32:
         """Fill the first parts of z and c in the features (b, r + 1 + 2 g) of a block (b, p); return that of z (b, k)."""
@@ -127,12 +162,12 @@ class MeaningMap:
         place = self._placed(units)
         features[:, first : first + k] = place
         first += self.n_position
-        features[:, first : first + k] = row_products(units, self._rows["cosine"])
+        features[:, first : first + k] = row_products(units, self._packed["cosine"])
         return place
 
     def _outputs(self, x: Float32) -> Float32:
         """Return the logits of trained labels and the discriminator (b, L + 1) of a block (b, p)."""
-        return row_products(kernel_features(self.kernel, x), self._rows["weights"]) + self.weights[-1]
+        return row_products(kernel_features(self.kernel, x), self._packed["weights"]) + self.weights[-1]
 
     def probabilities(self, x: Float32) -> Float32:
         """Return the probability of every label (b, L) for a block (b, p)."""
@@ -167,21 +202,21 @@ class MeaningMap:
         """Return the second part of z (b, g - k) for mean vectors s (b, r) of trained labels."""
         if not self.opinion.shape[1]:
             return np.zeros((len(s), 0), dtype=np.float32)
-        return row_products(opinion_roots(s) - self.opinion_mean, self._rows["opinion"])
+        return row_products(opinion_roots(s) - self.opinion_mean, self._packed["opinion"])
 
     @cached_property
-    def _rows(self) -> dict[str, Float32]:
-        """Matrices, transposed: a row for every output."""
+    def _packed(self) -> dict[str, Packed]:
+        """Matrices, transposed and packed: a row for every output."""
         matrices = {
             "weights": self.weights[:-1],
             "metric": self.metric,
             "cosine": self.cosine,
             "opinion": self.opinion,
         }
-        return {name: np.ascontiguousarray(matrix.T) for name, matrix in matrices.items()}
+        return {name: pack_rows(matrix.T) for name, matrix in matrices.items()}
 
     @cached_property
-    def _by_place(self) -> Float32:
+    def _by_place(self) -> Packed:
         """Weights (L, k + 1) from the first part of z to the logits of all labels; the last column holds the shifts."""
         return class_logits(self.means[:, : len(self.scatter)], self.scatter)
 

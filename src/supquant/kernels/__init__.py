@@ -11,11 +11,26 @@ import os
 import warnings
 
 from supquant.kernels import reference
-from supquant.kernels.protocol import BLOCK_ROWS, Kernels, Scanned, blocks_of
+from supquant.kernels.packing import GROUP, Packed, pack_rows
+from supquant.kernels.protocol import BLOCK_ROWS, CompiledKernels, FeatureKernel, Kernels, Scanned, blocks_of
 
-__all__ = ["BLOCK_ROWS", "Kernels", "Scanned", "active", "blocks_of", "isa", "reference"]
+__all__ = [
+    "BLOCK_ROWS",
+    "CompiledKernels",
+    "FeatureKernel",
+    "GROUP",
+    "Kernels",
+    "Packed",
+    "Scanned",
+    "active",
+    "blocks_of",
+    "compiled",
+    "isa",
+    "pack_rows",
+    "reference",
+]
 
-_compiled: Kernels | None
+_compiled: CompiledKernels | None
 _failure = ""  # why there are no compiled kernels
 try:
     from supquant.kernels import native
@@ -54,6 +69,11 @@ def active() -> Kernels:
         stacklevel=2,
     )
     return reference
+
+
+def compiled() -> CompiledKernels | None:
+    """Return the compiled kernels, which do more than `Kernels` asks for, or None where only those in NumPy are there."""
+    return _compiled
 
 
 def isa() -> str:

@@ -39,7 +39,51 @@ def assign(
 def greedy(unary: Float32, cross: Float32, K: int, codes: Bytes, n_threads: int) -> None: ...
 def table_sums(codes: Bytes, tables: Float32, sums: Float32, n_threads: int) -> None: ...
 def hamming(codes: Bytes, queries: Bytes, distances: NDArray[np.uint16], n_threads: int) -> None: ...
-def products(x: Float32, y: Float32, sums: Float32, n_threads: int) -> None: ...
+def products(
+    x: Float32, floats: Float32, halves: NDArray[np.uint16], n: int, sums: Float32, n_threads: int
+) -> None: ...
+def gaussian(
+    x: Float32,
+    floats: Float32,
+    halves: NDArray[np.uint16],
+    n: int,
+    norms: Float32,
+    scale: float,
+    values: Float32,
+    n_threads: int,
+) -> None: ...
+@final
+class MeaningMap:
+    def __init__(
+        self,
+        floats: list[Float32],
+        halves: list[NDArray[np.uint16]],
+        shapes: list[tuple[int, int]],
+        has_kernel: bool,
+        scale: float,
+        norms: Float32,
+        shifts: Float32,
+        mean: Float32,
+        opinion_mean: Float32,
+        novelty: Float32,
+        words: Numbers,
+        n_columns: int,
+        multilabel: bool,
+    ) -> None: ...
+    def features(self, x: Float32, features: Float32, n_threads: int) -> None: ...
+
+def query_vectors(
+    features: Float32,
+    n_columns: int,
+    n_position: int,
+    length: int,
+    multilabel: bool,
+    least: float,
+    bonus: float,
+    position: float,
+    cosine: float,
+    vectors: Float32,
+) -> None: ...
 def tree_sums(
     x: Float32,
     features: Numbers,

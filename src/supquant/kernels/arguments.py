@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64
+from supquant.kernels.packing import GROUP, Packed
 from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Numbers, Real, Scanned
 
 __all__ = [
@@ -173,12 +174,65 @@ def check_table_sums(codes: Bytes, tables: Float32, n_threads: int) -> tuple[int
     return q, n, M
 
 
-def check_products(x: Float32, y: Float32, n_threads: int) -> tuple[int, int, int]:
-    """Refuse arrays that are not x (q, d) and y (n, d); return q, n and d."""
-    q, d = check_array(x, "x", (None, None), np.float32)
-    n, _ = check_array(y, "y", (None, d), np.float32)
+def check_products(x: Float32, y: Packed, n_threads: int) -> int:
+    """Refuse arrays that are not x (q, d) and a packed matrix (n, d); return q."""
+    check_packed(y)
+    q, _ = check_array(x, "x", (None, y.d), np.float32)
     _check_threads(n_threads)
-    return q, n, d
+    return q
+
+
+def check_packed(y: Packed) -> None:
+    """Refuse anything but a packed matrix with all of its entries."""
+    if not isinstance(y, Packed):
+        raise ValueError(f"y must be a packed matrix, got {type(y).__name__}")  # noqa: TRY004
+    size = -(-y.n // GROUP) * GROUP * y.d
+    halves, floats = (
+        check_array(each, "y", (None,), dtype)[0]
+        for each, dtype in ((y.halves, np.uint16), (y.floats, np.float32))
+    )
+    if (halves or floats) != size or (halves and floats):
+        raise ValueError(f"y must have {size} entries, got {halves} halves and {floats} floats")
+
+
+def check_gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int) -> int:
+    """Refuse arrays that are not x (q, d), anchors (n, d) and their padded norms, and a scale above 0; return q."""
+    q = check_products(x, anchors, n_threads)
+    check_array(norms, "norms", (-(-anchors.n // GROUP) * GROUP,), np.float32)
+    if not scale <= 0:
+        raise ValueError(f"scale must be at most 0, got {scale}")
+    return q
+
+
+def check_meaning(
+    matrices: Sequence[Packed],
+    has_kernel: bool,
+    norms: Float32,
+    shifts: Float32,
+    mean: Float32,
+    opinion_mean: Float32,
+    novelty: Float32,
+    words: Numbers,
+    n_columns: int,
+    multilabel: bool,
+) -> None:
+    """Refuse the parts of a map to features that do not fit together."""
+    for each in matrices:
+        check_packed(each)
+    anchors, weights, metric, cosine, opinion = matrices
+    (p,), (r,) = (check_array(each, "a mean", (None,), np.float32) for each in (mean, opinion_mean))
+    L, t = check_array(words, "words", (None, None), np.int32)
+    check_array(shifts, "shifts", (L + 1,), np.float32)
+    check_array(novelty, "novelty", (3,), np.float32)
+    h = anchors.n if has_kernel else p
+    if has_kernel:
+        check_array(norms, "norms", (-(-h // GROUP) * GROUP,), np.float32)
+    found = [(each.n, each.d) for each in (*matrices[not has_kernel :],)]
+    wanted = [(h, p)] * has_kernel + [(L + 1, h), (metric.n, p), (metric.n, p), (opinion.n, r)]
+    if found != wanted:
+        raise ValueError(f"matrices must have the shapes {wanted}, got {found}")
+    if r != n_columns or not L or not t or (t == 1 and r != L) or words.min() < 0 or words.max() >= r:
+        raise ValueError(f"{L} labels of {t} words must be spelled with {n_columns} columns, got {r} columns")
 
 
 def check_decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int) -> tuple[int, int, int]:

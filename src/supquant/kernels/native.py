@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 import supquant.kernels._native as _native  # noqa: PLR0402
 from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.kernels import arguments, reference
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Numbers, Real, Scanned
+from supquant.kernels.packing import Packed
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, FeatureKernel, Numbers, Real, Scanned
 
 # NumPy sorts the codes here too; there is no compiled loop.
 distinct = reference.distinct
@@ -102,11 +103,73 @@ def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
     return sums
 
 
-def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
-    q, n, _ = arguments.check_products(x, y, n_threads)
-    sums = np.empty((q, n), dtype=np.float32)
-    _native.products(x, y, sums, n_threads)
+def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
+    q = arguments.check_products(x, y, n_threads)
+    sums = np.empty((q, y.n), dtype=np.float32)
+    _native.products(x, y.floats, y.halves, y.n, sums, n_threads)
     return sums
+
+
+def gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1) -> Float32:
+    q = arguments.check_gaussian(x, anchors, norms, scale, n_threads)
+    values = np.empty((q, anchors.n), dtype=np.float32)
+    _native.gaussian(x, anchors.floats, anchors.halves, anchors.n, norms, scale, values, n_threads)
+    return values
+
+
+def meaning_map(
+    matrices: Sequence[Packed],
+    *,
+    has_kernel: bool,
+    scale: float,
+    norms: Float32,
+    shifts: Float32,
+    mean: Float32,
+    opinion_mean: Float32,
+    novelty: Float32,
+    words: Numbers,
+    n_columns: int,
+    multilabel: bool,
+) -> FeatureKernel:
+    arguments.check_meaning(
+        matrices, has_kernel, norms, shifts, mean, opinion_mean, novelty, words, n_columns, multilabel
+    )
+    return _native.MeaningMap(
+        [each.floats for each in matrices],
+        [each.halves for each in matrices],
+        [(each.n, each.d) for each in matrices],
+        has_kernel,
+        scale,
+        norms,
+        shifts,
+        mean,
+        opinion_mean,
+        novelty,
+        words,
+        n_columns,
+        multilabel,
+    )
+
+
+def query_vectors(
+    features: Float32,
+    *,
+    n_columns: int,
+    n_position: int,
+    length: int,
+    multilabel: bool,
+    least: float,
+    bonus: float,
+    position: float,
+    cosine: float,
+) -> Float32:
+    width = n_columns + 1 + n_position
+    n, _ = arguments.check_array(features, "features", (None, width + n_position), np.float32)
+    vectors = np.empty((n, width), dtype=np.float32)
+    _native.query_vectors(
+        features, n_columns, n_position, length, multilabel, least, bonus, position, cosine, vectors
+    )
+    return vectors
 
 
 def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.kernels.packing import Packed
 
-__all__ = ["BLOCK_ROWS", "Bytes", "Kernels", "Numbers", "Real", "Scanned", "blocks_of"]
+__all__ = ["BLOCK_ROWS", "Bytes", "CompiledKernels", "FeatureKernel", "Kernels", "Numbers", "Real", "Scanned", "blocks_of"]
 
 BLOCK_ROWS = 64
 """Number of rows in a block of codes."""
@@ -261,12 +262,27 @@ class Kernels(Protocol):
         """Return the number of bits (q, n) in which codes (n, M) differ from queries (q, M)."""
         ...
 
-    def products(self, x: Float32, y: Float32, n_threads: int = 1) -> Float32:
-        """Return the inner products ``x y'`` (q, n) of rows x (q, d) and y (n, d).
+    def products(self, x: Float32, y: Packed, n_threads: int = 1) -> Float32:
+        """Return the inner products ``x y'`` (q, n) of rows x (q, d) and of a packed matrix y (n, d).
 
-        A product does not depend on the other rows of x and y, because all additions have a fixed order. There are
-        sixteen partial sums; column k goes to partial sum ``k % 16`` by a fused multiply-add. Then the upper half of the
-        partial sums is added to the lower half, until one is left.
+        A product does not depend on the other rows of x and y, because all additions have a fixed order. The products of
+        `PRODUCT_DEPTH` columns are added one after the other by fused multiply-adds, then the sums of these parts.
+        """
+        ...
+
+    def gaussian(
+        self, x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1
+    ) -> Float32:
+        """Return ``exp(scale * |x - a|^2)`` (q, n) of rows x (q, d) and anchors a (n, d), for a scale of at most 0.
+
+        Parameters
+        ----------
+        x : ndarray (q, d) float32
+        anchors : Packed
+        norms : ndarray (n',) float32
+            The squared lengths of the anchors, filled up with zeros to a multiple of `GROUP`.
+        scale : float
+            It is rounded to float32.
         """
         ...
 
@@ -332,5 +348,74 @@ class Kernels(Protocol):
         features : ndarray (nodes,) int32
         last : ndarray (nodes,) uint8
             The last bin that goes left.
+        """
+        ...
+
+
+class FeatureKernel(Protocol):
+    """A fitted map from vectors to features, in compiled code. It may be used by several threads."""
+
+    def features(self, x: Float32, features: Float32, n_threads: int) -> None:
+        """Write the features (b, F) of vectors x (b, p)."""
+        ...
+
+
+class CompiledKernels(Kernels, Protocol):
+    """Kernels that compute in one call what callers can also compute step by step in NumPy."""
+
+    def meaning_map(
+        self,
+        matrices: Sequence[Packed],
+        *,
+        has_kernel: bool,
+        scale: float,
+        norms: Float32,
+        shifts: Float32,
+        mean: Float32,
+        opinion_mean: Float32,
+        novelty: Float32,
+        words: Numbers,
+        n_columns: int,
+        multilabel: bool,
+    ) -> FeatureKernel:
+        """Return the map that `supquant.features.meaning_map.MeaningMap` describes.
+
+        Parameters
+        ----------
+        matrices : sequence of Packed
+            Anchors (h, p), weights (L + 1, d), metric (k, p), cosine (k, p) and opinion (o, r). Without a kernel the anchors
+            are not used.
+        has_kernel : bool
+        scale, norms
+            As in `gaussian`.
+        shifts : ndarray (L + 1,) float32
+            The intercepts of the weights.
+        mean, opinion_mean, novelty : ndarray, float32
+            Of shapes (p,), (r,) and (3,).
+        words : ndarray (L, t) int32
+            The columns of the words of every label, below r.
+        n_columns : int
+            r, the number of columns of words.
+        multilabel : bool
+        """
+        ...
+
+    def query_vectors(
+        self,
+        features: Float32,
+        *,
+        n_columns: int,
+        n_position: int,
+        length: int,
+        multilabel: bool,
+        least: float,
+        bonus: float,
+        position: float,
+        cosine: float,
+    ) -> Float32:
+        """Return the vectors (b, r + 1 + g) of queries with features (b, r + 1 + 2 g), for ranking by meaning.
+
+        `supquant.codec.semantic_vectors.semantic_queries` says what they are. `length` is the number of words of a label,
+        and the last three numbers are the weights of novelty, of positions and of cosines.
         """
         ...

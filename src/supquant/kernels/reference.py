@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Float32, Float64
 from supquant.kernels import arguments
 from supquant.kernels.hash_reference import best_splits, hamming, sum_in_order, tree_sums
+from supquant.kernels.packing import Packed
 from supquant.kernels.protocol import Bytes, Real
 from supquant.kernels.scan_reference import (
     count_bits,
@@ -27,8 +28,8 @@ from supquant.kernels.scan_reference import (
     take,
 )
 
-PARTIAL_SUMS = 16
-"""Number of partial sums of an inner product."""
+PRODUCT_DEPTH = 256
+"""Number of columns whose products are added up before their sum is added to that of other columns."""
 
 Index = TypeVar("Index", bound=np.integer[Any])
 
@@ -259,15 +260,40 @@ def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
     return _added(tables[:, m, codes[:, m]] for m in range(M))
 
 
-def products(x: Float32, y: Float32, n_threads: int = 1) -> Float32:
-    q, n, d = arguments.check_products(x, y, n_threads)
-    partial = np.zeros((q, n, PARTIAL_SUMS), dtype=np.float32)
-    for k in range(d):
-        lane = partial[:, :, k % PARTIAL_SUMS]
-        lane[:] = _fused(x[:, None, k], y[None, :, k], lane)
-    while (half := partial.shape[2] // 2) > 0:
-        partial = partial[:, :, :half] + partial[:, :, half:]
-    return np.ascontiguousarray(partial[:, :, 0])
+def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
+    arguments.check_products(x, y, n_threads)
+    rows = y.rows()
+    sums = np.zeros((len(x), y.n), dtype=np.float32)
+    for first in range(0, y.d, PRODUCT_DEPTH):
+        part = np.zeros_like(sums)
+        for k in range(first, min(first + PRODUCT_DEPTH, y.d)):
+            part = _fused(x[:, None, k], rows[None, :, k], part)
+        sums = part if first == 0 else sums + part
+    return sums
+
+
+def gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1) -> Float32:
+    arguments.check_gaussian(x, anchors, norms, scale, n_threads)
+    with np.errstate(over="ignore"):
+        lengths = np.square(x, dtype=np.float64).cumsum(axis=1)[:, -1:].astype(np.float32)
+    squares = (products(x, anchors) * np.float32(-2) + lengths) + norms[: anchors.n]
+    values = _exponential(np.maximum(squares, 0) * np.float32(scale))
+    values[np.isinf(lengths[:, 0])] = 0  # infinitely far from all anchors
+    return values
+
+
+def _exponential(x: Float32) -> Float32:
+    """Return ``exp(x)`` of numbers up to 0 in float32, by the operations of native/level/exponential.h; 0 below -87."""
+    shifted = x * np.float32(1.44269504) + np.float32(1.5 * 2**23)
+    n = shifted - np.float32(1.5 * 2**23)
+    r = (x - n * np.float32(0.693359375)) - n * np.float32(-2.12194440e-4)
+    p = np.full_like(x, 1.9875691500e-4)
+    for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = p * r + np.float32(coefficient)
+    p = p * (r * r) + r + np.float32(1)
+    power = ((shifted.view(np.int32) << 23) + np.int32(0x3F800000)).view(np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(x < np.float32(-87), np.float32(0), p * power)
 
 
 def _fused(a: Float32, b: Float32, c: Float32) -> Float32:

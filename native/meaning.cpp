@@ -1,0 +1,196 @@
+#include "meaning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "dispatch.h"
+#include "operations.h"
+#include "thread_pool.h"
+
+namespace supquant {
+namespace {
+
+constexpr float kMostProbability = 1 - 0x1p-20f;  // with a greater one, one label would outweigh all others
+
+// Returns -log(1 - p), the weight of one of several labels.
+double label_weight(float p) { return -std::log1p(-double(std::min(p, kMostProbability))); }
+
+double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
+
+size_t padded_width(const Packed& y) { return groups_of(y.n) * kGroup; }
+
+// Memory of one thread. It grows to what the largest call needs and is used again.
+class Scratch {
+  public:
+    void start(size_t floats) {
+        if (memory_.size() < floats) memory_.resize(floats);
+        used_ = 0;
+    }
+    float* take(size_t floats) {
+        float* taken = memory_.data() + used_;
+        used_ += floats;
+        return taken;
+    }
+
+  private:
+    std::vector<float> memory_;
+    size_t used_ = 0;
+};
+
+// The features of a few rows.
+class Block {
+  public:
+    Block(const Meaning& meaning, const float* x, size_t rows, float* features)
+        : m_(meaning), x_(x), rows_(rows), features_(features), kernels_(active_kernels()) {}
+
+    void compute() {
+        const size_t p = m_.n_inputs(), h = m_.has_kernel ? padded_width(m_.anchors) : 0;
+        const size_t outputs = padded_width(m_.weights), place = padded_width(m_.metric);
+        const size_t opinion = padded_width(m_.opinion);
+        thread_local Scratch scratch;
+        scratch.start(rows_ * (2 * p + h + outputs + 2 * place + m_.L + m_.r + opinion));
+        units_ = scratch.take(rows_ * p);
+        centred_ = scratch.take(rows_ * p);
+        phi_ = scratch.take(rows_ * h);
+        outputs_ = scratch.take(rows_ * outputs);
+        place_ = scratch.take(rows_ * place);
+        cosine_ = scratch.take(rows_ * place);
+        labels_ = scratch.take(rows_ * m_.L);
+        roots_ = scratch.take(rows_ * m_.r);
+        opinion_ = scratch.take(rows_ * opinion);
+
+        if (m_.has_kernel) multiply(x_, m_.anchors, phi_);
+        for (size_t i = 0; i < rows_; ++i) take_vector(i, h);
+        multiply(m_.has_kernel ? phi_ : x_, m_.weights, outputs_);
+        multiply(centred_, m_.metric, place_);
+        multiply(units_, m_.cosine, cosine_);
+        for (size_t i = 0; i < rows_; ++i) take_outputs(i, outputs_ + i * outputs);
+        if (m_.opinion.n) multiply(roots_, m_.opinion, opinion_);
+        for (size_t i = 0; i < rows_; ++i) {
+            float* z = features_ + i * m_.n_features() + m_.r + 1;
+            float* c = z + m_.n_position();
+            std::copy_n(place_ + i * place, m_.metric.n, z);
+            std::copy_n(opinion_ + i * opinion, m_.opinion.n, z + m_.metric.n);
+            std::copy_n(cosine_ + i * place, m_.metric.n, c);
+            std::fill_n(c + m_.metric.n, m_.opinion.n, 0.0f);
+        }
+    }
+
+  private:
+    void multiply(const float* rows, const Packed& y, float* sums) const {
+        kernels_.products(rows, rows_, y, 0, panels_of(y.n), sums, padded_width(y));
+    }
+
+    // Scales and centres one vector, and turns its products with anchors into kernel features.
+    void take_vector(size_t i, size_t h) const {
+        const size_t p = m_.n_inputs();
+        const float* x = x_ + i * p;
+        const double squares = squared_length(x, p);
+        const double length = squares > 0 ? std::sqrt(squares) : 1;
+        for (size_t k = 0; k < p; ++k) {
+            units_[i * p + k] = float(x[k] / length);
+            centred_[i * p + k] = units_[i * p + k] - m_.mean[k];
+        }
+        if (!m_.has_kernel) return;
+        float* phi = phi_ + i * h;
+        gaussian_row(phi, m_.norms, h, squares, m_.scale);
+        // The next product takes rows without padding.
+        if (h != m_.anchors.n) std::copy_n(phi, m_.anchors.n, phi_ + i * m_.anchors.n);
+    }
+
+    // Turns the logits of one row into s and u, and s into a centred opinion.
+    void take_outputs(size_t i, float* outputs) const {
+        const size_t L = m_.L;
+        for (size_t j = 0; j <= L; ++j) outputs[j] += m_.shifts[j];
+        float* p = labels_ + i * L;
+        double u;
+        if (m_.multilabel) {
+            double weights = 0;
+            for (size_t j = 0; j < L; ++j) {
+                p[j] = float(sigmoid(outputs[j]));
+                weights += label_weight(p[j]);
+            }
+            u = std::exp(-weights);
+        } else {
+            const double highest = *std::max_element(outputs, outputs + L);
+            double sum = 0;
+            for (size_t j = 0; j < L; ++j) {
+                const double share = std::exp(outputs[j] - highest);
+                p[j] = float(share);
+                sum += share;
+            }
+            for (size_t j = 0; j < L; ++j) p[j] = float(p[j] / sum);
+            const double evidence = highest + std::log(sum);
+            u = sigmoid(m_.novelty[0] * evidence + double(m_.novelty[1]) * outputs[L] + m_.novelty[2]);
+        }
+        float* s = features_ + i * m_.n_features();
+        spell(p, s);
+        s[m_.r] = float(u);
+        double sum = 0;
+        float* roots = roots_ + i * m_.r;
+        for (size_t j = 0; j < m_.r; ++j) sum += std::sqrt(s[j]);
+        for (size_t j = 0; j < m_.r; ++j)
+            roots[j] = float(std::sqrt(std::sqrt(s[j]) / std::max(sum, 1e-30))) - m_.opinion_mean[j];
+    }
+
+    // The mean (r,) of the vectors of labels, weighted by their probabilities p (L,).
+    void spell(const float* p, float* s) const {
+        if (m_.t == 1) {
+            std::copy_n(p, m_.r, s);
+            return;
+        }
+        std::fill_n(s, m_.r, 0.0f);
+        const float share = 1.0f / float(m_.t);
+        for (size_t j = 0; j < m_.L; ++j)
+            for (size_t word = 0; word < m_.t; ++word) s[m_.words[j * m_.t + word]] += p[j] * share;
+    }
+
+    const Meaning& m_;
+    const float* const x_;
+    const size_t rows_;
+    float* const features_;
+    const KernelTable& kernels_;
+    float *units_, *centred_, *phi_, *outputs_, *place_, *cosine_, *labels_, *roots_, *opinion_;
+};
+
+}  // namespace
+
+void meaning_features(const Meaning& meaning, const float* x, size_t n, float* features, int n_threads) {
+    const size_t p = meaning.n_inputs();
+    parallel_for((n + kProductRows - 1) / kProductRows, n_threads, [&](size_t task, int) {
+        const size_t first = task * kProductRows;
+        Block(meaning, x + first * p, std::min(kProductRows, n - first), features + first * meaning.n_features())
+            .compute();
+    });
+}
+
+void query_vectors(const QueryRule& rule, const float* features, size_t n, float* vectors) {
+    const size_t r = rule.r, g = rule.g;
+    const double most = std::log1p(1 / double(rule.least));
+    for (size_t i = 0; i < n; ++i) {
+        const float *s = features + i * (r + 1 + 2 * g), *z = s + r + 1, *c = z + g;
+        float* v = vectors + i * (r + 1 + g);
+        const float u = s[r], known = 1 - u, t = float(rule.t);
+        double total = 0, squares = 0;
+        for (size_t j = 0; j < r; ++j) {
+            total += s[j];
+            squares += double(s[j]) * s[j];
+        }
+        total = std::max(total, 1e-30);
+        for (size_t j = 0; j < r; ++j) {
+            double weight = s[j];
+            if (rule.multilabel)
+                weight = label_weight(std::min(t * s[j], 1.0f));
+            else if (rule.t > 1)
+                weight = total * (std::log1p(s[j] / total * (t / double(rule.least))) / most);
+            v[j] = known * float(weight);
+        }
+        v[r] = u * rule.bonus;
+        const double certainty = std::min(t * squares, 1.0);
+        const float position = rule.position * u, cosine = rule.cosine * float(certainty * certainty * certainty);
+        for (size_t j = 0; j < g; ++j) v[r + 1 + j] = position * z[j] + cosine * c[j];
+    }
+}
+
+}  // namespace supquant

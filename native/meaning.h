@@ -1,0 +1,47 @@
+// Vectors to features of meaning and position, and features to the vectors of queries. features/meaning_map.py and
+// codec/semantic_vectors.py compute the same in NumPy and say what the parts are.
+#pragma once
+
+#include "kernels.h"
+
+namespace supquant {
+
+// The fitted map. Letters: p numbers in a vector, h kernel features, L labels of t words in r columns, k numbers of the
+// vector and o of the opinion in a position.
+struct Meaning {
+    bool has_kernel;
+    Packed anchors;       // (h, p); unused without a kernel, and then h = p
+    const float* norms;   // (h,) filled up to groups with zeros: squared lengths of the anchors
+    float scale;          // -1 / (2 sigma^2)
+    Packed weights;       // (L + 1, h) of the logits and of the discriminator
+    const float* shifts;  // (L + 1,) their intercepts
+    const float* mean;    // (p,)
+    Packed metric;        // (k, p)
+    Packed cosine;        // (k, p)
+    const float* opinion_mean;  // (r,)
+    Packed opinion;             // (o, r)
+    const float* novelty;       // (3,)
+    const int32_t* words;       // (L, t)
+    size_t L, t, r;
+    bool multilabel;
+
+    size_t n_inputs() const { return metric.d; }
+    size_t n_position() const { return metric.n + opinion.n; }
+    size_t n_features() const { return r + 1 + 2 * n_position(); }
+};
+
+// features (n, r + 1 + 2 g) of vectors x (n, p).
+void meaning_features(const Meaning& meaning, const float* x, size_t n, float* features, int n_threads);
+
+// How features become vectors of queries.
+struct QueryRule {
+    size_t r, g, t;
+    bool multilabel;
+    float least;                    // probability of a word from which on it counts
+    float bonus, position, cosine;  // weights of novelty, of positions and of cosines
+};
+
+// vectors (n, r + 1 + g) of queries with features (n, r + 1 + 2 g).
+void query_vectors(const QueryRule& rule, const float* features, size_t n, float* vectors);
+
+}  // namespace supquant
