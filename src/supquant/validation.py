@@ -291,7 +291,8 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
         ...
     supquant.errors.InputError: n_codewords must be an integer from 2 to 256, got 300
     """
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    # The type int is compared first, here and below: a search of one query should not wait for the slow check.
+    is_integer = type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
     if not is_integer or value < low or (high is not None and value > high):
         bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
         raise InputError(f"{name} must be an integer {bounds}, got {value!r}")
@@ -361,6 +362,8 @@ def resolve_jobs(n_jobs: Any) -> int:
     >>> resolve_jobs(2**40) < 100_000
     True
     """
+    if type(n_jobs) is int and 1 <= n_jobs <= _FEW_THREADS:
+        return n_jobs
     if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
         return _count_cores()
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs < 1:

@@ -113,6 +113,8 @@ class QueryTables:
             return scores
         if self.curve_of is None:
             return read_curve(self.curve, scores)
+        if len(self.curve_of) == 1:
+            return read_curve(self.curve[self.curve_of[0]], scores)
         for each in np.unique(self.curve_of):
             rows = self.curve_of == each
             scores[rows] = read_curve(self.curve[each], scores[rows])

@@ -138,7 +138,8 @@ class LabelCodec(ProjectingCodec):
     def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
         """Return look-up tables (q, M, K) from class scores (q, L): minus the sum of the scores of the labels of a byte."""
         self._ranking(ranking)
-        return row_products(prepared, self._packed_codebooks).reshape(-1, self.n_codebooks, self.n_codewords)
+        tables = row_products(prepared, self._packed_codebooks)
+        return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
 
     def query_tables(
         self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None

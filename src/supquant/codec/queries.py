@@ -24,7 +24,7 @@ QUERY_ROWS = 128
 """Queries of one block."""
 
 
-def row_products(x: Float32, y: Packed) -> Float32:
+def row_products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
     """Multiply rows x (b, d) and a packed matrix y (n, d): ``x y'`` (b, n). A product is the same bits whatever the other rows are.
 
     Examples
@@ -32,7 +32,7 @@ def row_products(x: Float32, y: Packed) -> Float32:
     >>> row_products(np.float32([[1, 2]]), pack_rows(np.float32([[3, 4], [5, 6]])))
     array([[11., 17.]], dtype=float32)
     """
-    return kernels.active().products(np.ascontiguousarray(x), y)
+    return kernels.active().products(np.ascontiguousarray(x), y, n_threads)
 
 
 def fill_blocks(

@@ -24,7 +24,7 @@ from supquant.codec.curves import IDENTITY, check_curve, stack_curves
 from supquant.codec.feature_maps import FeatureMap, MeaningFeatures
 from supquant.codec.interface import QueryTables
 from supquant.codec.item_search import LabelSearch, item_search
-from supquant.codec.queries import by_queries, pack_rows, row_products
+from supquant.codec.queries import QUERY_ROWS, pack_rows, row_products
 from supquant.codec.semantic_vectors import (
     FeatureParts,
     compiled_semantic_queries,
@@ -158,10 +158,11 @@ class SemanticCodec(CodebookCodec):
         """The negative codewords (M K, D)."""
         return pack_codebooks(self.codebooks)
 
-    def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
+    def tables_of(self, prepared: Float32, ranking: str | None = None, *, n_threads: int = 1) -> Float32:
         """Return look-up tables (q, M, K) of query vectors v (q, D): ``-v . c`` for every codeword c."""
         self._ranking(ranking)
-        return row_products(prepared, self._packed_codebooks).reshape(-1, self.n_codebooks, self.n_codewords)
+        tables = row_products(prepared, self._packed_codebooks, n_threads)
+        return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
 
     def query_tables(
         self,
@@ -194,10 +195,10 @@ class SemanticCodec(CodebookCodec):
         ranking = self._ranking(ranking)
         if all_labelled and novelty is None:
             novelty = 0.0
-        features = self.query_features(Q, novelty=novelty, n_jobs=n_jobs)
+        n_threads = resolve_jobs(n_jobs)
+        features = self.query_features(Q, novelty=novelty, n_jobs=n_threads)
         vectors = self.prepare(features, ranking, all_labelled=all_labelled)
-        tables = np.empty((len(vectors), self.n_codebooks, self.n_codewords), dtype=np.float32)
-        by_queries(lambda block: (self.tables_of(block, ranking),), vectors, (tables,), resolve_jobs(n_jobs))
+        tables = self.tables_of(vectors, ranking, n_threads=n_threads)
         offsets = np.zeros(len(vectors), dtype=np.float32)
         if ranking != "semantic":
             return QueryTables(tables, offsets, descending=True)
@@ -209,7 +210,7 @@ class SemanticCodec(CodebookCodec):
         if all_labelled:
             return np.zeros(len(features), dtype=np.intp)
         untrained = FeatureParts.of(features, self.map).untrained[:, 0]
-        return 1 + np.searchsorted(NOVELTY_BINS, untrained, side="right")
+        return 1 + NOVELTY_BINS.searchsorted(untrained, side="right")
 
     def query_vectors(
         self,
@@ -227,8 +228,11 @@ class SemanticCodec(CodebookCodec):
     ) -> Float32:
         """Return the features (q, F) of queries Q (q, p); a `novelty` that is given replaces the one predicted."""
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
-        features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
-        self._by_queries(Q, n_jobs, (features,), lambda made: (made,))
+        if len(Q) <= QUERY_ROWS:
+            features = self.features(as_float32(Q))
+        else:
+            features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
+            self._by_queries(Q, n_jobs, (features,), lambda made: (made,))
         if novelty is not None:
             features[:, self.map.n_columns] = _checked_novelty(novelty, len(Q))
         return features

@@ -60,8 +60,13 @@ class FeatureParts:
     def of(cls, features: Float32, feature_map: MeaningFeatures) -> Self:
         """Return the parts of features (b, r + a + 1 + 2 g) as views."""
         n, g = feature_map.n_columns, feature_map.n_position
-        s, u, z, c = np.split(features, (n, n + 1, n + 1 + g), axis=1)
-        return cls(s, u, z, c, feature_map.spelling.n_columns)
+        return cls(
+            features[:, :n],
+            features[:, n : n + 1],
+            features[:, n + 1 : n + 1 + g],
+            features[:, n + 1 + g :],
+            feature_map.spelling.n_columns,
+        )
 
     @property
     def trained(self) -> Float32:
@@ -76,6 +81,8 @@ class FeatureParts:
     @property
     def untrained(self) -> Float32:
         """Probability (b, 1) of no class that was trained on: of an added class, or of none that is known."""
+        if self.s.shape[1] == self.n_spelled:
+            return self.u
         return np.asarray(self.u + (1 - self.u) * self.added.sum(axis=1, keepdims=True))
 
 

@@ -86,17 +86,17 @@ class MeaningMap:
         """L, the number of labels: trained ones, then added ones."""
         return len(self.means)
 
-    @property
+    @cached_property
     def n_columns(self) -> int:
         """Columns of s: those of trained labels, then one for each added label."""
         return self.spelling.n_columns + self.n_labels - self.n_trained
 
-    @property
+    @cached_property
     def n_position(self) -> int:
         """g, the width of z and of c."""
         return int(self.metric.shape[1] + self.opinion.shape[1])
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Width of the features, r + 1 + 2 g."""
         return self.n_columns + 1 + 2 * self.n_position

@@ -37,6 +37,17 @@ class Packed:
     n: int
     d: int
 
+    def __post_init__(self) -> None:
+        size = _groups(self.n) * GROUP * self.d
+        for name, dtype in (("floats", np.float32), ("halves", np.uint16)):
+            array = getattr(self, name)
+            if array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
+                raise ValueError(f"{name} must be contiguous {np.dtype(dtype).name} (n,), got {array.dtype}")
+        if {len(self.floats), len(self.halves)} != {0, size}:
+            raise ValueError(
+                f"expected {size} floats or {size} halves, got {len(self.floats)} and {len(self.halves)}"
+            )
+
     @property
     def nbytes(self) -> int:
         """The number of bytes of the entries."""
