@@ -12,7 +12,8 @@ namespace {
 
 using supquant::AssignProblem;
 
-// The search for one row, for three codebooks or more.
+// The search for one row, for three codebooks or more. If kPlain, mu is 0, and products are not summed.
+template <bool kPlain>
 class RowSearch {
   public:
     RowSearch(const AssignProblem& problem, size_t row)
@@ -32,9 +33,31 @@ class RowSearch {
     void search() {
         descend();
         keep_start_unless_lower();
+        if (p_.retries > 0) settle();
     }
 
   private:
+    // Disturbs the code, which no single codeword can better, lets it descend again, and keeps the best. What is
+    // disturbed depends on the code alone, so a row gets the same code in any company.
+    void settle() {
+        uint8_t best[supquant::kMaxCodebooks];
+        for (int m = 0; m < M_; ++m) best[m] = codes_[m];
+        double lowest = cost(codes_);
+        for (int turn = 0; turn < p_.retries; ++turn) {
+            const int places[3] = {turn % M_, (3 * turn + 1) % M_, (5 * turn + 2) % M_};
+            for (int i = 0; i < 3; ++i) {
+                const int m = places[i];
+                codes_[m] = uint8_t((37 * best[m] + 17 * turn + 11) % K_);
+                prefetch(m, codes_[m]);
+            }
+            descend();
+            const double now = cost(codes_);
+            const bool lower = now < lowest;
+            if (lower) lowest = now;
+            for (int m = 0; m < M_; ++m) (lower ? best[m] : codes_[m]) = lower ? codes_[m] : best[m];
+        }
+    }
+
     // Returns e = sum_{a != b} product[a c_a, b c_b] of a code.
     double interaction(const uint8_t* codes) const { return 2.0 * sum_of_pairs(p_.product, codes); }
 
@@ -52,8 +75,10 @@ class RowSearch {
     double cost(const uint8_t* codes) const {
         double unary = 0;
         for (int m = 0; m < M_; ++m) unary += unary_[size_t(m) * K_ + codes[m]];
+        const double plain = unary + 2.0 * sum_of_pairs(p_.cross, codes);
+        if constexpr (kPlain) return plain;
         const double off = interaction(codes) - p_.eps;
-        return unary + 2.0 * sum_of_pairs(p_.cross, codes) + double(p_.mu) * off * off;
+        return plain + double(p_.mu) * off * off;
     }
 
     // Goes back to the start unless the float64 cost is lower now. Float32 sums are rounded, so a move may have gained
@@ -68,7 +93,7 @@ class RowSearch {
     // Visits the codebooks in turn until the codeword of every codebook is the best one given the others. `quiet`
     // counts the codebooks of which this is known: the last one that changed, and those visited after it.
     void descend() {
-        double e = interaction(codes_);
+        double e = kPlain ? 0 : interaction(codes_);
         int quiet = 0;
         for (int sweep = 0; sweep < p_.max_sweeps; ++sweep)
             for (int m = 0; m < M_; ++m) {
@@ -87,15 +112,18 @@ class RowSearch {
         const float* cross = sums_[m].cross;
         const float* product = sums_[m].product;
         const int current = codes_[m];
-        const float shift = float(e - 2.0 * product[current] - p_.eps);
+        const float shift = kPlain ? 0 : float(e - 2.0 * product[current] - p_.eps);
         const float mu = p_.mu;
         alignas(64) float costs[supquant::kMaxCodewords];
         Lowest lowest;
         for_lanes(K_, [&](auto lane, int k) {
             using V = decltype(lane);
-            const V c = load<V>(cross + k), p = load<V>(product + k);
-            const V q = (p + p) + shift;
-            const V cost = (load<V>(unary + k) + (c + c)) + (mu * q) * q;
+            const V c = load<V>(cross + k);
+            V cost = load<V>(unary + k) + (c + c);
+            if constexpr (!kPlain) {
+                const V p = load<V>(product + k), q = (p + p) + shift;
+                cost += (mu * q) * q;
+            }
             store(costs + k, cost);
             lowest.take(cost);
         });
@@ -103,8 +131,9 @@ class RowSearch {
         if (costs[current] == best) return false;
         const int winner = first_equal(costs, K_, best, current);
         if (winner == current) return false;
-        e += 2.0 * (double(product[winner]) - double(product[current]));
+        if constexpr (!kPlain) e += 2.0 * (double(product[winner]) - double(product[current]));
         codes_[m] = uint8_t(winner);
+        prefetch(m, winner);
         return true;
     }
 
@@ -118,16 +147,24 @@ class RowSearch {
             if (b != m && sums.codes[b] != codes_[b]) changed[n_changed++] = b;
         if (!sums.known || 2 * n_changed >= M_ - 1) {
             add_others(p_.cross, m, sums.cross);
-            add_others(p_.product, m, sums.product);
+            if constexpr (!kPlain) add_others(p_.product, m, sums.product);
         } else {
             for (int i = 0; i < n_changed; ++i) {
                 const int b = changed[i];
                 exchange(column(p_.cross, b, sums.codes[b], m), column(p_.cross, b, codes_[b], m), sums.cross);
-                exchange(column(p_.product, b, sums.codes[b], m), column(p_.product, b, codes_[b], m), sums.product);
+                if constexpr (!kPlain)
+                    exchange(column(p_.product, b, sums.codes[b], m), column(p_.product, b, codes_[b], m),
+                             sums.product);
             }
         }
         for (int b = 0; b < M_; ++b) sums.codes[b] = codes_[b];
         sums.known = true;
+    }
+
+    // Asks for the row of codeword k of codebook b, which the sums of the other codebooks soon read.
+    void prefetch(int b, int k) const {
+        const float* row = p_.cross + (size_t(b) * K_ + k) * width_;
+        for (size_t j = 0; j < width_; j += 16) __builtin_prefetch(row + j);
     }
 
     // Returns the row of codeword k of codebook b, cut to the columns of codebook m: (K,).
@@ -326,7 +363,12 @@ void assign(const AssignProblem& p, size_t begin, size_t end) {
         for (; i + 4 <= end; i += 4) assign_two<4>(p, i);
         for (; i < end; ++i) assign_two<1>(p, i);
     } else {
-        for (size_t i = begin; i < end; ++i) RowSearch(p, i).search();
+        for (size_t i = begin; i < end; ++i) {
+            if (p.mu == 0)
+                RowSearch<true>(p, i).search();
+            else
+                RowSearch<false>(p, i).search();
+        }
     }
 }
 

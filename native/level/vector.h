@@ -70,7 +70,14 @@ struct Lowest {
 
 // Returns the first place with the value `wanted`, or `otherwise` if there is none.
 inline int first_equal(const float* values, int count, float wanted, int otherwise) {
-    for (int k = 0; k < count; ++k)
+    constexpr int kRun = 16;  // compared at once, without a branch
+    int k = 0;
+    for (; k + kRun <= count; k += kRun) {
+        int found = 0;
+        for (int i = 0; i < kRun; ++i) found |= values[k + i] == wanted;
+        if (found) break;
+    }
+    for (; k < count; ++k)
         if (values[k] == wanted) return k;
     return otherwise;
 }

@@ -65,7 +65,7 @@ class CodeSearch:
             z: NDArray[np.float32] = targets[rows] if self.basis is None else targets[rows] @ self.basis
             unary = self._single_costs(z)
             begin = self._begin(z, unary, n_threads) if codes is None else np.ascontiguousarray(codes[rows])
-            found[rows] = self._settled(unary, self._descend(unary, begin, n_threads), n_threads)
+            found[rows] = self._descend(unary, begin, n_threads)
         return found
 
     def _single_costs(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -82,35 +82,6 @@ class CodeSearch:
         unary = np.full((len(z), len(self._squares)), FORBIDDEN, dtype=np.float32)
         unary[:, chosen] = costs
         return unary
-
-    def _settled(self, unary: NDArray[np.float32], codes: Codes, n_threads: int) -> Codes:
-        """Disturb codes (n, M) that no single word can better, let them descend again, and keep what is best.
-
-        What is disturbed depends on the code alone, so a row gets the same code in any company.
-        """
-        M, K, _ = self.codebooks.shape
-        if M <= 2 or self.retries == 0:
-            return codes
-        costs = self._plain_costs(unary, codes)
-        for turn in range(self.retries):
-            tried = codes.copy()
-            for m in {turn % M, (3 * turn + 1) % M, (5 * turn + 2) % M}:
-                tried[:, m] = (37 * tried[:, m].astype(np.int64) + 17 * turn + 11) % K
-            tried = self._descend(unary, tried, n_threads)
-            new = self._plain_costs(unary, tried)
-            better = new < costs
-            codes[better], costs[better] = tried[better], new[better]
-        return codes
-
-    def _plain_costs(self, unary: NDArray[np.float32], codes: Codes) -> NDArray[np.float32]:
-        """Compute the cost (n,) of codes without the constraint, up to the row's own constant."""
-        M, K, _ = self.codebooks.shape
-        chosen = codes + K * np.arange(M)  # (n, M)
-        costs = np.take_along_axis(unary, chosen, axis=1).sum(axis=1)
-        for a in range(1, M):
-            for b in range(a):
-                costs += 2 * self._cross[chosen[:, a], chosen[:, b]]
-        return costs
 
     def _begin(self, z: NDArray[np.float32], unary: NDArray[np.float32], n_threads: int) -> Codes:
         M, K, _ = self.codebooks.shape
@@ -135,6 +106,7 @@ class CodeSearch:
             codes,
             max_sweeps=self.max_sweeps,
             n_threads=n_threads,
+            retries=self.retries,
         )
 
     def costs(self, targets: NDArray[np.floating], codes: Codes) -> Float64:

@@ -33,6 +33,7 @@ def assign(
     start: Bytes,
     K: int,
     max_sweeps: int,
+    retries: int,
     codes: Bytes,
     n_threads: int,
 ) -> None: ...

@@ -140,7 +140,13 @@ def _weights(counts: NDArray[np.float64 | np.int64], n: int) -> Float64:
 
 
 def check_assign(
-    unary: Float32, cross: Float32, product: Float32, codes: Bytes, max_sweeps: int, n_threads: int
+    unary: Float32,
+    cross: Float32,
+    product: Float32,
+    codes: Bytes,
+    max_sweeps: int,
+    retries: int,
+    n_threads: int,
 ) -> tuple[int, int]:
     """Refuse arrays that are not unary (n, M*K), cross and product (M*K, M*K) and codes (n, M); return M and K."""
     K = _codewords_of(codes, len(cross), "cross")
@@ -150,6 +156,8 @@ def check_assign(
     check_array(product, "product", (M * K, M * K), np.float32)
     if max_sweeps < 1:
         raise ValueError(f"max_sweeps must be at least 1, got {max_sweeps}")
+    if retries < 0:
+        raise ValueError(f"retries must not be negative, got {retries}")
     _check_threads(n_threads)
     return M, K
 
