@@ -98,9 +98,9 @@ void assign(In<float, 2> unary, In<float, 2> cross, In<float, 2> product, float 
     supquant::assign(problem, start.shape(0), n_threads);
 }
 
-void greedy(In<float, 2> unary, In<float, 2> cross, int K, Out<uint8_t, 2> codes, int n_threads) {
+void beam(In<float, 2> unary, In<float, 2> cross, int K, int width, Out<uint8_t, 2> codes, int n_threads) {
     Released released;
-    supquant::greedy(unary.data(), cross.data(), codes.shape(0), int(codes.shape(1)), K, codes.data(), n_threads);
+    supquant::beam(unary.data(), cross.data(), codes.shape(0), int(codes.shape(1)), K, width, codes.data(), n_threads);
 }
 
 void table_sums(In<uint8_t, 2> codes, In<float, 3> tables, Out<float, 2> sums, int n_threads) {
@@ -277,7 +277,7 @@ NB_MODULE(_native, module) {
                exact("derivative"), "n_threads"_a);
     module.def("assign", &assign, exact("unary"), exact("cross"), exact("product"), "mu"_a, "eps"_a, exact("start"),
                "K"_a, "max_sweeps"_a, "retries"_a, exact("codes"), "n_threads"_a);
-    module.def("greedy", &greedy, exact("unary"), exact("cross"), "K"_a, exact("codes"), "n_threads"_a);
+    module.def("beam", &beam, exact("unary"), exact("cross"), "K"_a, "width"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);
     module.def("products", &products, exact("x"), exact("floats"), exact("halves"), "n"_a, exact("sums"),

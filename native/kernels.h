@@ -12,6 +12,7 @@ namespace supquant {
 
 constexpr int kMaxCodebooks = 64;   // largest M
 constexpr int kMaxCodewords = 256;  // largest K: a codeword is a byte
+constexpr int kMaxBeam = 64;        // codes that a beam keeps, at most
 
 // Floats in the widest vector. Rows of a pair table are padded to a multiple of it, so loops over them need no tail.
 constexpr int kPadding = 16;
@@ -109,8 +110,11 @@ struct KernelTable {
     // Writes the codes of rows begin .. end.
     void (*assign)(const AssignProblem& problem, size_t begin, size_t end);
 
-    // codes[i, m] = argmin_k unary[i, m k] + 2 sum_{b < m} cross[b codes[i, b], m k], for m = 0, 1, .. M - 1 in turn.
-    void (*greedy)(const float* unary, const float* cross, int M, int K, size_t begin, size_t end, uint8_t* codes);
+    // Takes the codebooks in turn and keeps the `width` codes so far that have the lowest costs, at most kMaxBeam. The
+    // cost of a code grows by unary[i, m k] + 2 sum_{b < m} cross[b c_b, m k] with codeword k of codebook m. Of equal
+    // costs the first wins. Writes the best code of rows begin .. end.
+    void (*beam)(const float* unary, const float* cross, int M, int K, int width, size_t begin, size_t end,
+                 uint8_t* codes);
 
     // Sums the rows of `slice` (n, kSumColumns) by codeword of one codebook. Codeword k has the rows rows[starts[k]] up
     // to rows[starts[k + 1]]; for each such row i: sums[k * stride + j] += slice[i, j], j < columns.

@@ -143,10 +143,10 @@ void assign(AssignProblem problem, size_t n, int n_threads) {
     parallel_parts(n, 64, n_threads, [&](size_t begin, size_t end) { kernels.assign(problem, begin, end); });
 }
 
-void greedy(const float* unary, const float* cross, size_t n, int M, int K, uint8_t* codes, int n_threads) {
+void beam(const float* unary, const float* cross, size_t n, int M, int K, int width, uint8_t* codes, int n_threads) {
     const KernelTable& kernels = active_kernels();
     parallel_parts(n, 64, n_threads,
-                   [&](size_t begin, size_t end) { kernels.greedy(unary, cross, M, K, begin, end, codes); });
+                   [&](size_t begin, size_t end) { kernels.beam(unary, cross, M, K, width, begin, end, codes); });
 }
 
 void table_sums(const Codes& codes, const float* tables, size_t n_queries, float* sums, int n_threads) {

@@ -30,7 +30,7 @@ InteractionSums interaction(const Codes& codes, const uint64_t* first, const dou
                             double eps, double* derivative, int n_threads);
 
 void assign(AssignProblem problem, size_t n, int n_threads);
-void greedy(const float* unary, const float* cross, size_t n, int M, int K, uint8_t* codes, int n_threads);
+void beam(const float* unary, const float* cross, size_t n, int M, int K, int width, uint8_t* codes, int n_threads);
 void table_sums(const Codes& codes, const float* tables, size_t n_queries, float* sums, int n_threads);
 void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint16_t* distances, int n_threads);
 

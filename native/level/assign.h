@@ -221,30 +221,6 @@ class RowSearch {
     Sums sums_[supquant::kMaxCodebooks];  // (M,)
 };
 
-// Chooses codewords in the order of the codebooks, each the best one given those before it. The mu term is left out.
-void greedy(const float* unary, const float* cross, int M, int K, size_t begin, size_t end, uint8_t* codes) {
-    const size_t width = size_t(M) * K;
-    alignas(64) float costs[supquant::kMaxCodewords];
-    for (size_t i = begin; i < end; ++i) {
-        const float* chosen[supquant::kMaxCodebooks];  // the rows of cross of the codewords chosen so far
-        for (int m = 0; m < M; ++m) {
-            const float* own = unary + i * width + size_t(m) * K;
-            Lowest lowest;
-            for_lanes(K, [&](auto lane, int k) {
-                using V = decltype(lane);
-                V sum = V();
-                for (int b = 0; b < m; ++b) sum += load<V>(chosen[b] + size_t(m) * K + k);
-                const V cost = load<V>(own + k) + (sum + sum);
-                store(costs + k, cost);
-                lowest.take(cost);
-            });
-            const int winner = first_equal(costs, K, lowest.value(), 0);
-            codes[i * M + m] = uint8_t(winner);
-            chosen[m] = cross + (size_t(m) * K + winner) * width;
-        }
-    }
-}
-
 // The table has K rows of padded(K) entries. The lowest entries of the rows follow it.
 void fold_pair_table(const AssignProblem& p, float* table) {
     const int K = p.n_codewords, stride = supquant::padded(K);

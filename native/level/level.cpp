@@ -7,6 +7,7 @@
 // keep all code in anonymous namespaces and use no templates or inline functions of the standard library. The linker
 // merges functions that several objects define, and might keep one with instructions that this processor does not have.
 #include "assign.h"
+#include "beam.h"
 #include "exponential.h"
 #include "hamming.h"
 #include "kernels.h"
@@ -27,7 +28,7 @@ const KernelTable SUPQUANT_JOIN(kernels_, SUPQUANT_LEVEL) = {
     .name = SUPQUANT_TEXT(SUPQUANT_LEVEL),
     .fold_pair_table = fold_pair_table,
     .assign = assign,
-    .greedy = greedy,
+    .beam = beam,
     .code_sums = code_sums,
     .pair_block = pair_block,
     .interaction = interaction,

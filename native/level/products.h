@@ -22,6 +22,7 @@ namespace {
 
 using supquant::kDepth;
 using supquant::kGroup;
+using supquant::kPanelGroups;
 using supquant::first_group;
 using supquant::Packed;
 
@@ -33,7 +34,7 @@ constexpr size_t kTileRows = 12;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec spread(float value) { return _mm512_set1_ps(value); }
 inline Vec widened(const uint16_t* from) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 #elif SUPQUANT_LANES == 8
 constexpr size_t kTileRows = 6;
@@ -141,24 +142,27 @@ void panel_products(const float* x, size_t q, const Packed& y, const Stored* val
         }
         return;
     }
-    alignas(64) float columns[kDepth * kGroup];  // one group of columns, which stays in the first cache
-    for (size_t begin = 0; begin < y.d; begin += kDepth) {
-        const size_t depth = y.d - begin < kDepth ? y.d - begin : kDepth;
-        for (size_t p = first_panel; p < end_panel; ++p) {
-            const size_t first = first_group(y.n, p), groups = first_group(y.n, p + 1) - first;
-            const Stored* panel = values + first * kGroup * y.d;
-            for (size_t g = 0; g < groups; ++g) {
-                for (size_t k = 0; k < depth; ++k)
+    // A piece of a panel as floats, group after group. It is read from memory once and in order; while one group is
+    // multiplied with all rows, it stays in the first cache.
+    alignas(64) float columns[kPanelGroups * kDepth * kGroup];
+    for (size_t p = first_panel; p < end_panel; ++p) {
+        const size_t first = first_group(y.n, p), groups = first_group(y.n, p + 1) - first;
+        const Stored* panel = values + first * kGroup * y.d;
+        for (size_t begin = 0; begin < y.d; begin += kDepth) {
+            const size_t depth = y.d - begin < kDepth ? y.d - begin : kDepth;
+            for (size_t k = 0; k < depth; ++k)
+                for (size_t g = 0; g < groups; ++g)
 #pragma GCC unroll 16
                     for (size_t v = 0; v < kVectors; ++v)
-                        store(columns + k * kGroup + v * kLanes,
+                        store(columns + (g * kDepth + k) * kGroup + v * kLanes,
                               widened(panel + ((begin + k) * groups + g) * kGroup + v * kLanes));
+            for (size_t g = 0; g < groups; ++g) {
+                const float* group = columns + g * kDepth * kGroup;
                 float* to = sums + (first - first_group(y.n, first_panel) + g) * kGroup;
                 size_t i = 0;
                 for (; i + kTileRows <= q; i += kTileRows)
-                    tile_products<kTileRows>(x + i * y.d + begin, y.d, columns, depth, begin == 0, to + i * stride,
-                                             stride);
-                rest_products<kTileRows - 1>(q - i, x + i * y.d + begin, y.d, columns, depth, begin == 0,
+                    tile_products<kTileRows>(x + i * y.d + begin, y.d, group, depth, begin == 0, to + i * stride, stride);
+                rest_products<kTileRows - 1>(q - i, x + i * y.d + begin, y.d, group, depth, begin == 0,
                                              to + i * stride, stride);
             }
         }
@@ -167,7 +171,10 @@ void panel_products(const float* x, size_t q, const Packed& y, const Stored* val
 
 void products(const float* x, size_t q, const Packed& y, size_t first_panel, size_t end_panel, float* sums,
               size_t stride) {
-    if (y.halves)
+    if (y.d == 0) {
+        const size_t columns = (first_group(y.n, end_panel) - first_group(y.n, first_panel)) * kGroup;
+        for (size_t i = 0; i < q; ++i) __builtin_memset(sums + i * stride, 0, columns * sizeof(float));
+    } else if (y.halves)
         panel_products(x, q, y, y.halves, first_panel, end_panel, sums, stride);
     else
         panel_products(x, q, y, y.floats, first_panel, end_panel, sums, stride);

@@ -1,8 +1,12 @@
 // A vector of SUPQUANT_LANES floats and its operations.
 #pragma once
 
+#include <cstdint>
+
 #if SUPQUANT_LANES > 1 && defined(__ARM_NEON)
 #include <arm_neon.h>
+#elif SUPQUANT_LANES > 1
+#include <immintrin.h>
 #endif
 
 namespace {
@@ -13,6 +17,7 @@ constexpr int kLanes = SUPQUANT_LANES;  // floats in a vector
 typedef float Vec;
 inline Vec lower(Vec a, Vec b) { return a < b ? a : b; }
 inline float lowest_lane(Vec v) { return v; }
+inline uint32_t lanes_within(Vec v, float limit) { return v <= limit; }
 #else
 typedef float Vec __attribute__((vector_size(4 * SUPQUANT_LANES)));
 #if defined(__ARM_NEON)
@@ -21,6 +26,17 @@ inline Vec lower(Vec a, Vec b) { return vminq_f32(a, b); }
 #else
 inline Vec lower(Vec a, Vec b) { return a < b ? a : b; }
 #endif
+// Returns a number whose bits say which lanes are at most the limit.
+inline uint32_t lanes_within(Vec v, float limit) {
+#if SUPQUANT_LANES == 16
+    return _mm512_cmp_ps_mask(v, _mm512_set1_ps(limit), _CMP_LE_OQ);
+#elif SUPQUANT_LANES == 8
+    return uint32_t(_mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_set1_ps(limit), _CMP_LE_OQ)));
+#else
+    const uint32x4_t bits = {1, 2, 4, 8};
+    return vaddvq_u32(vandq_u32(vcleq_f32(v, vdupq_n_f32(limit)), bits));
+#endif
+}
 // Returns the lowest of all lanes.
 inline float lowest_lane(Vec v) {
     float lowest = v[0];

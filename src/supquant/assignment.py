@@ -19,12 +19,16 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Codes, Float64
+from supquant.kernels import Packed, pack_rows
 from supquant.parallel import row_blocks
 
 SEARCH_ROWS = 1024
 """Rows searched at a time: their costs against all codewords stay small enough for the cache and for a memory limit."""
 
-RETRIES = 8
+BEAM = 4
+"""Beginnings of a code that are kept while the start of a search is chosen."""
+
+RETRIES = 2
 """Times that the code of an item is disturbed and searched anew."""
 
 FORBIDDEN = np.float32(1e12)
@@ -45,6 +49,7 @@ class CodeSearch:
     max_sweeps: int = 20
     allowed: NDArray[np.bool_] | None = None  # (M, K) words that codes may have; None: all
     retries: int = 0  # times that a code is disturbed and searched anew, for codes of three words or more
+    beam: int = 1  # beginnings of a code that are kept while a start is chosen
     n_sparse: int = 0  # the first columns of targets, in which few values differ from zero
 
     def target(
@@ -70,13 +75,11 @@ class CodeSearch:
 
     def _single_costs(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute the cost (n, M K) of every codeword alone, up to the row's own constant; z are targets (n, r')."""
-        chosen = self._few_words
-        pull, squares = (self._pull, self._squares) if chosen is None else self._few
-        a = self.n_sparse
-        costs: NDArray[np.float32] = z[:, a:] @ pull[a:]
+        chosen, a = self._few_words, self.n_sparse
+        costs = kernels.active().products(np.ascontiguousarray(z[:, a:]), self._packed)
         if a:
-            costs += _sparse(z[:, :a]) @ pull[:a]
-        costs += squares
+            costs += _sparse(z[:, :a]) @ self._sparse_pull
+        costs += self._squares if chosen is None else self._squares[chosen]
         if chosen is None:
             return costs
         unary = np.full((len(z), len(self._squares)), FORBIDDEN, dtype=np.float32)
@@ -88,7 +91,7 @@ class CodeSearch:
         if M <= 2:  # the search is exact wherever it starts
             return np.zeros((len(z), M), dtype=np.uint8)
         if self.seeds is None:
-            return kernels.active().greedy(unary, self._cross, K, n_threads)
+            return kernels.active().beam(unary, self._cross, K, self.beam, n_threads)
         # Where codes must keep e constant, moving one codeword at a time rarely gets from one good code to another:
         # begin with the nearest code of the training rows.
         vectors, constants = self._decoded_seeds
@@ -148,10 +151,16 @@ class CodeSearch:
         return np.flatnonzero(self.allowed)
 
     @cached_property
-    def _few(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The columns of `_pull` and of `_squares` for these codewords."""
-        chosen = self._few_words
-        return self._pull[:, chosen], self._squares[chosen]
+    def _packed(self) -> Packed:
+        """The columns of `_pull` for these codewords, without the rows of sparse columns: packed for products."""
+        pull = self._pull[self.n_sparse :]
+        return pack_rows((pull if self._few_words is None else pull[:, self._few_words]).T)
+
+    @cached_property
+    def _sparse_pull(self) -> NDArray[np.float32]:
+        """The rows of `_pull` of sparse columns, for these codewords."""
+        pull = self._pull[: self.n_sparse]
+        return pull if self._few_words is None else pull[:, self._few_words]
 
     def _turned(self, vectors: Float64) -> NDArray[np.float32]:
         return (vectors if self.basis is None else vectors @ self.basis).astype(np.float32)
@@ -217,10 +226,12 @@ class ItemSearch:
         max_sweeps: int = 20,
         retries: int = RETRIES,
         sparse: bool = False,
+        beam: int = BEAM,
     ) -> ItemSearch:
         """Prepare for codebooks (M, K, D), whose first columns have the first of two weights (2,), and words allowed (M, K).
 
-        `sparse` says that few of these first columns differ from zero in a vector, as in those of items with labels.
+        `sparse` says that few of these first columns differ from zero in a vector, as in those of items with labels. `retries`
+        and `beam` are those of `CodeSearch`.
         """
         scale = np.sqrt(np.repeat(weights, (n_first, codebooks.shape[2] - n_first))).astype(np.float32)
         scaled = codebooks.astype(np.float64) * scale
@@ -233,6 +244,7 @@ class ItemSearch:
             max_sweeps=max_sweeps,
             allowed=allowed,
             retries=retries,
+            beam=beam,
             n_sparse=n_first * sparse,
         )
         return cls(search, scale)

@@ -65,6 +65,7 @@ def test_encoding_is_compared_with_faiss(few_rows):
 
 
 def test_queries_are_timed_by_either_ranking_of_one_model(few_rows):
+    pytest.importorskip("faiss")
     record = query.bench_query(quick=True)
     assert [model["features"] for model in record["models"]] == ["label kernel", "anchor kernel"]
     for model in record["models"]:
@@ -73,6 +74,8 @@ def test_queries_are_timed_by_either_ranking_of_one_model(few_rows):
         assert set(tables) == {"semantic", other}
         assert model["ratio"] == pytest.approx(tables["semantic"] / tables[other])
         assert min(model["fit_seconds"], model["features_microseconds"], *tables.values()) > 0
+    assert len(record["figures"]) == 6
+    assert all(figure["asked"] and figure["measured"] > 0 for figure in record["figures"])
     json.dumps(record)
 
 

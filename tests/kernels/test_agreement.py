@@ -4,11 +4,11 @@ import inspect
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supquant import kernels
-from supquant.kernels import native, reference
+from supquant.kernels import GROUP, Packed, native, pack_rows, reference
 from supquant.kernels.protocol import Kernels
 
 ROWS = [0, 1, 15, 16, 17, 64, 65]
@@ -194,14 +194,52 @@ def test_wrong_arguments_are_refused(implementation, draw_problem):
         implementation.assign(problem[0][:3], *problem[1:], 5)
 
 
-@given(n=rows, M=few_codebooks, K=codewords, seed=seeds, n_threads=st.sampled_from([1, 2, 3]))
-def test_greedy_start_agrees(n, M, K, seed, n_threads):
+@given(
+    n=rows,
+    M=few_codebooks,
+    K=codewords,
+    width=st.sampled_from([1, 2, 5, 64]),
+    whole=st.booleans(),  # small whole numbers: costs are equal everywhere
+    seed=seeds,
+    n_threads=st.sampled_from([1, 3]),
+)
+def test_beams_agree(n, M, K, width, whole, seed, n_threads):
     rng = np.random.default_rng(seed)
-    unary = rng.normal(size=(n, M * K)).astype(np.float32)
+    draw = (lambda *size: rng.integers(-2, 3, size=size)) if whole else (lambda *size: rng.normal(size=size))
+    unary, half = (draw(*size).astype(np.float32) for size in ((n, M * K), (M * K, M * K)))
+    cross = half + half.T
+    got = native.beam(unary, cross, K, width, n_threads=n_threads)
+    assert_same_bits(got, reference.beam(unary, cross, K, width))
+
+
+def test_a_wide_beam_finds_the_best_of_all_codes(rng):
+    M, K = 3, 4
+    unary = rng.normal(size=(20, M * K)).astype(np.float32)
     half = rng.normal(size=(M * K, M * K)).astype(np.float32)
     cross = half + half.T
-    got = native.greedy(unary, cross, K, n_threads=n_threads)
-    assert_same_bits(got, reference.greedy(unary, cross, K))
+    every = np.stack(np.meshgrid(*[np.arange(K)] * M, indexing="ij"), axis=-1).reshape(-1, M)
+    flat = every + K * np.arange(M)
+    pairs = sum(cross[flat[:, a], flat[:, b]] for a in range(M) for b in range(a))
+    costs = unary[:, flat].sum(axis=2) + 2 * pairs  # (20, 64)
+    np.testing.assert_array_equal(native.beam(unary, cross, K, 64), every[costs.argmin(axis=1)])
+
+
+def test_a_beam_of_costs_that_are_no_numbers_gives_codes(level):
+    unary = np.full((3, 12), np.nan, dtype=np.float32)
+    assert (native.beam(unary, np.zeros((12, 12), dtype=np.float32), 4, 5) < 4).all()
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.7])
+@pytest.mark.parametrize(("M", "K"), [(3, 16), (5, 7), (8, 32)])
+def test_disturbed_codes_agree_and_are_no_worse(draw_problem, level, M, K, mu):
+    *problem, codes = draw_problem(40, M, K, seed=M, mu=mu)
+    plain = native.assign(*problem, codes, 20)
+    for retries in (1, 3, 8):
+        got = native.assign(*problem, codes, 20, retries=retries, n_threads=2)
+        assert_same_bits(got, reference.assign(*problem, codes, 20, retries=retries))
+    search = reference._Search(*problem, K)
+    assert (search.cost(got) <= search.cost(plain)).all()
+    assert (search.cost(got) < search.cost(plain)).any()
 
 
 def test_greedy_start_takes_the_best_codeword_given_those_before(rng):
@@ -209,7 +247,7 @@ def test_greedy_start_takes_the_best_codeword_given_those_before(rng):
     unary = rng.normal(size=(20, M * K)).astype(np.float32)
     half = rng.normal(size=(M * K, M * K)).astype(np.float32)
     cross = half + half.T
-    for row, codes in zip(unary, native.greedy(unary, cross, K), strict=True):
+    for row, codes in zip(unary, native.beam(unary, cross, K), strict=True):
         for m in range(M):
             costs = [
                 row[m * K + k] + 2 * sum(cross[b * K + codes[b], m * K + k] for b in range(m))
@@ -239,17 +277,45 @@ def test_interaction_refuses_codes_beyond_the_size_of_their_codebook():
 
 @given(
     q=rows,
-    n=st.sampled_from([0, 1, 2, 3, 5, 17, 70]),
-    d=st.sampled_from([0, 1, 7, 15, 16, 17, 33, 100]),
+    n=st.sampled_from([0, 1, 15, 16, 17, 65, 130]),
+    d=st.sampled_from([0, 1, 7, 33, 256, 257, 600]),
     scale=st.sampled_from([1.0, 1e-22, 1e18]),
+    half=st.booleans(),
     seed=seeds,
 )
-def test_products_of_rows(q, n, d, scale, seed):
+@settings(max_examples=25)
+def test_products_and_gaussians_of_rows(q, n, d, scale, half, seed):
     rng = np.random.default_rng(seed)
-    x, y = ((scale * rng.normal(size=(rows, d))).astype(np.float32) for rows in (q, n))
-    want = reference.products(x, y)
-    for n_threads in (1, 2, 3):
-        assert_same_bits(native.products(x, y, n_threads=n_threads), want)
+    x = (scale * rng.normal(size=(q, d))).astype(np.float32)
+    y = rng.normal(size=(n, d)).astype(np.float16 if half else np.float32).astype(np.float32)
+    packed = pack_rows(y)
+    assert len(packed.halves) == half * packed.d * -(-n // GROUP) * GROUP
+    np.testing.assert_array_equal(packed.rows(), y)
+    norms = np.zeros(-(-n // GROUP) * GROUP, dtype=np.float32)
+    norms[:n] = np.einsum("ij,ij->i", y, y)
+    products, values = reference.products(x, packed), reference.gaussian(x, packed, norms, -0.7)
+    before = native.level()
+    try:
+        for level in native.available_levels():
+            native.force_level(level)
+            for n_threads in (1, 3):
+                assert_same_bits(native.products(x, packed, n_threads=n_threads), products)
+                assert_same_bits(native.gaussian(x, packed, norms, -0.7, n_threads=n_threads), values)
+            for row in range(min(q, 3)):
+                assert_same_bits(native.products(x[row : row + 1], packed), products[row : row + 1])
+    finally:
+        native.force_level(before)
+
+
+def test_gaussians_are_those_of_float64(rng, level):
+    x, anchors = rng.normal(size=(20, 30)).astype(np.float32), rng.normal(size=(50, 30)).astype(np.float32)
+    x[3] = 1e30  # its squared length is infinite in float32
+    norms = np.pad(np.einsum("ij,ij->i", anchors, anchors), (0, 14))
+    distances = np.square(x[:, None].astype(np.float64) - anchors).sum(axis=2)
+    for scale in (0.0, -0.01, -0.5, -2.0):
+        got = native.gaussian(x, pack_rows(anchors), norms, scale)
+        # A squared distance is off by a few units in the last place of the lengths, which are below 200.
+        np.testing.assert_allclose(got, np.exp(scale * distances) * (distances < 1e30), rtol=5e-5 * max(1, -scale), atol=1e-37)
 
 
 def test_products_are_of_one_rounding_each(level):
@@ -258,19 +324,31 @@ def test_products_are_of_one_rounding_each(level):
     x = rng.normal(size=(200, 1)).astype(np.float32)
     y = rng.normal(size=(1, 1)).astype(np.float32)
     rounded = (x * y)[:, 0]
-    pairs = np.zeros((200, 17), dtype=np.float32)  # both terms in the same partial sum
-    pairs[:, 0], pairs[:, 16] = -rounded, x[:, 0]
-    weights = np.zeros((1, 17), dtype=np.float32)
-    weights[0, 0], weights[0, 16] = 1, y[0, 0]
-    left = native.products(pairs, weights)[:, 0]
+    pairs = np.hstack([-rounded[:, None], x])
+    left = native.products(pairs, pack_rows(np.array([[1, y[0, 0]]], dtype=np.float32)))[:, 0]
     exact = x[:, 0].astype(np.float64) * y[0, 0] - rounded
     assert np.count_nonzero(left) > 150
     np.testing.assert_array_equal(left, exact.astype(np.float32))
 
 
+def test_halves_are_every_number_of_half_precision(level):
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    y = every[np.isfinite(every)].astype(np.float32)[:, None]
+    packed = pack_rows(y)
+    assert len(packed.halves)
+    for x in (np.ones((1, 1)), np.ones((3, 1))):  # a row alone, and rows together
+        assert_same_bits(native.products(x.astype(np.float32), packed)[:1] + 0, y.T + 0)
+
+
 def test_products_of_wrong_arrays_are_refused():
     x = np.zeros((3, 4), dtype=np.float32)
-    for wrong in (x[:, :2].copy(), x.astype(np.float64), x[:, ::-1]):
-        for implementation in (native, reference):
-            with pytest.raises(ValueError, match="y must"):
-                implementation.products(x, wrong)
+    for implementation in (native, reference):
+        with pytest.raises(ValueError, match="y must be a packed matrix, got ndarray"):
+            implementation.products(x, x)
+        with pytest.raises(ValueError, match="x must have shape"):
+            implementation.products(x, pack_rows(x[:, :2]))
+        with pytest.raises(ValueError, match="scale must be at most 0, got 1"):
+            implementation.gaussian(x, pack_rows(x), np.zeros(16, dtype=np.float32), 1)
+    with pytest.raises(ValueError, match="expected 64 floats or 64 halves, got 1 and 0"):
+        Packed(np.zeros(1, dtype=np.float32), np.zeros(0, dtype=np.uint16), 3, 4)
+

@@ -32,6 +32,8 @@ for M, K in ((1, 255), (2, 256), (3, 17), (8, 32)):
         k.pair_counts(codes, K),
         k.interaction(codes, np.ones(70), gram, 0.5)[2],
         k.assign(unary, gram32, gram32, 0.5, 0.1, codes, 50, n_threads=2),
+        k.assign(unary, gram32, gram32, 0.0, 0.0, codes, 50, n_threads=2, retries=3),
+        k.beam(unary, gram32, K, 5),
         k.table_sums(codes, tables),
         k.decode(codes, tables.transpose(1, 2, 0).copy()),
     ):
@@ -50,7 +52,9 @@ for M, K in ((1, 255), (2, 256), (3, 17), (8, 32)):
     digest.update(k.take(blocks, rows).tobytes())
     digest.update(bytes([k.count_distinct(codes, 50)]))
     digest.update(k.hamming(codes, codes[:5]).tobytes())
-    digest.update(k.products(unary, unary[:33].copy(), n_threads=2).tobytes())
+    packed = kernels.pack_rows(unary[:33])
+    digest.update(k.products(unary, packed, n_threads=2).tobytes())
+    digest.update(k.gaussian(unary, packed, np.ones(48, np.float32), -0.01, n_threads=2).tobytes())
     x = unary[:, :M].copy()
     nodes = rng.integers(0, M, size=(2, 4, 7)).astype(np.int32)
     leaves = rng.normal(size=(2, 4, 8)).astype(np.float32)

@@ -44,7 +44,7 @@ def test_a_call_with_too_many_threads_leaves_few_of_them():
         import numpy as np
         from supquant import kernels
         x = np.ones((5000, 8), dtype=np.float32)
-        sums = kernels.active().products(x, x[:100], n_threads=2000)
+        sums = kernels.active().products(x, kernels.pack_rows(x[:100]), n_threads=2000)
         assert (sums == 8).all()
         print(len(os.listdir("/proc/self/task")))
     """

@@ -42,6 +42,9 @@ MAX_CODEBOOKS = 64
 MAX_CODEWORDS = 256
 """Largest number of codewords K in a codebook."""
 
+MAX_BEAM = 64
+"""Largest number of codes that a beam keeps."""
+
 MAX_DEPTH = 16
 """Largest number of levels in a decision tree."""
 
@@ -162,16 +165,18 @@ def check_assign(
     return M, K
 
 
-def check_greedy(unary: Float32, cross: Float32, K: int, n_threads: int) -> tuple[int, int]:
+def check_beam(unary: Float32, cross: Float32, K: int, width: int, n_threads: int) -> tuple[int, int]:
     """Refuse arrays that are not unary (n, M*K) and cross (M*K, M*K); return n and M."""
     if not 1 <= K <= MAX_CODEWORDS:
         raise ValueError(f"K must be between 1 and {MAX_CODEWORDS}, got {K}")
-    n, width = check_array(unary, "unary", (None, None), np.float32)
-    check_array(cross, "cross", (width, width), np.float32)
-    if width == 0 or width % K or width // K > MAX_CODEBOOKS:
-        raise ValueError(f"unary must have 1 to {MAX_CODEBOOKS} times K = {K} columns, got {width}")
+    n, columns = check_array(unary, "unary", (None, None), np.float32)
+    check_array(cross, "cross", (columns, columns), np.float32)
+    if columns == 0 or columns % K or columns // K > MAX_CODEBOOKS:
+        raise ValueError(f"unary must have 1 to {MAX_CODEBOOKS} times K = {K} columns, got {columns}")
+    if not 1 <= width <= MAX_BEAM:
+        raise ValueError(f"width must be between 1 and {MAX_BEAM}, got {width}")
     _check_threads(n_threads)
-    return n, width // K
+    return n, columns // K
 
 
 def check_table_sums(codes: Bytes, tables: Float32, n_threads: int) -> tuple[int, int, int]:

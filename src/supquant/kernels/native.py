@@ -90,10 +90,10 @@ def assign(
     return found
 
 
-def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
-    n, M = arguments.check_greedy(unary, cross, K, n_threads)
+def beam(unary: Float32, cross: Float32, K: int, width: int = 1, n_threads: int = 1) -> Bytes:
+    n, M = arguments.check_beam(unary, cross, K, width, n_threads)
     codes = np.empty((n, M), dtype=np.uint8)
-    _native.greedy(unary, cross, K, codes, n_threads)
+    _native.beam(unary, cross, K, width, codes, n_threads)
     return codes
 
 

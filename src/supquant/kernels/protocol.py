@@ -166,11 +166,12 @@ class Kernels(Protocol):
         """
         ...
 
-    def greedy(self, unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
+    def beam(self, unary: Float32, cross: Float32, K: int, width: int = 1, n_threads: int = 1) -> Bytes:
         """Return codes (n, M) to start a search from, chosen one codebook after the other.
 
-        The codeword of codebook m has the lowest ``unary[m k] + 2 sum_{b < m} cross[b c_b, m k]``, and the smallest
-        index of equal ones.
+        After each codebook, the `width` beginnings of a code with the lowest costs are kept, at most 64. Codeword k of
+        codebook m adds ``unary[m k] + 2 sum_{b < m} cross[b c_b, m k]`` to the cost. Of equal costs, the earlier beginning
+        and then the smaller k wins. A width of 1 is a greedy choice.
         """
         ...
 

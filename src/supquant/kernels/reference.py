@@ -254,16 +254,23 @@ def _added(arrays: Iterable[NDArray[Real]]) -> NDArray[Real]:
     return total
 
 
-def greedy(unary: Float32, cross: Float32, K: int, n_threads: int = 1) -> Bytes:
-    n, M = arguments.check_greedy(unary, cross, K, n_threads)
-    codes = np.empty((n, M), dtype=np.uint8)
+def beam(unary: Float32, cross: Float32, K: int, width: int = 1, n_threads: int = 1) -> Bytes:
+    n, M = arguments.check_beam(unary, cross, K, width, n_threads)
+    each = np.arange(n)[:, None]
+    codes = np.zeros((n, 1, M), dtype=np.intp)  # the beginnings of codes, best first
+    costs = np.zeros((n, 1), dtype=np.float32)
     for m in range(M):
         columns = slice(m * K, (m + 1) * K)
-        sums = np.zeros((n, K), dtype=np.float32)
+        sums = np.zeros((*costs.shape, K), dtype=np.float32)
         for b in range(m):
-            sums += cross[b * K + codes[:, b].astype(np.intp), columns]
-        codes[:, m] = (unary[:, columns] + (sums + sums)).argmin(axis=1)
-    return codes
+            sums += cross[b * K + codes[:, :, b], columns]
+        grown = costs[:, :, None] + (unary[:, None, columns] + (sums + sums))  # (n, beginnings, K)
+        grown = grown.reshape(n, -1)
+        places = grown.argsort(axis=1, kind="stable")[:, :width]
+        costs = np.take_along_axis(grown, places, axis=1)
+        codes = codes[each, places // K]
+        codes[:, :, m] = places % K
+    return codes[:, 0].astype(np.uint8)
 
 
 def table_sums(codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
@@ -285,8 +292,11 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
 
 def gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1) -> Float32:
     arguments.check_gaussian(x, anchors, norms, scale, n_threads)
+    total = np.zeros((len(x), 1))
+    for k in range(anchors.d):
+        total += np.square(x[:, k : k + 1], dtype=np.float64)
     with np.errstate(over="ignore"):
-        lengths = np.square(x, dtype=np.float64).cumsum(axis=1)[:, -1:].astype(np.float32)
+        lengths = total.astype(np.float32)
     squares = (products(x, anchors) * np.float32(-2) + lengths) + norms[: anchors.n]
     values = _exponential(np.maximum(squares, 0) * np.float32(scale))
     values[np.isinf(lengths[:, 0])] = 0  # infinitely far from all anchors

@@ -1,4 +1,4 @@
-"""Report: the time of a query before the scan, for both rankings, with the library's features and the published ones."""
+"""Report: the time of a query: its parts for both rankings, with the library's features and the published ones, and the whole."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from supquant.parallel import single_blas
 from supquant.quantizers import SupervisedQuantizer
 from supquant_experiments.bench.clock import seconds_of
 from supquant_experiments.bench.data import benchmark_data
+from supquant_experiments.bench.query_path import path_figures
 from supquant_experiments.machine import describe_machine
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ BATCH = 256
 def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | None = None) -> dict[str, Any]:
     """Fit two models to MNIST, and time features and tables of queries on one thread for both rankings of each.
 
+    Two more models, of Banking77 and of random rows, are timed from raw vectors to answers and to codes, beside FAISS.
+
     Parameters
     ----------
     quick : bool
@@ -51,7 +54,8 @@ def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | N
     -------
     dict
         A record for `json`. It has for each model the seconds of the fit, the microseconds of a query's features, and those of
-        its tables by ranking; `ratio` is the time of the semantic tables over that of the other ranking.
+        its tables by ranking; `ratio` is the time of the semantic tables over that of the other ranking. `figures` are those
+        of whole queries, each beside its limit.
     """
     data = benchmark_data(quick=quick)
     kinds: dict[str, Literal["auto"] | AnchorKernel] = {
@@ -65,6 +69,7 @@ def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | N
         models.append(
             {"features": name, "fit_seconds": fit_seconds} | measure_queries(quantizer.codec_, data.queries)
         )
+    texts, figures = path_figures(quick=quick, callback=callback)
     return {
         "benchmark": "query",
         "dataset": data.name,
@@ -74,6 +79,8 @@ def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | N
         "batch": min(BATCH, len(data.queries)),
         "models": models,
         "ratio_limit": RATIO_LIMIT,
+        "texts": texts,
+        "figures": [figure.to_json() for figure in figures],
         "machine": describe_machine(),
     }
 

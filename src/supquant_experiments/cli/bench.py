@@ -25,7 +25,7 @@ class BenchCommands(LazyCommands):
         "reading": CommandSource(
             f"{_HERE}.bench_reading", "Compare reading Parquet files with reading an .npy file."
         ),
-        "query": CommandSource(f"{_HERE}.bench_query", "Time what a query costs before the scan."),
+        "query": CommandSource(f"{_HERE}.bench_query", "Time a query from a raw vector to its answer."),
         "search": CommandSource(
             f"{_HERE}.bench_search", "Compare the speed of searching with that of FAISS."
         ),

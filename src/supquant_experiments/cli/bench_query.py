@@ -1,4 +1,4 @@
-"""`supquant bench query`: the time of a query before the scan."""
+"""`supquant bench query`: the time of a query, in parts and as a whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ app = typer.Typer()
 
 @app.command("query")
 def query(json: JsonFile = None, quick: Quick = False) -> None:
-    """Time features and tables of queries by either ranking, with the library's features and the published ones."""
+    """Time queries from raw vectors to answers beside FAISS, and their features and tables by either ranking."""
     check_figures(json)
     with progress_bars() as callback:
         record = bench_query(quick=quick, callback=callback)
@@ -44,6 +44,14 @@ def query(json: JsonFile = None, quick: Quick = False) -> None:
             for model in record["models"]
         ],
         title=f"A query before the scan (ratio of at most {record['ratio_limit']:g} wanted)",
+    )
+    print_table(
+        ["from raw vectors, on one thread", "measured", "asked"],
+        [
+            [figure["name"], f"{figure['measured']:,.2f} {figure['unit']}".strip(), figure["asked"]]
+            for figure in record["figures"]
+        ],
+        title=f"Default models of {record['texts']} and of random rows",
     )
     write_figures(json, record)
 

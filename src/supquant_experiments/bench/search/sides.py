@@ -124,9 +124,11 @@ def their_sides(faiss: Any, data: SearchData) -> list[Side]:
     ]
 
 
-def product_index(faiss: Any, n_codebooks: int, bits: int, codes: npt.NDArray[np.uint8]) -> Any:
+def product_index(
+    faiss: Any, n_codebooks: int, bits: int, codes: npt.NDArray[np.uint8], dimensions: int = DIMENSIONS
+) -> Any:
     """Return an `IndexPQ` with random codebooks that holds codes (n, n_codebooks * bits / 8)."""
-    index = faiss.IndexPQ(DIMENSIONS, n_codebooks, bits)
+    index = faiss.IndexPQ(dimensions, n_codebooks, bits)
     random = np.random.default_rng(3).standard_normal(index.pq.centroids.size(), dtype=np.float32)
     faiss.copy_array_to_vector(random, index.pq.centroids)
     index.is_trained = True
