@@ -265,7 +265,7 @@ def beam(unary: Float32, cross: Float32, K: int, width: int = 1, n_threads: int 
         for b in range(m):
             sums += cross[b * K + codes[:, :, b], columns]
         grown = costs[:, :, None] + (unary[:, None, columns] + (sums + sums))  # (n, beginnings, K)
-        grown = grown.reshape(n, -1)
+        grown = grown.reshape(n, costs.shape[1] * K)
         places = grown.argsort(axis=1, kind="stable")[:, :width]
         costs = np.take_along_axis(grown, places, axis=1)
         codes = codes[each, places // K]
@@ -297,14 +297,16 @@ def gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_thread
         total += np.square(x[:, k : k + 1], dtype=np.float64)
     with np.errstate(over="ignore"):
         lengths = total.astype(np.float32)
-    squares = (products(x, anchors) * np.float32(-2) + lengths) + norms[: anchors.n]
-    values = _exponential(np.maximum(squares, 0) * np.float32(scale))
+        squares = (products(x, anchors) * np.float32(-2) + lengths) + norms[: anchors.n]
+        values = _exponential(np.maximum(squares, 0) * np.float32(scale))
     values[np.isinf(lengths[:, 0])] = 0  # infinitely far from all anchors
     return values
 
 
 def _exponential(x: Float32) -> Float32:
     """Return ``exp(x)`` of numbers up to 0 in float32, by the operations of native/level/exponential.h; 0 below -87."""
+    kept = x
+    x = np.maximum(x, np.float32(-88))
     shifted = x * np.float32(1.44269504) + np.float32(1.5 * 2**23)
     n = shifted - np.float32(1.5 * 2**23)
     r = (x - n * np.float32(0.693359375)) - n * np.float32(-2.12194440e-4)
@@ -313,8 +315,7 @@ def _exponential(x: Float32) -> Float32:
         p = p * r + np.float32(coefficient)
     p = p * (r * r) + r + np.float32(1)
     power = ((shifted.view(np.int32) << 23) + np.int32(0x3F800000)).view(np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(x < np.float32(-87), np.float32(0), p * power)
+    return np.where(kept < np.float32(-87), np.float32(0), p * power)
 
 
 def _fused(a: Float32, b: Float32, c: Float32) -> Float32:
