@@ -76,7 +76,10 @@ void beam(const float* unary, const float* cross, int M, int K, int width, size_
                     }
                 });
             }
-            if (best.count == 0) best.take(__builtin_inff(), 0);  // no cost is a number
+            if (best.count == 0) {  // no cost is a number
+                best.keys[0] = beginning_key(__builtin_inff(), 0);
+                best.count = 1;
+            }
             auto& after = chosen[(m + 1) % 2];
             count = best.count;
             for (int b = 0; b < count; ++b) {

@@ -13,7 +13,7 @@ from supquant.features.gaussian_map import GaussianMap
 from supquant.features.meaning_map import MeaningMap
 from supquant.kernels import native
 
-P, H, K, O = 9, 37, 5, 3
+P, H, K, OPINIONS = 9, 37, 5, 3
 KINDS = ["one label", "several labels", "spelled labels", "no kernel", "no opinion"]
 
 
@@ -23,7 +23,7 @@ def draw_map(kind, rng):
     if kind == "spelled labels":
         words = np.array([[0, 3], [1, 3], [2, 3], [0, 4], [1, 4], [2, 4]], dtype=np.int32)
     spelling, L = Spelling(words), len(words)
-    opinions = 0 if kind == "no opinion" else O
+    opinions = 0 if kind == "no opinion" else OPINIONS
 
     def normal(*shape):
         return rng.normal(size=shape).astype(np.float32)
@@ -90,7 +90,7 @@ def test_compiled_vectors_of_queries_are_those_of_numpy(drawn, all_labelled):
 def test_a_copy_makes_its_compiled_code_anew(drawn):
     feature_map, x = drawn
     want = feature_map(x)
-    for twin in (copy.deepcopy(feature_map), pickle.loads(pickle.dumps(feature_map))):  # noqa: S301
+    for twin in (copy.deepcopy(feature_map), pickle.loads(pickle.dumps(feature_map))):
         np.testing.assert_array_equal(twin(x), want, strict=True)
 
 

@@ -315,7 +315,9 @@ def test_gaussians_are_those_of_float64(rng, level):
     for scale in (0.0, -0.01, -0.5, -2.0):
         got = native.gaussian(x, pack_rows(anchors), norms, scale)
         # A squared distance is off by a few units in the last place of the lengths, which are below 200.
-        np.testing.assert_allclose(got, np.exp(scale * distances) * (distances < 1e30), rtol=5e-5 * max(1, -scale), atol=1e-37)
+        np.testing.assert_allclose(
+            got, np.exp(scale * distances) * (distances < 1e30), rtol=5e-5 * max(1, -scale), atol=1e-37
+        )
 
 
 def test_products_are_of_one_rounding_each(level):
@@ -351,4 +353,3 @@ def test_products_of_wrong_arrays_are_refused():
             implementation.gaussian(x, pack_rows(x), np.zeros(16, dtype=np.float32), 1)
     with pytest.raises(ValueError, match="expected 64 floats or 64 halves, got 1 and 0"):
         Packed(np.zeros(1, dtype=np.float32), np.zeros(0, dtype=np.uint16), 3, 4)
-

@@ -25,7 +25,7 @@ QUERY_ROWS = 128
 
 
 def row_products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
-    """Multiply rows x (b, d) and a packed matrix y (n, d): ``x y'`` (b, n). A product is the same bits whatever the other rows are.
+    """Multiply rows x (b, d) and a packed matrix y (n, d): ``x y'`` (b, n). A product does not depend on the other rows.
 
     Examples
     --------

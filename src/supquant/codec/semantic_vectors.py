@@ -30,7 +30,13 @@ from supquant.codec.spelling import LEAST_PROBABILITY, LEAST_PROBABILITY_OF_LABE
 from supquant.codec.words import NOVELTY_WEIGHT, novelty_coordinate
 from supquant.kernels import CompiledKernels, Packed
 
-__all__ = ["FeatureParts", "compiled_semantic_queries", "item_vectors", "position_queries", "semantic_queries"]
+__all__ = [
+    "FeatureParts",
+    "compiled_semantic_queries",
+    "item_vectors",
+    "position_queries",
+    "semantic_queries",
+]
 
 NEW_BONUS = 0.35
 """Score that an item that is surely new gains for a query that is surely new, beside the product of their positions."""

@@ -16,9 +16,9 @@ from supquant.kernels.protocol import BLOCK_ROWS, CompiledKernels, FeatureKernel
 
 __all__ = [
     "BLOCK_ROWS",
+    "GROUP",
     "CompiledKernels",
     "FeatureKernel",
-    "GROUP",
     "Kernels",
     "Packed",
     "Scanned",

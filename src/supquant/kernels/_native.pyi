@@ -53,6 +53,7 @@ def gaussian(
     values: Float32,
     n_threads: int,
 ) -> None: ...
+
 @final
 class MeaningMap:
     def __init__(

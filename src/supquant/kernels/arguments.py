@@ -17,11 +17,11 @@ __all__ = [
     "LARGEST_SUM",
     "check_array",
     "check_assign",
+    "check_beam",
     "check_code_sums",
     "check_codes",
     "check_decode",
     "check_ensemble",
-    "check_greedy",
     "check_hamming",
     "check_interaction",
     "check_k",
@@ -220,12 +220,11 @@ def check_meaning(
     novelty: Float32,
     words: Numbers,
     n_columns: int,
-    multilabel: bool,
 ) -> None:
     """Refuse the parts of a map to features that do not fit together."""
     for each in matrices:
         check_packed(each)
-    anchors, weights, metric, cosine, opinion = matrices
+    anchors, _, metric, _, opinion = matrices
     (p,), (r,) = (check_array(each, "a mean", (None,), np.float32) for each in (mean, opinion_mean))
     L, t = check_array(words, "words", (None, None), np.int32)
     check_array(shifts, "shifts", (L + 1,), np.float32)

@@ -133,7 +133,7 @@ def meaning_map(
     multilabel: bool,
 ) -> FeatureKernel:
     arguments.check_meaning(
-        matrices, has_kernel, norms, shifts, mean, opinion_mean, novelty, words, n_columns, multilabel
+        matrices, has_kernel, norms, shifts, mean, opinion_mean, novelty, words, n_columns
     )
     return _native.MeaningMap(
         [each.floats for each in matrices],

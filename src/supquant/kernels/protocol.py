@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.kernels.packing import Packed
 
-__all__ = ["BLOCK_ROWS", "Bytes", "CompiledKernels", "FeatureKernel", "Kernels", "Numbers", "Real", "Scanned", "blocks_of"]
+__all__ = [
+    "BLOCK_ROWS",
+    "Bytes",
+    "CompiledKernels",
+    "FeatureKernel",
+    "Kernels",
+    "Numbers",
+    "Real",
+    "Scanned",
+    "blocks_of",
+]
 
 BLOCK_ROWS = 64
 """Number of rows in a block of codes."""

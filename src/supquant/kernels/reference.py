@@ -35,13 +35,13 @@ Index = TypeVar("Index", bound=np.integer[Any])
 
 __all__ = [
     "assign",
+    "beam",
     "best_splits",
     "code_sums",
     "count_bits",
     "count_distinct",
     "decode",
     "distinct",
-    "greedy",
     "group",
     "hamming",
     "interaction",

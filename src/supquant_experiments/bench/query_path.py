@@ -71,7 +71,7 @@ def path_figures(
     texts: SemanticCodec = model().fit(X[: sizes.fitted], y[: sizes.fitted]).codec_  # type: ignore[assignment]
     held = X[sizes.fitted :]
     rows, labels = GaussianClasses(LABELS, DIMENSIONS, 0.5).draw(sizes.fitted + QUERIES, stream=0, every=True)
-    codec: SemanticCodec = model().fit(rows[QUERIES:], labels.indices[QUERIES:]).codec_  # type: ignore
+    codec: SemanticCodec = model().fit(rows[QUERIES:], labels.indices[QUERIES:]).codec_  # type: ignore[assignment, index]
     faiss = import_faiss()
     with thread_limit(faiss, 1):
         return name, [
@@ -108,9 +108,7 @@ def _feature_figures(codec: SemanticCodec, queries: Float32, sizes: PathSizes) -
     ]
 
 
-def _search_figures(
-    faiss: Any, codec: SemanticCodec, queries: Float32, sizes: PathSizes
-) -> list[Figure]:
+def _search_figures(faiss: Any, codec: SemanticCodec, queries: Float32, sizes: PathSizes) -> list[Figure]:
     """Return the time of `IndexPQ` over ours from raw vectors to answers, and that of a query over few items."""
     codes = np.random.default_rng(0).integers(256, size=(sizes.codes, BITS // 8), dtype=np.uint8)
     ours = CodeIndex(codec).add_codes(codes)
