@@ -42,6 +42,7 @@ __all__ = [
     "count_distinct",
     "decode",
     "distinct",
+    "gaussian",
     "group",
     "hamming",
     "interaction",
