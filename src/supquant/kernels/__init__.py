@@ -11,9 +11,9 @@ import os
 import warnings
 
 from supquant.kernels import reference
-from supquant.kernels.protocol import BLOCK_ROWS, Kernels, Scanned, blocks_of
+from supquant.kernels.protocol import BLOCK_ROWS, Cells, Kernels, Scanned, blocks_of
 
-__all__ = ["BLOCK_ROWS", "Kernels", "Scanned", "active", "blocks_of", "isa", "reference"]
+__all__ = ["BLOCK_ROWS", "Cells", "Kernels", "Scanned", "active", "blocks_of", "isa", "reference"]
 
 _compiled: Kernels | None
 _failure = ""  # why there are no compiled kernels
@@ -62,7 +62,7 @@ def isa() -> str:
     Examples
     --------
     >>> from supquant import kernels
-    >>> kernels.isa() in {"portable", "neon", "avx2", "avx512", "numpy"}
+    >>> kernels.isa() in {"portable", "neon", "avx2", "avx512bw", "avx512", "numpy"}
     True
     """
     return native.level() if _compiled is not None else "numpy"
