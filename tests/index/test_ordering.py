@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scan_cases import cells_of
 
 from supquant import AdditiveCodec, BinaryCodec, CodeIndex
+from supquant.codec.meaning import Meaning
 from supquant.index import ordering
 from supquant.index.ordering import CodeOrder, find_cells, sort_codes
 from supquant.kernels import blocks_of
@@ -35,6 +36,20 @@ def few_are_enough(monkeypatch):
 def test_codes_are_sorted_by_the_codebooks_that_weigh_most(codes):
     assert CodeOrder(weighted_codec(0.1, 1, 9, 3)).leading(codes) == (2, 3, 1)
     assert CodeOrder(weighted_codec(9, 3, 1, 0.1)).leading(codes) == (0, 1, 2)
+
+
+@pytest.mark.usefixtures("few_are_enough")
+def test_a_codec_that_ranks_by_labels_first_sorts_its_codes_too(codes, rng):
+    plain = weighted_codec(0.1, 1, 9, 3)
+    codec = AdditiveCodec(
+        plain.codebooks,
+        projection=np.eye(16, dtype=np.float32),
+        classifier=rng.normal(size=(16, 3)).astype(np.float32),
+        classes=np.arange(3),
+        meaning=Meaning(scaling=np.ones((2, 3), dtype=np.float32)),
+    )
+    assert codec.rankings[0] == "semantic"
+    assert CodeOrder(codec).leading(codes) == CodeOrder(plain).leading(codes)
 
 
 @pytest.mark.usefixtures("few_are_enough")

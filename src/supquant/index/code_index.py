@@ -362,7 +362,7 @@ class CodeIndex(SavedIndex):
             )
         index = CodeIndex(other)
         with self._write_lock:
-            index._snapshot = self._snapshot.detached()
+            index._snapshot = self._snapshot.detached().ordered_by(CodeOrder(index.codec))
             index._known_folders = self._known_folders.copy()
         return index
 

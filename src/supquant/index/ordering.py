@@ -61,7 +61,9 @@ class CodeOrder:
             return ()
         sample = codes[:: -(-len(codes) // _SAMPLED_CODES)]
         queries = self.codec.decode(sample[:: -(-len(sample) // _SAMPLED_QUERIES)])
-        entries = _entries_of(np.asarray(self.codec.tables_of(queries)), sample)
+        # The last ranking of a codec compares vectors in the space of the codewords.
+        tables = self.codec.tables_of(queries, self.codec.rankings[-1])
+        entries = _entries_of(tables, sample)
         weights = entries.var(axis=2).sum(axis=0)  # (M,)
         lead = np.argsort(-weights, kind="stable")[:MOST_LEVELS]
         if _needed_share(entries, lead[:2]) >= MOST_NEEDED:
