@@ -138,7 +138,7 @@ class CellReader {
     }
 
     static constexpr size_t kCellWork = 8;    // codes that are read in the time that the bound of a cell takes
-    static constexpr size_t kLookedInto = 8;  // `left` looks into one of so many cells
+    static constexpr size_t kLookedInto = 16;  // `left` looks into one of so many cells
 
     const CellTree& cells_;
     const Bounds& bounds_;

@@ -11,7 +11,7 @@ inline bool many(size_t passed, size_t rows) { return 8 * passed > rows; }
 
 // Chooses between the ways. An earlier way is faster and lets more rows through. When a way lets too many rows through,
 // the next one takes over. The faster way is tried again later, because the cut falls during a scan; each wait is
-// longer than the last.
+// longer than the last, until the fastest way works.
 class Choice {
   public:
     enum Way { kCoarse, kFine, kFloat };
@@ -27,7 +27,9 @@ class Choice {
             way_ = Way(way_ + 1);
             left_ = wait_;
             wait_ = std::min(4 * wait_, 64);
-        } else if (way_ != best_ && --left_ <= 0) {
+        } else if (way_ == best_) {
+            wait_ = kFirstWait;  // a crowd of good rows, as in a cell of sorted codes, is over
+        } else if (--left_ <= 0) {
             way_ = Way(way_ - 1);
         }
     }
@@ -39,8 +41,9 @@ class Choice {
 
     const Way best_;
     Way way_;
-    int left_ = 4;  // lists of blocks until the faster way is tried again
-    int wait_ = 4;  // the next such number
+    static constexpr int kFirstWait = 4;
+    int left_ = kFirstWait;  // lists of blocks until the faster way is tried again
+    int wait_ = kFirstWait;  // the next such number
 };
 
 }  // namespace supquant

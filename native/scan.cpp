@@ -14,19 +14,19 @@ namespace {
 // Threads share the rows of a query in pieces. A piece has at least so many blocks.
 constexpr size_t kTaskBlocks = 1024;
 
-// A query first searches its most promising cells, for the work of reading one code in `kFirst`. If the cells that may
-// hold answers then have more than one code in `kWorth`, it searches all blocks instead. With enough queries, all
-// blocks are searched for several of them together, which takes less time for each.
-constexpr size_t kFirstAlone = 64, kWorthAlone = 3;
-constexpr size_t kFirstTogether = 512, kWorthTogether = 16;
+// A query first searches its most promising cells, for the work of reading one code in kFirst and enough rows for a
+// good cut. If the cells that may hold answers then have more than one code in `kWorth`, it searches all blocks
+// instead. With enough queries, all blocks are searched for several of them together, which takes less time for each.
+constexpr size_t kFirst = 256, kWorthAlone = 3, kWorthTogether = 16;
 
-// Searches the most promising cells of one query for the work of reading `first` codes, and then all others that may
-// hold an answer. If these have more than `most` codes in all, it leaves them and returns false: the caller has to
-// search all blocks.
+// Searches the most promising cells of one query, and then all others that may hold an answer. If these have more than
+// `most` codes in all, it leaves them and returns false: the caller has to search all blocks.
 template <class Answers>
-bool search_cells(const ScanSpace& space, int M, Search<Answers>& search, size_t first, size_t most) {
+bool search_cells(const ScanSpace& space, int M, Search<Answers>& search, size_t most) {
+    const size_t rows = 2 * search.answers().warm_up();
+    if (rows > most) return false;
     CellReader reader(space, M, search.bounds());
-    search.run(reader, [&] { return reader.work() >= first; });
+    search.run(reader, [&] { return reader.work() >= rows + space.n / kFirst; });
     if (reader.left(search.answers().cut()) > most) return false;
     search.run(reader, [] { return false; });
     return true;
@@ -43,11 +43,10 @@ std::vector<std::vector<std::vector<Key>>> search_all(const ScanSpace& space, co
     std::vector<float> cuts(queries.count, std::numeric_limits<float>::infinity());
     if (space.cells && prune) {
         const bool together = queries.count >= size_t(kernels.group_from);
-        const size_t first = space.n / (together ? kFirstTogether : kFirstAlone);
         const size_t most = space.n / (together ? kWorthTogether : kWorthAlone);
         parallel_for(queries.count, n_threads, [&](size_t query, int) {
             Search<Answers> search(space, queries, query, prune, make(query, cuts[query]));
-            if (search_cells(space, queries.M, search, first, most))
+            if (search_cells(space, queries.M, search, most))
                 parts[query].push_back(std::move(search.answers().keys()));
             else
                 cuts[query] = search.answers().cut();

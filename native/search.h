@@ -63,7 +63,7 @@ class Search {
 
     // Adds up the table at one code in float32. Takes the code if the sum is below the cut.
     void consider(uint32_t code) {
-        if (space_.members && !space_.starts && !eligible(space_.members[code])) return;
+        if (space_.eligible && space_.members && !space_.starts && !eligible(space_.members[code])) return;
         const uint8_t* codes = at(code);
         const float* table = bounds_.table();
         float sum = table[codes[0]];

@@ -224,13 +224,9 @@ def _ratio(scan: dict[str, Any], statistic: str) -> Figure:
 def uniform_figures(faiss: Any, rows: int, repeats: int) -> list[Figure]:
     """Return the times of FAISS over ours for one query and uniform codes, which are not sorted."""
     data = uniform(Stock("uniform", rows, BITS))
-    sides = {side.name: side for side in (*our_sides(data), *their_sides(faiss, data))}
-    check_sums(
-        "uniform codes",
-        sides[OURS].tables,
-        data.codes,
-        *sides[OURS].index.search_tables(sides[OURS].tables, K),
-    )  # type: ignore[attr-defined]
+    ours = our_sides(data)[0]
+    check_sums("uniform codes", ours.tables, data.codes, *ours.index.search_tables(ours.tables, K))
+    sides = {side.name: side for side in (ours, *their_sides(faiss, data))}
     with thread_limit(faiss, 1):
         spent = time_in_turn(
             {name: partial(sides[name].from_tables, 1, K, 1) for name in (OURS, FAST_SCAN, PQ)},
