@@ -36,17 +36,17 @@ inline float sum_of(Key key) {
 class TopK {
   public:
     // `ascending` says that rows come in ascending order. Then a later row with the sum of the k-th key is never
-    // needed.
-    TopK(size_t k, bool ascending) : k_(k), ascending_(ascending) {}
+    // needed. `cut` is a number that the sums of at least k rows are known to be below, or infinity.
+    TopK(size_t k, bool ascending, float cut) : k_(k), ascending_(ascending), known_(std::isfinite(cut)), cut_(cut) {}
 
-    // A row can be among the k lowest only if its sum is below the cut. The cut is infinity until k keys are known.
+    // A row can be among the k lowest only if its sum is below the cut. The cut is infinity until k sums are known.
     float cut() const { return cut_; }
 
     // Largest number of rows with the same sum that can be needed.
     size_t most() const { return k_; }
 
     // Number of rows to add up in float32 first. Before that the cut is so high that bytes would rule out few rows.
-    size_t warm_up() const { return 8 * k_; }
+    size_t warm_up() const { return known_ ? 0 : 8 * k_; }
 
     // Stores a key. Returns false if the key, and so every higher key, is not among the k lowest.
     bool take(Key key) {
@@ -76,10 +76,11 @@ class TopK {
 
     const size_t k_;
     const bool ascending_;
+    const bool known_;  // whether a cut was known from the start
+    float cut_;
     std::vector<Key> keys_;
     size_t kept_ = 0;  // keys left by the last select(); 0 before the first
     Key worst_ = std::numeric_limits<Key>::max();
-    float cut_ = std::numeric_limits<float>::infinity();
 };
 
 // Keeps all keys. Its cut lets through the sums that are at most the limit. It has the methods of TopK.

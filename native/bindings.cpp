@@ -190,9 +190,41 @@ auto data_of(const std::optional<Array>& array) {
     return array ? array->data() : nullptr;
 }
 
-supquant::ScanSpace space_of(const In<uint8_t, 3>& blocks, size_t n, const Maybe<uint32_t, 1>& starts,
-                             const Maybe<uint32_t, 1>& members, const Maybe<uint64_t, 1>& eligible) {
-    return {blocks.data(), n, data_of(starts), data_of(members), data_of(eligible)};
+// What a scan searches. `lead`, `cell_starts` and `cell_words` are the fields of a CellTree, with one entry for each
+// level; they are empty if codes have no cells.
+struct Space {
+    In<uint8_t, 3> blocks;
+    size_t n;
+    Maybe<uint32_t, 1> starts, members;
+    Maybe<uint64_t, 1> eligible;
+    Maybe<uint8_t, 2> used;
+    std::vector<uint8_t> lead;
+    std::vector<In<uint32_t, 1>> cell_starts;
+    std::vector<In<uint8_t, 1>> cell_words;
+};
+
+Space space(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<uint32_t, 1> members,
+            Maybe<uint64_t, 1> eligible, Maybe<uint8_t, 2> used, std::vector<uint8_t> lead,
+            std::vector<In<uint32_t, 1>> cell_starts, std::vector<In<uint8_t, 1>> cell_words) {
+    return {blocks, n, starts, members, eligible, used, lead, cell_starts, cell_words};
+}
+
+supquant::CellTree cells_of(const Space& space) {
+    supquant::CellTree cells{};
+    cells.depth = int(space.lead.size());
+    cells.lead = space.lead.data();
+    cells.n_first = cells.depth ? space.cell_words[0].shape(0) : 0;
+    for (int level = 0; level < cells.depth; ++level) {
+        cells.starts[level] = space.cell_starts[level].data();
+        cells.words[level] = space.cell_words[level].data();
+    }
+    return cells;
+}
+supquant::ScanSpace view(const Space& space, const supquant::CellTree& cells) {
+    return {space.blocks.data(),     space.n,
+            data_of(space.starts),   data_of(space.members),
+            data_of(space.eligible), data_of(space.used),
+            cells.depth ? &cells : nullptr};
 }
 supquant::ScanQueries queries_of(const In<float, 3>& tables, const Maybe<uint8_t, 2>& bits) {
     return {tables.data(), data_of(bits), tables.shape(0), int(tables.shape(1)), int(tables.shape(2))};
@@ -202,12 +234,12 @@ size_t first_unbounded(In<float, 3> tables, double limit) {
     return supquant::first_unbounded(queries_of(tables, {}), limit);
 }
 
-size_t scan(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<uint32_t, 1> members,
-            Maybe<uint64_t, 1> eligible, In<float, 3> tables, Maybe<uint8_t, 2> bits, bool prune, Out<float, 2> sums,
+size_t scan(const Space& space, In<float, 3> tables, Maybe<uint8_t, 2> bits, bool prune, Out<float, 2> sums,
             Out<int64_t, 2> rows, int n_threads) {
     Released released;
-    return supquant::scan(space_of(blocks, n, starts, members, eligible), queries_of(tables, bits), sums.shape(1),
-                          prune, sums.data(), rows.data(), n_threads);
+    const supquant::CellTree cells = cells_of(space);
+    return supquant::scan(view(space, cells), queries_of(tables, bits), sums.shape(1), prune, sums.data(), rows.data(),
+                          n_threads);
 }
 
 // Holds the answers of scan_within until Python, which learns their number from counts(), has made arrays for them.
@@ -229,13 +261,12 @@ struct FoundWithin {
     }
 };
 
-FoundWithin scan_within(In<uint8_t, 3> blocks, size_t n, Maybe<uint32_t, 1> starts, Maybe<uint32_t, 1> members,
-                        Maybe<uint64_t, 1> eligible, In<float, 3> tables, Maybe<uint8_t, 2> bits, In<float, 1> limits,
+FoundWithin scan_within(const Space& space, In<float, 3> tables, Maybe<uint8_t, 2> bits, In<float, 1> limits,
                         int n_threads) {
     Released released;
     FoundWithin found;
-    supquant::scan_within(space_of(blocks, n, starts, members, eligible), queries_of(tables, bits), limits.data(),
-                          found.answers, n_threads);
+    const supquant::CellTree cells = cells_of(space);
+    supquant::scan_within(view(space, cells), queries_of(tables, bits), limits.data(), found.answers, n_threads);
     return found;
 }
 
@@ -302,13 +333,16 @@ NB_MODULE(_native, module) {
 
     const auto optional = [](const char* name) { return nb::arg(name).noconvert().none(); };
     module.def("first_unbounded", &first_unbounded, exact("tables"), "limit"_a);
-    module.def("scan", &scan, exact("blocks"), "n"_a, optional("starts"), optional("members"), optional("eligible"),
-               exact("tables"), optional("bits"), "prune"_a, exact("sums"), exact("rows"), "n_threads"_a);
+    nb::class_<Space>(module, "Space");
+    module.def("space", &space, exact("blocks"), "n"_a, optional("starts"), optional("members"), optional("eligible"),
+               optional("used"), "lead"_a, exact("cell_starts"), exact("cell_words"));
+    module.def("scan", &scan, "space"_a, exact("tables"), optional("bits"), "prune"_a, exact("sums"), exact("rows"),
+               "n_threads"_a);
     nb::class_<FoundWithin>(module, "FoundWithin")
         .def("counts", &FoundWithin::counts)
         .def("write", &FoundWithin::write, exact("sums"), exact("rows"));
-    module.def("scan_within", &scan_within, exact("blocks"), "n"_a, optional("starts"), optional("members"),
-               optional("eligible"), exact("tables"), optional("bits"), exact("limits"), "n_threads"_a);
+    module.def("scan_within", &scan_within, "space"_a, exact("tables"), optional("bits"), exact("limits"),
+               "n_threads"_a);
     module.def("take", &take, exact("blocks"), exact("rows"), exact("taken"));
     module.def("pack_mask", &pack_mask, exact("mask"), exact("words"));
     module.def("count_bits", &count_bits, exact("words"));

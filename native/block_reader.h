@@ -8,16 +8,16 @@
 
 namespace supquant {
 
-// Hands out the blocks `begin` up to `end` of a space, a few at a time. A block without eligible rows is skipped. Of a
-// block with at most kFew eligible rows, only these rows are handed out, one by one.
+// Hands out the blocks `begin` up to `end` of a space, a few at a time, whatever the cut is. A block without eligible
+// rows is skipped. Of a block with at most kFew eligible rows, only these rows are handed out, one by one.
 class BlockReader {
   public:
     BlockReader(const ScanSpace& space, int M, size_t begin, size_t end)
-        : words_(space.starts ? nullptr : space.eligible), n_(space.n), next_(begin), end_(end) {
+        : words_(space.members ? nullptr : space.eligible), n_(space.n), next_(begin), end_(end) {
         list_ = {space.blocks, numbers_, 0, M};
     }
 
-    bool done() const { return next_ >= end_; }
+    bool done(float = 0) const { return next_ >= end_; }
     size_t next() const { return next_; }
     void skip_to(size_t block) { next_ = block; }
 
@@ -26,7 +26,7 @@ class BlockReader {
     const uint32_t* rows_end() const { return rows_ + n_listed_; }
 
     // Fills list() with the next blocks, and rows_begin() .. rows_end() with the next single rows.
-    const BlockList& read() {
+    const BlockList& read(float = 0) {
         list_.count = 0;
         n_listed_ = 0;
         for (; list_.count < kScanBlocks && n_listed_ <= kMostRows - kFew && next_ < end_; ++next_) {
@@ -38,8 +38,11 @@ class BlockReader {
         return list_;
     }
 
+    // Bit i of the result is set if row i of the b-th listed block exists and is eligible.
+    uint64_t allowed(int b) const { return allowed_in(numbers_[b]); }
+
     // Bit i of the result is set if row i of the block exists and is eligible.
-    uint64_t allowed(uint32_t block) const {
+    uint64_t allowed_in(uint32_t block) const {
         uint64_t rows = words_ ? words_[block] : ~uint64_t(0);
         const size_t first = size_t(block) * kBlockRows;
         if (first + kBlockRows > n_) rows &= (uint64_t(1) << (n_ - first)) - 1;

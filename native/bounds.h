@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "kernels.h"
@@ -22,11 +23,14 @@ class Bounds {
   public:
     static constexpr int kSteps = 254;  // steps between the lowest possible sum and the cut
 
-    Bounds(const float* table, int M, int K) : table_(table), M_(M), K_(K), lowest_(M) {
+    // `used` (M, 256) says which codewords occur, or is null if all may. Others do not count.
+    Bounds(const float* table, int M, int K, const uint8_t* used)
+        : table_(table), used_(used), M_(M), K_(K), lowest_(M) {
         double largest = 0;
         for (int m = 0; m < M; ++m) {
-            float low = table[m * K], high = low;
-            for (int k = 1; k < K; ++k) {
+            float low = std::numeric_limits<float>::max(), high = -low;
+            for (int k = 0; k < K; ++k) {
+                if (used && !used[m * kMaxCodewords + k]) continue;
                 low = std::min(low, table[m * K + k]);
                 high = std::max(high, table[m * K + k]);
             }
@@ -41,6 +45,12 @@ class Bounds {
 
     const float* table() const { return table_; }
 
+    // Returns a number that no float32 sum is below.
+    double at_least() const { return base_ - slack_; }
+
+    // Returns how much the sums with codeword k of codebook m are above this number, at least.
+    double above_lowest(int m, int k) const { return double(table_[m * K_ + k]) - lowest_[m]; }
+
     // Returns the distance from the lowest possible sum to the cut. If it is not positive, no sum is below the cut.
     double reach(float cut) const { return cut + slack_ - base_; }
 
@@ -51,7 +61,10 @@ class Bounds {
             const float* from = table_ + m * K_;
             uint8_t* to = out + size_t(m) * kMaxCodewords * stride;
             const double low = lowest_[m];
-            for (int k = 0; k < K_; ++k) to[k * stride] = uint8_t(std::min((double(from[k]) - low) * scale, 255.0));
+            for (int k = 0; k < K_; ++k) {
+                const bool counts = !used_ || used_[m * kMaxCodewords + k];
+                to[k * stride] = counts ? uint8_t(std::min((double(from[k]) - low) * scale, 255.0)) : 255;
+            }
         }
     }
 
@@ -63,6 +76,7 @@ class Bounds {
 
   private:
     const float* table_;
+    const uint8_t* used_;
     int M_, K_;
     std::vector<float> lowest_;  // (M,) the lowest entry of each codebook
     double base_ = 0;            // the lowest possible sum

@@ -7,7 +7,7 @@ namespace supquant {
 extern const KernelTable kernels_portable;
 extern const KernelTable kernels_neon;
 extern const KernelTable kernels_avx2;
-extern const KernelTable kernels_avx512f;
+extern const KernelTable kernels_avx512bw;
 extern const KernelTable kernels_avx512;
 
 namespace {
@@ -24,14 +24,14 @@ bool always() { return true; }
 bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
-bool has_avx512f() {
+bool has_avx512bw() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+           __builtin_cpu_supports("avx512vl");
 }
-bool has_avx512() { return has_avx512f() && __builtin_cpu_supports("avx512vbmi"); }
+bool has_avx512() { return has_avx512bw() && __builtin_cpu_supports("avx512vbmi"); }
 const Level kLevels[] = {{&kernels_portable, always},
                          {&kernels_avx2, has_avx2},
-                         {&kernels_avx512f, has_avx512f},
+                         {&kernels_avx512bw, has_avx512bw},
                          {&kernels_avx512, has_avx512}};
 #elif defined(__aarch64__)
 const Level kLevels[] = {{&kernels_portable, always}, {&kernels_neon, always}};

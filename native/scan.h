@@ -7,14 +7,30 @@
 
 namespace supquant {
 
+constexpr int kMostLevels = 4;  // levels of cells, at most
+
+// The cells of codes that are sorted by some leading codebooks. A cell of level 0 is a run of codes with the same
+// codeword of codebook lead[0]; a cell of level 1 is a run of these with the same codeword of codebook lead[1]; and so
+// on. Cell i of a level has the cells starts[level][i] up to starts[level][i + 1] of the next level; at the last level
+// these are codes.
+struct CellTree {
+    int depth;                            // number of levels
+    size_t n_first;                       // number of cells of level 0
+    const uint8_t* lead;                  // (depth,)
+    const uint32_t* starts[kMostLevels];  // (number of cells + 1,) for each level
+    const uint8_t* words[kMostLevels];    // (number of cells,) the codeword that distinguishes each cell
+};
+
 // What is searched. A code may stand for several rows: code i stands for members[starts[i]] up to members[starts[i +
-// 1]], ascending.
+// 1]], ascending. Without `starts`, code i is row members[i]. Without both, code i is row i.
 struct ScanSpace {
     const uint8_t* blocks;     // (ceil(n / 64), M, 64)
     size_t n;                  // number of codes
-    const uint32_t* starts;    // (n + 1,), or null if code i is row i
-    const uint32_t* members;   // (number of rows,), or null with `starts`
+    const uint32_t* starts;    // (n + 1,), or null
+    const uint32_t* members;   // (number of rows,), or null
     const uint64_t* eligible;  // one bit for each row, or null if all rows are eligible
+    const uint8_t* used;       // (M, 256) 1 for each codeword that some code has; null if all may be used
+    const CellTree* cells;     // null if codes are not sorted
 };
 
 struct ScanQueries {

@@ -16,6 +16,7 @@ from damaged_index import KINDS, attempt
 
 from supquant import CodeIndex
 from supquant.codec import AdditiveCodec, BinaryCodec
+from supquant.index import ordering
 
 M, K, R = 3, 16, 2
 
@@ -32,6 +33,21 @@ STDERR = 2
 def _read_only(array):
     array.flags.writeable = False
     return array
+
+
+def sort_from(patch, n_rows):
+    """Let all codes of codecs with codebooks be sorted from a number of rows on, with cells of eight codes and more."""
+    patch.setattr(ordering, "FEWEST_SORTED", n_rows)
+    patch.setattr(ordering, "FEWEST_IN_CELL", 8)
+    patch.setattr(ordering, "MOST_NEEDED", 2)
+
+
+@pytest.fixture(scope="module")
+def sort_early():
+    """Sort codes from 1,000 rows on."""
+    with pytest.MonkeyPatch.context() as patch:
+        sort_from(patch, 1000)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -257,19 +273,28 @@ def restless_threads():
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, tied_codec, binary_codec, draw_codes, make_ids):
-    """Return two saved indexes of the same shape and other content of every kind: folders by (kind, number)."""
+    """Return two saved indexes of the same shape and other content of every kind: folders by (kind, number).
+
+    Of the kind "sorted" are those of sorted codes.
+    """
     home = tmp_path_factory.mktemp("fuzz")
     saved = {}
-    for kind in KINDS:
+    for kind in (*KINDS, "sorted"):
         codec = binary_codec if kind == "binary" else tied_codec
-        ids = {"plain": "automatic", "binary": "automatic", "grouped": "int", "strings": "string"}[kind]
+        ids = {"grouped": "int", "strings": "string"}.get(kind, "automatic")
         for number in (0, 1):
             rng = np.random.default_rng(number)
             index = CodeIndex(codec)
             for start, stop, distinct in ((0, 150, None), (150, 170, 2 if kind == "grouped" else None)):
                 codes = draw_codes(codec, rng, stop - start, 3 if kind == "grouped" else distinct)
-                index.add_codes(codes, ids=make_ids(ids, range(1000 * number + start, 1000 * number + stop)))
+                with pytest.MonkeyPatch.context() as patch:
+                    if kind == "sorted":
+                        sort_from(patch, 100)
+                    index.add_codes(
+                        codes, ids=make_ids(ids, range(1000 * number + start, 1000 * number + stop))
+                    )
             index.remove(index.ids[number::7])
+            assert index.info()["segments"][0]["sorted"] == (kind == "sorted")
             saved[kind, number] = home / f"{kind}-{number}"
             index.save(saved[kind, number])
     return saved

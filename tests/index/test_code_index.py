@@ -211,8 +211,8 @@ def test_an_index_describes_itself(tied_codec, draw_codes, codes):
     index.add_codes(codes, ids=range(1, 200, 2)).remove([0, 2])
     told = index.info()
     assert told.pop("segments") == [
-        {"rows": 1000, "removed": 2, "grouped": True, "distinct_codes": 5},
-        {"rows": 100, "removed": 0, "grouped": False, "distinct_codes": None},
+        {"rows": 1000, "removed": 2, "grouped": True, "distinct_codes": 5, "sorted": False},
+        {"rows": 100, "removed": 0, "grouped": False, "distinct_codes": None, "sorted": False},
     ]
     sizes = told.pop("bytes")
     assert sizes == {
@@ -236,7 +236,9 @@ def test_compact_leaves_one_segment_without_removed_rows(index, codes, queries):
     index.add_codes(codes).add_codes(codes[:20]).remove(range(0, 110, 10))
     before = [*index.search(queries, 200), index.ids]
     index.compact()
-    assert index.info()["segments"] == [{"rows": 109, "removed": 0, "grouped": False, "distinct_codes": None}]
+    assert index.info()["segments"] == [
+        {"rows": 109, "removed": 0, "grouped": False, "distinct_codes": None, "sorted": False}
+    ]
     assert all(
         np.array_equal(a, b) for a, b in zip([*index.search(queries, 200), index.ids], before, strict=True)
     )

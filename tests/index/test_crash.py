@@ -142,6 +142,8 @@ class Scene:
         self.changed.add_codes(draw_codes(codec, rng, 1500), ids=range(4000, 5500))
         self.new = portrait(self.changed)
         assert self.new != self.old
+        forms = [(segment["sorted"], segment["grouped"]) for segment in self.changed.info()["segments"]]
+        assert forms == [(True, False)] * len(forms), forms
 
     def restore(self):
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -164,7 +166,7 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory, tied_codec, draw_codes, portrait, contents):
+def scene(tmp_path_factory, tied_codec, draw_codes, portrait, contents, sort_early):
     return Scene(tmp_path_factory.mktemp("crash"), tied_codec, draw_codes, portrait, contents)
 
 

@@ -170,6 +170,32 @@ FORGERIES = {
     ),
     "short members": ("grouped", "codes", lambda arrays: {"members": arrays["members"][:-1]}),
     "signed members": ("grouped", "codes", lambda arrays: {"members": arrays["members"].astype(np.int32)}),
+    "a sorted member too large": (
+        "sorted",
+        "codes",
+        lambda arrays: {"members": changed(arrays["members"], 3, len(arrays["members"]))},
+    ),
+    "a sorted member named twice": (
+        "sorted",
+        "codes",
+        lambda arrays: {"members": changed(arrays["members"], 3, arrays["members"][4])},
+    ),
+    "no leading codebook": ("sorted", "codes", lambda arrays: {"lead": arrays["lead"][:0]}),
+    "a leading codebook too large": (
+        "sorted",
+        "codes",
+        lambda arrays: {"lead": changed(arrays["lead"], 0, 3)},
+    ),
+    "a leading codebook named twice": (
+        "sorted",
+        "codes",
+        lambda arrays: {"lead": changed(arrays["lead"], 0, arrays["lead"][1])},
+    ),
+    "too many leading codebooks": (
+        "sorted",
+        "codes",
+        lambda arrays: {"lead": np.arange(200, dtype=np.uint8)},
+    ),
     "an order too large": (
         "grouped",
         "ids",
@@ -202,9 +228,9 @@ FORGERIES = {
     "an offset too large": (
         "strings",
         "ids",
-        lambda arrays: {"offsets": changed(arrays["offsets"], 7, 2**63)},
+        lambda arrays: {"offsets": changed(arrays["offsets"], 7, 2**32 - 1)},
     ),
-    "offsets past the end": ("strings", "ids", lambda arrays: {"offsets": arrays["offsets"] + np.uint64(1)}),
+    "offsets past the end": ("strings", "ids", lambda arrays: {"offsets": arrays["offsets"] + np.uint32(1)}),
     "a short blob": ("strings", "ids", lambda arrays: {"blob": arrays["blob"][:-1]}),
     "short offsets": ("strings", "ids", lambda arrays: {"offsets": arrays["offsets"][:-1]}),
     "bytes that are no text": (

@@ -27,7 +27,13 @@ def maker():
     return module
 
 
-FOLDERS = [*(f"index-v1-{name}" for name in VERSION_1), "index-v2-updates", "index-v3-columns"]
+FOLDERS = [
+    *(f"index-v1-{name}" for name in VERSION_1),
+    "index-v2-updates",
+    "index-v3-columns",
+    "index-v4-sorted",
+    "index-v4-texts",
+]
 
 
 @pytest.fixture(params=FOLDERS)
@@ -61,7 +67,7 @@ def test_an_old_index_can_be_changed_and_saved(kept, maker, tmp_path):
     if ids:
         index.remove(ids[1::2])
     new_ids = ["new/1", "new/2"] if ids and isinstance(ids[0], str) else None
-    if folder.name.endswith(("integers", "updates")):
+    if folder.name.endswith(("integers", "updates", "sorted")):
         new_ids = [10_001, 10_002]
     index.add_codes(np.zeros((2, index.codec.n_codebooks), dtype=np.uint8), ids=new_ids)
     index.save(copied)
@@ -81,7 +87,8 @@ def test_fixtures_can_be_made_and_are_never_overwritten(maker, tmp_path, content
     maker.write(tmp_path)
     for name in FOLDERS:
         folder = tmp_path / name
-        assert json.loads((folder / "manifest.json").read_text())["version"] == int(name[7])
+        version = 4 if name[9:] in maker.COMPACT else int(name[7])
+        assert json.loads((folder / "manifest.json").read_text())["version"] == version
         index = CodeIndex.load(folder, verify="full")
         expected = json.loads(Path(f"{folder}.json").read_text("utf-8"))
         assert maker.answers(index) == expected
@@ -104,6 +111,15 @@ def test_the_folders_show_every_form_an_index_can_take():
     updated = CodeIndex.load(FIXTURES / "index-v2-updates")
     assert [layer.segment.n_rows for layer in updated._snapshot.parts[0].layers] == [1500, 150, 6]
     assert updated.info()["removed"] > 0
+    (segment,) = CodeIndex.load(FIXTURES / "index-v4-sorted").info()["segments"]
+    assert segment["sorted"]
+    texts = {
+        version: storage.load_arrays(next((FIXTURES / f"index-{version}").glob("ids-*")), "ids")[0][
+            "hashes"
+        ].dtype
+        for version in ("v1-strings", "v4-texts")
+    }
+    assert texts == {"v1-strings": np.uint64, "v4-texts": np.uint32}
 
 
 def sign(folder, manifest):

@@ -140,10 +140,10 @@ def test_however_rows_come_there_are_few_parts_and_few_copies(batches):
     parts, copied, first = (), 0, 0
     made = []
 
-    def counted(run):
+    def counted(run, order):
         nonlocal copied
         copied += sum(sizes(run))
-        made.append(merge_parts(run))
+        made.append(merge_parts(run, order))
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from supquant import CodeIndex
+from supquant import AdditiveCodec, CodeIndex
 from supquant.errors import InputError, SaveConflictError
 
 ODD_INTEGERS = [-(2**63), 2**63 - 1, 2**31, -(2**32), -1]
@@ -55,7 +55,9 @@ class IndexMachine(RuleBasedStateMachine):
         if both_forms:
             self.add_codes(2600, None, 0)
             self.add_codes(1100, 3, 1)
-            assert [segment["grouped"] for segment in self.index.info()["segments"]] == [False, True]
+            segments = self.index.info()["segments"]
+            assert [segment["grouped"] for segment in segments] == [False, True]
+            assert [segment["sorted"] for segment in segments] == [isinstance(codec, AdditiveCodec), False]
 
     def teardown(self):
         self.home.cleanup()
@@ -362,6 +364,7 @@ class IndexMachine(RuleBasedStateMachine):
         ("binary_codec", "string", False),
     ],
 )
+@pytest.mark.usefixtures("sort_early")
 def test_an_index_answers_as_a_plain_list_does(request, codec_name, kind, both_forms, draw_codes, exhaustive):
     codec = request.getfixturevalue(codec_name)
     run_state_machine_as_test(

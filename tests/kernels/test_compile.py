@@ -20,7 +20,7 @@ LEVELS = [
     ("portable", "x86_64"),
     ("neon", "aarch64"),
     ("avx2", "x86_64"),
-    ("avx512f", "x86_64"),
+    ("avx512bw", "x86_64"),
     ("avx512", "x86_64"),
 ]
 VISIBILITY = ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]

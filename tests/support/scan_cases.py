@@ -1,8 +1,10 @@
 """Codes and tables to scan, and the comparison of scans with their NumPy twins."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from supquant.kernels import BLOCK_ROWS, Scanned, native, reference
+from supquant.kernels import BLOCK_ROWS, Cells, Scanned, native, reference
 
 LIST = 16 * BLOCK_ROWS
 PIECE = 1024 * BLOCK_ROWS  # threads share the rows of a query in pieces of at least so many
@@ -79,6 +81,43 @@ def grouped(codes, rng, n_rows, density=None):
     starts = holder[members].searchsorted(np.arange(len(codes) + 1)).astype(np.uint32)
     eligible = None if density is None else reference.pack_mask(rng.random(n_rows) < density)
     return Scanned(blocks_of(codes), len(codes), starts, members, eligible)
+
+
+def by_cells(codes, lead, space=None):
+    """Sort codes by leading codebooks, of which every one makes a level of cells; `space` holds the codes in another order."""
+    order = np.lexsort([codes[:, m] for m in reversed(lead)])
+    arranged = codes[order]
+    cells = cells_of(arranged, lead)
+    if space is None or space.starts is None:
+        eligible = None if space is None else space.eligible
+        return Scanned(blocks_of(arranged), len(codes), None, order.astype(np.uint32), eligible, cells)
+    members = [space.members[space.starts[code] : space.starts[code + 1]] for code in order]
+    starts = np.cumsum([0, *map(len, members)]).astype(np.uint32)
+    return replace(
+        space, blocks=blocks_of(arranged), starts=starts, members=np.concatenate(members), cells=cells
+    )
+
+
+def cells_of(codes, lead):
+    """Find cells one code at a time."""
+    firsts = [
+        [
+            i
+            for i in range(len(codes))
+            if i == 0 or (codes[i, lead[:depth]] != codes[i - 1, lead[:depth]]).any()
+        ]
+        for depth in range(1, len(lead) + 1)
+    ]
+    inner = [*firsts[1:], list(range(len(codes)))]
+    starts = [
+        np.array([*(below.index(first) for first in firsts_), len(below)], dtype=np.uint32)
+        for firsts_, below in zip(firsts, inner, strict=True)
+    ]
+    words = [codes[first, m] for first, m in zip(firsts, lead, strict=True)]
+    used = np.zeros((codes.shape[1], 256), dtype=np.uint8)
+    for m, column in enumerate(codes.T):
+        used[m, column] = 1
+    return Cells(list(lead), starts, words, used)
 
 
 def assert_same_bits(got, want):

@@ -12,6 +12,7 @@ from supquant.errors import InputError
 from supquant.index.columns import read_columns
 from supquant.index.files import StoredCodec
 from supquant.index.ids import join_ids, read_ids
+from supquant.index.ordering import CodeOrder
 from supquant.index.row_ids import Ids
 from supquant.index.saved import SavedIndex
 from supquant.index.segments import Segment
@@ -54,7 +55,8 @@ class CodeIndex(SavedIndex):
     """
 
     def __init__(self, codec: object) -> None:
-        self._initialize(StoredCodec(_read_codec(codec)), Snapshot())
+        read = _read_codec(codec)
+        self._initialize(StoredCodec(read), Snapshot(order=CodeOrder(read)))
 
     def __repr__(self) -> str:
         return f"CodeIndex({len(self)} rows of {self.codec.n_codebooks} bytes)"
@@ -150,7 +152,7 @@ class CodeIndex(SavedIndex):
     def _append(self, codes: Codes, ids: Ids | None, metadata: object) -> Self:
         if ids is not None:
             _check_length(ids, codes)
-        segment = Segment.of_codes(codes) if len(codes) else None
+        segment = Segment.of_codes(codes, order=self._snapshot.order) if len(codes) else None
         with self._write_lock:
             columns = read_columns(metadata, len(codes), self._snapshot)
             if segment is not None:
@@ -310,7 +312,8 @@ class CodeIndex(SavedIndex):
             if there.any():
                 snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there], old)
             if not there.all():
-                snapshot = snapshot.with_rows(Segment.of_codes(codes[~there]), join_ids([(ids, ~there)]), new)
+                segment = Segment.of_codes(codes[~there], order=snapshot.order)
+                snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
             self._snapshot = snapshot
         return self
 
@@ -359,7 +362,7 @@ class CodeIndex(SavedIndex):
             )
         index = CodeIndex(other)
         with self._write_lock:
-            index._snapshot = self._snapshot.detached()
+            index._snapshot = self._snapshot.detached().ordered_by(CodeOrder(index.codec))
             index._known_folders = self._known_folders.copy()
         return index
 

@@ -29,6 +29,7 @@ from supquant.index.columns import Columns
 from supquant.index.integer_ids import ListedIntegers, NumberRange
 from supquant.index.manifest import (
     COLUMNS_VERSION,
+    COMPACT_VERSION,
     FILE_NAME,
     FORMAT,
     MANIFEST,
@@ -38,6 +39,7 @@ from supquant.index.manifest import (
     names_in_manifest,
     read_manifest,
 )
+from supquant.index.ordering import CodeOrder
 from supquant.index.parts import Part
 from supquant.index.revisions import content_digest, describe_save, new_save_record
 from supquant.index.row_ids import Ids
@@ -260,9 +262,16 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
 
 def _version(snapshot: Snapshot) -> int:
     """Return the lowest version of the format that can hold a snapshot, so that older versions of this library read it."""
+    if any(map(_is_compact, snapshot.parts)):
+        return COMPACT_VERSION
     if any(part.columns is not None for part in snapshot.parts):
         return COLUMNS_VERSION
     return UPDATES_VERSION if any(part.updates for part in snapshot.parts) else VERSION
+
+
+def _is_compact(part: Part) -> bool:
+    short = isinstance(part.ids, StringIds) and part.ids.short
+    return short or any(segment.sorted for segment in part.segments)
 
 
 def _delete_unnamed_files(folder: Path, keep: AbstractSet[str] = frozenset()) -> None:
@@ -316,5 +325,7 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any], mapped: bool) -> tupl
         parts.append(Part(open_codes(entry), ids, serials, live, updates, columns))
         next_serial += rows
     id_kind, next_number = manifest["id_kind"], manifest["next_number"]
-    snapshot = Snapshot(tuple(parts), id_kind, next_number, next_serial, source=source)
+    snapshot = Snapshot(
+        tuple(parts), id_kind, next_number, next_serial, source=source, order=CodeOrder(codec)
+    )
     return StoredCodec(codec, file), snapshot

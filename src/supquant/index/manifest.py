@@ -19,6 +19,7 @@ from supquant.storage import read_regular_file, shorten
 
 __all__ = [
     "COLUMNS_VERSION",
+    "COMPACT_VERSION",
     "FILE_NAME",
     "FORMAT",
     "MANIFEST",
@@ -42,7 +43,10 @@ UPDATES_VERSION = 2
 """The version that is written if some segment has updates."""
 
 COLUMNS_VERSION = 3
-"""The version that is written if some segment has columns. All versions are read."""
+"""The version that is written if some segment has columns."""
+
+COMPACT_VERSION = 4
+"""The version that is written if some codes are sorted, or if ids are strings with hashes of 4 bytes. All versions are read."""
 
 FILE_NAME = re.compile(r"(codec|codes|columns|ids|live)-[0-9a-f]{16}\.safetensors")
 """The names of the files that a manifest names."""
@@ -110,9 +114,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise FileFormatError(f"{path}: is not JSON") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise FileFormatError(f"{path}: is not the manifest of an index")
-    if not _is_integer(version := manifest.get("version"), VERSION, COLUMNS_VERSION):
+    if not _is_integer(version := manifest.get("version"), VERSION, COMPACT_VERSION):
         raise FileFormatError(
-            f"{path}: format version {shorten(version)}, this supquant reads versions {VERSION} to {COLUMNS_VERSION}"
+            f"{path}: format version {shorten(version)}, this supquant reads versions {VERSION} to {COMPACT_VERSION}"
         )
     manifest.pop("digest", None)
     if manifest_bytes(manifest) != text:

@@ -14,6 +14,7 @@ from supquant.index.bitmaps import LiveRows, rows_in_bits
 from supquant.index.columns import Columns
 from supquant.index.ids import join_ids
 from supquant.index.layers import Layer, add_layer, cover_rows, group_similar, is_wasteful, stack_layers
+from supquant.index.ordering import CodeOrder
 from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
@@ -115,21 +116,21 @@ class Part:
         live = LiveRows.after_removal(self.live, rows, self.n_rows)
         return replace(self, live=live, known_layers=cover_rows(self.layers, rows) if self.updates else None)
 
-    def with_codes(self, rows: RowNumbers, codes: Codes) -> Part:
+    def with_codes(self, rows: RowNumbers, codes: Codes, order: CodeOrder | None = None) -> Part:
         """Return the part after some rows (r,) get other codes (r, M): distinct rows, none of them removed.
 
         New codes are laid over the old ones. If more than half of the rows were updated, or if there are few rows, all codes are
-        copied instead. Rows keep their numbers in either case.
+        copied instead, and `order` says how they are sorted. Rows keep their numbers in either case.
         """
         if len(rows) == 0:
             return self
-        order = rows.argsort()
-        rows, codes = rows[order], codes[order]
+        ascending = rows.argsort()
+        rows, codes = rows[ascending], codes[ascending]
         n_updated = sum(update.n_rows for update in self.updates) + len(rows)
         if self.n_rows < _SMALLEST_LAYERED or is_wasteful(self.n_rows - n_updated, self.n_rows):
             merged = self.codes().copy()
             merged[rows] = codes
-            return replace(self, segment=Segment.of_codes(merged), updates=(), known_layers=None)
+            return replace(self, segment=Segment.of_codes(merged, order=order), updates=(), known_layers=None)
         layers = add_layer(self.layers, rows, codes)
         return replace(self, updates=tuple(layer.segment for layer in layers[1:]), known_layers=layers)
 
@@ -144,7 +145,7 @@ class Part:
         return replace(self, columns=columns.replaced(rows, table))
 
 
-def merge_similar(parts: Sequence[Part]) -> tuple[Part, ...]:
+def merge_similar(parts: Sequence[Part], order: CodeOrder | None = None) -> tuple[Part, ...]:
     """Merge neighbours of similar size, and rewrite parts of which more than half of the rows are removed.
 
     Afterwards each part has at least twice the rows of the next one, so there are O(log n) parts.
@@ -153,6 +154,8 @@ def merge_similar(parts: Sequence[Part]) -> tuple[Part, ...]:
     ----------
     parts : sequence of Part
         The parts, in order of insertion.
+    order : CodeOrder, default=None
+        Decides how the codes of new parts are sorted. None leaves them as they are.
 
     Returns
     -------
@@ -160,12 +163,12 @@ def merge_similar(parts: Sequence[Part]) -> tuple[Part, ...]:
         Parts with the same live rows in the same order.
     """
     return tuple(
-        merge_parts(run) if len(run) > 1 or is_wasteful(run[0].n_live, run[0].n_rows) else run[0]
+        merge_parts(run, order) if len(run) > 1 or is_wasteful(run[0].n_live, run[0].n_rows) else run[0]
         for run in group_similar(parts, lambda part: part.n_live)
     )
 
 
-def merge_parts(parts: Sequence[Part]) -> Part:
+def merge_parts(parts: Sequence[Part], order: CodeOrder | None = None) -> Part:
     """Copy the live rows of several parts into a new one, with their present codes."""
     masks = [None if part.live is None else part.live.mask() for part in parts]
     codes = np.concatenate([part.codes(None if part.live is None else part.live_rows()) for part in parts])
@@ -174,4 +177,4 @@ def merge_parts(parts: Sequence[Part]) -> Part:
     columns = Columns.join(
         [(part.columns, part.n_rows, mask) for part, mask in zip(parts, masks, strict=True)]
     )
-    return Part(Segment.of_codes(codes), ids, serials, columns=columns)
+    return Part(Segment.of_codes(codes, order=order), ids, serials, columns=columns)

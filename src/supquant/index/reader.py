@@ -101,14 +101,15 @@ class IndexReader:
             - ``bytes``: the number of bytes of ``codes``, ``ids``, ``removals`` and ``codec``
             - ``instruction_set``: the one that the kernels use
             - ``segments``: for each segment the number of ``rows``, how many of them are ``removed``, whether equal codes are
-              ``grouped``, and the number of ``distinct_codes``, which is None if they are not grouped
+              ``grouped``, the number of ``distinct_codes``, which is None if they are not grouped, and whether codes are
+              ``sorted``
 
         Examples
         --------
         >>> from supquant import AdditiveCodec, CodeIndex
         >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32))).add_codes(np.zeros((100, 1), int))
         >>> index.info()["segments"]
-        [{'rows': 100, 'removed': 0, 'grouped': True, 'distinct_codes': 1}]
+        [{'rows': 100, 'removed': 0, 'grouped': True, 'distinct_codes': 1, 'sorted': False}]
         """
         snapshot = self._snapshot
         segments = [
@@ -117,6 +118,7 @@ class IndexReader:
                 "removed": part.n_rows - part.n_live,
                 "grouped": part.segment.grouped,
                 "distinct_codes": part.segment.n_distinct,
+                "sorted": part.segment.sorted,
             }
             for part in snapshot.parts
         ]

@@ -1,8 +1,9 @@
-"""The codes of a run of rows, as scans read them: in blocks, and each code once if codes repeat.
+"""The codes of a run of rows, as scans read them: in blocks, sorted if that helps, and each code once if codes repeat.
 
 This is the only place of the index that knows how codes lie in memory and in files.
 
     plain     blocks (b, M, 64) hold the code of every row
+    sorted    blocks hold the code of every row, sorted by the codebooks `lead`. ``members[i]`` is the row of code i
     grouped   blocks hold the distinct codes, in lexicographic order. ``members[starts[i]:starts[i + 1]]`` are the rows of code i
 
 New codes of some rows of a part are a segment too. It knows the numbers of these rows in the part.
@@ -10,6 +11,7 @@ New codes of some rows of a part are a segment too. It knows the numbers of thes
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,10 +20,12 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import Codes, RowNumbers
 from supquant.errors import FileFormatError
+from supquant.index import ordering
 from supquant.index.bitmaps import Words
+from supquant.index.ordering import MOST_LEVELS, CodeOrder, find_cells, sort_codes
 from supquant.index.row_ids import find_flaw_of_rows
 from supquant.index.stored import StoredArrays, array_of_file
-from supquant.kernels import BLOCK_ROWS, Scanned, blocks_of
+from supquant.kernels import BLOCK_ROWS, Cells, Scanned, blocks_of
 from supquant.storage import ArrayFile
 
 __all__ = ["Segment"]
@@ -44,7 +48,7 @@ class Segment(StoredArrays):
     starts : ndarray (n_codes + 1,) uint32, default=None
         Where the rows of each code begin in `members`. None if codes are not grouped.
     members : ndarray (n_rows,) uint32, default=None
-        The rows of all codes. None if codes are not grouped.
+        The rows of all codes. None if codes are neither sorted nor grouped.
     n_codewords : int, default=256
         The number of codewords of a codebook. Every byte of a code is below it.
     file : ArrayFile, default=None
@@ -54,6 +58,8 @@ class Segment(StoredArrays):
         the codes of all rows of a part.
     n_part_rows : int, default=2**32
         The number of rows of the part. Every number in `updated` is below it.
+    lead : ndarray (l,) uint8, default=None
+        The codebooks by which codes are sorted, the first one first. None if codes are not sorted.
     """
 
     KIND: ClassVar[str] = "codes"
@@ -68,6 +74,7 @@ class Segment(StoredArrays):
         file: ArrayFile | None = None,
         updated: Uint32 | None = None,
         n_part_rows: int = 2**32,
+        lead: NDArray[np.uint8] | None = None,
     ) -> None:
         super().__init__(file)
         self._blocks = blocks
@@ -77,10 +84,11 @@ class Segment(StoredArrays):
         self._n_codewords = n_codewords
         self._updated = updated
         self._n_part_rows = n_part_rows
+        self._lead = lead
 
     @classmethod
-    def of_codes(cls, codes: Codes, updated: Uint32 | None = None) -> Self:
-        """Return a segment of codes, grouped if they repeat enough.
+    def of_codes(cls, codes: Codes, updated: Uint32 | None = None, order: CodeOrder | None = None) -> Self:
+        """Return a segment of codes, grouped if they repeat enough, else sorted if that helps.
 
         Parameters
         ----------
@@ -88,6 +96,8 @@ class Segment(StoredArrays):
             The code of every row.
         updated : ndarray (n,) uint32, default=None
             The numbers of the rows in their part, if these are new codes of some rows of it.
+        order : CodeOrder, default=None
+            Decides whether codes are sorted. None leaves them as they are.
 
         Examples
         --------
@@ -97,7 +107,12 @@ class Segment(StoredArrays):
         n = len(codes)
         limit = n // _ROWS_PER_CODE
         if kernels.active().count_distinct(codes, limit) > limit:
-            return cls(blocks_of(codes), n, updated=updated)
+            lead = () if order is None else order.leading(codes)
+            if not lead:
+                return cls(blocks_of(codes), n, updated=updated)
+            members = sort_codes(codes, lead)
+            blocks = blocks_of(codes[members])
+            return cls(blocks, n, members=members, updated=updated, lead=np.array(lead, dtype=np.uint8))
         distinct, starts, members = kernels.active().group(codes)
         return cls(blocks_of(distinct), len(distinct), starts, members, updated=updated)
 
@@ -111,9 +126,12 @@ class Segment(StoredArrays):
         n_part_rows: int | None = None,
     ) -> Self:
         """Return the codes that a file holds. With `n_part_rows` they are new codes of some rows of a part of so many rows."""
-        starts = members = None
+        starts = members = lead = None
         n_codes = n_rows
-        if "members" in file.arrays:
+        if "lead" in file.arrays:
+            lead = array_of_file(file, "lead", np.uint8, None)
+            members = array_of_file(file, "members", np.uint32, n_rows)
+        elif "members" in file.arrays:
             starts = array_of_file(file, "starts", np.uint32, None)
             members = array_of_file(file, "members", np.uint32, n_rows)
             n_codes = len(starts) - 1
@@ -121,10 +139,9 @@ class Segment(StoredArrays):
                 raise FileFormatError(f"{file.path}: array 'starts' is empty")
         n_blocks = -(-n_codes // BLOCK_ROWS)
         blocks = array_of_file(file, "blocks", np.uint8, n_blocks, n_codebooks, BLOCK_ROWS)
-        if n_part_rows is None:
-            return cls(blocks, n_codes, starts, members, n_codewords, file)
-        updated = array_of_file(file, "updated", np.uint32, n_rows)
-        return cls(blocks, n_codes, starts, members, n_codewords, file, updated, n_part_rows)
+        updated = None if n_part_rows is None else array_of_file(file, "updated", np.uint32, n_rows)
+        end = 2**32 if n_part_rows is None else n_part_rows
+        return cls(blocks, n_codes, starts, members, n_codewords, file, updated, end, lead)
 
     @property
     def n_rows(self) -> int:
@@ -134,12 +151,32 @@ class Segment(StoredArrays):
     @property
     def grouped(self) -> bool:
         """Whether each distinct code is kept once."""
-        return self._members is not None
+        return self._starts is not None
+
+    @property
+    def sorted(self) -> bool:
+        """Whether codes are sorted by leading codebooks, so that scans can skip some."""
+        return self._lead is not None
 
     @property
     def n_distinct(self) -> int | None:
         """The number of distinct codes. None if codes are not grouped, because then they were not counted."""
         return self._n_codes if self.grouped else None
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of all arrays."""
+        cells = self.__dict__.get("_cells")
+        return super().nbytes + (0 if cells is None else cells.nbytes)
+
+    @cached_property
+    def _cells(self) -> Cells | None:
+        """The cells of the codes, found when the codes are first scanned. None if they have none."""
+        if self._lead is not None:
+            return find_cells(self._blocks, self._n_codes, self._lead.tolist())
+        if self.grouped and self._n_codes >= ordering.FEWEST_SORTED:
+            return find_cells(self._blocks, self._n_codes, range(min(MOST_LEVELS, self._blocks.shape[1])))
+        return None
 
     def rows(self) -> Uint32 | None:
         """Return the numbers of the rows in their part, in ascending order. None if these are all rows of the part."""
@@ -181,7 +218,7 @@ class Segment(StoredArrays):
         Scanned
         """
         self.check_before_scan()
-        return Scanned(self._blocks, self._n_codes, self._starts, self._members, eligible)
+        return Scanned(self._blocks, self._n_codes, self._starts, self._members, eligible, self._cells)
 
     def codes(self, rows: RowNumbers | None = None) -> Codes:
         """Return the codes of rows.
@@ -197,12 +234,11 @@ class Segment(StoredArrays):
         """
         self.check_once()
         places: NDArray[Any] | None = rows  # of the rows' codes in the blocks
-        if self._members is not None and self._starts is not None:
+        if self._members is not None:
             # for code in range(n_codes): code_of_row[members[starts[code]:starts[code + 1]]] = code
+            counts = 1 if self._starts is None else np.diff(self._starts)
             code_of_row = np.empty(self.n_rows, dtype=np.uint32)
-            code_of_row[self._members] = np.repeat(
-                np.arange(self._n_codes, dtype=np.uint32), np.diff(self._starts)
-            )
+            code_of_row[self._members] = np.repeat(np.arange(self._n_codes, dtype=np.uint32), counts)
             places = code_of_row if rows is None else code_of_row[rows]
         if places is None:
             by_row = self._blocks.transpose(0, 2, 1).reshape(-1, self._blocks.shape[1])
@@ -223,7 +259,7 @@ class Segment(StoredArrays):
         """
         self.check_once()
         take = kernels.active().take
-        if self._members is None or self._starts is None:
+        if self._members is None:
             return Segment(take(self._blocks, rows), len(rows))
         # for code in range(n_codes):
         #     left = [new_number[row] for row in members[starts[code]:starts[code + 1]] if row in rows]
@@ -234,6 +270,9 @@ class Segment(StoredArrays):
         new_number[rows] = np.arange(len(rows), dtype=np.uint32)
         members = new_number[self._members]
         copied = members < len(rows)
+        if self._starts is None:
+            places = np.flatnonzero(copied).astype(np.uint32)
+            return Segment(take(self._blocks, places), len(rows), members=members[copied], lead=self._lead)
         ends = np.concatenate([[0], np.cumsum(copied)])[
             self._starts
         ]  # (n_codes + 1,) copied rows of earlier codes
@@ -243,15 +282,16 @@ class Segment(StoredArrays):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {"blocks": self._blocks}
-        if self._members is not None and self._starts is not None:
-            arrays |= {"starts": self._starts, "members": self._members}
+        for name in ("starts", "members", "lead"):
+            if (array := getattr(self, f"_{name}")) is not None:
+                arrays[name] = array
         if self._updated is not None:
             arrays["updated"] = self._updated
         return arrays
 
     def _followed(self) -> set[str]:
         # A code is followed into tables of n_codewords entries. With 256 of them, no byte leads outside.
-        return {"starts", "members", "updated"} | ({"blocks"} if self._n_codewords < 256 else set())
+        return {"starts", "members", "updated", "lead"} | ({"blocks"} if self._n_codewords < 256 else set())
 
     def _find_flaw(self) -> str | None:
         if self._blocks.size and (largest := int(self._blocks.max())) >= self._n_codewords:
@@ -259,9 +299,16 @@ class Segment(StoredArrays):
         updated, end = self._updated, self._n_part_rows
         if updated is not None and ((updated[1:] <= updated[:-1]).any() or updated.max(initial=0) >= end):
             return f"'updated' does not ascend to numbers below {end}"
-        if self._members is None or self._starts is None:
+        if self._members is None:
             return None
+        lead, M = self._lead, self._blocks.shape[1]
+        if lead is not None:
+            found = lead.tolist()
+            if not 1 <= len(found) == len(set(found)) <= MOST_LEVELS or max(found) >= M:
+                return f"'lead' must be 1 to {MOST_LEVELS} distinct codebooks below {M}, got {found[:5]}"
         starts, n_rows = self._starts, self.n_rows
+        if starts is None:
+            return find_flaw_of_rows(self._members, "members")
         if starts[0] != 0 or starts[-1] != n_rows or (starts[1:] < starts[:-1]).any():
             return f"'starts' does not ascend from 0 to {n_rows}"
         return find_flaw_of_rows(self._members, "members")

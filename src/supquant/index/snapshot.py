@@ -17,6 +17,7 @@ from supquant.errors import InputError
 from supquant.index.columns import Columns
 from supquant.index.ids import name_some
 from supquant.index.integer_ids import NumberRange
+from supquant.index.ordering import CodeOrder
 from supquant.index.parts import Part, merge_parts, merge_similar
 from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
@@ -87,6 +88,8 @@ class Snapshot:
         Stands for the serials. By default a new one.
     source : Source, default=None
         Where the snapshot was loaded from. None if it was made in memory.
+    order : CodeOrder
+        Decides how the codes of new parts are sorted. By default they are not.
     """
 
     parts: tuple[Part, ...] = ()
@@ -96,6 +99,7 @@ class Snapshot:
     state: str = field(default_factory=_new_state)
     origin: Origin = field(default_factory=Origin)
     source: Source | None = None
+    order: CodeOrder = field(default_factory=CodeOrder)
     first_positions: tuple[int, ...] = field(init=False)
     """The position of the first row of every part, and one past the position of the last row."""
 
@@ -267,7 +271,7 @@ class Snapshot:
         serials = Serials.consecutive(self.next_serial, segment.n_rows)
         added = Part(segment, ids, serials, columns=columns)
         return self._changed(
-            parts=merge_similar((*self.parts, added)),
+            parts=merge_similar((*self.parts, added), self.order),
             id_kind=kind,
             next_number=next_number,
             next_serial=self.next_serial + segment.n_rows,
@@ -280,7 +284,7 @@ class Snapshot:
         if len(positions) == 0:
             return self
         left = [part.without(rows) for part, rows in self.rows_at(positions)]
-        return self._changed(parts=merge_similar(left), state=_new_state())
+        return self._changed(parts=merge_similar(left, self.order), state=_new_state())
 
     def with_codes(self, ids: Ids, codes: Codes, columns: Columns | None = None) -> Snapshot:
         """Return a snapshot in which some rows, by their distinct ids, have other codes (n, M). All rows keep their places.
@@ -289,7 +293,7 @@ class Snapshot:
         """
         updated = []
         for part, here, rows in self._split(self.locate(ids)):
-            changed = part.with_codes(rows, codes[here])
+            changed = part.with_codes(rows, codes[here], self.order)
             if columns is not None:
                 changed = changed.with_columns(rows, columns.take(np.flatnonzero(here)))
             updated.append(changed)
@@ -299,6 +303,10 @@ class Snapshot:
         """Return a snapshot of the same rows for another index, whose later rows have serials of its own."""
         return replace(self, origin=origin or Origin())
 
+    def ordered_by(self, order: CodeOrder) -> Snapshot:
+        """Return a snapshot of the same rows whose later parts are sorted in another way."""
+        return replace(self, order=order)
+
     def compacted(self) -> Snapshot:
         """Return a snapshot with all live rows in one part."""
         if (
@@ -307,7 +315,7 @@ class Snapshot:
             and self.n_live == self.first_positions[-1]
         ):
             return self
-        return self._changed(parts=(merge_parts(self.parts),))
+        return self._changed(parts=(merge_parts(self.parts, self.order),))
 
     def _changed(self, **fields: Any) -> Snapshot:
         return replace(self, source=None, **fields)

@@ -201,7 +201,9 @@ def _file_name(kind: str, digest: str) -> str:
     return f"{kind}-{digest[:_DIGEST_DIGITS]}.safetensors"
 
 
-def array_of_file(file: ArrayFile, name: str, dtype: type[np.generic], *shape: int | None) -> NDArray[Any]:
+def array_of_file(
+    file: ArrayFile, name: str, dtype: type[np.generic] | tuple[type[np.generic], ...], *shape: int | None
+) -> NDArray[Any]:
     """Return one array of a file, and check its dtype and shape.
 
     Parameters
@@ -210,8 +212,8 @@ def array_of_file(file: ArrayFile, name: str, dtype: type[np.generic], *shape: i
         The file.
     name : str
         The array's name in the file.
-    dtype : type
-        The dtype that the array must have.
+    dtype : type or tuple of types
+        The dtype that the array must have, or those that it may have.
     *shape : int or None
         The sizes that the array must have. None stands for any size.
 
@@ -231,10 +233,11 @@ def array_of_file(file: ArrayFile, name: str, dtype: type[np.generic], *shape: i
     fits = array.ndim == len(shape) and all(
         want is None or have == want for have, want in zip(array.shape, shape, strict=True)
     )
-    if array.dtype != dtype or not fits:
+    allowed = [np.dtype(each) for each in (dtype if isinstance(dtype, tuple) else (dtype,))]
+    if array.dtype not in allowed or not fits:
         expected = ", ".join("any" if size is None else str(size) for size in shape)
         raise FileFormatError(
             f"{file.path}: array {name!r} is {array.dtype} of shape {array.shape}, "
-            f"expected {np.dtype(dtype)} of shape ({expected})"
+            f"expected {' or '.join(map(str, allowed))} of shape ({expected})"
         )
     return array

@@ -1,9 +1,14 @@
-"""Ids that are strings: one UTF-8 buffer with offsets, and hashes in sorted order, by which the strings are found."""
+"""Ids that are strings: one UTF-8 buffer with offsets, and hashes in sorted order, by which the strings are found.
+
+Beside its text, a string takes 12 bytes: 4 each for its offset, its hash and its row. Folders before version 4 have offsets and
+hashes of 8 bytes. The upper half of such a hash is the hash of today, so both are in the same order.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +23,11 @@ from supquant.storage import ArrayFile
 
 __all__ = ["StringIds"]
 
+Unsigned = NDArray[np.uint32 | np.uint64]
+
+_LARGEST_OFFSET = 2**32 - 1
+"""Strings of more bytes in all have offsets of 8 bytes."""
+
 
 class StringIds(StoredArrays, Ids):
     """Strings, with the sorted order of their hashes.
@@ -26,9 +36,9 @@ class StringIds(StoredArrays, Ids):
     ----------
     blob : ndarray (bytes,) uint8
         All strings in UTF-8, one after the other.
-    offsets : ndarray (n + 1,) uint64
+    offsets : ndarray (n + 1,) uint32 or uint64
         The string of row i is ``blob[offsets[i]:offsets[i + 1]]``.
-    hashes : ndarray (n,) uint64
+    hashes : ndarray (n,) uint32 or uint64
         The hashes of all strings, in ascending order.
     order : ndarray (n,) uint32
         The rows in the order of their hashes, and rows of equal hashes in ascending order.
@@ -41,8 +51,8 @@ class StringIds(StoredArrays, Ids):
     def __init__(
         self,
         blob: NDArray[np.uint8],
-        offsets: NDArray[np.uint64],
-        hashes: NDArray[np.uint64],
+        offsets: Unsigned,
+        hashes: Unsigned,
         order: NDArray[np.uint32],
         file: ArrayFile | None = None,
     ) -> None:
@@ -60,15 +70,15 @@ class StringIds(StoredArrays, Ids):
         except UnicodeEncodeError as error:
             raise InputError(f"ids must be strings that UTF-8 can hold, got {error.object!r}") from error
         lengths = np.fromiter(map(len, encoded), np.uint64, len(encoded))
-        hashes = np.fromiter(map(_hash, encoded), np.uint64, len(encoded))
+        hashes = np.fromiter((_hash(each) >> 32 for each in encoded), np.uint32, len(encoded))
         return cls._of_rows(np.frombuffer(b"".join(encoded), np.uint8), lengths, hashes)
 
     @classmethod
-    def _of_rows(
-        cls, blob: NDArray[np.uint8], lengths: NDArray[np.uint64], hashes: NDArray[np.uint64]
-    ) -> Self:
+    def _of_rows(cls, blob: NDArray[np.uint8], lengths: Unsigned, hashes: NDArray[np.uint32]) -> Self:
         """Return ids from all strings, their lengths in bytes and their hashes, in the order of the rows."""
-        offsets = np.zeros(len(lengths) + 1, dtype=np.uint64)
+        offsets: Unsigned = np.zeros(
+            len(lengths) + 1, np.uint32 if len(blob) <= _LARGEST_OFFSET else np.uint64
+        )
         np.cumsum(lengths, out=offsets[1:])
         order = hashes.argsort(kind="stable").astype(np.uint32)
         return cls(blob, offsets, hashes[order], order)
@@ -85,14 +95,12 @@ class StringIds(StoredArrays, Ids):
         parts = [ids._keep_rows(kept) for ids, kept in pieces]
         return cls._of_rows(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _keep_rows(
-        self, kept: Flags | None
-    ) -> tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]:
+    def _keep_rows(self, kept: Flags | None) -> tuple[NDArray[np.uint8], Unsigned, NDArray[np.uint32]]:
         """Return the strings, lengths and hashes of the rows that a mask keeps, in the order of the rows."""
         self.check_once()
         lengths = np.diff(self._offsets)
-        hashes = np.empty_like(self._hashes)
-        hashes[self._order] = self._hashes
+        hashes = np.empty(len(self), dtype=np.uint32)
+        hashes[self._order] = self._short_hashes
         if kept is None:
             return self._blob, lengths, hashes
         return self._blob[np.repeat(kept, lengths.astype(np.int64))], lengths[kept], hashes[kept]
@@ -102,14 +110,26 @@ class StringIds(StoredArrays, Ids):
         """Return the strings that a file holds."""
         return cls(
             array_of_file(file, "blob", np.uint8, None),
-            array_of_file(file, "offsets", np.uint64, n_rows + 1),
-            array_of_file(file, "hashes", np.uint64, n_rows),
+            array_of_file(file, "offsets", (np.uint32, np.uint64), n_rows + 1),
+            array_of_file(file, "hashes", (np.uint32, np.uint64), n_rows),
             array_of_file(file, "order", np.uint32, n_rows),
             file,
         )
 
     def __len__(self) -> int:
         return len(self._hashes)
+
+    @property
+    def short(self) -> bool:
+        """Whether offsets or hashes have 4 bytes. Folders before version 4 cannot hold such ids."""
+        return np.dtype(np.uint32) in (self._hashes.dtype, self._offsets.dtype)
+
+    @cached_property
+    def _short_hashes(self) -> NDArray[np.uint32]:
+        """The hashes in 4 bytes."""
+        if self._hashes.dtype == np.uint32:
+            return self._hashes.view(np.uint32)
+        return (self._hashes >> np.uint64(32)).astype(np.uint32)
 
     def take(self, rows: RowNumbers) -> NDArray[Any]:
         """Return the strings of some rows, in the shape of `rows`."""
@@ -126,8 +146,9 @@ class StringIds(StoredArrays, Ids):
         #       for place in range(starts[i], starts[i] + counts[i]):
         #           here.append(self._order[place])
         #           there.append(wanted._order[i])
-        starts = np.searchsorted(self._hashes, wanted._hashes, side="left")
-        counts = np.searchsorted(self._hashes, wanted._hashes, side="right") - starts
+        hashes, sought = self._short_hashes, wanted._short_hashes
+        starts = np.searchsorted(hashes, sought, side="left")
+        counts = np.searchsorted(hashes, sought, side="right") - starts
         numbers = np.arange(counts.sum()) - np.repeat(
             np.cumsum(counts) - counts, counts
         )  # 0 .. counts[i] - 1
@@ -153,7 +174,7 @@ class StringIds(StoredArrays, Ids):
         """Return the strings of some rows (r,) in UTF-8."""
         self.check_once()
         blob = self._blob.data
-        spans = zip(self._offsets[rows].tolist(), self._offsets[rows + 1].tolist(), strict=True)
+        spans = zip(self._offsets[rows].tolist(), self._offsets[1:][rows].tolist(), strict=True)
         return (blob[start:stop] for start, stop in spans)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:

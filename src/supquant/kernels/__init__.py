@@ -12,11 +12,12 @@ import warnings
 
 from supquant.kernels import reference
 from supquant.kernels.packing import GROUP, Packed, pack_rows
-from supquant.kernels.protocol import BLOCK_ROWS, CompiledKernels, FeatureKernel, Kernels, Scanned, blocks_of
+from supquant.kernels.protocol import BLOCK_ROWS, Cells, CompiledKernels, FeatureKernel, Kernels, Scanned, blocks_of
 
 __all__ = [
     "BLOCK_ROWS",
     "GROUP",
+    "Cells",
     "CompiledKernels",
     "FeatureKernel",
     "Kernels",
@@ -82,7 +83,7 @@ def isa() -> str:
     Examples
     --------
     >>> from supquant import kernels
-    >>> kernels.isa() in {"portable", "neon", "avx2", "avx512", "numpy"}
+    >>> kernels.isa() in {"portable", "neon", "avx2", "avx512bw", "avx512", "numpy"}
     True
     """
     return native.level() if _compiled is not None else "numpy"

@@ -110,12 +110,23 @@ def decode(codes: Bytes, codebooks: Float32, out: Float32, n_threads: int) -> No
 @overload
 def decode(codes: Bytes, codebooks: Float64, out: Float64, n_threads: int) -> None: ...
 def first_unbounded(tables: Float32, limit: float) -> int: ...
-def scan(
+
+@final
+class Space: ...
+
+def space(
     blocks: Bytes,
     n: int,
     starts: NDArray[np.uint32] | None,
     members: NDArray[np.uint32] | None,
     eligible: NDArray[np.uint64] | None,
+    used: Bytes | None,
+    lead: list[int],
+    cell_starts: list[NDArray[np.uint32]],
+    cell_words: list[Bytes],
+) -> Space: ...
+def scan(
+    space: Space,
     tables: Float32,
     bits: Bytes | None,
     prune: bool,
@@ -124,15 +135,7 @@ def scan(
     n_threads: int,
 ) -> int: ...
 def scan_within(
-    blocks: Bytes,
-    n: int,
-    starts: NDArray[np.uint32] | None,
-    members: NDArray[np.uint32] | None,
-    eligible: NDArray[np.uint64] | None,
-    tables: Float32,
-    bits: Bytes | None,
-    limits: Float32,
-    n_threads: int,
+    space: Space, tables: Float32, bits: Bytes | None, limits: Float32, n_threads: int
 ) -> FoundWithin: ...
 
 @final

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64
 from supquant.kernels.packing import GROUP, Packed
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Numbers, Real, Scanned
+from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Cells, Numbers, Real, Scanned
 
 __all__ = [
     "LARGEST_SUM",
@@ -44,6 +44,9 @@ MAX_CODEWORDS = 256
 
 MAX_BEAM = 64
 """Largest number of codes that a beam keeps."""
+
+MAX_LEVELS = 4
+"""Largest number of levels of cells."""
 
 MAX_DEPTH = 16
 """Largest number of levels in a decision tree."""
@@ -265,6 +268,10 @@ def check_scan(
     if scanned.starts is not None:
         check_array(scanned.starts, "starts", (scanned.n + 1,), np.uint32)
         n_rows = check_array(scanned.members, "members", (None,), np.uint32)[0]
+    elif scanned.members is not None:
+        check_array(scanned.members, "members", (scanned.n,), np.uint32)
+    if scanned.cells is not None:
+        _check_cells(scanned.cells, M)
     if n_rows >= 2**32:
         raise ValueError(f"rows must be fewer than 2**32, got {n_rows}")
     if scanned.eligible is not None:
@@ -273,6 +280,19 @@ def check_scan(
         check_array(query_bits, "query_bits", (q, M), np.uint8)
     _check_threads(n_threads)
     return q, n_rows
+
+
+def _check_cells(cells: Cells, M: int) -> None:
+    """Refuse cells of codebooks that do not exist, and arrays that do not fit together. Their values are not checked."""
+    check_array(cells.used, "used", (M, MAX_CODEWORDS), np.uint8)
+    depth = len(cells.lead)
+    if not 1 <= depth <= MAX_LEVELS or not depth == len(cells.starts) == len(cells.words):
+        raise ValueError(f"cells must have 1 to {MAX_LEVELS} levels with starts and words, got {depth}")
+    for m, starts, words in zip(cells.lead, cells.starts, cells.words, strict=True):
+        if not 0 <= m < M:
+            raise ValueError(f"lead must be codebooks below {M}, got {m}")
+        (n_cells,) = check_array(words, "words", (None,), np.uint8)
+        check_array(starts, "starts", (n_cells + 1,), np.uint32)
 
 
 def refuse_unbounded(query: int) -> NoReturn:

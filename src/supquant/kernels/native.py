@@ -195,7 +195,7 @@ def scan(
     sums, rows = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int64)
     if sums.size == 0:
         return sums, rows
-    found = _native.scan(*_space(scanned), tables, query_bits, prune, sums, rows, n_threads)
+    found = _native.scan(_space(scanned), tables, query_bits, prune, sums, rows, n_threads)
     if found == shape[1]:
         return sums, rows
     return sums[:, :found].copy(), rows[:, :found].copy()
@@ -211,7 +211,7 @@ def scan_within(
     q, _ = arguments.check_scan(scanned, tables, query_bits, n_threads)
     arguments.check_limits(limits, q)
     _check_bounded(tables)
-    found = _native.scan_within(*_space(scanned), tables, query_bits, limits, n_threads)
+    found = _native.scan_within(_space(scanned), tables, query_bits, limits, n_threads)
     starts = np.zeros(q + 1, dtype=np.int64)
     np.cumsum(found.counts(), out=starts[1:])
     sums, rows = np.empty(starts[-1], dtype=np.float32), np.empty(starts[-1], dtype=np.int64)
@@ -225,10 +225,21 @@ def _check_bounded(tables: Float32) -> None:
         arguments.refuse_unbounded(query)
 
 
-def _space(
-    scanned: Scanned,
-) -> tuple[Bytes, int, NDArray[np.uint32] | None, NDArray[np.uint32] | None, NDArray[np.uint64] | None]:
-    return scanned.blocks, scanned.n, scanned.starts, scanned.members, scanned.eligible
+def _space(scanned: Scanned) -> _native.Space:
+    cells = scanned.cells
+    lead, starts, words = ([], [], []) if cells is None else (cells.lead, cells.starts, cells.words)
+    used = None if cells is None else cells.used
+    return _native.space(
+        scanned.blocks,
+        scanned.n,
+        scanned.starts,
+        scanned.members,
+        scanned.eligible,
+        used,
+        list(lead),
+        list(starts),
+        list(words),
+    )
 
 
 def count_distinct(codes: Bytes, limit: int) -> int:

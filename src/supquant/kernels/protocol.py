@@ -10,7 +10,7 @@ codeword m of row i. Places after the last row are zero.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from supquant.kernels.packing import Packed
 __all__ = [
     "BLOCK_ROWS",
     "Bytes",
+    "Cells",
     "CompiledKernels",
     "FeatureKernel",
     "Kernels",
@@ -58,6 +59,38 @@ def blocks_of(codes: Bytes) -> Bytes:
 
 
 @dataclass(frozen=True)
+class Cells:
+    """The cells of codes that are sorted by some leading codebooks: runs of codes with the same leading codewords.
+
+    A cell of level 0 is a run of codes with the same codeword of codebook ``lead[0]``. A cell of level 1 is a run of these with
+    the same codeword of codebook ``lead[1]``, and so on. A scan skips cells that hold no answer.
+
+    Parameters
+    ----------
+    lead : sequence of 1 to 4 int
+        The leading codebooks.
+    starts : sequence of ndarray (c + 1,) uint32
+        For each level of c cells: cell i has the cells ``starts[level][i]`` up to ``starts[level][i + 1]`` of the next level. At
+        the last level these are codes.
+    words : sequence of ndarray (c,) uint8
+        For each level, the codeword of codebook ``lead[level]`` that the codes of each cell have.
+    used : ndarray (M, 256) uint8
+        1 for each codeword that some code has, else 0.
+    """
+
+    lead: Sequence[int]
+    starts: Sequence[NDArray[np.uint32]]
+    words: Sequence[Bytes]
+    used: Bytes
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of all arrays."""
+        arrays: tuple[NDArray[Any], ...] = (*self.starts, *self.words, self.used)
+        return sum(array.nbytes for array in arrays)
+
+
+@dataclass(frozen=True)
 class Scanned:
     """The codes that a scan reads, and the rows that it may return.
 
@@ -69,10 +102,12 @@ class Scanned:
     starts : ndarray (n + 1,) uint32, optional
     members : ndarray (N,) uint32, optional
         A code may stand for several rows: code i stands for the rows ``members[starts[i]:starts[i + 1]]``, which
-        ascend. Without `starts` and `members`, code i is row i, and N = n.
+        ascend. Without `starts`, code i is row ``members[i]``, and N = n. Without both, code i is row i.
     eligible : ndarray (ceil(N / 64),) uint64, optional
         Row i may be returned if bit ``i % 64`` of word ``i // 64`` is set. By default every row may. Bits after the
         last row are zero.
+    cells : Cells, optional
+        The cells of the codes, if they are sorted. The maker of the codes keeps them right. They do not change an answer.
     """
 
     blocks: Bytes
@@ -80,6 +115,7 @@ class Scanned:
     starts: NDArray[np.uint32] | None = None
     members: NDArray[np.uint32] | None = None
     eligible: NDArray[np.uint64] | None = None
+    cells: Cells | None = None
 
 
 class Kernels(Protocol):

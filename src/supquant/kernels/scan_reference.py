@@ -87,11 +87,10 @@ def _eligible_sums(scanned: Scanned, tables: Float32) -> tuple[Float32, RowNumbe
     for m in range(tables.shape[1]):
         part = tables[:, m, codes[:, m]]
         sums = part if m == 0 else sums + part
-    if scanned.starts is not None and scanned.members is not None:
+    if scanned.members is not None:
+        counts = 1 if scanned.starts is None else scanned.starts[1:] - scanned.starts[:-1]
         code_of_row = np.empty(len(scanned.members), dtype=np.intp)
-        code_of_row[scanned.members] = np.repeat(
-            np.arange(scanned.n), scanned.starts[1:] - scanned.starts[:-1]
-        )
+        code_of_row[scanned.members] = np.repeat(np.arange(scanned.n), counts)
         sums = sums[:, code_of_row]
     rows = np.arange(sums.shape[1], dtype=np.int64)
     if scanned.eligible is not None:

@@ -29,6 +29,9 @@ class BenchCommands(LazyCommands):
         "search": CommandSource(
             f"{_HERE}.bench_search", "Compare the speed of searching with that of FAISS."
         ),
+        "cells": CommandSource(
+            f"{_HERE}.bench_cells", "Compare a search that skips cells with a scan of all codes."
+        ),
         "evaluate": CommandSource(f"{_HERE}.bench_evaluate", "Time the judging of rankings."),
         "labels": CommandSource(
             f"{_HERE}.bench_labels", "Measure what many labels cost, and what codes keep."

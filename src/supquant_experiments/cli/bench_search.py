@@ -58,7 +58,7 @@ def search(
     print_facts([("machine", describe(record["machine"])), ("FAISS", record["faiss"])])
     _print_cells(record, "tables_to_answers", "from tables to answers; FAISS makes its tables inside")
     _print_cells(record, "query_to_answers", "from queries to answers")
-    _print_figures(record)
+    print_figures(record)
     if plot is not None:
         plot_search(record, plot)
 
@@ -88,7 +88,8 @@ def _print_cells(record: Mapping[str, Any], way: str, title: str) -> None:
     )
 
 
-def _print_figures(record: Mapping[str, Any]) -> None:
+def print_figures(record: Mapping[str, Any]) -> None:
+    """Print the figures of a record beside their limits."""
     print_table(
         ["figure", "asked", "measured", "reached"],
         [

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from supquant_experiments.bench.search.cells import Cell
 
-ONE_QUERY_FLOORS = {"neon": 1.6, "avx2": 1.0, "avx512f": 1.0, "avx512": 4.0}
+ONE_QUERY_FLOORS = {"neon": 1.6, "avx2": 1.0, "avx512bw": 4.0, "avx512": 4.0}
 """Least speed over that of `IndexPQ`, for one query and 64 bits, by instruction set: they differ in the width of look-ups."""
 
 
