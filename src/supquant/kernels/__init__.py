@@ -12,7 +12,15 @@ import warnings
 
 from supquant.kernels import reference
 from supquant.kernels.packing import GROUP, Packed, pack_rows
-from supquant.kernels.protocol import BLOCK_ROWS, Cells, CompiledKernels, FeatureKernel, Kernels, Scanned, blocks_of
+from supquant.kernels.protocol import (
+    BLOCK_ROWS,
+    Cells,
+    CompiledKernels,
+    FeatureKernel,
+    Kernels,
+    Scanned,
+    blocks_of,
+)
 
 __all__ = [
     "BLOCK_ROWS",
