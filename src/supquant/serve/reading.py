@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from supquant.serve import schemas
-from supquant.serve.calls import Answer, Call, Operation
+from supquant.serve.arrow import ARROW, arrow_answer
+from supquant.serve.calls import Call, Operation
 from supquant.serve.json_values import read_ids_field, read_names
 from supquant.serve.limits import RefusalError
 
-__all__ = ["ARROW", "OPERATIONS"]
-
-ARROW = "application/vnd.apache.arrow.stream"
-"""The media type of an Arrow stream."""
+__all__ = ["OPERATIONS"]
 
 
 async def list_indexes(call: Call) -> Any:
@@ -42,6 +41,7 @@ async def info(call: Call) -> Any:
         "multilabel": bool(getattr(codec, "multilabel", False)),
         "encoder": None,
         "state": index.state,
+        "limits": asdict(call.service.limits),
         **index.info(),
     }
 
@@ -78,16 +78,6 @@ def _items(call: Call, ids: list[Any], columns: list[str] | None) -> Any:
     return {"items": table.to_pylist()}
 
 
-def arrow_answer(table: Any) -> Answer:
-    """Return the answer that holds a `pyarrow.Table` as an Arrow stream."""
-    import pyarrow as pa  # noqa: PLC0415  # the table is one of its
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return Answer(sink.getvalue().to_pybytes(), ARROW)
-
-
 async def list_ids(call: Call) -> Any:
     """Answer the ids of all rows, in order of insertion, and the state of the index."""
     ids = await call.in_thread(lambda: call.index.ids)
@@ -106,7 +96,8 @@ async def codes(call: Call) -> Any:
 async def reconstruct(call: Call) -> Any:
     """Answer the vectors that the codes of rows stand for."""
     ids = read_ids_field(call.fields().get("ids"), call.service.limits)
-    return {"vectors": np.ascontiguousarray(await call.in_thread(call.index.reconstruct, ids))}
+    vectors = await call.in_thread(call.index.reconstruct, ids)
+    return {"vectors": np.ascontiguousarray(vectors), "width": vectors.shape[1]}
 
 
 async def check_new(call: Call) -> Any:
@@ -168,7 +159,7 @@ OPERATIONS = (
         reconstruct,
         "Read the vectors that the codes of rows stand for.",
         body=_IDS_BODY,
-        answer={"vectors": {"type": "array", "items": schemas.VECTOR}},
+        answer={"vectors": {"type": "array", "items": schemas.VECTOR}, "width": schemas.INTEGER},
         example={"ids": [0, 1]},
     ),
     Operation(

@@ -16,7 +16,7 @@ from supquant.serve.connections import timed_protocol
 from supquant.serve.service import Service
 from supquant.serve.tokens import Tokens
 
-__all__ = ["name_folders", "open_socket", "run_service"]
+__all__ = ["address_of", "make_server", "name_folders", "open_socket", "run_service"]
 
 _KEEP_ALIVE = 75
 """The time in seconds after which a connection without a request is closed. Proxies close theirs sooner."""
@@ -108,6 +108,17 @@ def run_service(
     on_start : callable, default=None
         Gets the address of the service.
     """
+    # uvicorn raises the signal again when all is done. Then it means nothing more.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        on_start(address_of(listening))
+        make_server(service, watched=watched).run(sockets=[listening])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
+    """Return the server of a service; the parameters are those of `run_service`."""
     deadline = service.limits.deadline
     config = uvicorn.Config(
         make_app(service, watched=watched),
@@ -124,13 +135,7 @@ def run_service(
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=int(deadline) + 1,
     )
-    # uvicorn raises the signal again when all is done. Then it means nothing more.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        on_start(address_of(listening))
-        uvicorn.Server(config).run(sockets=[listening])
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return uvicorn.Server(config)
 
 
 def address_of(listening: socket.socket) -> str:

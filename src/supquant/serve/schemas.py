@@ -41,7 +41,14 @@ WHERE: Schema = {
     "description": "Only these rows: a condition on columns in the SQL of DuckDB, ids, or a mask in the order of the ids.",
     "oneOf": [
         TEXT,
-        {"type": "object", "properties": {"ids": IDS}, "required": ["ids"]},
+        {
+            "type": "object",
+            "properties": {
+                "ids": IDS,
+                "skip_missing": {"description": "Ids that are not there are left out.", **FLAG},
+            },
+            "required": ["ids"],
+        },
         {"type": "object", "properties": {"mask": {"type": "array", "items": FLAG}}, "required": ["mask"]},
     ],
 }
@@ -49,7 +56,10 @@ METADATA: Schema = {
     "description": "Columns by name, each a list of values; or the base64 of an Arrow stream.",
     "type": ["object", "string"],
 }
-LABELS: Schema = {"description": "The labels of the rows; null if one is unknown.", "type": "array"}
+LABELS: Schema = {
+    "description": "The label of each row, or a list of labels if rows may have several; null if it is unknown.",
+    "type": "array",
+}
 
 QUERIES: dict[str, Schema] = {
     "query": {"description": "One vector, or the id of an item.", "oneOf": [VECTOR, INTEGER, TEXT]},
@@ -97,6 +107,7 @@ INFO: dict[str, Schema] = {
     },
     "id_kind": {"type": ["string", "null"]},
     "state": TEXT,
+    "limits": {"description": "The limits of the service.", "type": "object"},
     "bytes": OBJECT,
     "instruction_set": TEXT,
     "segments": {"type": "array", "items": OBJECT},

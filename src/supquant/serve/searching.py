@@ -13,6 +13,7 @@ from supquant.arrays import Float32
 from supquant.codec import item_tables
 from supquant.index import Filter
 from supquant.serve import schemas
+from supquant.serve.arrow import ARROW, arrow_answer
 from supquant.serve.calls import OCTETS, Call, Operation
 from supquant.serve.json_values import (
     numbers_from,
@@ -73,9 +74,7 @@ async def search(call: Call) -> Any:
     return await _answer(call, asked, [query], single=True)
 
 
-async def _answer(
-    call: Call, asked: _Search, queries: Float32 | list[Any], *, single: bool = False
-) -> dict[str, Any]:
+async def _answer(call: Call, asked: _Search, queries: Float32 | list[Any], *, single: bool = False) -> Any:
     """Search vectors (q, p), or what is like the items of some ids, and return the fields of the answer."""
     limits = call.service.limits
     if len(queries) * asked.k > limits.max_answers:
@@ -88,6 +87,9 @@ async def _answer(
         scores, ids = await call.served.search(
             call.served_version, queries, asked.k, asked.ranking, asked.novelty, asked.among
         )
+    if call.accepts(ARROW):
+        table = await call.in_thread(call.index.tabulate, scores, ids, asked.columns)
+        return arrow_answer(table)
     columns = {}
     if asked.columns is not None:
         columns = await call.in_thread(_columns, call, ids, asked.columns)
@@ -187,6 +189,16 @@ async def range_search(call: Call) -> Any:
     return {"limits": bounds.tolist(), "ids": ids.tolist(), "scores": np.ascontiguousarray(scores)}
 
 
+async def select(call: Call) -> Any:
+    """Answer the ids of the rows that a condition, ids or a mask choose."""
+    fields = call.fields()
+    where, state = read_where(fields.get("where"), call), read_text(fields.get("state"), "state")
+    if where is None:
+        raise RefusalError(422, "give where")
+    ids = await call.in_thread(lambda: call.index.select(where, state=state))
+    return {"ids": ids.tolist()}
+
+
 async def _read_search(call: Call, fields: Mapping[str, Any]) -> _Search:
     """Read what a search asks for beside its queries, and prepare its filter."""
     limits, index = call.service.limits, call.index
@@ -217,8 +229,11 @@ def read_where(value: Any, call: Call) -> Any:
     """Return a condition, ids, or a mask as an array of bool; None for all rows."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, dict) and set(value) == {"ids"}:
-        return read_ids_field(value["ids"], call.service.limits, "the ids of where")
+    if isinstance(value, dict) and "ids" in value and set(value) <= {"ids", "skip_missing"}:
+        ids = read_ids_field(value["ids"], call.service.limits, "the ids of where")
+        if value.get("skip_missing") is not True:
+            return ids
+        return [each for each, there in zip(ids, call.index.contains(ids).tolist(), strict=True) if there]
     if isinstance(value, dict) and set(value) == {"mask"}:
         mask = value["mask"]
         if isinstance(mask, list) and all(isinstance(each, bool) for each in mask):
@@ -259,6 +274,15 @@ OPERATIONS = (
         "Find the k rows with the lowest sums of table entries.",
         body={"tables": schemas.TABLES, **{name: schemas.SEARCH[name] for name in ("k", "where", "state")}},
         answer={"ids": schemas.NESTED_IDS, "sums": schemas.NESTED_NUMBERS},
+    ),
+    Operation(
+        "POST",
+        "/v1/{index}/select",
+        select,
+        "List the ids of the rows that a condition, ids or a mask choose, in order of insertion.",
+        body={"where": schemas.WHERE, "state": schemas.TEXT},
+        answer={"ids": schemas.IDS},
+        example={"where": "digit = 3"},
     ),
     Operation(
         "POST",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from supquant.index import CodeIndex
 from supquant.serve import schemas
+from supquant.serve.arrow import read_metadata
 from supquant.serve.calls import Call, Operation
 from supquant.serve.json_values import read_codes, read_ids_field, read_vectors
 from supquant.serve.limits import Limits, RefusalError
@@ -20,12 +21,12 @@ async def add(call: Call) -> Any:
     """Append rows."""
     fields, limits = call.fields(), call.service.limits
     ids = None if fields.get("ids") is None else read_ids_field(fields["ids"], limits)
-    metadata = _read_metadata(fields.get("metadata"))
+    metadata = read_metadata(fields.get("metadata"))
 
     def change(index: CodeIndex) -> Any:
         X, codes = _read_rows(fields, index, limits)
         if codes is None:
-            index.add(X, fields.get("labels"), ids, metadata=metadata)
+            index.add(X, _read_labels(fields, index), ids, metadata=metadata)
         else:
             index.add_codes(codes, ids, metadata=metadata)
         return {"rows": len(index)}
@@ -46,12 +47,12 @@ async def upsert(call: Call) -> Any:
 async def _put(call: Call, method: str) -> Any:
     fields, limits = call.fields(), call.service.limits
     ids = read_ids_field(fields.get("ids"), limits)
-    metadata = _read_metadata(fields.get("metadata"))
+    metadata = read_metadata(fields.get("metadata"))
 
     def change(index: CodeIndex) -> Any:
         X, codes = _read_rows(fields, index, limits)
         if codes is None:
-            getattr(index, method)(ids, X, fields.get("labels"), metadata=metadata)
+            getattr(index, method)(ids, X, _read_labels(fields, index), metadata=metadata)
         else:
             getattr(index, f"{method}_codes")(ids, codes, metadata=metadata)
         return {"rows": len(index)}
@@ -90,20 +91,18 @@ def _read_rows(fields: Mapping[str, Any], index: CodeIndex, limits: Limits) -> t
     return read_vectors(fields["vectors"], index.codec.n_inputs, "vectors", limits.max_rows), None
 
 
-def _read_metadata(value: Any) -> Any:
-    """Return columns by name, or the table of an Arrow stream in base64."""
-    if value is None or isinstance(value, dict):
-        return value
-    if not isinstance(value, str):
-        raise RefusalError(422, "metadata must be columns by name, or an Arrow stream in base64")
-    import pyarrow as pa  # noqa: PLC0415  # only for clients that send its streams
-
-    try:
-        table = pa.ipc.open_stream(pa.py_buffer(base64.b64decode(value, validate=True))).read_all()
-        table.validate(full=True)  # the bytes come from anywhere
-    except (pa.ArrowException, OSError, binascii.Error, ValueError):
-        raise RefusalError(422, "metadata is text, but no Arrow stream in base64") from None
-    return table
+def _read_labels(fields: Mapping[str, Any], index: CodeIndex) -> Any:
+    """Return the labels of a body; where rows may have several, an array of lists."""
+    given = fields.get("labels")
+    if given is None:
+        return None
+    if not isinstance(given, list):
+        raise RefusalError(422, "labels must be a list")
+    if not getattr(index.codec, "multilabel", False):
+        return given
+    labels = np.empty(len(given), dtype=object)
+    labels[:] = given
+    return labels
 
 
 _ROWS = {
