@@ -5,27 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from supquant.serve import reading, searching, upkeep, writing
-from supquant.serve.calls import Endpoint, error_answer
+from supquant.serve.calls import Endpoint, error_answer, send_answer
 from supquant.serve.openapi import describe
 from supquant.serve.service import Service
 from supquant.serve.watching import watch
 
 __all__ = ["OPERATIONS", "make_app"]
 
-OPERATIONS = (*upkeep.OPERATIONS, *reading.OPERATIONS, *searching.OPERATIONS, *writing.OPERATIONS)
-"""All that a service does. A module with further operations adds its own here."""
+OPERATIONS = (*searching.OPERATIONS, *writing.OPERATIONS, *reading.OPERATIONS, *upkeep.OPERATIONS)
+"""All that a service does, the most frequent first. A module with further operations adds its own here."""
 
 
-def make_app(service: Service, *, watched: bool = False) -> Starlette:
+def make_app(service: Service, *, watched: bool = False) -> Router:
     """Return the ASGI application of a service.
 
     Parameters
@@ -37,12 +33,12 @@ def make_app(service: Service, *, watched: bool = False) -> Starlette:
 
     Returns
     -------
-    Starlette
+    Router
     """
     service.openapi = describe(OPERATIONS)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: object) -> AsyncIterator[None]:
         watching = asyncio.create_task(watch(service)) if watched else None
         try:
             yield
@@ -52,14 +48,26 @@ def make_app(service: Service, *, watched: bool = False) -> Starlette:
                 watching.cancel()
             await asyncio.to_thread(service.close)
 
-    async def refuse(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        messages = {404: "there is no such address", 405: "this address takes another method"}
-        answer = error_answer(error.status_code, messages.get(error.status_code, str(error.detail)))
-        return Response(answer.body, error.status_code, dict(error.headers or {}), answer.media_type)
-
-    routes: list[Any] = [
-        Route(operation.path, Endpoint(operation, service), methods=[operation.method])
+    routes = [
+        _Route(operation.path, Endpoint(operation, service), methods=[operation.method])
         for operation in OPERATIONS
     ]
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: refuse})
+    # A router alone: every endpoint handles its own errors, and middleware would take a fifth of the time of a request.
+    return Router(routes, redirect_slashes=False, default=_not_found, lifespan=lifespan)
+
+
+class _Route(Route):
+    """A route that refuses other methods in one line of JSON."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self.methods is not None
+        if scope["method"] in self.methods:
+            await self.app(scope, receive, send)
+        else:
+            allowed = {"allow": ", ".join(sorted(self.methods))}
+            await send_answer(error_answer(405, "this address takes another method", allowed), send)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    del scope, receive
+    await send_answer(error_answer(404, "there is no such address"), send)

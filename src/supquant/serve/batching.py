@@ -41,7 +41,8 @@ class Batcher:
     """Joins queries with the same key, and searches them in another thread, one batch at a time.
 
     While a batch is searched, the next one gathers. When it is over, clients that were just answered often ask again at once. So
-    the next scan waits until as many queries have come as the last one had, but not longer than `max_wait_ms`.
+    the next scan waits until these clients are back: for as many queries as the last scan had and as came meanwhile. It waits no
+    longer if none came for `max_wait_ms`, nor longer than the last scan took. A client alone never waits.
 
     Parameters
     ----------
@@ -59,6 +60,7 @@ class Batcher:
     ) -> None:
         self._scan = scan
         self._limits = limits
+        self._max_wait = limits.max_wait_ms / 1000
         self._executor = executor
         self._on_batch = on_batch
         self._jobs: deque[_Job] = deque()
@@ -66,7 +68,10 @@ class Batcher:
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
         self._expected = 1  # queries that the next scan waits for
-        self._patient_until = 0.0  # by the clock of the event loop
+        # Times by the clock of the event loop:
+        self._began = 0.0  # the last scan
+        self._quiet_until = 0.0  # if no query comes before, the next scan begins
+        self._patient_until = 0.0  # then the next scan begins
 
     async def search(self, key: Hashable, queries: NDArray[Any]) -> Found:
         """Return the scores and ids (q, k) of queries (q, p).
@@ -81,7 +86,9 @@ class Batcher:
         job = _Job(key, queries, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
         self._waiting += len(queries)
-        self._start_if_due()
+        if not self._running:
+            self._quiet_until = asyncio.get_running_loop().time() + self._max_wait
+            self._start_if_due()
         return await job.answer
 
     def _start_if_due(self) -> None:
@@ -89,21 +96,27 @@ class Batcher:
         if self._running or not self._jobs:
             return
         loop = asyncio.get_running_loop()
-        if self._waiting < self._expected and loop.time() < self._patient_until:
+        now = loop.time()
+        due = min(self._quiet_until, self._patient_until)
+        if self._waiting < self._expected and now < due:
             if self._timer is None:
-                self._timer = loop.call_at(self._patient_until, self._stop_waiting)
+                self._timer = loop.call_at(due, self._look_again)
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._running = True
+        self._began = now
         jobs = self._take()
         done = loop.run_in_executor(self._executor, self._search_all, jobs)
         done.add_done_callback(lambda future: self._finish(jobs, future))
 
+    def _look_again(self) -> None:
+        # Queries that have arrived but were not yet read are read before the loop comes here once more.
+        self._timer = asyncio.get_running_loop().call_later(0, self._stop_waiting)
+
     def _stop_waiting(self) -> None:
         self._timer = None
-        self._patient_until = 0.0
         self._start_if_due()
 
     def _take(self) -> list[_Job]:
@@ -151,6 +164,9 @@ class Batcher:
                 job.answer.set_exception(answer)
             else:
                 job.answer.set_result(answer)
-        self._expected = min(sum(len(job.queries) for job in jobs), self._limits.max_batch)
-        self._patient_until = asyncio.get_running_loop().time() + self._limits.max_wait_ms / 1000
+        answered = sum(len(job.queries) for job in jobs)
+        self._expected = min(answered + self._waiting, self._limits.max_batch)
+        now = asyncio.get_running_loop().time()
+        self._quiet_until = now + self._max_wait
+        self._patient_until = now + max(self._max_wait, now - self._began)
         self._start_if_due()

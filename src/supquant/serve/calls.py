@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from supquant.serve.served import ServedIndex, Version
     from supquant.serve.service import Service
 
-__all__ = ["JSON", "OCTETS", "Answer", "Call", "Endpoint", "Operation", "error_answer"]
+__all__ = ["JSON", "OCTETS", "Answer", "Call", "Endpoint", "Operation", "error_answer", "send_answer"]
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
@@ -146,6 +147,12 @@ class Call:
         """The media type of the body, without parameters."""
         return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
 
+    @property
+    def query_string(self) -> bytes:
+        """The part of the address behind the question mark."""
+        found: bytes = self._scope["query_string"]
+        return found
+
     def accepts(self, media_type: str) -> bool:
         """Return whether the client asks for a media type by name."""
         return media_type.encode() in self.headers.get(b"accept", b"")
@@ -158,19 +165,7 @@ class Call:
         RefusalError
             If one is unknown or comes twice.
         """
-        try:
-            pairs = (
-                parse_qsl(
-                    self._scope["query_string"].decode("ascii"),
-                    keep_blank_values=True,
-                    strict_parsing=True,
-                    errors="strict",
-                )
-                if self._scope["query_string"]
-                else []
-            )
-        except ValueError:
-            raise RefusalError(400, "the parameters in the address cannot be read") from None
+        pairs = _read_parameters(self.query_string)
         _check_names([name for name, _ in pairs], self.operation.parameters or {}, "parameter")
         return dict(pairs)
 
@@ -197,6 +192,16 @@ class Call:
     async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Return what a function returns that takes longer than a moment."""
         return await self.service.in_thread(work, *arguments)
+
+
+@lru_cache(maxsize=256)  # many clients ask with the same parameters
+def _read_parameters(query: bytes) -> list[tuple[str, str]]:
+    if not query:
+        return []
+    try:
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
+    except ValueError:
+        raise RefusalError(400, "the parameters in the address cannot be read") from None
 
 
 def _check_names(given: list[str], known: Mapping[str, Any], what: str) -> None:
@@ -266,9 +271,8 @@ class Endpoint:
 async def _read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
     """Return the body of a request; raise a `RefusalError` if it is longer than the limit."""
     told = headers.get(b"content-length", b"")
-    too_long = RefusalError(413, f"the body must have at most {limit:,} bytes")
     if told.isdigit() and int(told[:20]) > limit:
-        raise too_long
+        raise _too_long(limit)
     parts: list[bytes] = []
     length = 0
     while True:
@@ -278,10 +282,14 @@ async def _read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: in
         part = message.get("body", b"")
         length += len(part)
         if length > limit:
-            raise too_long
+            raise _too_long(limit)
         parts.append(part)
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_long(limit: int) -> RefusalError:
+    return RefusalError(413, f"the body must have at most {limit:,} bytes")
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:

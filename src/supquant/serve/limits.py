@@ -29,9 +29,9 @@ class Limits:
         The number of requests to one index that wait. A further one is answered with 429.
     max_batch : int, default=64
         The number of queries that are joined into one scan.
-    max_wait_ms : float, default=5.0
-        The longest time in milliseconds that a scan waits for as many queries as the scan before it had. After a scan of one
-        query, and if the service was idle, no scan waits.
+    max_wait_ms : float, default=2.0
+        A scan waits for the clients that were just answered, until no query has come for this time in milliseconds. A client
+        alone never waits.
     deadline : float, default=30.0
         The time in seconds after which a request is answered with 504, and a client that sends or reads too slowly is cut.
 
@@ -48,7 +48,7 @@ class Limits:
     max_answers: int = 1_000_000
     max_queue: int = 1024
     max_batch: int = 64
-    max_wait_ms: float = 5.0
+    max_wait_ms: float = 2.0
     deadline: float = 30.0
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ class Metrics:
             ("operation", "index", "status"),
             registry=self._registry,
         )
+        self._by_request: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._seconds = Histogram(
             "supquant_request_seconds",
             "Time from the head of a request to its answer.",
@@ -56,8 +57,15 @@ class Metrics:
 
     def request(self, operation: str, index: str, status: int, seconds: float) -> None:
         """Count an answered request. `index` is the name of a served index, or empty."""
-        self._requests.labels(operation, index, str(status)).inc()
-        self._seconds.labels(operation).observe(seconds)
+        key = operation, index, status
+        if key not in self._by_request:  # to look labels up takes longer than to count
+            self._by_request[key] = (
+                self._requests.labels(operation, index, str(status)),
+                self._seconds.labels(operation),
+            )
+        counter, histogram = self._by_request[key]
+        counter.inc()
+        histogram.observe(seconds)
 
     def scan(self, index: str, n_queries: int) -> None:
         """Count a scan."""

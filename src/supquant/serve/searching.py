@@ -33,6 +33,10 @@ _OPTIONS = ("k", "ranking", "novelty", "where", "state", "threshold", "columns")
 """Fields of a search beside its queries. All but ids may also stand in the address of a search by bytes."""
 
 
+_MOST_OPTIONS = 64
+"""The number of different options that are kept with a version. Many clients ask with the same ones."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
     """What a search asks for beside its queries."""
@@ -50,7 +54,11 @@ async def search(call: Call) -> Any:
     limits, codec = call.service.limits, call.index.codec
     if call.media_type == OCTETS:
         queries: Any = vectors_of_bytes(call.body, codec.n_inputs, "the body", limits.max_queries)
-        asked = await _read_search(call, _typed(call.parameters()))
+        asked = call.served_version.options.get(call.query_string)
+        if asked is None:
+            asked = await _read_search(call, _typed(call.parameters()))
+            if len(call.served_version.options) < _MOST_OPTIONS:
+                call.served_version.options[call.query_string] = asked
         return await _answer(call, asked, queries)
     fields = call.fields()
     if ("query" in fields) == ("queries" in fields):

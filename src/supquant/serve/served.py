@@ -56,6 +56,7 @@ class Version:
 
     def __init__(self, index: CodeIndex) -> None:
         self.index = index
+        self.options: dict[bytes, Any] = {}  # what searches asked for in their addresses, as it was read
         self._filters: OrderedDict[str, Filter] = OrderedDict()
         self._lock = Lock()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ class Service:
             served.close()
 
 
+@lru_cache(maxsize=256)
 def _host_name(host: bytes) -> str:
     """Return a header ``Host`` without its port.
 
