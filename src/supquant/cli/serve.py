@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import print_line
-from supquant.demo.collection import save_digits
 from supquant.errors import InputError
 from supquant.serve.limits import Limits
 from supquant.serve.running import name_folders, open_socket, run_service
@@ -68,6 +67,8 @@ def serve(
         named = name_folders(folders or [])
         listening = stack.enter_context(open_socket(host, port, tokens))
         if demo:
+            from supquant.demo.collection import save_digits  # noqa: PLC0415  # scikit-learn is slow to import
+
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="supquant-demo-"))
             named["digits"] = Path(place) / "digits"
             save_digits(named["digits"])

@@ -35,7 +35,8 @@ def ask(url: str, n_clients: int, seconds: float, core: int) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``per_second``, the searches of all clients, and ``median_ms``, the median time of one search.
+        ``per_second``, the searches of all clients, ``median_ms``, the median time of one search, and ``searches``, their number
+        with those that were not counted.
     """
     found: dict[str, Any] = run_fresh(__name__, url, n_clients, seconds, core, purpose=f"search {url}")
     return found
@@ -72,7 +73,11 @@ def _main(url: str, n_clients: int, seconds: float, core: int) -> None:
     if failures:
         raise failures[0]
     counted = [took for own in times for when, took in own if end - seconds <= when <= end]
-    record = {"per_second": len(counted) / seconds, "median_ms": 1000 * float(np.median(counted))}
+    record = {
+        "searches": sum(map(len, times)),
+        "per_second": len(counted) / seconds,
+        "median_ms": 1000 * float(np.median(counted)),
+    }
     sys.stdout.write(json.dumps(record))
 
 
