@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from everywhere import everywhere
 
 from supquant import CodeIndex, InputError

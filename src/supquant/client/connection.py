@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import threading
+import weakref
 from collections import deque
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
@@ -68,6 +69,7 @@ class Connection:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._idle: deque[HTTPConnection] = deque()
         self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._idle)
 
     def ask(self, method: str, path: str, body: Any = None, *, accept: str | None = None) -> Any:
         """Send a request, and return the JSON of its answer, or the bytes if another form was accepted.
@@ -104,8 +106,7 @@ class Connection:
     def close(self) -> None:
         """Close all connections that no request uses."""
         with self._lock:
-            while self._idle:
-                self._idle.pop().close()
+            _close_all(self._idle)
 
     def _exchange(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
@@ -146,6 +147,11 @@ class Connection:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _close_all(connections: deque[HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _to_json(body: Any) -> bytes:
