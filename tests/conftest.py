@@ -34,6 +34,38 @@ def no_wait_for_the_disk():
         yield
 
 
+@pytest.fixture(scope="session")
+def running_service(tmp_path_factory):
+    """A service of one index in a thread: its address, and the index that it serves."""
+    from serving import running
+
+    from supquant import AdditiveCodec, CodeIndex
+
+    folder = tmp_path_factory.mktemp("served") / "items"
+    CodeIndex(AdditiveCodec(np.zeros((1, 1, 1), dtype=np.float32))).save(folder)
+    with running({"items": folder}) as (url, service):
+        yield url, service.indexes["items"]
+
+
+@pytest.fixture
+def serve_index(running_service):
+    """Return a function that serves an index in place of the last one, and returns a client that has its methods."""
+    from supquant.client import Client
+
+    url, served = running_service
+    clients = []
+
+    def begin(index):
+        index.save(served.folder, overwrite=True)
+        served.take_over()
+        clients.append(Client(url))
+        return clients[-1]
+
+    yield begin
+    for client in clients:
+        client.close()
+
+
 @pytest.fixture
 def rng():
     """Return a generator that starts from the same state in every test."""

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 import pytest
 from damaged_index import KINDS, attempt
+from everywhere import is_served
 
 from supquant import CodeIndex
 from supquant.codec import AdditiveCodec, BinaryCodec
@@ -252,8 +253,10 @@ def works_in_child(fork):
 
 
 @pytest.fixture
-def index(tied_codec):
-    return CodeIndex(tied_codec)
+def index(request, tied_codec):
+    """An index without rows; with `everywhere`, also a client of a service that holds one."""
+    empty = CodeIndex(tied_codec)
+    return request.getfixturevalue("serve_index")(empty) if is_served(request) else empty
 
 
 @pytest.fixture

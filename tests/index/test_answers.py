@@ -5,14 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from everywhere import everywhere
 
 from supquant import CodeIndex, InputError
 from supquant.parallel import BLOCK_ROWS
 
 
-def test_an_empty_index_answers_with_nothing(index, codes, queries):
-    emptied = CodeIndex(index.codec).add_codes(codes).remove(range(100))
-    strings = CodeIndex(index.codec).add_codes(codes[:1], ids=["a"]).remove(["a"])
+@everywhere
+def test_an_empty_index_answers_with_nothing(index, tied_codec, codes, queries):
+    emptied = CodeIndex(tied_codec).add_codes(codes).remove(range(100))
+    strings = CodeIndex(tied_codec).add_codes(codes[:1], ids=["a"]).remove(["a"])
     for each, dtype in ((index, np.int64), (emptied, np.int64), (strings, object)):
         scores, ids = each.search(queries, 3)
         assert (scores.shape, scores.dtype, ids.shape, ids.dtype) == ((5, 0), np.float32, (5, 0), dtype)
@@ -27,6 +29,7 @@ def test_an_empty_index_answers_with_nothing(index, codes, queries):
             each.search(np.zeros((1, 5)))
 
 
+@everywhere
 def test_no_queries_get_no_answers(index, codes):
     index.add_codes(codes)
     none = np.empty((0, 2))
@@ -37,6 +40,7 @@ def test_no_queries_get_no_answers(index, codes):
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.0, True, None, "3"])
+@everywhere
 def test_k_is_a_whole_number_above_zero(index, queries, k):
     with pytest.raises(InputError, match="k must be an integer of at least 1"):
         index.search(queries, k)
@@ -56,6 +60,7 @@ def test_any_number_of_jobs_gives_the_same_answer_with_few_threads(index, draw_c
         assert len(list(tasks.iterdir())) <= before + max(16, 4 * len(os.sched_getaffinity(0)))
 
 
+@everywhere
 def test_wrong_settings_are_refused_at_the_call(index, codes, queries):
     index.add_codes(codes)
     for method in (index.search, index.rank, lambda Q, **given: index.range_search(Q, 1.0, **given)):
@@ -68,11 +73,13 @@ def test_wrong_settings_are_refused_at_the_call(index, codes, queries):
 
 
 @pytest.mark.parametrize("shape", [(3, 16), (1, 2, 16), (1, 3, 15)])
+@everywhere
 def test_tables_have_the_shape_of_the_codec(index, shape):
     with pytest.raises(InputError, match=r"tables must be numbers of shape \(q, 3, 16\)"):
         index.search_tables(np.zeros(shape))
 
 
+@everywhere
 def test_tables_may_come_in_other_dtypes_and_layouts(index, codes, rng):
     index.add_codes(codes)
     tables = rng.integers(0, 9, size=(4, 3, 16))
@@ -130,7 +137,8 @@ def test_whole_rankings_come_in_blocks_of_bounded_size(index, draw_codes, rng, m
     assert [scores.shape for scores, _ in index.rank(Q)] == [(7, 100), (7, 100), (3, 100)]
 
 
-def test_rows_are_decoded_by_their_ids(index, codes):
+@everywhere
+def test_rows_are_decoded_by_their_ids(index, tied_codec, codes):
     index.add_codes(codes, ids=range(100, 0, -1))
-    assert np.array_equal(index.reconstruct([1, 100, 1]), index.codec.decode(codes[[99, 0, 99]]))
+    assert np.array_equal(index.reconstruct([1, 100, 1]), tied_codec.decode(codes[[99, 0, 99]]))
     assert index.reconstruct([1]).dtype == np.float32

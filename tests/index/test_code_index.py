@@ -2,6 +2,7 @@ import threading
 
 import numpy as np
 import pytest
+from everywhere import everywhere
 from sklearn.exceptions import NotFittedError
 
 from supquant import (
@@ -73,6 +74,7 @@ def test_numbers_are_given_in_turn_and_never_again(index, codes, tmp_path):
 
 
 @pytest.mark.parametrize("ids", [range(100), range(100, 0, -1), [f"{i}" for i in range(100)]])
+@everywhere
 def test_removed_ids_are_unknown_and_may_be_added_again(index, codes, ids):
     index.add_codes(codes, ids=ids).remove(ids[:20])
     for action in (index.remove, index.codes, index.filter):
@@ -83,14 +85,15 @@ def test_removed_ids_are_unknown_and_may_be_added_again(index, codes, ids):
     assert np.array_equal(index.codes([ids[5], ids[99]]), codes[[0, 99]])
 
 
-def test_updated_rows_keep_their_ids_and_places(index, codes):
+@everywhere
+def test_updated_rows_keep_their_ids_and_places(index, tied_codec, codes):
     names = [f"{i}" for i in range(100)]
     index.add_codes(codes, ids=names)
     index.update_codes(["7", "3"], codes[:2])
     assert index.ids.tolist() == names
     assert len(index) == 100
     assert np.array_equal(index.codes(["3", "7", "99"]), codes[[1, 0, 99]])
-    numbered = CodeIndex(index.codec).add_codes(codes).update_codes([7, 3], codes[:2])
+    numbered = CodeIndex(tied_codec).add_codes(codes).update_codes([7, 3], codes[:2])
     assert numbered.ids.tolist() == list(range(100))
     assert numbered.add_codes(codes[:1]).ids[-1] == 100
 
@@ -114,6 +117,7 @@ def test_update_encodes_as_add_does(quantizer, clusters):
         (None, [True], "got bool"),
     ],
 )
+@everywhere
 def test_the_first_rows_fix_the_kind_of_ids(index, codes, first, second, message):
     index.add_codes(codes[:1], ids=first)
     with pytest.raises(InputError, match=message):
@@ -156,6 +160,7 @@ def test_unknown_ids_are_refused_before_the_work_of_encoding(index, codes, monke
 
 
 @pytest.mark.parametrize("ids", [[1], [1, 2, 3], []])
+@everywhere
 def test_there_is_one_id_for_every_row(index, codes, ids):
     with pytest.raises(InputError, match=f"got {len(ids)} ids for 2 rows"):
         index.add_codes(codes[:2], ids=ids)
@@ -179,6 +184,7 @@ def test_nothing_added_removed_or_updated_changes_nothing(index, codes):
     "bad",
     [np.zeros((2, 4), int), np.full((2, 3), 16), np.full((2, 3), -1), np.zeros((2, 3)), np.zeros(3, int)],
 )
+@everywhere
 def test_codes_that_are_not_of_the_codec_are_refused(index, bad):
     with pytest.raises(InputError, match="codes must"):
         index.add_codes(bad)
@@ -193,6 +199,7 @@ def test_an_index_holds_a_limited_number_of_rows(index, codes, monkeypatch):
     assert len(index.add_codes(codes[:50])) == 150
 
 
+@everywhere
 def test_methods_that_change_an_index_return_it(index, codes):
     assert index.add_codes(codes) is index
     assert index.remove([1]) is index
@@ -343,6 +350,7 @@ def test_a_save_writes_again_what_is_not_as_it_was_left(index, codes, tmp_path):
 # threads -----------------------------------------------------------------------------------------------------------------
 
 
+@everywhere
 def test_rows_added_and_removed_by_many_threads_are_all_there(index, codes):
     def work(number):
         for i in range(10):

@@ -39,6 +39,7 @@ OWN_COMMANDS = {
     "update": CommandSource("supquant.cli.changes", "Encode items of an index anew."),
     "remove": CommandSource("supquant.cli.changes", "Remove items from an index, by their ids."),
     "search": CommandSource("supquant.cli.index", "Find the items of an index that are nearest to queries."),
+    "serve": CommandSource("supquant.cli.serve", "Answer searches and changes of indexes over HTTP."),
     "evaluate": CommandSource("supquant.cli.model", "Measure how well codes answer queries."),
     "info": CommandSource("supquant.cli.model", "Describe a model file or an index folder."),
 }
@@ -46,6 +47,11 @@ OWN_COMMANDS = {
 
 LAB_COMMANDS = ("experiment", "results", "paper", "bench")
 """The commands of `supquant_experiments`, which it adds by the entry point group `PLUGINS`."""
+
+EXTRAS = dict.fromkeys(
+    ("httptools", "orjson", "prometheus_client", "starlette", "uvicorn", "uvloop"), "serve"
+)
+"""The extras that bring packages that a command may lack. `lab` brings all others."""
 
 PLUGINS = "supquant.commands"
 """The entry point group of packages that add commands."""
@@ -68,7 +74,7 @@ class Commands(TyperGroup):
         except ModuleNotFoundError as error:
             _end(
                 f"this command needs the package {error.name}, which is not installed; "
-                "pip install 'supquant[lab]' brings all packages that any command needs"
+                f"pip install 'supquant[{EXTRAS.get(str(error.name), 'lab')}]' brings all packages that it needs"
             )
         except KeyboardInterrupt:
             err.print("Interrupted.")

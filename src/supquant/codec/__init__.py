@@ -18,6 +18,7 @@ estimator does not change it. An index uses a codec through `AnyCodec`.
     words             the purposes of its codewords
     binary            BinaryCodec: bits, ranked by Hamming distance
     labels            LabelCodec: labels, ranked by class scores
+    item_queries      items of an index as queries, by their codes
     loader            a file to the codec it holds
 """
 
@@ -32,6 +33,7 @@ from supquant.codec.binary import BinaryCodec
 from supquant.codec.curves import least_product
 from supquant.codec.feature_maps import FeatureMap, MeaningFeatures, block_rows
 from supquant.codec.interface import AnyCodec, QueryTables
+from supquant.codec.item_queries import item_tables
 from supquant.codec.labels import LabelCodec, check_label_count
 from supquant.codec.loader import codec_of_file, load_codec, load_codec_of
 from supquant.codec.meaning import Meaning, label_probabilities
@@ -54,6 +56,7 @@ __all__ = [
     "block_rows",
     "check_label_count",
     "codec_of_file",
+    "item_tables",
     "label_columns",
     "label_probabilities",
     "least_product",

@@ -104,6 +104,11 @@ class BinaryCodec(ProjectingCodec):
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         bits = np.empty((len(Q), self.n_codebooks), dtype=np.uint8)
         self._by_queries(Q, n_jobs, (bits,), lambda x: (self.bits_of(self.project(x)),))
+        return self.tables_of_bits(bits, ranking)
+
+    def tables_of_bits(self, bits: Codes, ranking: str | None = None) -> QueryTables:
+        """Return what a scan needs of queries with codes (q, M)."""
+        self._ranking(ranking)
         # tables[q, m, byte] = _POPCOUNTS[bits[q, m] ^ byte]
         tables = _POPCOUNTS[bits[:, :, None] ^ np.arange(256, dtype=np.uint8)]
         return QueryTables(tables, np.zeros(len(bits), dtype=np.float32), bits=bits)

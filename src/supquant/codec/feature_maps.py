@@ -100,6 +100,9 @@ class MeaningFeatures(Protocol):
     def of_labelled(self, x: Float32) -> Float32:
         """Map a block (b, p) of items with known labels: s, u and c may be zero."""
 
+    def cosines(self, z: Float32) -> Float32:
+        """Return c (b, g) of vectors that lie at positions z (b, g)."""
+
     def probabilities(self, x: Float32) -> Float32:
         """Return the probability of every label (b, L) for a block (b, p)."""
 

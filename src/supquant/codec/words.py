@@ -97,6 +97,18 @@ def novelty_coordinate(u: Float32 | np.float32) -> Float32:
     return np.asarray(np.log1p(u / NOVELTY_FLOOR) * (NOVELTY_WEIGHT / np.log1p(1 / NOVELTY_FLOOR)))
 
 
+def item_novelty(coordinate: Float32) -> Float32:
+    """Return the probabilities u of being new, from 0 to 1, of items with coordinates n: the inverse of `novelty_coordinate`.
+
+    Examples
+    --------
+    >>> item_novelty(novelty_coordinate(np.float32([0, 0.5, 1]))).round(3)
+    array([0. , 0.5, 1. ], dtype=float32)
+    """
+    grown = np.expm1(coordinate * np.float32(np.log1p(1 / NOVELTY_FLOOR) / NOVELTY_WEIGHT))
+    return np.clip(np.float32(NOVELTY_FLOOR) * grown, 0, 1)
+
+
 def item_kinds(coordinate: Float32, known: Flags) -> NDArray[np.intp]:
     """Return the kinds (b,) of items, from their coordinates n (b,) and whether their labels are known (b,)."""
     new = coordinate > novelty_coordinate(np.float32(NEW_FROM))

@@ -7,11 +7,13 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike
 from supquant.errors import InputError
+from supquant.index.filters import choose, chosen_positions
 from supquant.index.ids import read_ids
-from supquant.index.reader import IndexReader
+from supquant.index.reader import IndexReader, check_state
 
 __all__ = ["TableReader"]
 
@@ -90,23 +92,79 @@ class TableReader(IndexReader):
         [{'query': 0, 'rank': 1, 'id': 'shoe', 'score': 0.0, 'price': 50}]
         """
         pinned = self._pinned()
-        scores, ids = pinned.search(Q, k, **search)
-        scores, ids = np.atleast_2d(scores), np.atleast_2d(ids)
-        n_queries, n_answers = ids.shape
-        fixed = {
-            "query": np.repeat(np.arange(n_queries), n_answers),
-            "rank": np.tile(np.arange(1, n_answers + 1), n_queries),
-            "id": ids.ravel(),
-            "score": scores.ravel(),
-        }
-        positions = pinned._snapshot.locate(read_ids(ids.ravel()))
-        return _table(fixed, pinned._snapshot, positions, columns)
+        return _answer_table(pinned._snapshot, *pinned.search(Q, k, **search), columns)
+
+    def tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+        """Return the answers of a search as one table, as `query` does.
+
+        Parameters
+        ----------
+        scores, ids : array (q, k), or (k,) for one query
+            What `search` returned.
+        columns : sequence of str, default=None
+            The columns to return. None stands for all that are kept beside codes.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Raises
+        ------
+        InputError
+            If an id or a column is not in the index.
+        """
+        return _answer_table(self._snapshot, np.asarray(scores), np.asarray(ids), columns)
+
+    def select(self, where: object, *, state: str | None = None) -> NDArray[Any]:
+        """Return the ids of some rows, in order of insertion.
+
+        Parameters
+        ----------
+        where : ids, mask (n,) of bool, or condition
+            The rows, as in `search`.
+        state : str, default=None
+            As in `search`.
+
+        Returns
+        -------
+        ndarray (m,)
+            int64, or objects that are str.
+
+        Raises
+        ------
+        InputError
+            As in `filter`.
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec, CodeIndex
+        >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32)))
+        >>> _ = index.add_codes([[0], [1]], ["hat", "shoe"], metadata={"price": [5, 50]})
+        >>> index.select("price > 10")
+        array(['shoe'], dtype=object)
+        """
+        snapshot = self._snapshot
+        check_state(snapshot, state)
+        return snapshot.ids_at(chosen_positions(snapshot, choose(snapshot, where)))
 
     def _pinned(self) -> IndexReader:
         """Return a reader of the present rows, which no later change reaches."""
         pinned = IndexReader(self._codec, self._snapshot)
         pinned._has_unlabelled = self._has_unlabelled
         return pinned
+
+
+def _answer_table(snapshot: Any, scores: Any, ids: Any, columns: Sequence[str] | None) -> Any:
+    """Return a table of the answers (q, k) or (k,) of a search."""
+    scores, ids = np.atleast_2d(scores), np.atleast_2d(ids)
+    n_queries, n_answers = ids.shape
+    fixed = {
+        "query": np.repeat(np.arange(n_queries), n_answers),
+        "rank": np.tile(np.arange(1, n_answers + 1), n_queries),
+        "id": ids.ravel(),
+        "score": scores.ravel(),
+    }
+    return _table(fixed, snapshot, snapshot.locate(read_ids(ids.ravel())), columns)
 
 
 def _table(fixed: dict[str, Any], snapshot: Any, positions: Any, columns: Sequence[str] | None) -> Any:

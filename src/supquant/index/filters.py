@@ -21,10 +21,10 @@ from supquant.index.parts import Part
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
 from supquant.index.snapshot import Origin, Snapshot
-from supquant.index.topk import View
+from supquant.index.topk import Positions, View
 from supquant.validation import refuse_masked
 
-__all__ = ["Chosen", "Filter", "choose", "views_of"]
+__all__ = ["Chosen", "Filter", "choose", "chosen_positions", "views_of"]
 
 Chosen = Mapping[Serials, Words]
 """The chosen rows as bits, for every part that holds some of them, by the serials of the part."""
@@ -133,6 +133,17 @@ def choose(snapshot: Snapshot, ids_or_mask: ArrayLike) -> Chosen:
             f"a mask must have one entry for each of the {snapshot.n_live} rows, got shape {mask.shape}"
         )
     return _choose_by_mask(snapshot, mask)
+
+
+def chosen_positions(snapshot: Snapshot, chosen: Chosen) -> Positions:
+    """Return the positions (m,) of the live rows among chosen ones of a snapshot, in order of insertion."""
+    positions = [
+        first + rows[part.are_live(rows)]
+        for first, part in snapshot.parts_with_positions()
+        if part.serials in chosen
+        for rows in [kernels.active().set_bits(chosen[part.serials]).astype(np.int64)]
+    ]
+    return np.concatenate(positions) if positions else np.empty(0, dtype=np.int64)
 
 
 def _choose_by_condition(snapshot: Snapshot, condition: object) -> Chosen:

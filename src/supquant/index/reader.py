@@ -22,7 +22,7 @@ from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums
 from supquant.validation import check_integer, resolve_jobs
 
-__all__ = ["IndexReader"]
+__all__ = ["IndexReader", "check_state"]
 
 
 class IndexReader:
@@ -59,6 +59,10 @@ class IndexReader:
             return bool(self._snapshot.find(read_ids([id_]))[0] >= 0)
         except InputError:  # ids of this kind are not in the index
             return False
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Return for each of some ids (n,) whether a row has it: (n,) bool."""
+        return self._snapshot.find(read_ids(ids)) >= 0
 
     @property
     def ids(self) -> NDArray[Any]:
@@ -324,14 +328,14 @@ class IndexReader:
             If an id is not in the index, a mask was made for other rows, or a condition cannot be evaluated.
         """
         snapshot = self._snapshot
-        _check_state(snapshot, state)
+        check_state(snapshot, state)
         return Filter(snapshot.origin, choose(snapshot, ids_or_mask))
 
     def _start_search(
         self, where: object, state: str | None, n_jobs: int | None, novelty: ArrayLike | None = None
     ) -> Search:
         snapshot = self._snapshot
-        _check_state(snapshot, state)
+        check_state(snapshot, state)
         all_labelled = isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot)
         if where is None:
             views = snapshot.views()
@@ -358,7 +362,8 @@ class IndexReader:
         return False
 
 
-def _check_state(snapshot: Snapshot, state: str | None) -> None:
+def check_state(snapshot: Snapshot, state: str | None) -> None:
+    """Raise an `InputError` if a snapshot has another state than the one that is given."""
     if state is not None and state != snapshot.state:
         raise InputError(
             "rows were added or removed since the mask was made, or it was made for another index: "

@@ -49,6 +49,7 @@ class SavedIndex(TableReader):
         if (last := self._last_saved) is not None:
             state["_last_saved"] = last[0], detached if last[1] is snapshot else None
         index.__setstate__(state)
+        index._has_unlabelled = self._has_unlabelled  # both have the codec and the segments that it is about
         return index
 
     def __getstate__(self) -> dict[str, Any]:

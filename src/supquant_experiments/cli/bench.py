@@ -40,6 +40,9 @@ class BenchCommands(LazyCommands):
         "soak": CommandSource(
             f"{_HERE}.bench_soak", "Disturb indexes in every way for a while, and check every answer."
         ),
+        "serve": CommandSource(
+            f"{_HERE}.bench_serve", "Compare a service with direct searches, load it, kill it or fuzz it."
+        ),
         "gist": CommandSource(f"{_HERE}.bench_gist", "Time GIST descriptors."),
     }
     plugins = None

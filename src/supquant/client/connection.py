@@ -1,0 +1,169 @@
+"""Requests to answers: the connections of a client to a service."""
+
+from __future__ import annotations
+
+import json
+import select
+import threading
+import weakref
+from collections import deque
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+from supquant.errors import InputError, SupquantError
+
+__all__ = ["ARROW", "Connection", "ServiceError"]
+
+ARROW = "application/vnd.apache.arrow.stream"
+"""The media type of an Arrow stream."""
+
+_INPUT_ERRORS = (400, 404, 409, 413, 415, 422)
+"""Statuses of answers to requests that the user can correct."""
+
+_MOST_IDLE = 64
+"""The number of connections that are kept open while no request uses them."""
+
+
+class ServiceError(SupquantError):
+    """A service that cannot be reached, is too busy, or failed.
+
+    Parameters
+    ----------
+    message : str
+    status : int or None, default=None
+        The status of its answer. None if there was none.
+
+    Examples
+    --------
+    >>> ServiceError("too many searches are waiting", 429).status
+    429
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Connection:
+    """Asks a service. Connections are kept open, and any number of threads may ask at the same time.
+
+    Parameters
+    ----------
+    url : str
+        The address of the service.
+    token : str or None
+        A token, which is sent in a header.
+    timeout : float
+        The time in seconds after which a request is given up.
+    """
+
+    def __init__(self, url: str, token: str | None, timeout: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+            raise InputError(f"expected an address such as http://localhost:8000, got {url!r}")
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
+        self._timeout = timeout
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._idle: deque[HTTPConnection] = deque()
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._idle)
+
+    def ask(self, method: str, path: str, body: Any = None, *, accept: str | None = None) -> Any:
+        """Send a request, and return the JSON of its answer, or the bytes if another form was accepted.
+
+        Parameters
+        ----------
+        method : {"GET", "POST"}
+        path : str
+            The path below the address of the service.
+        body : bytes or what JSON can hold, default=None
+        accept : str, default=None
+            The media type that is asked for.
+
+        Raises
+        ------
+        InputError
+            If the service refused the request for its content.
+        ServiceError
+            If the service cannot be reached, or answered with another error.
+        """
+        headers = dict(self._headers)
+        if accept is not None:
+            headers["Accept"] = accept
+        if method == "POST":
+            raw = isinstance(body, bytes)
+            headers["Content-Type"] = "application/octet-stream" if raw else "application/json"
+            body = body if raw else _to_json(body)
+        status, media_type, answer = self._exchange(method, self._prefix + path, body, headers)
+        if status != 200:
+            message = _error_in(answer)
+            raise InputError(message) if status in _INPUT_ERRORS else ServiceError(message, status)
+        return answer if media_type == ARROW else json.loads(answer)
+
+    def close(self) -> None:
+        """Close all connections that no request uses."""
+        with self._lock:
+            _close_all(self._idle)
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, str, bytes]:
+        """Send a request; return status, media type and body of its answer."""
+        connection = self._take()
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, HTTPException) as error:
+            connection.close()
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise ServiceError(f"{self.url} cannot be reached: {reason}") from error
+        except BaseException:
+            connection.close()
+            raise
+        if response.will_close:
+            connection.close()
+        else:
+            self._give_back(connection)
+        return response.status, response.headers.get_content_type(), answer
+
+    def _take(self) -> HTTPConnection:
+        """Return a connection that is open, or a new one. An idle connection with something to read was closed by the service."""
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return self._kind(self._host, self._port, timeout=self._timeout)
+            if connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]:
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: HTTPConnection) -> None:
+        with self._lock:
+            if len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def _close_all(connections: deque[HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def _to_json(body: Any) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a value cannot be sent: {error}") from error
+
+
+def _error_in(answer: bytes) -> str:
+    """Return the line of a refused request. A proxy may have answered instead of the service."""
+    try:
+        return str(json.loads(answer)["error"])
+    except (ValueError, KeyError, TypeError):
+        return answer[:200].decode("utf-8", "replace") or "the service gave no reason"

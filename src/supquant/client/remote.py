@@ -1,0 +1,383 @@
+"""Requests to answers: an index that a service holds, with the methods of `CodeIndex`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.arrays import ArrayLike, Codes, Float32
+from supquant.client.connection import ARROW, Connection
+from supquant.client.values import (
+    ClientFilter,
+    novelty_of,
+    plain_codes,
+    plain_ids,
+    plain_labels,
+    plain_metadata,
+    plain_where,
+    read_vectors,
+    table_of,
+    to_base64,
+    without_none,
+)
+from supquant.errors import InputError
+from supquant.validation import as_float32, check_choice, check_integer, refuse_masked, resolve_jobs
+
+__all__ = ["Client"]
+
+
+class Client:
+    """An index that a service holds. Its methods take and return what those of `CodeIndex` do.
+
+    A change is saved by the service before its method returns. So there is no `save`, `load` or `reload`, and no `codec`.
+    Errors of input are `InputError`, all others `ServiceError`. Any number of threads may use one client.
+
+    Parameters
+    ----------
+    url : str
+        The address of the service, such as ``http://localhost:8000``.
+    token : str, default=None
+        The token for reading or writing, if the service has tokens. It is sent in a header.
+    index : str, default=None
+        The name of the index. None stands for the only one that the service has.
+    timeout : float, default=60.0
+        The time in seconds after which a request is given up.
+
+    Raises
+    ------
+    InputError
+        If the service has no such index.
+    ServiceError
+        If the service cannot be reached, or refuses the token.
+
+    Examples
+    --------
+    >>> Client("http://localhost:1")
+    Traceback (most recent call last):
+        ...
+    supquant.client.connection.ServiceError: http://localhost:1 cannot be reached: Connection refused
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, *, index: str | None = None, timeout: float = 60.0
+    ) -> None:
+        self._connection = Connection(url, token, timeout)
+        names = [each["name"] for each in self._connection.ask("GET", "/v1")["indexes"]]
+        if index is None and len(names) > 1:
+            raise InputError(f"the service has several indexes: choose one of {', '.join(names)}")
+        if index is not None and index not in names:
+            raise InputError(f"the service has no index {index!r}: it has {', '.join(names)}")
+        self.name: str = names[0] if index is None else index
+        self._path = f"/v1/{quote(self.name, safe='')}"
+        facts = self.info()
+        self._limits: dict[str, Any] = facts["limits"]
+        self._n_inputs: int = facts["inputs"]
+        self._rankings: list[str] = facts["rankings"]
+
+    def __repr__(self) -> str:
+        return f"Client({self._connection.url}, index={self.name!r})"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._connection.close()
+
+    # rows ----------------------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        """Describe the index, as `CodeIndex.info` does, and what the service says beside."""
+        return dict(self._connection.ask("GET", self._path))
+
+    def __len__(self) -> int:
+        return int(self.info()["rows"])
+
+    def __contains__(self, id_: object) -> bool:
+        try:
+            return len(self._select({"ids": plain_ids([id_]), "skip_missing": True})) == 1
+        except InputError:  # ids of this kind are not in the index
+            return False
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """The ids of all rows, in order of insertion: int64, or objects that are str."""
+        return self._id_array(self._connection.ask("GET", f"{self._path}/ids")["ids"])
+
+    @property
+    def state(self) -> str:
+        """Names the present rows and their order. It changes with every change of the index, and if it is loaded anew."""
+        return str(self.info()["state"])
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of codes, ids and removals, without the codec."""
+        return sum(size for name, size in self.info()["bytes"].items() if name != "codec")
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that are kept beside codes."""
+        return list(self.info()["columns"])
+
+    def codes(self, ids: ArrayLike) -> Codes:
+        """Return the codes (n, M) uint8 of rows."""
+        found = self._post("codes", {"ids": plain_ids(ids)})["codes"]
+        width = len(found[0]) if found else self.info()["bytes_per_code"]
+        return np.array(found, dtype=np.uint8).reshape(-1, width)
+
+    def reconstruct(self, ids: ArrayLike) -> Float32:
+        """Return the vectors (n, r) float32 that the codes of rows stand for."""
+        found = self._post("reconstruct", {"ids": plain_ids(ids)})
+        return np.array(found["vectors"], dtype=np.float32).reshape(-1, found["width"])
+
+    def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+        """Return the columns of rows as a `pyarrow.Table`, as `CodeIndex.get` does."""
+        body = {"ids": plain_ids(ids), "columns": self.columns if columns is None else list(columns)}
+        return table_of(self._connection.ask("POST", f"{self._path}/items", body, accept=ARROW))
+
+    # searches ------------------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+    ) -> tuple[Float32, NDArray[Any]]:
+        """Find the k best rows for every query, as `CodeIndex.search` does.
+
+        Many queries are sent in several requests. The service decides the number of threads, so `n_jobs` is ignored.
+        """
+        check_integer(k, "k", 1)
+        single = isinstance(Q, np.ndarray) and Q.ndim == 1
+        queries = self._read_queries(Q[None] if single else Q, ranking, n_jobs)
+        among = plain_where(where)
+        found = [
+            self._search_block(queries[rows], k, ranking, novelty_of(novelty, rows), among, state)
+            for rows in self._blocks(len(queries), k)
+        ]
+        scores, ids = (np.concatenate(each) for each in zip(*found, strict=True))
+        return (scores[0], ids[0]) if single else (scores, ids)
+
+    def _search_block(
+        self, queries: Float32, k: int, ranking: str | None, novelty: Any, where: Any, state: str | None
+    ) -> tuple[Float32, NDArray[Any]]:
+        options = without_none(k=k, ranking=ranking, novelty=novelty, where=where, state=state)
+        if isinstance(where, dict) or isinstance(novelty, list):
+            answer = self._post("search", {"queries": to_base64(queries), **options})
+        else:
+            path = f"{self._path}/search?{urlencode(options)}"
+            answer = self._connection.ask("POST", path, queries.astype("<f4").tobytes())
+        return self._answer_arrays(answer["scores"], answer["ids"], len(queries), k)
+
+    def query(self, Q: ArrayLike, k: int = 10, columns: Sequence[str] | None = None, **search: Any) -> Any:
+        """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.query` does."""
+        queries = self._read_queries(np.atleast_2d(Q), search.get("ranking"), search.pop("n_jobs", None))
+        body = without_none(
+            queries=to_base64(queries),
+            k=k,
+            columns=None if columns is None else list(columns),
+            where=plain_where(search.pop("where", None)),
+            novelty=novelty_of(search.pop("novelty", None), slice(None)),
+            **search,
+        )
+        return table_of(self._connection.ask("POST", f"{self._path}/search", body, accept=ARROW))
+
+    def search_tables(
+        self,
+        tables: ArrayLike,
+        k: int = 10,
+        *,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+    ) -> tuple[Float32, NDArray[Any]]:
+        """Find the k rows with the lowest sums of table entries, as `CodeIndex.search_tables` does."""
+        check_integer(k, "k", 1)
+        resolve_jobs(n_jobs)
+        array = np.asarray(refuse_masked(getattr(tables, "tables", tables), "tables"))
+        facts = self.info()
+        M, K = facts["bytes_per_code"], facts["codewords"]
+        if array.ndim != 3 or array.shape[1:] != (M, K) or array.dtype.kind not in "fiu":
+            raise InputError(
+                f"tables must be numbers of shape (q, {M}, {K}), got {array.dtype} of shape {array.shape}"
+            )
+        body = without_none(tables=to_base64(as_float32(array)), k=k, where=plain_where(where), state=state)
+        answer = self._post("search_tables", body)
+        return self._answer_arrays(answer["sums"], answer["ids"], len(array), k)
+
+    def range_search(
+        self,
+        Q: ArrayLike,
+        radius: float,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+    ) -> tuple[NDArray[np.int64], Float32, NDArray[Any]]:
+        """Find all rows whose score is as good as `radius` or better, as `CodeIndex.range_search` does."""
+        body = without_none(
+            queries=to_base64(self._read_queries(Q, ranking, n_jobs)),
+            radius=radius,
+            ranking=ranking,
+            novelty=novelty_of(novelty, slice(None)),
+            where=plain_where(where),
+            state=state,
+        )
+        answer = self._post("range_search", body)
+        return (
+            np.array(answer["limits"], dtype=np.int64),
+            np.array(answer["scores"], dtype=np.float32),
+            self._id_array(answer["ids"]),
+        )
+
+    def rank(self, Q: ArrayLike, **search: Any) -> Iterator[tuple[Float32, NDArray[Any]]]:
+        """Rank all rows for every query, in blocks of queries, as `CodeIndex.rank` does.
+
+        An index with more rows than the service's limit on k is refused. Each block sees the index as it is then.
+        """
+        queries = self._read_queries(Q, search.get("ranking"), search.pop("n_jobs", None))
+        n_rows = max(1, len(self))
+        novelty = search.pop("novelty", None)
+        return (
+            self.search(queries[rows], n_rows, novelty=novelty_of(novelty, rows), **search)
+            for rows in self._blocks(len(queries), n_rows)
+            if len(queries)
+        )
+
+    def filter(self, ids_or_mask: ArrayLike, *, state: str | None = None) -> ClientFilter:
+        """Choose rows for searches among them: the ids that are now of a mask, of ids or of a condition."""
+        return ClientFilter(self.select(ids_or_mask, state=state))
+
+    def select(self, where: object, *, state: str | None = None) -> NDArray[Any]:
+        """Return the ids of some rows, in order of insertion, as `CodeIndex.select` does."""
+        return self._select(plain_where(where), state)
+
+    def _select(self, where: Any, state: str | None = None) -> NDArray[Any]:
+        return self._id_array(self._post("select", without_none(where=where, state=state))["ids"])
+
+    def _read_queries(self, Q: ArrayLike, ranking: str | None, n_jobs: int | None) -> Float32:
+        """Return queries (q, p) as float32, and check what else the index would refuse."""
+        if ranking is not None:
+            check_choice(ranking, "ranking", self._rankings)
+        resolve_jobs(n_jobs)
+        return read_vectors(Q, "Q", self._n_inputs)
+
+    def _answer_arrays(self, scores: Any, ids: Any, n_queries: int, k: int) -> tuple[Float32, NDArray[Any]]:
+        """Return the scores and ids (q, k') of an answer as arrays."""
+        width = len(ids[0]) if n_queries else min(k, len(self))
+        flat = [each for row in ids for each in row]
+        return (
+            np.array(scores, dtype=np.float32).reshape(n_queries, width),
+            self._id_array(flat).reshape(n_queries, width),
+        )
+
+    def _id_array(self, ids: list[Any]) -> NDArray[Any]:
+        """Return a list of ids as an array: int64, or objects that are str."""
+        strings = isinstance(ids[0], str) if ids else self.info()["id_kind"] == "str"
+        return np.array(ids, dtype=object if strings else np.int64)
+
+    def _blocks(self, n_queries: int, k: Any) -> list[slice]:
+        """Return the rows of each request: at least one, and none beyond the limits of the service."""
+        at_once = self._limits["max_queries"]
+        if isinstance(k, int | np.integer) and k > 0:
+            at_once = max(1, min(at_once, self._limits["max_answers"] // int(k)))
+        return [slice(start, start + at_once) for start in range(0, max(1, n_queries), at_once)]
+
+    # changes -------------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        n_jobs: int | None = None,
+    ) -> Self:
+        """Encode items and append them, as `CodeIndex.add` does. They are saved when this returns."""
+        resolve_jobs(n_jobs)
+        return self._change(
+            "add",
+            ids,
+            metadata,
+            vectors=to_base64(read_vectors(X, "X", self._n_inputs)),
+            labels=plain_labels(y),
+        )
+
+    def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
+        """Append rows that are already encoded, as `CodeIndex.add_codes` does."""
+        return self._change("add", ids, metadata, codes=plain_codes(codes))
+
+    def update(
+        self,
+        ids: ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        n_jobs: int | None = None,
+    ) -> Self:
+        """Encode items anew, as `CodeIndex.update` does."""
+        resolve_jobs(n_jobs)
+        return self._change(
+            "update",
+            ids,
+            metadata,
+            vectors=to_base64(read_vectors(X, "X", self._n_inputs)),
+            labels=plain_labels(y),
+        )
+
+    def update_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
+        """Replace the codes of rows, as `CodeIndex.update_codes` does."""
+        return self._change("update", ids, metadata, codes=plain_codes(codes))
+
+    def upsert(
+        self,
+        ids: ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        n_jobs: int | None = None,
+    ) -> Self:
+        """Encode items, update those whose ids are in the index, and append the others, as `CodeIndex.upsert` does."""
+        resolve_jobs(n_jobs)
+        return self._change(
+            "upsert",
+            ids,
+            metadata,
+            vectors=to_base64(read_vectors(X, "X", self._n_inputs)),
+            labels=plain_labels(y),
+        )
+
+    def upsert_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
+        """Update the codes of rows whose ids are in the index, and append the others, as `CodeIndex.upsert_codes` does."""
+        return self._change("upsert", ids, metadata, codes=plain_codes(codes))
+
+    def remove(self, ids: ArrayLike) -> Self:
+        """Remove rows, as `CodeIndex.remove` does."""
+        return self._change("remove", ids)
+
+    def compact(self) -> Self:
+        """Copy all rows into one segment, without removed ones."""
+        return self._change("compact")
+
+    def check_new(self, ids: ArrayLike | None = None) -> None:
+        """Check that rows with these ids can be added, as `CodeIndex.check_new` does."""
+        self._change("check_new", ids)
+
+    def _change(self, operation: str, ids: Any = None, metadata: object = None, **rows: Any) -> Self:
+        named = None if ids is None else plain_ids(ids, distinct=True)
+        self._post(operation, without_none(ids=named, metadata=plain_metadata(metadata), **rows))
+        return self
+
+    def _post(self, operation: str, body: dict[str, Any]) -> Any:
+        return self._connection.ask("POST", f"{self._path}/{operation}", body)

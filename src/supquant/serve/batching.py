@@ -1,0 +1,172 @@
+"""Requests to answers: queries of several requests, joined into one scan.
+
+A scan of 32 queries takes about as long as three scans of one query. So a search that comes while a scan runs waits for the next
+scan, with all others that come meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.errors import SupquantError
+from supquant.serve.limits import Limits, RefusalError
+
+__all__ = ["Batcher", "Found", "Scan"]
+
+Found = tuple[NDArray[Any], NDArray[Any]]
+"""The scores and ids (q, k) of a search."""
+
+Scan = Callable[[Any, NDArray[Any]], Found]
+"""Searches queries (q, p) as a key says."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """The queries of one request, which waits for its answer."""
+
+    key: Hashable
+    queries: NDArray[Any]  # (q, p)
+    answer: asyncio.Future[Found]
+
+
+class Batcher:
+    """Joins queries with the same key, and searches them in another thread, one batch at a time.
+
+    While a batch is searched, the next one gathers. When it is over, clients that were just answered often ask again at once. So
+    the next scan waits until these clients are back: for as many queries as the last scan had and as came meanwhile. It waits no
+    longer if none came for `max_wait_ms`, nor longer than the last scan took. A client alone never waits.
+
+    Parameters
+    ----------
+    scan : callable
+        Searches queries (q, p) with one key.
+    limits : Limits
+    executor : Executor
+        The thread of the scans.
+    on_batch : callable
+        Gets the number of queries of every scan.
+    """
+
+    def __init__(
+        self, scan: Scan, limits: Limits, executor: Executor, on_batch: Callable[[int], None]
+    ) -> None:
+        self._scan = scan
+        self._limits = limits
+        self._max_wait = limits.max_wait_ms / 1000
+        self._executor = executor
+        self._on_batch = on_batch
+        self._jobs: deque[_Job] = deque()
+        self._waiting = 0  # queries of all jobs
+        self._running = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._expected = 1  # queries that the next scan waits for
+        # Times by the clock of the event loop:
+        self._began = 0.0  # the last scan
+        self._quiet_until = 0.0  # if no query comes before, the next scan begins
+        self._patient_until = 0.0  # then the next scan begins
+
+    async def search(self, key: Hashable, queries: NDArray[Any]) -> Found:
+        """Return the scores and ids (q, k) of queries (q, p).
+
+        Raises
+        ------
+        RefusalError
+            If too many requests wait already.
+        """
+        if len(self._jobs) >= self._limits.max_queue:
+            raise RefusalError(429, "too many searches are waiting: try again later", {"retry-after": "1"})
+        job = _Job(key, queries, asyncio.get_running_loop().create_future())
+        self._jobs.append(job)
+        self._waiting += len(queries)
+        if not self._running:
+            self._quiet_until = asyncio.get_running_loop().time() + self._max_wait
+            self._start_if_due()
+        return await job.answer
+
+    def _start_if_due(self) -> None:
+        """Start a scan, unless one is running or it is worth waiting for more queries."""
+        if self._running or not self._jobs:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        due = min(self._quiet_until, self._patient_until)
+        if self._waiting < self._expected and now < due:
+            if self._timer is None:
+                self._timer = loop.call_at(due, self._look_again)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._running = True
+        self._began = now
+        jobs = self._take()
+        done = loop.run_in_executor(self._executor, self._search_all, jobs)
+        done.add_done_callback(lambda future: self._finish(jobs, future))
+
+    def _look_again(self) -> None:
+        # Queries that have arrived but were not yet read are read before the loop comes here once more.
+        self._timer = asyncio.get_running_loop().call_later(0, self._stop_waiting)
+
+    def _stop_waiting(self) -> None:
+        self._timer = None
+        self._start_if_due()
+
+    def _take(self) -> list[_Job]:
+        """Take jobs of at most `max_batch` queries out of the queue, or one job, and leave out those that were given up."""
+        jobs: list[_Job] = []
+        n_queries = 0
+        while self._jobs and (not jobs or n_queries + len(self._jobs[0].queries) <= self._limits.max_batch):
+            job = self._jobs.popleft()
+            self._waiting -= len(job.queries)
+            if not job.answer.done():
+                jobs.append(job)
+                n_queries += len(job.queries)
+        return jobs
+
+    def _search_all(self, jobs: Sequence[_Job]) -> list[Found | Exception]:
+        """Search the jobs, those with the same key together, and return an answer or an error for each."""
+        groups: dict[Hashable, list[int]] = {}
+        for number, job in enumerate(jobs):
+            groups.setdefault(job.key, []).append(number)
+        answers: dict[int, Found | Exception] = {}
+        for key, numbers in groups.items():
+            answers |= zip(
+                numbers, self._search_group(key, [jobs[each].queries for each in numbers]), strict=True
+            )
+        return [answers[number] for number in range(len(jobs))]
+
+    def _search_group(self, key: Hashable, parts: list[NDArray[Any]]) -> list[Found | Exception]:
+        try:
+            scores, ids = self._scan(key, parts[0] if len(parts) == 1 else np.concatenate(parts))
+        except Exception as error:  # noqa: BLE001  # whatever it is, each request gets its own answer
+            if len(parts) == 1 or not isinstance(error, SupquantError):
+                return [error] * len(parts)
+            return [self._search_group(key, [part])[0] for part in parts]  # one of them has the fault
+        self._on_batch(len(scores))
+        bounds = np.cumsum([len(part) for part in parts])[:-1]
+        return list(zip(np.split(scores, bounds), np.split(ids, bounds), strict=True))
+
+    def _finish(self, jobs: Sequence[_Job], done: asyncio.Future[list[Found | Exception]]) -> None:
+        """Hand out the answers of a batch, and consider the next one."""
+        self._running = False
+        for job, answer in zip(jobs, done.result(), strict=True):
+            if job.answer.done():  # its request was given up
+                continue
+            if isinstance(answer, Exception):
+                job.answer.set_exception(answer)
+            else:
+                job.answer.set_result(answer)
+        answered = sum(len(job.queries) for job in jobs)
+        self._expected = min(answered + self._waiting, self._limits.max_batch)
+        now = asyncio.get_running_loop().time()
+        self._quiet_until = now + self._max_wait
+        self._patient_until = now + max(self._max_wait, now - self._began)
+        self._start_if_due()

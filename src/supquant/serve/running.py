@@ -1,0 +1,144 @@
+"""Requests to answers: where a service listens, and how it ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from supquant.errors import InputError
+from supquant.serve.app import make_app
+from supquant.serve.connections import timed_protocol
+from supquant.serve.service import Service
+from supquant.serve.tokens import Tokens
+
+__all__ = ["address_of", "make_server", "name_folders", "open_socket", "run_service"]
+
+_KEEP_ALIVE = 75
+"""The time in seconds after which a connection without a request is closed. Proxies close theirs sooner."""
+
+_MOST_CONNECTIONS = 1000
+"""The number of connections at the same time. A further one is answered with 503."""
+
+_BACKLOG = 1024
+"""The number of connections that wait to be accepted."""
+
+
+def name_folders(texts: Sequence[str]) -> dict[str, Path]:
+    """Return the folders of indexes by name.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Folders, or ``NAME=FOLDER``. Without a name, that of the folder is taken, without ``.index``.
+
+    Raises
+    ------
+    InputError
+        If two indexes have the same name.
+
+    Examples
+    --------
+    >>> name_folders(["shoes.index", "hats=/data/h7"])
+    {'shoes': PosixPath('shoes.index'), 'hats': PosixPath('/data/h7')}
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, equals, folder = text.partition("=")
+        path = Path(folder if equals else text)
+        name = name if equals else path.resolve().name.removesuffix(".index")
+        if name in found:
+            raise InputError(f"two indexes are named {name!r}: give another name as NAME=FOLDER")
+        found[name] = path
+    return found
+
+
+def open_socket(host: str, port: int, tokens: Tokens | None) -> socket.socket:
+    """Return a socket that listens.
+
+    Parameters
+    ----------
+    host : str
+        The address to listen at.
+    port : int
+        The port; 0 takes a free one.
+    tokens : Tokens or None
+        None allows only addresses of this machine.
+
+    Raises
+    ------
+    InputError
+        If the address is open to others and there are no tokens, or nothing can listen there.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise InputError(f"{host} is no address to listen at: {error.strerror}") from error
+    if tokens is None and not ipaddress.ip_address(address[0]).is_loopback:
+        raise InputError(
+            f"without tokens, the service listens at 127.0.0.1 alone: give --token-file to listen at {host}"
+        )
+    try:
+        return socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise InputError(f"cannot listen at {host}, port {port}: {error.strerror}") from error
+
+
+def run_service(
+    service: Service,
+    listening: socket.socket,
+    *,
+    watched: bool = False,
+    on_start: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Answer requests until SIGTERM or Ctrl-C, then finish what is under way.
+
+    Parameters
+    ----------
+    service : Service
+        The indexes.
+    listening : socket
+        As `open_socket` returns it.
+    watched : bool, default=False
+        Whether saves by other processes are taken over.
+    on_start : callable, default=None
+        Gets the address of the service.
+    """
+    # uvicorn raises the signal again when all is done. Then it means nothing more.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        on_start(address_of(listening))
+        make_server(service, watched=watched).run(sockets=[listening])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
+    """Return the server of a service; the parameters are those of `run_service`."""
+    deadline = service.limits.deadline
+    config = uvicorn.Config(
+        make_app(service, watched=watched),
+        loop="uvloop",
+        http=timed_protocol(deadline),
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=int(deadline) + 1,
+    )
+    return uvicorn.Server(config)
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return the address of a socket for a browser."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -1,0 +1,305 @@
+"""Requests to answers: one index that is searched, changed, saved and read anew while it is served.
+
+An index that requests read never changes. A change is made to a copy, which shares all arrays with it. The copy is saved, and
+only then takes the place of the old one. So no request sees what is not yet in the folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.errors import InputError, SaveConflictError, SupquantError
+from supquant.index import CodeIndex, Filter
+from supquant.index.manifest import MANIFEST, read_manifest
+from supquant.serve.batching import Batcher, Found
+from supquant.serve.limits import Limits, RefusalError
+from supquant.serve.metrics import Metrics
+
+__all__ = ["Change", "ServedIndex", "Version"]
+
+Change = Callable[[CodeIndex], Any]
+"""Changes an index, and returns what its request is answered with. If it raises, the index is unchanged."""
+
+_MOST_FILTERS = 32
+"""The number of conditions whose filters are kept with a version."""
+
+Signature = tuple[int, ...]
+
+_UNKNOWN: Signature = (-1,)
+"""The signature of no folder: the next look loads the index anew."""
+
+_log = logging.getLogger("supquant.serve")
+
+
+class Version:
+    """An index that does not change, and the filters of conditions that were asked of it.
+
+    Parameters
+    ----------
+    index : CodeIndex
+        The index.
+    """
+
+    def __init__(self, index: CodeIndex) -> None:
+        self.index = index
+        self.options: dict[bytes, Any] = {}  # what searches asked for in their addresses, as it was read
+        self._filters: OrderedDict[str, Filter] = OrderedDict()
+        self._lock = Lock()
+
+    @cached_property
+    def _descending(self) -> dict[str, bool]:
+        codec = self.index.codec
+        nothing = np.empty((0, codec.n_inputs), dtype=np.float32)
+        return {each: codec.query_tables(nothing, each).descending for each in codec.rankings}
+
+    def descends(self, ranking: str | None) -> bool:
+        """Return whether greater scores are better."""
+        return self._descending[self.index.codec.rankings[0] if ranking is None else ranking]
+
+    def column_types(self) -> dict[str, str]:
+        """Return the type of every column, as pyarrow names it."""
+        if not self.index.columns:
+            return {}
+        schema = self.index.get([]).schema
+        return {name: str(schema.field(name).type) for name in self.index.columns}
+
+    def filter(self, where: Any) -> Filter:
+        """Return the filter of ids or of a condition. That of a condition is kept for the next request."""
+        if not isinstance(where, str):
+            return self.index.filter(where)
+        with self._lock:
+            if where in self._filters:
+                self._filters.move_to_end(where)
+                return self._filters[where]
+        made = self.index.filter(where)
+        with self._lock:
+            self._filters[where] = made
+            while len(self._filters) > _MOST_FILTERS:
+                self._filters.popitem(last=False)
+        return made
+
+
+@dataclass(frozen=True)
+class _SearchKey:
+    """What searches must have in common to be joined into one scan."""
+
+    version: Version
+    k: int
+    ranking: str | None
+    novelty: float | tuple[float, ...] | None
+    among: Filter | None
+    alone: object = None  # searches with one novelty for each query are joined with no others
+
+
+class ServedIndex:
+    """One index by name, with the threads that search and change it.
+
+    Parameters
+    ----------
+    name : str
+        The name of the index in addresses.
+    folder : Path
+        The folder of the index.
+    limits : Limits
+    metrics : Metrics
+    n_jobs : int, default=None
+        The number of threads of a scan. None stands for all cores.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, limits: Limits, metrics: Metrics, n_jobs: int | None = None
+    ) -> None:
+        self.name = name
+        self.folder = folder.resolve()
+        self.version = Version(CodeIndex.load(self.folder))
+        self._signature = self._read_signature()
+        self._metrics = metrics
+        self._limits = limits
+        self._n_jobs = n_jobs
+        self._searcher = ThreadPoolExecutor(1, thread_name_prefix=f"search-{name}")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{name}")
+        self._batcher = Batcher(
+            self._scan, limits, self._searcher, lambda n_queries: metrics.scan(name, n_queries)
+        )
+        self._changes: list[tuple[Change, asyncio.Future[Any]]] = []
+        self._writing = False
+        metrics.rows(name, len(self.version.index))
+
+    def close(self) -> None:
+        """Wait until the threads have done what they began."""
+        self._searcher.shutdown()
+        self._writer.shutdown()
+
+    # searches ------------------------------------------------------------------------------------------------------------
+
+    async def search(
+        self,
+        version: Version,
+        queries: NDArray[Any],
+        k: int,
+        ranking: str | None = None,
+        novelty: float | tuple[float, ...] | None = None,
+        among: Filter | None = None,
+    ) -> Found:
+        """Return the scores and ids (q, k') of the best rows for queries (q, p). Several searches share one scan."""
+        # The best k of more answers are the best k. So searches of similar k share a scan.
+        shared_k = 1 << (k - 1).bit_length()
+        alone = object() if isinstance(novelty, tuple) else None
+        key = _SearchKey(version, shared_k, ranking, novelty, among, alone)
+        scores, ids = await self._batcher.search(key, queries)
+        return scores[:, :k], ids[:, :k]
+
+    def _scan(self, key: _SearchKey, queries: NDArray[Any]) -> Found:
+        return key.version.index.search(
+            queries, key.k, ranking=key.ranking, novelty=key.novelty, where=key.among, n_jobs=self._n_jobs
+        )
+
+    # changes -------------------------------------------------------------------------------------------------------------
+
+    async def change(self, change: Change) -> Any:
+        """Change the index, save it, and return what the change returned.
+
+        Changes that come while others are saved are made and saved together.
+
+        Raises
+        ------
+        RefusalError
+            If too many changes wait, or the folder cannot be written.
+        InputError
+            If the change is refused. Then the index is as it was.
+        """
+        if len(self._changes) >= self._limits.max_queue:
+            raise RefusalError(429, "too many changes are waiting: try again later", {"retry-after": "1"})
+        answer = asyncio.get_running_loop().create_future()
+        self._changes.append((change, answer))
+        self._start_writing()
+        return await answer
+
+    def _start_writing(self) -> None:
+        if self._writing or not self._changes:
+            return
+        self._writing = True
+        taken, self._changes = self._changes, []
+        wanted = [(change, answer) for change, answer in taken if not answer.done()]
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(self._writer, self._commit, [change for change, _ in wanted])
+        done.add_done_callback(lambda future: self._finish([answer for _, answer in wanted], future))
+
+    def _finish(self, answers: Sequence[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
+        self._writing = False
+        error = done.exception()
+        results = [error] * len(answers) if error is not None else done.result()
+        for answer, result in zip(answers, results, strict=True):
+            if answer.done():  # its request was given up; the change is made all the same
+                continue
+            if isinstance(result, BaseException):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+        self._start_writing()
+
+    def _commit(self, changes: Sequence[Change]) -> list[Any]:
+        """Make changes and save them. If another process saves meanwhile, its changes come first."""
+        while True:
+            self.take_over()
+            index = copy.copy(self.version.index)
+            results = [_attempt(change, index) for change in changes]
+            if all(isinstance(result, Exception) for result in results):
+                return results
+            try:
+                index.save(self.folder)
+            except SaveConflictError:
+                self._signature = _UNKNOWN
+                continue
+            except OSError as error:
+                _log.exception("index %s cannot be saved", self.name)
+                raise RefusalError(507, f"the change was not made: {error.strerror}") from error
+            self._signature = self._signature_of_own_save()
+            self._replace(index)
+            self._metrics.save(self.name)
+            return results
+
+    def _replace(self, index: CodeIndex) -> None:
+        self.version = Version(index)
+        self._metrics.rows(self.name, len(index))
+
+    # other processes -----------------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Take over what another process saved, in the thread of the changes."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self.take_over)
+
+    def take_over(self) -> None:
+        """Load the index anew if its folder was changed since it was last loaded or saved.
+
+        Raises
+        ------
+        RefusalError
+            If the folder is gone or damaged. Then the index that was loaded before goes on.
+        """
+        signature = self._read_signature()
+        if signature == self._signature:
+            return
+        try:
+            index = CodeIndex.load(self.folder)
+        except (OSError, SupquantError) as error:
+            _log.warning("index %s cannot be read anew: %s", self.name, error)
+            raise RefusalError(503, "the folder of the index cannot be read") from error
+        # If the folder changed again after it was looked at, the next look sees that.
+        self._signature = signature
+        self._replace(index)
+        self._metrics.reload(self.name)
+
+    def _signature_of_own_save(self) -> Signature:
+        """Return the signature of the folder if nobody has saved after this process."""
+        signature = self._read_signature()
+        try:
+            saved = read_manifest(self.folder)["saved"]
+        except (OSError, SupquantError):
+            return _UNKNOWN
+        own = (saved["pid"], saved["host"]) == (os.getpid(), os.uname().nodename)
+        return signature if own and signature == self._read_signature() else _UNKNOWN
+
+    def _read_signature(self) -> Signature:
+        """Return what tells one manifest from another, or an empty tuple if there is none."""
+        try:
+            found = (self.folder / MANIFEST).stat()
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _attempt(change: Change, index: CodeIndex) -> Any:
+    try:
+        return change(index)
+    except (SupquantError, RefusalError, MemoryError) as error:
+        return error
+
+
+def check_name(name: str) -> str:
+    """Return the name of an index if it can stand in an address; raise an `InputError` otherwise.
+
+    Examples
+    --------
+    >>> check_name("shoes-2024")
+    'shoes-2024'
+    """
+    if not name.isascii() or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        raise InputError(
+            f"an index is named by letters, digits, '-', '_' and '.', got {name!r}: give another name as NAME=FOLDER"
+        )
+    return name

@@ -1,0 +1,100 @@
+"""Requests to answers: who may read and who may write."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from supquant.errors import InputError
+from supquant.serve.limits import RefusalError
+
+__all__ = ["SHORTEST_TOKEN", "Access", "Tokens", "read_tokens"]
+
+Access = Literal["open", "read", "write"]
+"""What an operation needs: nothing, the token for reading, or the one for writing."""
+
+SHORTEST_TOKEN = 16
+"""A token has at least this number of characters."""
+
+
+@dataclass(frozen=True, repr=False)
+class Tokens:
+    """The tokens of a service. Whoever may write may also read.
+
+    Parameters
+    ----------
+    read : str
+        The token for reading.
+    write : str, default=None
+        The token for writing. None refuses all writes.
+
+    Examples
+    --------
+    >>> tokens = Tokens("read-0123456789abcdef", "write-0123456789abcdef")
+    >>> tokens.check(b"Bearer write-0123456789abcdef", "write")
+    """
+
+    read: str
+    write: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, token in (("read", self.read), ("write", self.write)):
+            if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or " " in token):
+                raise InputError(
+                    f"the {name} token must have at least {SHORTEST_TOKEN} ASCII characters and no space"
+                )
+        if self.read == self.write:
+            raise InputError("the tokens for reading and for writing are the same: give two different ones")
+
+    def check(self, authorization: bytes | None, access: Access) -> None:
+        """Raise a `RefusalError` unless a header ``Authorization`` allows the access.
+
+        Every comparison takes the same time, wherever two tokens differ.
+        """
+        if access == "open":
+            return
+        scheme, _, given = (authorization or b"").partition(b" ")
+        writes = self.write is not None and hmac.compare_digest(given, self.write.encode())
+        reads = hmac.compare_digest(given, self.read.encode())
+        if scheme.lower() != b"bearer" or not (reads or writes):
+            raise RefusalError(
+                401,
+                "a token is needed, as header 'Authorization: Bearer TOKEN'",
+                {"www-authenticate": "Bearer"},
+            )
+        if access == "write" and not writes:
+            raise RefusalError(403, "this token may read, but not write")
+
+
+def read_tokens(path: Path) -> Tokens:
+    """Read a file of tokens, with a line ``read: TOKEN`` and, if writing is allowed, a line ``write: TOKEN``.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Empty lines and lines that begin with ``#`` are skipped.
+
+    Returns
+    -------
+    Tokens
+
+    Raises
+    ------
+    InputError
+        If the file has other lines, or no token for reading.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, colon, token = line.partition(":")
+        if not colon or name.strip() not in ("read", "write") or name.strip() in found:
+            raise InputError(  # the line itself may hold a token
+                f"line {number} of {path} must be 'read: TOKEN' or 'write: TOKEN', each once"
+            )
+        found[name.strip()] = token.strip()
+    if "read" not in found:
+        raise InputError(f"{path} has no line 'read: TOKEN'")
+    return Tokens(found["read"], found.get("write"))

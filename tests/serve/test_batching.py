@@ -1,0 +1,134 @@
+"""Queries that come at the same time are searched together, and each gets its own answer."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from supquant import InputError
+from supquant.serve.batching import Batcher
+from supquant.serve.limits import Limits, RefusalError
+
+
+class Scans:
+    """Scans that wait until they are let through, and note what they were asked."""
+
+    def __init__(self):
+        self.asked = []
+        self.open = threading.Event()
+
+    def __call__(self, key, queries):
+        self.asked.append((key, queries[:, 0].tolist()))
+        assert self.open.wait(10)
+        if (queries < 0).any():
+            raise InputError("a negative query")
+        return queries * 10, queries.astype(int)
+
+
+def with_batcher(work, **limits):
+    """Run a coroutine that gets a batcher and its scans."""
+
+    async def main():
+        scans = Scans()
+        with ThreadPoolExecutor(1) as executor:
+            try:
+                await work(Batcher(scans, Limits(**limits), executor, lambda _: None), scans)
+            finally:
+                scans.open.set()
+
+    asyncio.run(main())
+
+
+def query(*values):
+    return np.array(values, dtype=np.float32)[:, None]
+
+
+def start(batcher, key, *values):
+    return asyncio.ensure_future(batcher.search(key, query(*values)))
+
+
+async def begun(scans, n_scans):
+    while len(scans.asked) < n_scans:
+        await asyncio.sleep(0.001)
+
+
+def test_what_comes_while_a_scan_runs_is_joined_by_key():
+    async def work(batcher, scans):
+        tasks = [start(batcher, "a", 1)]
+        await begun(scans, 1)
+        tasks += [start(batcher, "a", 2), start(batcher, "b", 3), start(batcher, "a", 4, 5)]
+        await asyncio.sleep(0.01)
+        scans.open.set()
+        answers = await asyncio.gather(*tasks)
+        assert scans.asked == [("a", [1]), ("a", [2, 4, 5]), ("b", [3])]
+        assert [scores.ravel().tolist() for scores, _ in answers] == [[10], [20], [30], [40, 50]]
+
+    with_batcher(work)
+
+
+def test_a_batch_has_a_limited_number_of_queries():
+    async def work(batcher, scans):
+        tasks = [start(batcher, "a", 0)]
+        await begun(scans, 1)
+        tasks += [start(batcher, "a", *each) for each in ([1, 2], [3, 4], [5, 6, 7, 8])]
+        scans.open.set()
+        await asyncio.gather(*tasks)
+        assert [values for _, values in scans.asked] == [[0], [1, 2], [3, 4], [5, 6, 7, 8]]
+
+    with_batcher(work, max_batch=3)
+
+
+def test_a_query_that_is_refused_harms_no_other():
+    async def work(batcher, scans):
+        tasks = [start(batcher, "a", 0)]
+        await begun(scans, 1)
+        tasks += [start(batcher, "a", each) for each in (1, -1, 2)]
+        scans.open.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(found[2], InputError)
+        assert [found[each][0].item() for each in (0, 1, 3)] == [0, 10, 20]
+
+    with_batcher(work)
+
+
+def test_a_full_queue_refuses_and_a_request_that_was_given_up_is_not_searched():
+    async def work(batcher, scans):
+        first = start(batcher, "a", 0)
+        await begun(scans, 1)
+        waiting = [start(batcher, "a", 1), start(batcher, "a", 2)]
+        await asyncio.sleep(0)
+        with pytest.raises(RefusalError) as refused:
+            await batcher.search("a", query(3))
+        assert refused.value.status == 429
+        waiting[0].cancel()
+        scans.open.set()
+        await asyncio.gather(first, waiting[1])
+        assert [values for _, values in scans.asked] == [[0], [2]]
+
+    with_batcher(work, max_queue=2)
+
+
+def test_the_next_scan_waits_for_clients_that_were_just_answered():
+    async def work(batcher, scans):
+        first = start(batcher, "a", 0)
+        await begun(scans, 1)
+        others = [start(batcher, "a", 1), start(batcher, "a", 2)]
+        scans.open.set()
+        await first
+        third = start(batcher, "a", 3)  # the first client is back
+        await asyncio.gather(*others, third)
+        assert [values for _, values in scans.asked] == [[0], [1, 2, 3]]
+
+    with_batcher(work, max_wait_ms=5000.0)
+
+
+def test_a_client_alone_never_waits():
+    async def work(batcher, scans):
+        scans.open.set()
+        for each in range(3):
+            await asyncio.wait_for(batcher.search("a", query(each)), 20)
+        assert [values for _, values in scans.asked] == [[0], [1], [2]]
+
+    with_batcher(work, max_wait_ms=60_000.0)

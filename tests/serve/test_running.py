@@ -1,0 +1,154 @@
+"""Services that run: where they listen, who is cut, what others save, and how they end."""
+
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+from serving import running
+
+from supquant import CodeIndex, InputError
+from supquant.client import Client, ServiceError
+from supquant.serve.running import name_folders, open_socket
+from supquant.serve.tokens import Tokens
+from supquant_experiments.bench.serving.fuzzing import READ, WRITE, fuzz, write_folders
+from supquant_experiments.bench.serving.process import ServiceProcess
+
+
+def connect(url):
+    return socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=20)
+
+
+def test_without_tokens_nobody_else_can_connect():
+    for host in ("0.0.0.0", "::"):
+        with pytest.raises(InputError, match="give --token-file to listen at"):
+            open_socket(host, 0, None)
+    with open_socket("0.0.0.0", 0, Tokens(READ)) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(InputError, match=f"cannot listen at 127.0.0.1, port {port}"):
+            open_socket("127.0.0.1", port, None)
+    with pytest.raises(InputError, match="is no address to listen at"):
+        open_socket("no.such.host.invalid", 0, None)
+
+
+def test_two_indexes_of_one_name_are_refused():
+    with pytest.raises(InputError, match="two indexes are named 'a'"):
+        name_folders(["x/a.index", "a=b"])
+
+
+def test_clients_that_send_or_read_too_slowly_are_cut(folder):
+    with running({"things": folder}, deadline=0.3, max_answers=10**7, max_k=10**6) as (url, _):
+        with connect(url) as slow:
+            slow.sendall(b"POST /v1/things/search HTTP/1.1\r\nContent-Le")
+            assert slow.recv(100) == b""
+        with connect(url) as slow:
+            slow.sendall(b"POST /v1/things/search HTTP/1.1\r\nContent-Length: 99\r\n\r\n{")
+            assert slow.recv(100).startswith(b"HTTP/1.1 504")
+        with connect(url) as idle, connect(url) as deaf:
+            assert idle.recv(100) == b""
+            for _ in range(2000):  # the answers fill all buffers, and nobody reads them
+                try:
+                    deaf.sendall(b"GET /openapi.json HTTP/1.1\r\n\r\n" * 20)
+                except OSError:
+                    break
+            else:
+                pytest.fail("a client that never reads was not cut")
+        assert Client(url).info()["rows"] == 300
+
+
+def test_a_save_by_another_process_is_taken_over_without_a_lost_request(folder, clusters):
+    X, _ = clusters
+    with running({"things": folder}, watched=True) as (url, _):
+        client, failures, over = Client(url), [], threading.Event()
+
+        def ask():
+            own = Client(url)
+            while not over.is_set():
+                try:
+                    own.search(X[:2], 5)
+                except Exception as error:  # noqa: BLE001
+                    failures.append(error)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for n_removed in range(3):
+            CodeIndex.load(folder).remove([n_removed]).save(folder)
+            end = time.monotonic() + 30
+            while len(client) != 299 - n_removed:
+                assert time.monotonic() < end, "the save was not taken over"
+                time.sleep(0.02)
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+
+
+def test_a_client_says_what_is_wrong(folder):
+    with running({"things": folder, "others": folder}, tokens=Tokens(READ, WRITE)) as (url, _):
+        with pytest.raises(ServiceError, match="a token is needed") as refused:
+            Client(url)
+        assert refused.value.status == 401
+        with pytest.raises(InputError, match="choose one of things, others"):
+            Client(url, READ)
+        with pytest.raises(InputError, match="has no index 'none'"):
+            Client(url, READ, index="none")
+        with pytest.raises(ServiceError, match="may read, but not write"):
+            Client(url, READ, index="things").remove([1])
+        client = Client(url, WRITE, index="things")
+        assert len(client.remove([1])) == 299
+        assert 1 not in client
+        assert 2 in client
+    with pytest.raises(ServiceError, match="cannot be reached"):
+        client.info()
+    with pytest.raises(InputError, match="expected an address"):
+        Client("localhost:8000")
+
+
+def test_sigterm_finishes_what_is_under_way(folder, clusters):
+    X, _ = clusters
+    with ServiceProcess(f"things={folder}", "--jobs", 1) as service:
+        client = Client(service.url)
+        answers, n_added = [], 40
+
+        def add():
+            for _ in range(n_added):
+                try:
+                    answers.append(Client(service.url).add(X[:1]))
+                except ServiceError:
+                    return
+
+        thread = threading.Thread(target=add)
+        thread.start()
+        while len(answers) < 3:
+            time.sleep(0.005)
+        code, errors = service.end()
+        thread.join()
+        client.close()
+    assert (code, errors) == (0, "")
+    assert len(CodeIndex.load(folder)) >= 300 + len(answers)
+
+
+def test_odd_requests_get_the_right_answers(tmp_path):
+    write_folders(tmp_path)
+    folders = {name: tmp_path / name for name in ("items", "hidden")}
+    with running(folders, tokens=Tokens(READ, WRITE), max_body=200_000, deadline=10.0) as (url, _):
+        statuses, failures = fuzz(url, 300, seed=1)
+        assert failures == []
+        assert {200, 400, 401, 404, 415, 422} <= set(statuses)
+        assert len(Client(url, READ, index="hidden")) == 50
+
+
+def test_labels_of_every_kind_reach_the_index(serve_index, clusters):
+    from supquant import SupervisedQuantizer
+
+    X, y = clusters
+    several = np.eye(3)[y].astype(int)
+    several[::4, 0] = 1
+    model = SupervisedQuantizer(2, n_codewords=16, max_iter=2, random_state=0).fit(X, several)
+    client = serve_index(CodeIndex(model))
+    given = several[:4].astype(float)
+    given[1] = np.nan
+    client.add(X[:4], given)
+    assert np.array_equal(client.codes(range(4)), model.codec_.encode_items(X[:4], given))
