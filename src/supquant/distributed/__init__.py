@@ -5,6 +5,8 @@ process_workers.py    workers that are processes of this machine
 ray_workers.py        workers that are actors of a Ray cluster
 worker.py             what runs inside a worker
 encoding.py           files of vectors to files of codes
+sharded_index.py      one index in several folders, a worker for each
+rows.py               rows of training that workers read
 """
 
 from __future__ import annotations
@@ -18,11 +20,14 @@ if TYPE_CHECKING:
     from supquant.distributed.pool import Workers
     from supquant.distributed.process_workers import ProcessWorkers
     from supquant.distributed.ray_workers import RayWorkers
+    from supquant.distributed.sharded_index import PartialAnswer, ShardedIndex
 
 __all__ = [
     "EncodedDataset",
+    "PartialAnswer",
     "ProcessWorkers",
     "RayWorkers",
+    "ShardedIndex",
     "Workers",
     "encode_dataset",
 ]
@@ -34,6 +39,7 @@ __getattr__ = lazy_names(
         "pool": ("Workers",),
         "process_workers": ("ProcessWorkers",),
         "ray_workers": ("RayWorkers",),
+        "sharded_index": ("PartialAnswer", "ShardedIndex"),
     },
 )
 

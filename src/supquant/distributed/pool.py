@@ -20,10 +20,17 @@ from supquant.errors import WorkerError
 from supquant.interrupts import check_interrupt
 from supquant.validation import check_integer
 
-__all__ = ["Lost", "Workers"]
+__all__ = ["Failure", "Lost", "Workers"]
 
 WAIT_SECONDS = 0.2
 """After this time without an answer, the driver looks whether Ctrl-C has come."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Instead of a result: what a task raised, or that its worker was lost too often."""
+
+    error: BaseException
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,8 @@ class Workers(ABC):
         *,
         pinned: bool = False,
         restarts: int | None = None,
+        catch: bool = False,
+        only: Sequence[int] | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Run a task for every item.
 
@@ -96,6 +105,10 @@ class Workers(ABC):
             Whether item i is for worker i alone. Then there are at most as many items as workers.
         restarts : int or None, default=None
             How often lost workers are started again. None takes the number that the workers were made with.
+        catch : bool, default=False
+            Whether an item that cannot be done has a `Failure` as its result. Otherwise its error ends the pass.
+        only : sequence of int or None, default=None
+            The numbers of the items that are done. None does all.
 
         Yields
         ------
@@ -115,7 +128,7 @@ class Workers(ABC):
             if not self._is_open:
                 raise WorkerError("the workers were closed")
             allowed = self._allowed_restarts if restarts is None else restarts
-            yield from _Pass(self, task, items, pack(common), pinned, allowed).results()
+            yield from _Pass(self, task, items, pack(common), pinned, allowed, catch, only).results()
 
     def map(self, task: Task, items: Sequence[Any], common: object = None) -> list[Any]:
         """Run a task for every item, as `run` does, and return the results in the order of the items."""
@@ -151,13 +164,26 @@ class _Pass:
     """One pass: the items that are waiting, and those that workers have."""
 
     def __init__(
-        self, workers: Workers, task: Task, items: Sequence[Any], common: Packed, pinned: bool, restarts: int
+        self,
+        workers: Workers,
+        task: Task,
+        items: Sequence[Any],
+        common: Packed,
+        pinned: bool,
+        restarts: int,
+        catch: bool,
+        only: Sequence[int] | None,
     ) -> None:
+        self._catch = catch
         self._workers, self._task, self._items, self._common = workers, task, items, common
         self._pinned, self._restarts_left = pinned, restarts
         n, W = len(items), workers.n_workers
         edges = list(range(W + 1)) if pinned else [n * number // W for number in range(W + 1)]
-        self._waiting = [deque(range(min(n, a), min(n, b))) for a, b in itertools.pairwise(edges)]
+        chosen = range(n) if only is None else frozenset(only)
+        self._waiting = [
+            deque(item for item in range(a, min(n, b)) if item in chosen)
+            for a, b in itertools.pairwise(edges)
+        ]
         self._working: dict[int, tuple[int, int]] = {}  # worker: number of its item, number of its request
 
     def results(self) -> Iterator[tuple[int, Any]]:
@@ -178,7 +204,7 @@ class _Pass:
         """Take what came from a worker, and give the worker its next item."""
         workers = self._workers
         if isinstance(received, Lost):
-            self._start_again(worker, received.reason)
+            yield from self._start_again(worker, received.reason)
             return
         workers.bytes_received += len(received)
         answer: Answer = pickle.loads(received)
@@ -191,27 +217,40 @@ class _Pass:
             self._give(worker, item)
         elif isinstance(answer.error, MemoryError):
             self._working[worker] = item, number
-            self._start_again(worker, f"out of memory: {answer.error}")
+            yield from self._start_again(worker, f"out of memory: {answer.error}")
         elif answer.error is not None:
-            raise answer.error
+            self._give_next(worker)
+            yield from self._fail(item, answer.error)
         elif answer.fingerprint != self._common.fingerprint:
             raise WorkerError(f"worker {worker} answered for another model")
         else:
             self._give_next(worker)
             yield item, answer.result
 
-    def _start_again(self, worker: int, reason: str) -> None:
-        item, _ = self._working.pop(worker, (None, -1))
-        if self._restarts_left == 0:
-            self._workers.restart(worker)  # the next pass finds all workers at work
+    def _start_again(self, worker: int, reason: str) -> Iterator[tuple[int, Any]]:
+        """Start a lost worker again, and give it its item again if a restart is left."""
+        item, _ = self._working.pop(worker, (-1, -1))
+        is_over = self._restarts_left == 0
+        self._restarts_left -= not is_over
+        try:
+            self._workers.restart(worker)  # also when it is over: the next pass finds all workers at work
+        except WorkerError as error:
+            is_over, reason = True, f"{reason}; {error}"
+        if is_over:
             name = getattr(self._task, "__name__", "a task")
-            raise WorkerError(f"worker {worker} was lost in {name!r}, and no restart is left: {reason}")
-        self._restarts_left -= 1
-        self._workers.restart(worker)
-        if item is None:
+            yield from self._fail(
+                item, WorkerError(f"worker {worker} was lost in {name!r}, and no restart is left: {reason}")
+            )
+        elif item < 0:
             self._give_next(worker)
         else:
             self._give(worker, item)
+
+    def _fail(self, item: int, error: BaseException) -> Iterator[tuple[int, Any]]:
+        if not self._catch:
+            raise error
+        if item >= 0:
+            yield item, Failure(error)
 
     def _give_next(self, worker: int) -> None:
         """Give a worker the next of its own items, or the last one of the worker that has most left."""

@@ -69,13 +69,19 @@ class RayWorkers(Workers):
             try:
                 self._ray.get(done)
             except self._ray.exceptions.RayError as error:
+                self._give_up(numbers)
                 raise WorkerError(f"a worker could not start: {error}") from error
             if ready and time.monotonic() - began > START_SECONDS:
+                self._give_up(numbers)
                 resources = self._ray.available_resources()
                 raise WorkerError(
                     f"{len(ready)} of {self.n_workers} workers did not start within {START_SECONDS:.0f} s; free in the cluster: "
                     f"{resources.get('CPU', 0):g} processors, {resources.get('memory', 0) / 1e9:.1f} GB"
                 )
+
+    def _give_up(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._stop(number)
 
     def _send(self, number: int, request: bytes, common: bytes | None) -> None:
         sent: Any = common
@@ -83,10 +89,15 @@ class RayWorkers(Workers):
             if self._stored is None or self._stored[0] is not common:
                 self._stored = common, self._ray.put(common)
             sent = self._stored[1]
-        self._answers[number] = self._actors[number].run.remote(request, sent)
+        if number in self._actors:  # `_receive` tells of one that could not be started
+            self._answers[number] = self._actors[number].run.remote(request, sent)
 
     def _receive(self, numbers: list[int], seconds: float) -> Iterator[tuple[int, bytes | Lost]]:
-        owners = {self._answers[number]: number for number in numbers}
+        for number in set(numbers) - self._answers.keys():
+            yield number, Lost("it could not be started")
+        owners = {self._answers[number]: number for number in numbers if number in self._answers}
+        if not owners:
+            return
         done, _ = self._ray.wait(list(owners), num_returns=1, timeout=seconds)
         for reference in done:
             number = owners[reference]
