@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from supquant.distributed.pool import Workers
     from supquant.distributed.process_workers import ProcessWorkers
     from supquant.distributed.ray_workers import RayWorkers
+    from supquant.distributed.rows import ProcessRows, RayRows
     from supquant.distributed.sharded_index import PartialAnswer, ShardedIndex
 
 __all__ = [
     "EncodedDataset",
     "PartialAnswer",
+    "ProcessRows",
     "ProcessWorkers",
+    "RayRows",
     "RayWorkers",
     "ShardedIndex",
     "Workers",
@@ -39,6 +42,7 @@ __getattr__ = lazy_names(
         "pool": ("Workers",),
         "process_workers": ("ProcessWorkers",),
         "ray_workers": ("RayWorkers",),
+        "rows": ("ProcessRows", "RayRows"),
         "sharded_index": ("PartialAnswer", "ShardedIndex"),
     },
 )

@@ -144,6 +144,10 @@ class Workers(ABC):
         self._start([number])
 
     @abstractmethod
+    def free_bytes(self) -> int:
+        """Return the number of bytes of memory that each worker may use."""
+
+    @abstractmethod
     def _start(self, numbers: list[int]) -> None:
         """Start workers, and return when they run."""
 

@@ -71,6 +71,10 @@ class ProcessWorkers(Workers):
             process.process.kill()
             process.process.wait()
 
+    def free_bytes(self) -> int:
+        """Return the number of bytes of free memory for each process."""
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // self.n_workers
+
     def process_ids(self) -> list[int]:
         """Return the ids of the processes, in the order of the workers."""
         return [self._processes[number].process.pid for number in sorted(self._processes)]

@@ -52,6 +52,7 @@ class RayWorkers(Workers):
         if n_workers is None:
             processors = self._ray.cluster_resources().get("CPU", 1)
             n_workers = max(1, int(processors / max(float(options["num_cpus"]), 1e-3)))
+        self._memory = options.get("memory")
         self._actor = self._ray.remote(Worker).options(**options)
         self._actors: dict[int, Any] = {}
         self._answers: dict[int, Any] = {}  # references of the answers that are not read yet
@@ -111,6 +112,10 @@ class RayWorkers(Workers):
         self._answers.pop(number, None)
         if (actor := self._actors.pop(number, None)) is not None:
             self._ray.kill(actor)
+
+    def free_bytes(self) -> int:
+        """Return the number of bytes of memory for each actor: that of its options, or its part of the cluster's."""
+        return int(self._memory or self._ray.cluster_resources().get("memory", 0) / self.n_workers)
 
     def close(self) -> None:
         """End the actors. The cluster stays connected."""
