@@ -117,6 +117,10 @@ class RayWorkers(Workers):
         """Return the number of bytes of memory for each actor: that of its options, or its part of the cluster's."""
         return int(self._memory or self._ray.cluster_resources().get("memory", 0) / self.n_workers)
 
+    def kill_worker(self, number: int) -> None:
+        """Kill an actor as a fault would. It is started again when it is next needed."""
+        self._ray.kill(self._actors[number])
+
     def close(self) -> None:
         """End the actors. The cluster stays connected."""
         self._stored = None

@@ -37,6 +37,9 @@ class BenchCommands(LazyCommands):
         "soak": CommandSource(
             f"{_HERE}.bench_soak", "Disturb indexes in every way for a while, and check every answer."
         ),
+        "cluster": CommandSource(
+            f"{_HERE}.bench_cluster", "Fit, encode and search with workers, also when some are lost."
+        ),
         "gist": CommandSource(f"{_HERE}.bench_gist", "Time GIST descriptors."),
     }
     plugins = None
