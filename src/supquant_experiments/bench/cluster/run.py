@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,9 @@ def bench_cluster(
         "files": n_files,
         "limits": LIMITS,
         "machine": describe_machine(),
+        "load_average": os.getloadavg()[
+            0
+        ],  # other work that the machine has: times are right only if it is near 0
     }
     with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=folder) as name:
         place = Path(name)
