@@ -106,7 +106,6 @@ def encode_dataset(
     for parent in {Path(task.target).parent for task in waiting}:
         parent.mkdir(parents=True, exist_ok=True)
     if waiting:
-        # The driver makes the guesses, and workers get the names of columns: all files are read alike.
         common = codec, files, n_jobs
         own = ProcessWorkers(min(len(waiting), os.cpu_count() or 1)) if workers is None else workers
         try:
