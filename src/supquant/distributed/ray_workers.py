@@ -60,25 +60,33 @@ class RayWorkers(Workers):
         super().__init__(check_integer(n_workers, "n_workers", 1), restarts)
 
     def _start(self, numbers: list[int]) -> None:
-        for number in numbers:
-            self._actors[number] = self._actor.remote()
-        ready = [self._actors[number].__ray_ready__.remote() for number in numbers]
+        waiting = {self._begin(number): number for number in numbers}
         began = time.monotonic()
-        while ready:
+        reason = ""
+        while waiting:
             check_interrupt()
-            done, ready = self._ray.wait(ready, timeout=0.2)
-            try:
-                self._ray.get(done)
-            except self._ray.exceptions.RayError as error:
-                self._give_up(numbers)
-                raise WorkerError(f"a worker could not start: {error}") from error
-            if ready and time.monotonic() - began > START_SECONDS:
+            done, _ = self._ray.wait(list(waiting), timeout=0.2)
+            for reference in done:
+                number = waiting.pop(reference)
+                try:
+                    self._ray.get(reference)
+                except self._ray.exceptions.RayError as error:
+                    # The cluster may have placed it on a node that is gone, and not know it yet.
+                    reason = f": {_in_one_line(error)}"
+                    time.sleep(0.2)
+                    waiting[self._begin(number)] = number
+            if waiting and time.monotonic() - began > START_SECONDS:
                 self._give_up(numbers)
                 resources = self._ray.available_resources()
                 raise WorkerError(
-                    f"{len(ready)} of {self.n_workers} workers did not start within {START_SECONDS:.0f} s; free in the cluster: "
-                    f"{resources.get('CPU', 0):g} processors, {resources.get('memory', 0) / 1e9:.1f} GB"
+                    f"{len(waiting)} of {self.n_workers} workers did not start in {START_SECONDS:.0f} s; free in the cluster: "
+                    f"{resources.get('CPU', 0):g} processors, {resources.get('memory', 0) / 1e9:.1f} GB{reason}"
                 )
+
+    def _begin(self, number: int) -> Any:
+        """Ask for an actor, and return the reference of the answer that says that it runs."""
+        self._actors[number] = self._actor.remote()
+        return self._actors[number].__ray_ready__.remote()
 
     def _give_up(self, numbers: list[int]) -> None:
         for number in numbers:
@@ -106,7 +114,7 @@ class RayWorkers(Workers):
             try:
                 yield number, self._ray.get(reference)
             except self._ray.exceptions.RayError as error:
-                yield number, Lost(" ".join(str(error).split())[:300])
+                yield number, Lost(_in_one_line(error))
 
     def _stop(self, number: int) -> None:
         self._answers.pop(number, None)
@@ -125,6 +133,10 @@ class RayWorkers(Workers):
         """End the actors. The cluster stays connected."""
         self._stored = None
         super().close()
+
+
+def _in_one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def _connected_ray() -> Any:
