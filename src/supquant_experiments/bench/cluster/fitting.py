@@ -151,7 +151,8 @@ class _Nodes:
 
 if __name__ == "__main__":
     place, how, number, length, n_anchors, lost = sys.argv[1:]
-    result = _fit(Path(place), how, int(number), int(length), int(n_anchors), lost)
-    sys.stdout.write(json.dumps(result))
-    sys.stdout.flush()
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Ray prints when a node is lost, and only the result belongs into the answer
+    json.dump(_fit(Path(place), how, int(number), int(length), int(n_anchors), lost), answer)
+    answer.flush()
     os._exit(0)  # a cluster that lost a node would take its time to end
