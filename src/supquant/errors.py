@@ -4,7 +4,14 @@ An estimator used before `fit` raises scikit-learn's own `NotFittedError`, a fil
 `FileNotFoundError`.
 """
 
-__all__ = ["FileFormatError", "InputError", "InputTypeError", "SaveConflictError", "SupquantError"]
+__all__ = [
+    "FileFormatError",
+    "InputError",
+    "InputTypeError",
+    "SaveConflictError",
+    "SupquantError",
+    "WorkerError",
+]
 
 
 class SupquantError(Exception):
@@ -58,5 +65,15 @@ class SaveConflictError(SupquantError):
     Examples
     --------
     >>> issubclass(SaveConflictError, SupquantError)
+    True
+    """
+
+
+class WorkerError(SupquantError, RuntimeError):
+    """Workers of a cluster that could not start, or were lost more often than they may be started again.
+
+    Examples
+    --------
+    >>> issubclass(WorkerError, SupquantError)
     True
     """

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from supquant.errors import InputError, InputTypeError
+from supquant.remote import RemoteRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +95,9 @@ def check_vectors(
         ...
     supquant.errors.InputError: Input X contains NaN (first in row 0).
     """
+    if isinstance(X, RemoteRows):  # their values are checked where they are read
+        _check_width(X, n_features, name, estimator)
+        return cast("Array", X)
     refuse_masked(X, name)
     try:
         array = X if _is_plain_array(X, min_rows) else _as_array(X, min_rows, name)
@@ -103,14 +107,18 @@ def check_vectors(
         raise InputError(f"{name}: {error}") from error
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    _check_width(array, n_features, name, estimator)
+    if array.dtype.kind == "f":
+        _check_finite(array, name)
+    return np.asarray(array)
+
+
+def _check_width(array: Array | RemoteRows, n_features: int | None, name: str, estimator: str) -> None:
     if n_features is not None and array.shape[1] != n_features:
         raise InputError(
             f"{name} has {array.shape[1]} features, "
             f"but {estimator} is expecting {n_features} features as input"
         )
-    if array.dtype.kind == "f":
-        _check_finite(array, name)
-    return np.asarray(array)
 
 
 def refuse_masked(values: Any, name: str) -> Any:
@@ -147,6 +155,15 @@ def check_training_vectors(X: Any) -> Array:
     """
     array = check_vectors(X)
     largest = 0.0
+    if isinstance(X, RemoteRows):
+        largest = X.largest()
+        if largest > LARGEST_VALUE:
+            raise InputError(
+                f"X has a value of size {largest:.3g}; squares of values above {LARGEST_VALUE:g} are too large for float32: "
+                "divide X by a constant"
+            )
+        _refuse_tiny(largest)
+        return array
     for start in range(0, len(array), _ROWS_PER_CHECK):
         block = array[start : start + _ROWS_PER_CHECK]
         size = max(float(block.max()), -float(block.min()))
@@ -157,12 +174,16 @@ def check_training_vectors(X: Any) -> Array:
                 f"X has a value of size {size:.3g} in row {row}; squares of values above {LARGEST_VALUE:g} are too large for "
                 "float32: divide X by a constant, or leave the row out"
             )
+    _refuse_tiny(largest)
+    return array
+
+
+def _refuse_tiny(largest: float) -> None:
     if 0 < largest < SMALLEST_SIZE:
         raise InputError(
             f"X has no value above {largest:.3g}, and squares of values below {SMALLEST_SIZE:g} are too small for float32: "
             "multiply X by a constant"
         )
-    return array
 
 
 def _as_array(X: Any, min_rows: int, name: str) -> Array:

@@ -350,3 +350,17 @@ def test_a_fit_in_a_pipe_prints_a_line_for_each_stage_and_ends_with_a_summary(ru
         "MAP",
         "Wrote",
     ]
+
+
+def test_encode_by_workers_writes_a_file_for_each_file_and_resumes(run, model, files, tmp_path):
+    import pyarrow.parquet as pq
+
+    (tmp_path / "in").mkdir()
+    X = np.load(files / "X.npy")
+    for number, part in enumerate(np.split(X, 2)):
+        np.save(tmp_path / "in" / f"x{number}.npy", part)
+    arguments = ("encode", model, tmp_path / "in", "-o", tmp_path / "codes", "--workers", 1)
+    assert "500 codes in 2 files." in run(*arguments).output
+    codes = pq.read_table(tmp_path / "codes")["code"].to_pylist()
+    assert b"".join(codes) == SupervisedQuantizer.load(model).encode(X).tobytes()
+    assert "2 of which were there" in run(*arguments).output

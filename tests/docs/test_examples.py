@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import questions
 from typer.testing import CliRunner
@@ -119,6 +121,8 @@ def test_commands_of_the_page_on_commands_run(folder, digits):
     questions.write_items(folder)
     items = pd.read_parquet("items.parquet")
     items.dropna(subset="intent").to_parquet("questions.parquet")
+    Path("vectors").mkdir()
+    items.to_parquet("vectors/part-0.parquet")
     items[20:25].to_parquet("changed.parquet")
     items[:5].assign(id=[f"new-{row}" for row in range(5)]).to_parquet("more.parquet")
     X, y = digits
@@ -152,6 +156,19 @@ def test_production_page_changes_and_filters_a_saved_index(folder):
     assert "q3" not in page.index
     assert "q1" not in page.ids
     assert page.ids.shape == (2, 5)
+
+
+def test_scale_page_fits_encodes_and_searches_with_processes(folder, digits):
+    X, y = digits
+    (folder / "vectors").mkdir()
+    for number in range(2):
+        rows = slice(300 * number, 300 * number + 300)
+        table = {"label": y[rows], "vector": pa.array(X[rows].tolist(), pa.list_(pa.float32(), 64))}
+        pq.write_table(pa.table(table), folder / "vectors" / f"{number}.parquet")
+    page = run_page("docs/scale.md")
+    assert (y[page.ids[:, 0]] == y[:3]).all()
+    assert page.missing == {}
+    assert len(list((folder / "codes").glob("*.parquet"))) == 2
 
 
 def test_searching_page_finds_digits(folder):
@@ -194,7 +211,7 @@ def test_relative_links_lead_to_files():
 def test_extras_of_the_readme_are_those_of_the_package():
     named = re.findall(r"'supquant\[(\w+)\]'", (ROOT / "README.md").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert named == ["arrow", "sql", "hdf5", "serve", "lab"]
+    assert named == ["arrow", "sql", "hdf5", "audit", "serve", "ray", "lab"]
     assert set(named) <= set(project["optional-dependencies"])
 
 

@@ -9,7 +9,7 @@ import os
 import shutil
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -83,7 +83,9 @@ def write_codes(path: Path, blocks: Iterable[tuple[Codes, Block]], shape: tuple[
     """
     with replace_file(path) as file:
         if path.suffix == ".parquet":
-            _write_parquet(file, blocks, shape[1])
+            from supquant.distributed.code_files import write_code_table  # noqa: PLC0415  # pyarrow is an extra
+
+            write_code_table(file, blocks, shape[1])
             return
         codes = np.empty(shape, dtype=np.uint8)
         for part, block in blocks:
@@ -92,24 +94,6 @@ def write_codes(path: Path, blocks: Iterable[tuple[Codes, Block]], shape: tuple[
             np.save(file, codes)
         else:
             np.savez(file, codes=codes)
-
-
-def _write_parquet(file: BinaryIO, blocks: Iterable[tuple[Codes, Block]], n_bytes: int) -> None:
-    import pyarrow as pa  # noqa: PLC0415  # an extra
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    writer = None
-    try:
-        for codes, block in blocks:
-            ids = np.arange(block.start, block.start + len(codes)) if block.ids is None else block.ids
-            data = pa.py_buffer(np.ascontiguousarray(codes))
-            column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(n_bytes), len(codes), [None, data])
-            table = pa.table({"id": pa.array(ids), "code": column})
-            writer = writer or pq.ParquetWriter(file, table.schema)
-            writer.write_table(table)
-    finally:
-        if writer is not None:
-            writer.close()
 
 
 def check_output(path: Path, kinds: tuple[str, ...] = ()) -> Path:

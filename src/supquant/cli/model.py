@@ -12,7 +12,7 @@ import typer
 import supquant
 from supquant import evaluation, kernels
 from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
-from supquant.cli.files import CODE_FILES, check_output, check_space, write_codes
+from supquant.cli.files import CODE_FILES, check_output, check_space, make_folder, write_codes
 from supquant.cli.index import Jobs, encoded, print_index
 from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
 from supquant.errors import InputError
@@ -35,14 +35,33 @@ def encode(
     items: Items,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="Codes to write: .npy, .npz with `codes`, or .parquet with ids."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Codes to write: .npy, .npz with `codes`, or .parquet with ids. With --workers or --ray: a folder.",
+        ),
     ] = Path("codes.npy"),
     vectors: Vectors = None,
     labels: Labels = None,
     ids: Ids = None,
     jobs: Jobs = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Encode file by file with this number of processes, or of actors with --ray. Finished files are skipped."
+        ),
+    ] = None,
+    ray: Annotated[
+        bool,
+        typer.Option("--ray", help="Encode file by file on a Ray cluster, that of RAY_ADDRESS if it is set."),
+    ] = False,
 ) -> None:
     """Turn vectors into codes of one byte a codebook."""
+    if ray or workers is not None:
+        _encode_files(
+            model, items, output, {"vectors": vectors, "labels": labels, "ids": ids}, workers, ray, jobs
+        )
+        return
     check_output(output, CODE_FILES)
     codec = load_model(model).codec_
     source = open_items(items, vectors, labels, ids)
@@ -50,6 +69,28 @@ def encode(
     with progress_bars() as callback:
         write_codes(output, encoded(codec, source, jobs, callback), (len(source), codec.n_codebooks))
     print_line(f"Wrote {output}: {len(source)} codes of {codec.n_codebooks} bytes.")
+
+
+def _encode_files(
+    model: Path,
+    items: Path,
+    output: Path,
+    columns: dict[str, str | None],
+    n_workers: int | None,
+    on_ray: bool,
+    jobs: int | None,
+) -> None:
+    """Encode every file of a folder into a file of its own, by workers."""
+    from supquant import distributed  # noqa: PLC0415  # needs pyarrow, an extra
+
+    make_folder(output)
+    kind: Any = distributed.RayWorkers if on_ray else distributed.ProcessWorkers
+    with kind(n_workers) as workers, progress_bars() as callback:
+        done = distributed.encode_dataset(
+            model, items, output, workers=workers, n_jobs=jobs or 1, callback=callback, **columns
+        )
+    skipped = f", {done.n_skipped} of which were there" if done.n_skipped else ""
+    print_line(f"Wrote {output}: {done.n_rows} codes in {len(done.files)} files{skipped}.")
 
 
 @app.command()

@@ -19,7 +19,7 @@ from itertools import islice
 import numpy as np
 import scipy.linalg
 
-from supquant.arrays import Float64
+from supquant.arrays import Array, Float64, RowNumbers
 from supquant.features.kernel_classifier import (
     MOST_PASSES,
     LabelClassifier,
@@ -115,18 +115,18 @@ class ClassSums:
 
 def class_sums(rows: KernelRows) -> ClassSums:
     """Return the sums over rows. Products of features are float32 within a block and float64 over blocks."""
-
-    def of_block(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        x = rows.features(numbers)[:, :-1]
-        return x.T @ x, rows.labels.take(numbers).sparse().T @ x
-
     d = rows.width - 1
     gram, sums = np.zeros((d, d)), np.zeros((rows.labels.n_labels, d))
-    for xx, of_classes in ordered_map(of_block, rows.blocks, rows.n_jobs):
-        gram += xx
-        sums += of_classes
+    if rows.blocks:
+        gram, sums = rows.sum_blocks(_sums_of_block)
     counts = np.asarray(sum(rows.labels.take(each).sparse().sum(axis=0) for each in rows.blocks))
     return ClassSums(gram, sums, counts)
+
+
+def _sums_of_block(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple[Array, Array]:
+    del shared
+    x = rows.features(numbers)[:, :-1]
+    return x.T @ x, rows.labels.take(numbers).sparse().T @ x
 
 
 def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:

@@ -19,8 +19,9 @@ from supquant.codec.queries import fill_blocks
 from supquant.errors import InputError
 from supquant.kernels import GROUP, Packed, pack_rows
 from supquant.parallel import row_blocks, single_blas
+from supquant.remote import RemoteBlock, RemoteRows
 from supquant.storage import lay_out_as_stored
-from supquant.validation import check_positive
+from supquant.validation import as_float32, check_positive
 
 _KERNEL = "kernel."
 """Prefix of a kernel's arrays among those of a map that holds it."""
@@ -100,7 +101,7 @@ def kernel_from_arrays(arrays: dict[str, NDArray[Any]], n_inputs: int, n_feature
 
 def map_rows(
     feature_map: Callable[[Float32], Float32],
-    X: NDArray[Any],
+    X: NDArray[Any] | RemoteRows,
     width: int,
     n_jobs: int,
     rows: int | None = None,
@@ -111,7 +112,7 @@ def map_rows(
     ----------
     feature_map : callable
         Maps a block (b, p) float32 to features (b, width) float32.
-    X : ndarray of shape (n, p)
+    X : ndarray or RemoteRows of shape (n, p)
     width : int
     n_jobs : int
         Number of threads.
@@ -120,9 +121,18 @@ def map_rows(
     """
     features = np.empty((len(X), width), dtype=np.float32)
     blocks = row_blocks(len(X), rows or block_rows(feature_map))
+    if isinstance(X, RemoteRows):
+        for block, found in zip(blocks, X.map_blocks(_mapped, blocks, feature_map), strict=True):
+            features[slice(*block)] = found
+        return features
     with single_blas():
         fill_blocks(lambda x, _: (feature_map(x),), X, (features,), blocks, n_jobs)
     return features
+
+
+def _mapped(block: RemoteBlock, own: None, feature_map: Callable[[Float32], Float32]) -> Float32:
+    del own
+    return feature_map(as_float32(block.x))
 
 
 def squared_norms(rows: Float32) -> Float32:

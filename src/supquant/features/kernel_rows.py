@@ -13,13 +13,16 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+import xxhash
 from numpy.typing import NDArray
 
-from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.arrays import Array, Float32, Float64, RowNumbers
 from supquant.codec import label_probabilities
 from supquant.features.gaussian_map import GaussianMap, kernel_features
 from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
+from supquant.remote import RemoteBlock, RemoteRows
+from supquant.row_sums import sum_in_order
 from supquant.rows import FeatureCache
 from supquant.validation import as_float32
 
@@ -33,12 +36,13 @@ GRAM_BYTES = 1 << 30
 class KernelRows:
     """Labelled rows and their kernel features; sums do not depend on the number of threads."""
 
-    X: NDArray[Any]  # (n, p) of any real dtype, may be memory-mapped
+    X: NDArray[Any] | RemoteRows  # (n, p) of any real dtype, may be memory-mapped
     labels: Labels
     kernel: GaussianMap | None  # None takes vectors as features: d = p
     blocks: Sequence[RowNumbers]  # row numbers in X
     cache: FeatureCache
     n_jobs: int
+    key: int | None = None  # that of the only block in the cache; None takes the number of its first row
 
     @classmethod
     def of(
@@ -73,7 +77,7 @@ class KernelRows:
             x = self.vectors(rows)
             return np.hstack([kernel_features(self.kernel, x), np.ones((len(x), 1), dtype=np.float32)])
 
-        return self.cache.get(int(rows[0]), compute)
+        return self.cache.get(int(rows[0]) if self.key is None else self.key, compute)
 
     @property
     def width(self) -> int:
@@ -88,44 +92,94 @@ class KernelRows:
         """Return Y (n, L) float32 of all rows, in the order of the blocks."""
         return self.indicators(np.concatenate([np.zeros(0, dtype=np.int64), *self.blocks]))
 
-    def map_blocks(self, function: Callable[[RowNumbers], Result]) -> Iterator[Result]:
-        """Apply a function to the row numbers of every block; results come in the order of the blocks."""
-        return ordered_map(function, self.blocks, self.n_jobs)
+    def map_blocks(
+        self, function: Callable[[KernelRows, RowNumbers, Any], Result], shared: object = None
+    ) -> Iterator[Result]:
+        """Apply a function of a module to every block; results come in the order of the blocks.
+
+        The function takes the rows, the row numbers of a block, and `shared`.
+        """
+        if isinstance(self.X, RemoteRows):
+            own = [self.labels.take(rows) for rows in self.blocks]
+            return self.X.map_blocks(_visit, self.blocks, (self.kernel, function, shared), own)
+        return ordered_map(lambda rows: function(self, rows, shared), self.blocks, self.n_jobs)
+
+    def sum_blocks(
+        self,
+        function: Callable[[KernelRows, RowNumbers, Any], tuple[Array, ...]],
+        shared: object = None,
+        n_jobs: int | None = None,
+    ) -> tuple[Float64, ...]:
+        """Return the sums of the arrays that a function returns for every block, which are called as in `map_blocks`."""
+        if isinstance(self.X, RemoteRows):
+            own = [self.labels.take(rows) for rows in self.blocks]
+            return self.X.sum_blocks(_visit, self.blocks, (self.kernel, function, shared), own)
+        return sum_in_order(lambda rows: function(self, rows, shared), self.blocks, n_jobs or self.n_jobs)
 
     def logits(self, weights: Float64) -> Float32:
         """Return phi W (n, L) of all rows for weights W (d + 1, L), in the order of the blocks."""
-        W = weights.astype(np.float32)
-        return np.concatenate(list(self.map_blocks(lambda rows: self.features(rows) @ W)))
+        return np.concatenate(list(self.map_blocks(_logits, weights.astype(np.float32))))
 
     def normal_equations(self) -> NormalEquations:
         """Sum products over all rows: in float32 within a block, in float64 over blocks."""
-
-        def of_block(rows: RowNumbers) -> tuple[Float32, Float32]:
-            phi = self.features(rows)
-            return phi.T @ phi, (self.indicators(rows).T @ phi).T
-
         width = self.width
-        gram, products = np.zeros((width, width)), np.zeros((width, self.labels.n_labels))
-        for xx, xy in ordered_map(of_block, self.blocks, gram_jobs(width, self.n_jobs)):
-            gram += xx
-            products += xy
-        return NormalEquations(gram, products)
+        if not self.blocks:
+            return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
+        return NormalEquations(*self.sum_blocks(_products, n_jobs=gram_jobs(width, self.n_jobs)))
 
     def gradient(self, weights: Float64) -> Float64:
         """Return the gradient (d + 1, L) of the negative log likelihood, summed over rows."""
-        W = weights.astype(np.float32)
-
-        def of_block(rows: RowNumbers) -> Float32:
-            phi = self.features(rows)
-            residual = label_probabilities(phi @ W, multilabel=self.labels.multilabel)
-            carried = self.indicators(rows).tocoo()
-            residual[carried.row, carried.col] -= 1
-            return np.asarray(phi.T @ residual)
-
-        gradient = np.zeros(weights.shape)
-        for part in self.map_blocks(of_block):
-            gradient += part
+        if not self.blocks:
+            return np.zeros(weights.shape)
+        (gradient,) = self.sum_blocks(_gradient, weights.astype(np.float32))
         return gradient
+
+
+def _logits(rows: KernelRows, numbers: RowNumbers, W: Float32) -> Float32:
+    return np.asarray(rows.features(numbers) @ W)
+
+
+def _products(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple[Float32, Float32]:
+    del shared
+    phi = rows.features(numbers)
+    return phi.T @ phi, (rows.indicators(numbers).T @ phi).T
+
+
+def _gradient(rows: KernelRows, numbers: RowNumbers, W: Float32) -> tuple[Float32]:
+    phi = rows.features(numbers)
+    residual = label_probabilities(phi @ W, multilabel=rows.labels.multilabel)
+    carried = rows.indicators(numbers).tocoo()
+    residual[carried.row, carried.col] -= 1
+    return (np.asarray(phi.T @ residual),)
+
+
+def _visit(block: RemoteBlock, labels: Labels, shared: tuple[GaussianMap | None, Any, Any]) -> Any:
+    """Apply a function to one block of labelled rows, in the process that reads them."""
+    kernel, function, its_shared = shared
+    anchors = b"" if kernel is None else kernel.anchors.data
+    name = xxhash.xxh3_64_intdigest(anchors), 0.0 if kernel is None else kernel.bandwidth
+    known, cache = block.memory.get("kernel features", (None, None))
+    if known != name:  # another fit, or another kernel of it
+        cache = FeatureCache(0 if kernel is None else block.cache_bytes)
+        block.memory["kernel features"] = name, cache
+    assert isinstance(cache, FeatureCache)
+    numbers = np.arange(len(labels))
+    rows = KernelRows(_Unread(block), labels, kernel, [numbers], cache, 1, block.key)  # type: ignore[arg-type]
+    return function(rows, numbers, its_shared)
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """The vectors (b, p) of a block, which are not read as long as their features are in the cache."""
+
+    block: RemoteBlock
+
+    def __getitem__(self, rows: RowNumbers) -> Array:
+        return self.block.x[rows]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.block.x.shape
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.algebra import leading_eigenvectors
-from supquant.arrays import ArrayLike, Float32, RowNumbers
+from supquant.arrays import ArrayLike, Float32, Float64, RowNumbers
 from supquant.errors import InputError
 from supquant.features.class_means import held_out_loss, learn_class_means
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
@@ -21,7 +21,8 @@ from supquant.features.kernel_rows import KernelRows, gram_jobs
 from supquant.features.label_map import LabelMap
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
-from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.parallel import single_blas
+from supquant.row_sums import sum_rows
 from supquant.rows import FeatureCache
 from supquant.validation import (
     as_float32,
@@ -320,30 +321,32 @@ def scaled_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[
     Directions are scaled so that the coordinates of centred rows have a mean squared length of one.
     """
     n, p = X.shape
-    blocks = row_blocks(n)
-    sums = ordered_map(lambda block: X[slice(*block)].sum(axis=0, dtype=np.float64), blocks, n_jobs)
-    mean = (sum(sums) / n).astype(np.float32)
+    (total,) = sum_rows(_column_sums, X, None, n_jobs)
+    mean = (total / n).astype(np.float32)
     g = min(n_directions, p)
     if g == 0:
         return mean, np.zeros((p, 0), dtype=np.float32)
-
-    def products(block: tuple[int, int]) -> Float32:
-        centred = as_float32(X[slice(*block)]) - mean
-        return centred.T @ centred
-
-    covariance = np.zeros((p, p))
-    for part in ordered_map(products, blocks, gram_jobs(p, n_jobs)):
-        covariance += part
+    (covariance,) = sum_rows(_centred_products, X, mean, gram_jobs(p, n_jobs))
     covariance /= n
     variances, vectors = leading_eigenvectors(covariance, g)
     length = float(np.sqrt(np.maximum(variances, 0).sum())) or 1.0
     return mean, as_float32(vectors / length)
 
 
+def _column_sums(x: NDArray[Any], shared: None) -> tuple[Float64]:
+    del shared
+    return (x.sum(axis=0, dtype=np.float64),)
+
+
+def _centred_products(x: NDArray[Any], mean: Float32) -> tuple[Float32]:
+    centred = as_float32(x) - mean
+    return (centred.T @ centred,)
+
+
 def _features(label_map: LabelMap, rows: KernelRows) -> Float32:
     """Return the features (n, 2 L + g) of rows, in the order of their blocks."""
+    return np.concatenate(list(rows.map_blocks(_features_of_block, label_map)))
 
-    def of_block(numbers: RowNumbers) -> Float32:
-        return label_map.from_kernel(rows.features(numbers)[:, :-1], rows.vectors(numbers))
 
-    return np.concatenate(list(rows.map_blocks(of_block)))
+def _features_of_block(rows: KernelRows, numbers: RowNumbers, label_map: LabelMap) -> Float32:
+    return label_map.from_kernel(rows.features(numbers)[:, :-1], rows.vectors(numbers))

@@ -124,8 +124,9 @@ def leave_classes_out(
     seeds = rng.integers(2**31, size=N_FOLDS)
     classes = rng.permutation(np.unique(labels.indices[rows]))
     folds = np.array_split(classes, min(N_FOLDS, max(len(classes), 1)))
+    x, labels, rows = X[rows], labels.take(rows), np.arange(len(rows))  # all that the folds need, read once
     tried = (
-        _leave_fold_out(X, labels, rows, fold, directions, STUDY_ANCHORS * anchored, int(seed), n_jobs)
+        _leave_fold_out(x, labels, rows, fold, directions, STUDY_ANCHORS * anchored, int(seed), n_jobs)
         for fold, seed in zip(folds, seeds, strict=False)
     )
     results = [each for each in tried if each is not None]

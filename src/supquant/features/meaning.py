@@ -36,6 +36,7 @@ from supquant.features.novelty import (
 from supquant.features.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.labels import Labels
 from supquant.progress import Reporter
+from supquant.remote import RemoteRows, some_rows
 from supquant.validation import as_float32
 
 DEFAULT_SHARE = 0.25
@@ -82,7 +83,11 @@ class FittedMeaning:
     metric_ridge: float = np.inf
 
     def placed_without(
-        self, X: NDArray[Any], labels: Labels, without: NDArray[np.intp], rng: np.random.Generator
+        self,
+        X: NDArray[Any] | RemoteRows,
+        labels: Labels,
+        without: NDArray[np.intp],
+        rng: np.random.Generator,
     ) -> Callable[[Float32], Float32] | None:
         """Return the map from vectors (b, p) to positions (b, k) that is learned without the rows of some classes.
 
@@ -149,7 +154,7 @@ def fit_meaning(
     """
     reporter = reporter or Reporter()
     known = np.flatnonzero(labels.known)
-    X_known, labels_known = X if len(known) == len(X) else X[known], labels.take(known)
+    X_known, labels_known = X if len(known) == len(X) else some_rows(X, known), labels.take(known)
     with reporter.stage("classifier", 1) as stage:
         kernel.fit_with_progress(X_known, labels_known, stage.advance)
         stage.step()

@@ -14,7 +14,7 @@ from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Float32, Float64
 from supquant.features.meaning_map import unit_rows
 from supquant.labels import Labels
-from supquant.parallel import ordered_map, row_blocks
+from supquant.row_sums import sum_rows
 
 VARIANCE_KEPT = 0.99
 """Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MOST_DIRECTIONS`."""
@@ -45,15 +45,7 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     (3, 2)
     """
     n, p = X.shape
-
-    def sums(block: tuple[int, int]) -> tuple[Float64, Float32]:
-        units = unit_rows(X[slice(*block)])
-        return units.sum(axis=0, dtype=np.float64), units.T @ units
-
-    total, products = np.zeros(p), np.zeros((p, p))
-    for each in ordered_map(sums, row_blocks(n), n_jobs):
-        total += each[0]
-        products += each[1]
+    total, products = sum_rows(_unit_sums, X, None, n_jobs)
     mean = total / n
     covariance = products / n - np.outer(mean, mean)
     most = min(MOST_DIRECTIONS, p)
@@ -62,6 +54,12 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     kept = int(np.searchsorted(held, VARIANCE_KEPT * max(float(np.trace(covariance)), 0.0))) + 1
     leading = vectors[:, : min(kept, most)]
     return Directions(mean.astype(np.float32), np.ascontiguousarray(leading, dtype=np.float32))
+
+
+def _unit_sums(x: NDArray[Any], shared: None) -> tuple[Float64, Float32]:
+    del shared
+    units = unit_rows(x)
+    return units.sum(axis=0, dtype=np.float64), units.T @ units
 
 
 def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:

@@ -24,7 +24,7 @@ from supquant.index.snapshot import Origin, Snapshot
 from supquant.index.topk import Positions, View
 from supquant.validation import refuse_masked
 
-__all__ = ["Chosen", "Filter", "choose", "chosen_positions", "views_of"]
+__all__ = ["Chosen", "Filter", "as_mask", "choose", "chosen_positions", "views_of"]
 
 Chosen = Mapping[Serials, Words]
 """The chosen rows as bits, for every part that holds some of them, by the serials of the part."""
@@ -124,7 +124,7 @@ def choose(snapshot: Snapshot, ids_or_mask: ArrayLike) -> Chosen:
         isinstance(ids_or_mask, str) or type(ids_or_mask).__name__ == "Expression"
     ):  # pyarrow's; an array of its is ids
         return _choose_by_condition(snapshot, ids_or_mask)
-    mask = _as_mask(ids_or_mask)
+    mask = as_mask(ids_or_mask)
     if mask is None:
         located = snapshot.rows_at(snapshot.locate(read_ids(ids_or_mask)))
         return {part.serials: bits_of_rows(rows, part.n_rows) for part, rows in located if len(rows)}
@@ -158,7 +158,7 @@ def _choose_by_condition(snapshot: Snapshot, condition: object) -> Chosen:
     return chosen
 
 
-def _as_mask(values: object) -> Flags | None:
+def as_mask(values: object) -> Flags | None:
     """Return values as a mask (n,) of bool, or None if they are something else."""
     if isinstance(values, Sequence):
         are_bools = len(values) > 0 and set(map(type, values)) <= {bool, np.bool_}

@@ -59,7 +59,7 @@ class Search:
 
     def find_best(self, Q: ArrayLike, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
         """Return the scores and ids (q, k') of the best rows for every query."""
-        found = [self._best_of_block(queries, k) for queries in self._table_blocks(Q, ranking)]
+        found = [self._best_of_block(queries, k) for queries in self.table_blocks(Q, ranking)]
         scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return scores, self._ids_at(positions)
 
@@ -87,7 +87,7 @@ class Search:
     ) -> tuple[Positions, Sums, NDArray[Any]]:
         """Return limits (q + 1,), and scores and ids (limits[-1],) of all rows whose score is as good as the radius or better."""
         bound = _check_radius(radius)
-        found = [self._within_of_block(queries, bound) for queries in self._table_blocks(Q, ranking)]
+        found = [self._within_of_block(queries, bound) for queries in self.table_blocks(Q, ranking)]
         counts, scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return np.concatenate([[0], np.cumsum(counts)]), scores, self._ids_at(positions)
 
@@ -118,7 +118,7 @@ class Search:
         block_queries = max(1, _RANKING_BYTES // (_ANSWER_BYTES * n_rows))
         return map(ranked, row_blocks(len(checked), min(BLOCK_ROWS, block_queries)))
 
-    def _table_blocks(self, Q: ArrayLike, ranking: str | None) -> Iterator[QueryTables]:
+    def table_blocks(self, Q: ArrayLike, ranking: str | None) -> Iterator[QueryTables]:
         """Return the tables of queries, in blocks of at most `BLOCK_ROWS` queries. There is at least one block."""
         if isinstance(Q, Sized) and len(Q) > BLOCK_ROWS:
             checked = self._check_queries(Q)

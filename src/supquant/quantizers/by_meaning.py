@@ -24,7 +24,9 @@ from supquant.quantizers.fit_costs import CODEBOOK_ROWS, FEATURES, codes_stage
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
 from supquant.quantizers.meaning_curves import fit_curves
 from supquant.quantizers.meaning_words import choose_spelling, word_purposes
+from supquant.quantizers.remote_codes import encode_remote_rows
 from supquant.quantizers.unseen_rows import imitate_held_out_rows, mix_rows
+from supquant.remote import RemoteRows
 
 if TYPE_CHECKING:
     from supquant.features import LabelKernel
@@ -80,7 +82,7 @@ WITHOUT_NEW_CLASSES = Balance((10, 0.005), (1, 0.0005), (1, 0.0005), 1 / 32, 1.0
 class MeaningFit:
     """A fit to rows X (n, p), of which some or all have labels, and the learned map to their features."""
 
-    X: NDArray[Any]
+    X: NDArray[Any] | RemoteRows
     labels: Labels
     kept: Float32 | None  # (n, F)  the features of all rows, or None if they are made when needed
     fitted: FittedMeaning
@@ -153,6 +155,8 @@ class MeaningFit:
     def result(self, last: CodebookStep) -> tuple[SemanticCodec, Codes]:
         """Return the codec of a step, and the codes (n, M) of all rows, which hold their labels if these are known."""
         codec = self._codec(last.codebooks)
+        if self.kept is None and isinstance(self.X, RemoteRows):
+            return codec, encode_remote_rows(codec, self.X, self.labels)
         if self.kept is None:
             return codec, codec.encode(self.X, self.labels, n_jobs=self.n_jobs)
         codes = np.empty((len(self.X), codec.n_codebooks), dtype=np.uint8)

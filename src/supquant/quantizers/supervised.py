@@ -35,6 +35,7 @@ from supquant.quantizers.supervised_features import (
     make_label_kernel,
 )
 from supquant.quantizers.training import PROJECTION_TYPES, ProjectionName, Training
+from supquant.remote import RemoteRows
 from supquant.validation import (
     check_choice,
     check_integer,
@@ -297,8 +298,13 @@ class SupervisedQuantizer(LabelQuantizer):
         return FitPlan(stages, fit.result, calibrate, reporter)
 
     def _plan_as_published(
-        self, X: NDArray[Any], labels: Labels, rng: np.random.Generator
+        self, X: NDArray[Any] | RemoteRows, labels: Labels, rng: np.random.Generator
     ) -> FitPlan[CodedStep]:
+        if isinstance(X, RemoteRows):
+            raise InputError(
+                "the published fit keeps the features of all rows in this process: fit rows of workers with features='auto' or "
+                "a LabelKernel, or read them into memory"
+            )
         known = labels.known
         X_known, labels_known = (X, labels) if known.all() else (X[known], labels.take(known))
         feature_map = self._fit_features(X_known, rng)

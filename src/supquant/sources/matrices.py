@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,12 @@ class MatrixSource(VectorSource):
 
     def _column(self, what: str) -> None:
         del what
+
+    @property
+    def parts(self) -> list[tuple[str, int, int]]:
+        """The files, with their first row and one past their last row."""
+        edges = pairwise(self._starts.tolist())
+        return [(name, *edge) for (name, _), edge in zip(self._parts, edges, strict=True)]
 
     def where(self, row: int) -> str:
         """Return the file and the row within it."""

@@ -190,6 +190,11 @@ class VectorSource(ABC):
     def _column(self, what: str) -> Any:
         """Read the "labels", "ids" or "metadata" of all rows; None if the source has none."""
 
+    @property
+    def parts(self) -> list[tuple[str, int, int]]:
+        """The files of the source, or the source itself: the name of each, its first row, and one past its last row."""
+        return [(self.name, 0, len(self))]
+
     @abstractmethod
     def where(self, row: int) -> str:
         """Return the file and the row within it, as errors name them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -120,6 +120,12 @@ class TableSource(VectorSource):
         self.shape, self.dtype = (rows.n_rows, first.shape[1]), first.dtype
         self._kept: dict[str, Any] = {}
         self._numbers = {name: self._is_written_as_numbers(name) for name in (fields.labels, fields.ids)}
+
+    @property
+    def parts(self) -> list[tuple[str, int, int]]:
+        """The files, with their first row and one past their last row."""
+        edges = pairwise(self._rows.starts.tolist())
+        return [(part.name, *edge) for part, edge in zip(self._rows.parts, edges, strict=True)]
 
     def where(self, row: int) -> str:
         """Return the file and the row within it."""

@@ -46,6 +46,9 @@ class BenchCommands(LazyCommands):
         "serve": CommandSource(
             f"{_HERE}.bench_serve", "Compare a service with direct searches, load it, kill it or fuzz it."
         ),
+        "cluster": CommandSource(
+            f"{_HERE}.bench_cluster", "Fit, encode and search with workers, also when some are lost."
+        ),
         "gist": CommandSource(f"{_HERE}.bench_gist", "Time GIST descriptors."),
     }
     plugins = None

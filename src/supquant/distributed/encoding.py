@@ -1,0 +1,186 @@
+"""Files of vectors to files of codes: one task for each file, which is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from supquant.arrays import Codes
+from supquant.codec import AnyCodec
+from supquant.distributed.code_files import write_code_table
+from supquant.distributed.pool import Workers
+from supquant.distributed.process_workers import ProcessWorkers
+from supquant.distributed.source_files import SourceFiles
+from supquant.distributed.worker import Memory
+from supquant.errors import InputError
+from supquant.progress import Progress, Reporter
+from supquant.sources import Block
+from supquant.storage import replace_file
+
+__all__ = ["EncodedDataset", "encode_dataset"]
+
+MODEL_NOTE, SOURCE_NOTE = "supquant.codec", "supquant.source"
+"""Names of the notes in the metadata of a file of codes: the digest of the codec, and the file that was encoded."""
+
+STEPS = 100
+"""Steps in which the progress is reported."""
+
+
+@dataclass(frozen=True)
+class EncodedDataset:
+    """What `encode_dataset` has written.
+
+    Attributes
+    ----------
+    files : tuple of Path
+        The files of codes, in the order of the files of vectors.
+    n_rows : int
+        The number of rows of all files.
+    n_skipped : int
+        The number of files that were there already.
+    """
+
+    files: tuple[Path, ...]
+    n_rows: int
+    n_skipped: int
+
+
+def encode_dataset(
+    model: Any,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    vectors: str | Sequence[str] | None = None,
+    labels: str | bool | None = None,
+    ids: str | bool | None = None,
+    workers: Workers | None = None,
+    n_jobs: int = 1,
+    callback: Callable[[Progress], None] | None = None,
+) -> EncodedDataset:
+    """Encode files of vectors, one file of codes for each.
+
+    A file is written whole or not at all. Files that an earlier call has written with the same model from the same files of
+    vectors are skipped. So a call that was interrupted or killed is simply repeated.
+
+    Parameters
+    ----------
+    model : str, path, codec or fitted estimator
+        The model, or the file of one.
+    source : str or path
+        A file of vectors or a folder of such files, as in `open_vectors`. Every worker must be able to read it.
+    target : str or path
+        A folder for the files of codes, which every worker can write. It is made if it is not there. Each file has the columns
+        `id` and `code` (fixed-size binary). Without ids, rows are numbered over all files.
+    vectors, labels, ids
+        Columns, as in `open_vectors`. Known labels are kept in the codes.
+    workers : Workers or None, default=None
+        Who encodes: `ProcessWorkers` or `RayWorkers`. None starts a process for each core, and ends them afterwards.
+    n_jobs : int, default=1
+        Number of threads of each worker.
+    callback : callable or None, default=None
+        Called with a `supquant.progress.Progress`, at most a hundred times.
+
+    Returns
+    -------
+    EncodedDataset
+
+    Raises
+    ------
+    InputError
+        If a row cannot be read; the error names the file and the row. Or if the target has codes of another model.
+    WorkerError
+        If workers were lost too often. Files that were finished stay.
+    """
+    codec = _read_codec(model)
+    files = SourceFiles.of(source, vectors, labels, ids)
+    opened = files.open()
+    folder = Path(target).absolute()
+    if folder.is_relative_to(files.path):
+        raise InputError(f"{folder} lies in {files.path}: codes need a folder outside of the vectors")
+    digest = codec.pack().digest
+    tasks = [_FileTask.of(part, files.path, folder, digest) for part in opened.parts if part[2] > part[1]]
+    waiting = [task for task in tasks if not task.is_done()]
+    for parent in {Path(task.target).parent for task in waiting}:
+        parent.mkdir(parents=True, exist_ok=True)
+    if waiting:
+        common = codec, files, n_jobs
+        own = ProcessWorkers(min(len(waiting), os.cpu_count() or 1)) if workers is None else workers
+        try:
+            _run(own, waiting, common, Reporter(callback))
+        finally:
+            if workers is None:
+                own.close()
+    return EncodedDataset(tuple(Path(task.target) for task in tasks), len(opened), len(tasks) - len(waiting))
+
+
+def _read_codec(model: Any) -> AnyCodec:
+    if isinstance(model, str | os.PathLike):
+        from supquant.models import load_model  # noqa: PLC0415  # seconds that no worker should need
+
+        model = load_model(model)
+    codec = getattr(model, "codec_", model)
+    if not isinstance(codec, AnyCodec):
+        raise InputError(
+            f"expected a model file, a codec or a fitted estimator, got a {type(model).__name__}"
+        )
+    return codec
+
+
+def _run(workers: Workers, tasks: Sequence[_FileTask], common: object, reporter: Reporter) -> None:
+    total = sum(task.stop - task.start for task in tasks)
+    steps = min(total, STEPS)
+    with reporter.stage("encode", total=steps) as stage:
+        rows = done = 0
+        for number, _ in workers.run(encode_file, tasks, common):
+            rows += tasks[number].stop - tasks[number].start
+            for _ in range(done, rows * steps // total):
+                stage.step()
+            done = rows * steps // total
+
+
+@dataclass(frozen=True)
+class _FileTask:
+    """A file of vectors and its file of codes."""
+
+    start: int  # the first row of the file among the rows of all files
+    stop: int
+    target: str
+    notes: dict[str, str]  # the metadata of the file of codes
+
+    @classmethod
+    def of(cls, part: tuple[str, int, int], source: str, folder: Path, digest: str) -> _FileTask:
+        name, start, stop = part
+        path = Path(name)
+        inside = path.relative_to(source) if path != Path(source) else Path(path.name)
+        written = inside if inside.suffix == ".parquet" else inside.with_name(f"{inside.name}.parquet")
+        status = path.stat()
+        state = f"{inside}, rows {start} to {stop}, {status.st_size} bytes, {status.st_mtime_ns}"
+        return cls(start, stop, str(folder / written), {MODEL_NOTE: digest, SOURCE_NOTE: state})
+
+    def is_done(self) -> bool:
+        """Return whether the file of codes is there; raise an `InputError` if it is of another model."""
+        import pyarrow.parquet as pq  # noqa: PLC0415  # slow to import
+
+        if not Path(self.target).exists():
+            return False
+        stored = pq.read_schema(self.target).metadata or {}
+        notes = {name: stored.get(name.encode(), b"").decode() for name in self.notes}
+        if notes[MODEL_NOTE] != self.notes[MODEL_NOTE]:
+            raise InputError(f"{self.target} has codes of another model: name another folder, or delete it")
+        return notes == self.notes
+
+
+def encode_file(memory: Memory, common: tuple[AnyCodec, SourceFiles, int], task: _FileTask) -> None:
+    """Encode one file: the task of a worker."""
+    codec, files, n_jobs = common
+    source = files.opened(memory)
+
+    def encoded() -> Iterator[tuple[Codes, Block]]:
+        for block in source.blocks(task.start, task.stop):
+            yield codec.encode_items(block.X, block.labels, n_jobs=n_jobs), block
+
+    with replace_file(task.target) as file:
+        write_code_table(file, encoded(), codec.n_codebooks, task.notes)

@@ -1,0 +1,30 @@
+"""The codes of training rows that other processes read: they are encoded there, and only codes travel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from supquant.arrays import Codes
+from supquant.codec import SemanticCodec, block_rows
+from supquant.labels import Labels
+from supquant.parallel import row_blocks
+from supquant.remote import RemoteBlock, RemoteRows
+from supquant.validation import as_float32
+
+ENCODED_BLOCKS = 4
+"""Number of blocks of the codec that are encoded for one answer."""
+
+
+def encode_remote_rows(codec: SemanticCodec, X: RemoteRows, labels: Labels) -> Codes:
+    """Return the codes (n, M) of rows X (n, p) with labels, as `SemanticCodec.encode` makes them."""
+    # Every answer begins where a block of the codec begins, so the codec sees the same blocks as it does here.
+    blocks = row_blocks(len(X), ENCODED_BLOCKS * block_rows(codec.feature_map))
+    own = [labels.take(np.arange(*block)) for block in blocks]
+    codes = np.empty((len(X), codec.n_codebooks), dtype=np.uint8)
+    for block, found in zip(blocks, X.map_blocks(_encode, blocks, codec, own), strict=True):
+        codes[slice(*block)] = found
+    return codes
+
+
+def _encode(block: RemoteBlock, labels: Labels, codec: SemanticCodec) -> Codes:
+    return codec.encode(as_float32(block.x), labels, n_jobs=1)

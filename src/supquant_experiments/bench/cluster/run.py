@@ -1,0 +1,142 @@
+"""All parts of the benchmark, one after the other."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from supquant.features import LabelKernel
+from supquant.quantizers import SupervisedQuantizer
+from supquant.sources import open_vectors
+from supquant_experiments.bench.cluster.encoding import kill_encoding
+from supquant_experiments.bench.cluster.files import write_classes
+from supquant_experiments.bench.cluster.fitting import measure_fit
+from supquant_experiments.bench.cluster.searching import measure_shards
+from supquant_experiments.machine import describe_machine
+
+LIMITS = {
+    "driver_mb": 700.0,
+    "bytes_over_computed": 1.1,
+    "two_workers_over_one": 0.65,
+    "call_ms": 3.0,
+    "batch_share": 0.1,
+    "recovery_seconds": 5.0,
+}
+"""What is asked: at most these figures."""
+
+FITS = (
+    ("local", 1, "none"),
+    ("processes", 1, "none"),
+    ("processes", 2, "none"),
+    ("processes", 2, "worker"),
+    ("ray", 1, "none"),
+    ("ray", 2, "none"),
+    ("ray", 4, "none"),
+    ("ray", 2, "worker"),
+    ("ray", 2, "node"),
+)
+"""Where the rows of a fit are, the number of workers, and what is lost."""
+
+LEARNED_ROWS = 5000
+"""The model of the encoding is fitted to this number of rows."""
+
+
+def bench_cluster(
+    rows: int = 2_000_000,
+    columns: int = 384,
+    *,
+    codes: int = 10_000_000,
+    classes: int = 77,
+    anchors: int = 1000,
+    bits: int = 64,
+    n_files: int = 20,
+    kills: int = 20,
+    rounds: int = 21,
+    parts: tuple[str, ...] = ("fit", "encode", "search"),
+    folder: str | None = None,
+    on_part: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Measure fits, encoding and searching with workers.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Size of the float16 vectors in Parquet files.
+    codes : int
+        Codes of the large index.
+    classes, anchors, bits : int
+        Labels of the vectors, anchors of the classifier, and length of a code.
+    n_files : int
+        Number of Parquet files.
+    kills : int
+        How often the encoding is killed.
+    rounds : int
+        How often each search is timed.
+    parts : tuple of str
+        Which of "fit", "encode" and "search" are measured.
+    folder : str or None, default=None
+        A folder for the files.
+    on_part : callable or None, default=None
+        Gets the name of each part before it is measured.
+
+    Returns
+    -------
+    dict
+        A record for `json`.
+    """
+    tell = on_part or (lambda _: None)
+    record: dict[str, Any] = {
+        "benchmark": "cluster",
+        "rows": rows,
+        "columns": columns,
+        "classes": classes,
+        "anchors": anchors,
+        "bits": bits,
+        "files": n_files,
+        "limits": LIMITS,
+        "machine": describe_machine(),
+        "load_average": os.getloadavg()[
+            0
+        ],  # other work that the machine has: times are right only if it is near 0
+    }
+    with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=folder) as name:
+        place = Path(name)
+        if "fit" in parts or "encode" in parts:
+            tell(f"{n_files} files of {rows:,} vectors")
+            write_classes(place / "vectors", rows, columns, classes, n_files)
+        if "fit" in parts:
+            record["fits"] = []
+            for kind, n_workers, fault in FITS:
+                tell(f"fit, {kind}, {n_workers} workers, lost: {fault}")
+                record["fits"].append(
+                    measure_fit(place / "vectors", kind, n_workers, bits=bits, anchors=anchors, fault=fault)
+                )
+            record |= _judged(record["fits"])
+        if "encode" in parts:
+            tell(f"encoding, killed {kills} times")
+            source = open_vectors(place / "vectors", "vector", "label", False)
+            some = next(source.blocks(rows=LEARNED_ROWS))
+            model = SupervisedQuantizer(bits // 8, features=LabelKernel(0), max_iter=1, random_state=0)
+            model.fit(some.X, some.labels).save(place / "model")
+            record["encode"] = kill_encoding(place / "model", place / "vectors", place / "codes", kills)
+        if "search" in parts:
+            tell(f"search, {codes:,} codes")
+            record["search"] = measure_shards(place, 10_000, codes, rounds)
+    return record
+
+
+def _judged(fits: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures that have limits."""
+    seconds = {(each["kind"], each["workers"]): each["seconds"] for each in fits if each["fault"] == "none"}
+    passes = [each["bytes_of_pass"] for each in fits if each["kind"] != "local"]
+    return {
+        "same_bits": len({each["digest"] for each in fits}) == 1,
+        "driver_mb": max(each["driver_mb"] for each in fits if each["kind"] != "local"),
+        "bytes_over_computed": max(each["received"] / each["computed"] for each in passes),
+        "two_workers_over_one": {
+            kind: seconds[kind, 2] / seconds[kind, 1] for kind in ("processes", "ray") if (kind, 2) in seconds
+        },
+    }

@@ -1,0 +1,225 @@
+"""Rows that workers read: samples, sums and fits have the bits of rows in memory, and bad files are named."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from inline_workers import InlineWorkers
+
+from supquant import InputError, SupervisedQuantizer
+from supquant.distributed import ProcessRows, RayRows
+from supquant.distributed.rows import WorkerRows
+from supquant.distributed.source_files import SourceFiles
+from supquant.errors import WorkerError
+from supquant.features import AnchorKernel, LabelKernel
+from supquant.parallel import row_blocks
+from supquant.quantizers import by_meaning
+from supquant.row_sums import OrderedSum, sum_in_order
+
+from .conftest import write_vectors
+
+N = 4600  # more than one block of 4096 rows
+
+
+class InlineRows(WorkerRows):
+    """Rows that this process reads as if it were several workers."""
+
+    def __init__(self, path, n_workers=2, labels=None, cache_bytes=1 << 26, workers=None):
+        files = SourceFiles.of(path, None, labels, False)
+        super().__init__(files, lambda: workers or InlineWorkers(n_workers), cache_bytes)
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory):
+    """Four classes of vectors (4600, 8) float16 in three Parquet files, and their labels."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(4, size=N)
+    X = (rng.normal(size=(4, 8))[y] * 1.5 + rng.normal(size=(N, 8))).astype(np.float16)
+    path = tmp_path_factory.mktemp("classes")
+    for number, (a, b) in enumerate([(0, 1000), (1000, 4200), (4200, N)]):
+        write_vectors(path / f"part-{number}.parquet", X[a:b], label=y[a:b])
+    return path, X, y
+
+
+def quantizer(**parameters):
+    settings = {"features": LabelKernel(60), "n_codewords": 16, "max_iter": 1, "new_classes": 0.0}
+    return SupervisedQuantizer(2, random_state=0, **settings | parameters)
+
+
+def bits(fitted):
+    return fitted.codec_.pack().digest, fitted.training_codes_.tobytes()
+
+
+@pytest.fixture(scope="session")
+def local(classes):
+    """The bits of a fit to the rows in memory."""
+    _, X, y = classes
+    return bits(quantizer().fit(X, y))
+
+
+def scaled_sums(block, own, shared):
+    return (block.x.astype(np.float64).sum(axis=0) * shared + (0 if own is None else own), block.x[:1])
+
+
+@pytest.mark.parametrize("n_blocks", [1, 16, 17, 100, 260])
+def test_sums_do_not_depend_on_who_adds_them_up(classes, n_blocks):
+    path, X, _ = classes
+    blocks = row_blocks(5 * n_blocks, 5)
+    own = [number / 3 for number in range(n_blocks)]
+
+    def of_block(number):
+        x = X[slice(*blocks[number])]
+        return x.astype(np.float64).sum(axis=0) * (1 / 7) + own[number], x[:1]
+
+    expected = sum_in_order(of_block, range(n_blocks), 1)
+    for n_workers in (1, 2, 5):
+        found = InlineRows(path, n_workers).sum_blocks(scaled_sums, blocks, 1 / 7, own)
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_an_ordered_sum_adds_runs_of_sixteen():
+    values = np.random.default_rng(0).normal(size=300)
+    total = OrderedSum()
+    for value in values:
+        total.add([np.array([value])])
+    # runs of 16, then runs of 16 of these
+    runs = [_added(values[start : start + 16]) for start in range(0, 300, 16)]
+    assert total.total()[0] == _added([_added(runs[:16]), _added(runs[16:])])
+
+
+def _added(values):
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def test_rows_are_fetched_by_slices_numbers_and_masks(classes):
+    path, X, y = classes
+    rows = InlineRows(path, labels="label")
+    assert rows.shape == X.shape
+    assert np.array_equal(rows.labels, y)
+    assert np.array_equal(rows[990:1010], X[990:1010])
+    numbers = np.array([4599, 3, 3, 1000, 999, 4200])
+    assert np.array_equal(rows[numbers], X[numbers])
+    assert np.array_equal(rows[y == 2], X[y == 2])
+    chosen = rows.take(np.flatnonzero(y == 2))
+    assert np.array_equal(chosen[10:20], X[y == 2][10:20])
+    assert np.array_equal(chosen.take(np.array([0, 5]))[np.array([1])], X[y == 2][5:6])
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 4])
+def test_a_fit_has_the_bits_of_a_local_one_for_any_number_of_workers(classes, local, n_workers):
+    path, _, y = classes
+    assert bits(quantizer().fit(InlineRows(path, n_workers), y)) == local
+
+
+def test_the_study_of_new_classes_has_the_bits_of_a_local_one(classes):
+    path, X, y = classes
+    expected = bits(quantizer(new_classes=0.25).fit(X[:1000], y[:1000]))
+    assert bits(quantizer(new_classes=0.25).fit(InlineRows(path / "part-0.parquet"), y[:1000])) == expected
+
+
+def test_a_fit_of_actors_and_one_of_processes_have_the_bits_of_a_local_one(workers, classes, local):
+    path, _, _ = classes
+    rows = InlineRows(path, labels="label", workers=workers)
+    steps = []
+    fitted = quantizer(callback=steps.append).fit(rows, rows.labels)
+    assert bits(fitted) == local
+    assert steps[0].remaining is not None
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept features", "features made again"])
+def test_rows_without_labels_and_no_cache_give_the_bits_of_a_local_fit(classes, monkeypatch, kept):
+    path, X, y = classes
+    if not kept:
+        monkeypatch.setattr(by_meaning, "FEATURE_BYTES", 0)
+    some = y.astype(object)
+    some[::3] = None
+    expected = bits(quantizer(features=LabelKernel(0)).fit(X, some))
+    assert bits(quantizer(features=LabelKernel(0)).fit(InlineRows(path, cache_bytes=0), some)) == expected
+
+
+def test_many_classes_learn_their_means_from_all_rows(classes):
+    path, X, _ = classes
+    y = np.arange(N) % 300
+    expected = bits(quantizer(features=LabelKernel(0), n_codewords=32).fit(X, y))
+    assert bits(quantizer(features=LabelKernel(0), n_codewords=32).fit(InlineRows(path), y)) == expected
+
+
+def test_a_process_killed_in_the_middle_of_a_fit_changes_no_bit(processes, classes, local):
+    path, _, y = classes
+    before = processes.n_restarts
+    kill = threading.Timer(0.2, os.kill, (processes.process_ids()[0], signal.SIGKILL))
+    kill.start()
+    assert bits(quantizer().fit(InlineRows(path, workers=processes), y)) == local
+    kill.join()
+    assert processes.n_restarts == before + 1
+
+
+def test_sums_travel_and_rows_do_not(classes):
+    path, X, _ = classes
+    rows = InlineRows(path)
+    rows.largest()
+    sent, received = rows.workers.bytes_sent, rows.workers.bytes_received
+    from supquant.features.position import principal_directions
+
+    principal_directions(rows, 1)
+    sums = 2 * (8 * 8 + 4 * 8 * 8)  # of two blocks: p float64 and p x p float32
+    assert rows.workers.bytes_received - received < sums + 2000
+    assert rows.workers.bytes_sent - sent < 3000
+    assert X.nbytes > 20 * sums
+
+
+@pytest.mark.parametrize("kind", [ProcessRows, RayRows])
+def test_a_missing_column_is_an_error_before_workers_start(kind, classes, tmp_path):
+    _, X, y = classes
+    write_vectors(tmp_path / "a.parquet", X[:50], label=y[:50])
+    write_vectors(tmp_path / "b.parquet", X[:50])
+    with pytest.raises(InputError, match=r"b\.parquet has no column 'label'"):
+        kind(tmp_path, labels="label")
+
+
+def test_bad_rows_are_named_before_the_fit(classes, tmp_path):
+    _, X, y = classes
+    write_vectors(tmp_path / "a.parquet", X[:50])
+    for bad, fault in (
+        (None, "row 7 has no vector"),
+        ([1.0, 2.0], "row 7 has a vector of 2 values"),
+        ([float("nan")] * 8, "row 7 has the value nan"),
+    ):
+        vectors = X[:50].astype(np.float32).tolist()
+        vectors[7] = bad
+        table = pa.table({"vector": pa.array(vectors, pa.list_(pa.float32()))})
+        pq.write_table(table, tmp_path / "b.parquet")
+        with pytest.raises(InputError, match=rf"b\.parquet, {fault}"):
+            quantizer().fit(InlineRows(tmp_path), y[:100])
+    write_vectors(tmp_path / "b.parquet", X[:50, :5])
+    with pytest.raises(InputError, match=r"b\.parquet, row 0 has a vector of 5 values"):
+        quantizer().fit(InlineRows(tmp_path), y[:100])
+
+
+def test_values_too_large_and_the_published_fit_are_refused(classes, tmp_path):
+    path, X, y = classes
+    np.save(tmp_path / "large.npy", X[:100].astype(np.float32) * 1e30)
+    with pytest.raises(InputError, match="too large for float32"):
+        quantizer().fit(InlineRows(tmp_path / "large.npy"), y[:100])
+    with pytest.raises(InputError, match="published fit keeps the features of all rows"):
+        quantizer(features=AnchorKernel(10)).fit(InlineRows(path), y)
+
+
+def test_workers_that_are_lost_too_often_end_the_fit_with_one_error(classes):
+    path, _, y = classes
+
+    class Dying(InlineWorkers):
+        def _receive(self, numbers, seconds):
+            from supquant.distributed.pool import Lost
+
+            yield numbers[0], Lost("killed by a test")
+
+    with pytest.raises(WorkerError, match="no restart is left: killed by a test"):
+        quantizer().fit(InlineRows(path, workers=Dying(2, restarts=2)), y)
