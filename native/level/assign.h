@@ -20,6 +20,7 @@ class RowSearch {
           M_(problem.n_codebooks),
           K_(problem.n_codewords),
           width_(size_t(M_) * K_),
+          constrained_(problem.mu != 0),
           unary_(problem.unary + row * width_),
           start_(problem.start + row * M_),
           codes_(problem.codes + row * M_) {
@@ -52,8 +53,10 @@ class RowSearch {
     double cost(const uint8_t* codes) const {
         double unary = 0;
         for (int m = 0; m < M_; ++m) unary += unary_[size_t(m) * K_ + codes[m]];
+        const double plain = unary + 2.0 * sum_of_pairs(p_.cross, codes);
+        if (!constrained_) return plain;
         const double off = interaction(codes) - p_.eps;
-        return unary + 2.0 * sum_of_pairs(p_.cross, codes) + double(p_.mu) * off * off;
+        return plain + double(p_.mu) * off * off;
     }
 
     // Goes back to the start unless the float64 cost is lower now. Float32 sums are rounded, so a move may have gained
@@ -68,7 +71,7 @@ class RowSearch {
     // Visits the codebooks in turn until the codeword of every codebook is the best one given the others. `quiet`
     // counts the codebooks of which this is known: the last one that changed, and those visited after it.
     void descend() {
-        double e = interaction(codes_);
+        double e = constrained_ ? interaction(codes_) : 0;
         int quiet = 0;
         for (int sweep = 0; sweep < p_.max_sweeps; ++sweep)
             for (int m = 0; m < M_; ++m) {
@@ -80,30 +83,41 @@ class RowSearch {
     // Takes the best codeword of codebook m, given those of the other codebooks. Returns whether the codeword changed,
     // and keeps e up to date. The cost of codeword k, up to a constant, is
     //   unary[k] + 2 cross[k] + mu (2 product[k] + shift)^2
-    // where cross[k] and product[k] are summed over the other codebooks, and shift is e - eps without codebook m.
+    // where cross[k] and product[k] are summed over the other codebooks, and shift is e - eps without codebook m. The
+    // last term is left out if mu is 0.
     bool improve(int m, double& e) {
         refresh(m);
         const float* unary = unary_ + size_t(m) * K_;
         const float* cross = sums_[m].cross;
         const float* product = sums_[m].product;
         const int current = codes_[m];
-        const float shift = float(e - 2.0 * product[current] - p_.eps);
-        const float mu = p_.mu;
         alignas(64) float costs[supquant::kMaxCodewords];
         Lowest lowest;
-        for_lanes(K_, [&](auto lane, int k) {
-            using V = decltype(lane);
-            const V c = load<V>(cross + k), p = load<V>(product + k);
-            const V q = (p + p) + shift;
-            const V cost = (load<V>(unary + k) + (c + c)) + (mu * q) * q;
-            store(costs + k, cost);
-            lowest.take(cost);
-        });
+        if (constrained_) {
+            const float shift = float(e - 2.0 * product[current] - p_.eps);
+            const float mu = p_.mu;
+            for_lanes(K_, [&](auto lane, int k) {
+                using V = decltype(lane);
+                const V c = load<V>(cross + k), p = load<V>(product + k);
+                const V q = (p + p) + shift;
+                const V cost = (load<V>(unary + k) + (c + c)) + (mu * q) * q;
+                store(costs + k, cost);
+                lowest.take(cost);
+            });
+        } else {
+            for_lanes(K_, [&](auto lane, int k) {
+                using V = decltype(lane);
+                const V c = load<V>(cross + k);
+                const V cost = load<V>(unary + k) + (c + c);
+                store(costs + k, cost);
+                lowest.take(cost);
+            });
+        }
         const float best = lowest.value();
         if (costs[current] == best) return false;
         const int winner = first_equal(costs, K_, best, current);
         if (winner == current) return false;
-        e += 2.0 * (double(product[winner]) - double(product[current]));
+        if (constrained_) e += 2.0 * (double(product[winner]) - double(product[current]));
         codes_[m] = uint8_t(winner);
         return true;
     }
@@ -118,12 +132,14 @@ class RowSearch {
             if (b != m && sums.codes[b] != codes_[b]) changed[n_changed++] = b;
         if (!sums.known || 2 * n_changed >= M_ - 1) {
             add_others(p_.cross, m, sums.cross);
-            add_others(p_.product, m, sums.product);
+            if (constrained_) add_others(p_.product, m, sums.product);
         } else {
             for (int i = 0; i < n_changed; ++i) {
                 const int b = changed[i];
                 exchange(column(p_.cross, b, sums.codes[b], m), column(p_.cross, b, codes_[b], m), sums.cross);
-                exchange(column(p_.product, b, sums.codes[b], m), column(p_.product, b, codes_[b], m), sums.product);
+                if (constrained_)
+                    exchange(column(p_.product, b, sums.codes[b], m), column(p_.product, b, codes_[b], m),
+                             sums.product);
             }
         }
         for (int b = 0; b < M_; ++b) sums.codes[b] = codes_[b];
@@ -178,6 +194,7 @@ class RowSearch {
     const AssignProblem& p_;
     const int M_, K_;
     const size_t width_;
+    const bool constrained_;              // whether e counts; if not, no product is read
     const float* unary_;                  // (M, K) of this row
     const uint8_t* start_;                // (M,)
     uint8_t* codes_;                      // (M,)
