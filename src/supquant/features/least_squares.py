@@ -14,7 +14,7 @@ from supquant.arrays import Float32, Float64
 from supquant.errors import InputError
 from supquant.features.kernel_rows import Factor, KernelRows, NormalEquations
 
-LEAST_GAIN = 0.02
+LEAST_GAIN = 0.005
 """A smaller ridge is taken if it lowers the loss by at least this share. With a larger one logistic regression gets further."""
 
 TEMPERATURES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0)
