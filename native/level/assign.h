@@ -105,7 +105,8 @@ class RowSearch {
     // Takes the best codeword of codebook m, given those of the other codebooks. Returns whether the codeword changed,
     // and keeps e up to date. The cost of codeword k, up to a constant, is
     //   unary[k] + 2 cross[k] + mu (2 product[k] + shift)^2
-    // where cross[k] and product[k] are summed over the other codebooks, and shift is e - eps without codebook m.
+    // where cross[k] and product[k] are summed over the other codebooks, and shift is e - eps without codebook m. The
+    // last term is left out if mu is 0.
     bool improve(int m, double& e) {
         refresh(m);
         const float* unary = unary_ + size_t(m) * K_;

@@ -39,7 +39,7 @@ FORBIDDEN = np.float32(1e12)
 class CodeSearch:
     """The tables for one set of codebooks, made once and used for every block of rows."""
 
-    codebooks: Float64  # (M, K, r)
+    codebooks: NDArray[np.floating]  # (M, K, r)
     classifier: Float64 | None  # (r, L), or None to leave the labels out
     quantization: float  # gamma
     constraint: float  # mu
@@ -162,7 +162,7 @@ class CodeSearch:
         pull = self._pull[: self.n_sparse]
         return pull if self._few_words is None else pull[:, self._few_words]
 
-    def _turned(self, vectors: Float64) -> NDArray[np.float32]:
+    def _turned(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
         return (vectors if self.basis is None else vectors @ self.basis).astype(np.float32)
 
     @cached_property
@@ -227,14 +227,15 @@ class ItemSearch:
         retries: int = RETRIES,
         sparse: bool = False,
         beam: int = BEAM,
+        dtype: type[np.floating] = np.float64,
     ) -> ItemSearch:
         """Prepare for codebooks (M, K, D), whose first columns have the first of two weights (2,), and words allowed (M, K).
 
         `sparse` says that few of these first columns differ from zero in a vector, as in those of items with labels. `retries`
-        and `beam` are those of `CodeSearch`.
+        and `beam` are those of `CodeSearch`. Products of codewords are computed in `dtype`.
         """
         scale = np.sqrt(np.repeat(weights, (n_first, codebooks.shape[2] - n_first))).astype(np.float32)
-        scaled = codebooks.astype(np.float64) * scale
+        scaled = codebooks.astype(dtype) * scale.astype(dtype)
         search = CodeSearch(
             scaled,
             None,

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from supquant_experiments.bench import encode, fit, memory, query, reading
+from supquant_experiments.bench import default_fit, encode, fit, memory, query, reading
 from supquant_experiments.bench.data import BenchmarkData, benchmark_data
 
 
@@ -35,12 +35,23 @@ def test_digits_stand_in_for_mnist(without_mnist):
 
 
 def test_fit_is_a_multiple_of_one_product_with_map_beside_it(few_rows):
-    record = fit.bench_fit(memory=False)
+    record = fit.bench_fit(default_fits=False, memory=False)
     assert record["ratio"] == pytest.approx(record["fit_seconds"] / record["product_seconds"])
     assert record["features"] == 50
     assert record["map"] > 0.7
     assert record["machine"]["instruction_set"]
     json.dumps(record)
+
+
+def test_default_fits_stand_beside_other_libraries():
+    records = default_fit.bench_default_fits(quick=True)
+    regressions = records["banking77"]["regressions"]
+    assert [each["tolerance"] for each in regressions] == [1e-6, 1e-4]
+    assert regressions[0]["iterations"] > regressions[1]["iterations"]
+    for record in records.values():
+        assert record["ratio"] > 0
+        assert record["map_labelled"] > 0.5
+    json.dumps(records)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

@@ -90,14 +90,38 @@ def test_least_squares_does_not_penalise_the_intercept(rng):
     np.testing.assert_allclose(factor.solve(rows.normal_equations().products)[-1], [2 / 3, 1 / 3], atol=1e-5)
 
 
-def test_the_path_ends_where_the_loss_gets_worse_and_knows_the_best(digits):
+def test_a_smaller_ridge_is_taken_while_it_lowers_the_loss_clearly(digits):
     X, y = digits
     kept, held = rows_of(X[:1000], y[:1000]), rows_of(X[1000:], y[1000:])
-    path, factor = ridge_path(kept.normal_equations(), held, (1e-4, 1e-2, 1.0, 10.0, 100.0))
-    losses = [each.loss for each in path]
-    assert factor.ridge == path[int(np.argmin(losses))].ridge
-    assert losses[-1] > 1.02 * min(losses)
-    assert all(loss <= 1.02 * min(losses[:i]) for i, loss in enumerate(losses[:-1]) if i)
+    path, factor = ridge_path(kept.normal_equations(), held, (100.0, 10.0, 1.0, 1e-2, 1e-4, 1e-6))
+    losses = np.array([each.loss for each in path])
+    gains = 1 - losses[1:] / losses[:-1]
+    assert len(path) > 2
+    assert (gains[:-1] >= least_squares.LEAST_GAIN).all()
+    assert gains[-1] < least_squares.LEAST_GAIN
+    assert factor.ridge == path[-2].ridge
+
+
+def test_a_factor_is_float32_only_where_the_ridge_exceeds_its_rounding(digits):
+    X, y = digits
+    sums = rows_of(X, y).normal_equations()
+    quick, exact = sums.factor(1e-2), sums.factor(1e-9)
+    assert (quick.lower.dtype, exact.lower.dtype) == (np.float32, np.float64)
+    matrix = sums.gram.copy()
+    matrix[np.arange(64), np.arange(64)] += 1e-2 * matrix.diagonal()[:64].mean()
+    want = np.linalg.solve(matrix, sums.products)
+    np.testing.assert_allclose(quick.solve(sums.products), want, atol=2e-4)
+
+
+def test_of_many_rows_some_make_the_sums(rng, monkeypatch):
+    monkeypatch.setattr("supquant.features.kernel_rows.FEWEST_GRAM_ROWS", 10)
+    X, y = rng.normal(size=(96, 3)).astype(np.float32), np.arange(96) % 4
+    rows = rows_of(X, y)
+    sums = rows.normal_equations()  # 96 rows for 32 that are wanted: every third of a block
+    chosen = np.concatenate([np.arange(0, 48, 3), np.arange(48, 96, 3)])
+    phi = np.hstack([X, np.ones((96, 1))])[chosen]
+    np.testing.assert_allclose(sums.gram, 3 * phi.T @ phi, atol=1e-4)
+    np.testing.assert_allclose(sums.products, 3 * phi.T @ np.eye(4)[y[chosen]], atol=1e-4)
 
 
 def test_a_ridge_that_cannot_be_factored_is_skipped(rng):
@@ -105,11 +129,11 @@ def test_a_ridge_that_cannot_be_factored_is_skipped(rng):
     sums = rows.normal_equations()
     indefinite = NormalEquations(sums.gram - 0.05 * sums.gram[0, 0] * np.eye(3), sums.products)
     indefinite.gram[0, 0] = -1.0
-    path, _ = ridge_path(indefinite, rows, (1e-5, 1e-4, 1.0))
+    path, _ = ridge_path(indefinite, rows, (1.0, 1e-4, 1e-5))
     assert [each.ridge for each in path] == [1.0]
     assert indefinite.safe_factor(1e-2).ridge > 1e-2
-    with pytest.raises(InputError, match="ridge of up to 0\\.0001 of the mean diagonal"):
-        ridge_path(indefinite, rows, (1e-5, 1e-4))
+    with pytest.raises(InputError, match="ridge of 0\\.0001 of the mean diagonal"):
+        ridge_path(indefinite, rows, (1e-4, 1e-5))
 
 
 @pytest.mark.parametrize("multilabel", [False, True])

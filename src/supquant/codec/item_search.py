@@ -52,6 +52,7 @@ def item_search(
     *,
     max_sweeps: int = 20,
     retries: int = RETRIES,
+    dtype: type[np.floating] = np.float64,
 ) -> ItemSearch | LabelSearch:
     """Return the search for codes of items of one kind.
 
@@ -68,8 +69,12 @@ def item_search(
         Weights of a squared error in meaning and of one in position.
     max_sweeps, retries : int
         As in `CodeSearch`.
+    dtype : type, default=float64
+        The type in which products of codewords are computed.
     """
     allowed = allowed_words(words, kind)
     if kind == LABELLED and (words[allowed] == LABEL_WORD).all() and allowed.sum() == n_meaning - 1:
         return LabelSearch(words)
-    return ItemSearch.of(codebooks, n_meaning, weights, allowed, max_sweeps, retries, sparse=kind == LABELLED)
+    return ItemSearch.of(
+        codebooks, n_meaning, weights, allowed, max_sweeps, retries, sparse=kind == LABELLED, dtype=dtype
+    )

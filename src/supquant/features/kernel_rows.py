@@ -31,6 +31,13 @@ Result = TypeVar("Result")
 GRAM_BYTES = 1 << 30
 """Bytes of the matrices Phi'Phi of single blocks that wait to be added. No more threads work than fit into it."""
 
+ROWS_A_FEATURE, FEWEST_GRAM_ROWS = 8, 1 << 15
+"""Phi'Phi is a sum over about `ROWS_A_FEATURE` rows for each feature, but not fewer than `FEWEST_GRAM_ROWS`, if there are more:
+that is enough for the start and the metric of logistic regression, which then sees all rows."""
+
+ROUNDING_SHARE = 0.1
+"""A factor is float32 if the ridge is above this part of the largest possible rounding of an eigenvalue."""
+
 
 @dataclass(frozen=True, eq=False)
 class KernelRows:
@@ -121,11 +128,16 @@ class KernelRows:
         return np.concatenate(list(self.map_blocks(_logits, weights.astype(np.float32))))
 
     def normal_equations(self) -> NormalEquations:
-        """Sum products over all rows: in float32 within a block, in float64 over blocks."""
+        """Sum products over rows: in float32 within a block, in float64 over blocks.
+
+        If there are many more than `ROWS_A_FEATURE` rows for each feature, only every k-th row counts, k times.
+        """
         width = self.width
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
-        return NormalEquations(*self.sum_blocks(_products, n_jobs=gram_jobs(width, self.n_jobs)))
+        every = max(1, round(len(self) / max(ROWS_A_FEATURE * width, FEWEST_GRAM_ROWS)))
+        gram, products = self.sum_blocks(_products, every, gram_jobs(width, self.n_jobs))
+        return NormalEquations(gram * every, products * every)
 
     def gradient(self, weights: Float64) -> Float64:
         """Return the gradient (d + 1, L) of the negative log likelihood, summed over rows."""
@@ -139,10 +151,10 @@ def _logits(rows: KernelRows, numbers: RowNumbers, W: Float32) -> Float32:
     return np.asarray(rows.features(numbers) @ W)
 
 
-def _products(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple[Float32, Float32]:
-    del shared
-    phi = rows.features(numbers)
-    return phi.T @ phi, (rows.indicators(numbers).T @ phi).T
+def _products(rows: KernelRows, numbers: RowNumbers, every: int) -> tuple[Float32, Float32]:
+    """Return the products of every k-th row."""
+    phi = rows.features(numbers)[::every]
+    return phi.T @ phi, (rows.indicators(numbers[::every]).T @ phi).T
 
 
 def _gradient(rows: KernelRows, numbers: RowNumbers, W: Float32) -> tuple[Float32]:
@@ -194,16 +206,26 @@ class NormalEquations:
         return NormalEquations(self.gram + other.gram, self.products + other.products)
 
     def factor(self, ridge: float) -> Factor | None:
-        """Factor G + D for a ridge in units of the mean diagonal of G; None where rounding made the matrix indefinite."""
-        matrix = self.gram.copy()
+        """Factor G + D for a ridge in units of the mean diagonal of G; None where rounding made the matrix indefinite.
+
+        The factor is float32 if its rounding is small beside the ridge, else float64, which takes three times as long.
+        """
+        rounding = float(np.finfo(np.float32).eps) * len(
+            self.gram
+        )  # at the most, as no eigenvalue of G exceeds its trace
+        types = (np.float32, np.float64) if ridge > ROUNDING_SHARE * rounding else (np.float64,)
+        return next(
+            (each for each in (self._factor(ridge, type_) for type_ in types) if each is not None), None
+        )
+
+    def _factor(self, ridge: float, dtype: type[np.floating]) -> Factor | None:
+        matrix = self.gram.astype(dtype)
         features = np.arange(len(matrix) - 1)  # the intercept has no ridge
-        matrix[features, features] += ridge * (float(matrix[features, features].mean()) or 1.0)
-        try:
-            # NumPy's Cholesky releases the GIL, SciPy's does not.
-            lower: NDArray[Any] = np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            return None
-        return Factor(ridge, lower)
+        matrix[features, features] += dtype(ridge * (float(self.gram[features, features].mean()) or 1.0))
+        # NumPy's Cholesky takes three times as long as this one of SciPy.
+        (factorize,) = scipy.linalg.get_lapack_funcs(("potrf",), (matrix,))
+        lower, failed = factorize(matrix.T, lower=True, clean=False, overwrite_a=True)
+        return None if failed else Factor(ridge, lower)
 
     def safe_factor(self, ridge: float) -> Factor:
         """Factor G + D; the ridge is multiplied by ten until rounding permits it."""
@@ -217,12 +239,12 @@ class Factor:
     """The Cholesky factor of G + D."""
 
     ridge: float  # in units of the mean diagonal of G
-    lower: Float64  # (d + 1, d + 1)
+    lower: Float32 | Float64  # (d + 1, d + 1)  what is above the diagonal is not used
 
     def solve(self, right: Float64) -> Float64:
         """Solve (G + D) W = right (d + 1, L) for W."""
-        solution: Float64 = scipy.linalg.cho_solve((self.lower.T, False), right, check_finite=False)
-        return solution
+        right = right.astype(self.lower.dtype, copy=False)
+        return np.asarray(scipy.linalg.cho_solve((self.lower, True), right, check_finite=False), np.float64)
 
 
 def gram_jobs(width: int, n_jobs: int) -> int:

@@ -162,10 +162,12 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self._fit(X, y)
         return self
 
-    def fit_with_progress(self, X: NDArray[Any], y: Labels, advance: Callable[[float], None]) -> Self:
-        """Learn from vectors X (n, p) and labels, as `fit` does; `advance` is called with the finished share of the work."""
-        self._fit(X, y, advance)
-        return self
+    def fit_with_progress(self, X: NDArray[Any], y: Labels, advance: Callable[[float], None]) -> KernelRows:
+        """Learn from vectors X (n, p) and labels, as `fit` does; `advance` is called with the finished share of the work.
+
+        Return the rows that were learned from. They hold kernel features that need not be computed again.
+        """
+        return self._fit(X, y, advance)
 
     @defers_interrupts
     def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Float32:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from supquant.arrays import Float32, Float64
 from supquant.errors import InputError
 from supquant.features.kernel_rows import Factor, KernelRows, NormalEquations
-from supquant.parallel import ordered_map
 
-MOST_LOSS_RATIO = 1.02
-"""The path of ridges ends at a loss that is more than this many times the lowest one."""
+LEAST_GAIN = 0.005
+"""A smaller ridge is taken if it lowers the loss by at least this share. With a larger one logistic regression gets further."""
 
 TEMPERATURES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0)
 """Factors that are tried on least-squares scores to make them logits."""
@@ -60,7 +59,7 @@ class LeastSquares:
 def ridge_path(
     equations: NormalEquations, judges: KernelRows, ridges: Sequence[float]
 ) -> tuple[list[LeastSquares], Factor]:
-    """Solve least squares for ascending ridges, until the loss of the judging rows gets worse.
+    """Solve least squares for descending ridges, as long as the loss of the judging rows falls clearly.
 
     Parameters
     ----------
@@ -74,9 +73,9 @@ def ridge_path(
     Returns
     -------
     path : list of LeastSquares
-        One for each ridge that was tried, except ridges so small that rounding made G + D indefinite.
+        One for each ridge that was tried. A ridge so small that rounding made G + D indefinite ends the path.
     factor : Factor
-        That of the ridge with the lowest loss.
+        That of the last ridge that lowered the loss by at least `LEAST_GAIN` of it.
 
     Examples
     --------
@@ -84,35 +83,28 @@ def ridge_path(
     >>> from supquant.rows import FeatureCache
     >>> X, labels = np.array([[0.0], [0.1], [0.9], [1.0]]), read_labels([0, 0, 1, 1])
     >>> rows = KernelRows.of(X, labels, None, np.arange(4), cache=FeatureCache(0), n_jobs=1)
-    >>> path, factor = ridge_path(rows.normal_equations(), rows, (1e-2, 1e-1))
+    >>> path, factor = ridge_path(rows.normal_equations(), rows, (1.0, 1e-1))
     >>> [each.ridge for each in path], factor.ridge
-    ([0.01, 0.1], 0.01)
+    ([1.0, 0.1], 0.1)
     """
     Y = judges.all_indicators()
-
-    def solved(ridge: float) -> tuple[LeastSquares, Factor] | None:
+    path: list[LeastSquares] = []
+    best: Factor | None = None
+    for ridge in ridges:
         factor = equations.factor(ridge)
         if factor is None:
-            return None
+            break
         weights = factor.solve(equations.products)
         calibration, loss = calibrate(judges.logits(weights), Y, multilabel=judges.labels.multilabel)
-        return LeastSquares(ridge, weights, calibration, loss), factor
-
-    path: list[LeastSquares] = []
-    best: tuple[LeastSquares, Factor] | None = None
-    for each in ordered_map(solved, ridges, min(2, judges.n_jobs)):
-        if each is None:
-            continue
-        path.append(each[0])
-        if best is None or each[0].loss < best[0].loss:
-            best = each
-        elif each[0].loss > MOST_LOSS_RATIO * best[0].loss:
+        path.append(LeastSquares(ridge, weights, calibration, loss))
+        if best is not None and loss > (1 - LEAST_GAIN) * path[-2].loss:
             break
+        best = factor
     if best is None:
         raise InputError(
-            f"X gives no least squares that can be solved with a ridge of up to {ridges[-1]} of the mean diagonal"
+            f"X gives no least squares that can be solved with a ridge of {ridges[0]} of the mean diagonal"
         )
-    return path, best[1]
+    return path, best
 
 
 def calibrate(scores: Float32, Y: scipy.sparse.csr_array, *, multilabel: bool) -> tuple[Calibration, float]:

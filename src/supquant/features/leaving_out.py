@@ -7,14 +7,13 @@ classifier, and in which metric rows of a new class lie close together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from supquant.arrays import Float64
+from supquant.arrays import Float32, Float64
 from supquant.codec import label_probabilities
 from supquant.features.gaussian_map import kernel_features
 from supquant.features.label_kernel import LabelKernel
@@ -22,7 +21,6 @@ from supquant.features.label_map import logits
 from supquant.features.meaning_map import evidence, opinion_roots
 from supquant.features.position import Directions, metric_of, within_scatter
 from supquant.labels import Labels
-from supquant.metrics import average_precision
 from supquant.validation import as_float32
 
 N_FOLDS = 5
@@ -37,7 +35,7 @@ STUDY_CLASSES = 1200
 STUDY_ANCHORS = 600
 """Anchors of the classifiers of the study, where they have any."""
 
-FOLD_QUERIES = 200
+FOLD_QUERIES = 100
 """Queries of a fold at the most."""
 
 FOLD_ITEMS = 2000
@@ -203,16 +201,37 @@ def _leave_fold_out(
     relevant[np.arange(len(asking)), asking] = False
     of_opinions = opinions[asking] @ opinions.T
     quality = {}
-    for ridge, weight in product(METRIC_RIDGES, OPINION_WEIGHTS):
-        placed = z @ metric_of(scatter, ridge)[0]
+    for ridge in METRIC_RIDGES:
+        placed = z @ metric_of(scatter, ridge)[0].astype(np.float32)
         placed /= root_mean_square(placed)
-        similar = placed[asking] @ placed.T + weight**2 * of_opinions
-        similar[np.arange(len(asking)), asking] = -np.inf  # a row does not find itself
-        ranked = np.take_along_axis(relevant, np.argsort(-similar, axis=1, kind="stable"), axis=1)
-        quality[ridge, weight] = float(average_precision(ranked).mean())
+        of_places = placed[asking] @ placed.T
+        for weight in OPINION_WEIGHTS:
+            similar = of_places + np.float32(weight**2) * of_opinions
+            similar[np.arange(len(asking)), asking] = -np.inf  # a row does not find itself
+            quality[ridge, weight] = _mean_precision(similar, relevant)
     squares = np.square(p).sum(axis=1)
     sureness = float(squares[is_left].mean() / squares[~is_left].mean())
     return _FoldResult(of_items[~is_left], of_items[is_left], quality, sureness)
+
+
+def _mean_precision(similar: Float32, relevant: NDArray[np.bool_]) -> float:
+    """Return the MAP of queries, given similarities (q, n) and relevance (q, n). A query without a relevant item counts as 0.
+
+    The rank of a relevant item is the number of items that are at least as similar. To sort the similarities alone is much
+    faster than to sort the items.
+
+    Examples
+    --------
+    >>> _mean_precision(np.float32([[3, 2, 1]]), np.array([[True, False, True]]))
+    0.8333333333333333
+    """
+    precisions = np.zeros(len(similar))
+    for query, (values, wanted) in enumerate(zip(similar, relevant, strict=True)):
+        found = np.sort(values[wanted])[::-1]
+        if len(found):
+            ranks = len(values) - np.searchsorted(np.sort(values), found, side="left")
+            precisions[query] = (np.arange(1, len(found) + 1) / ranks).mean()
+    return float(precisions.mean())
 
 
 def root_mean_square(rows: NDArray[Any]) -> float:

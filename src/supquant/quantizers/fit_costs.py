@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 
+from supquant.assignment import RETRIES as FINAL_RETRIES
+from supquant.features.kernel_rows import FEWEST_GRAM_ROWS, ROWS_A_FEATURE
 from supquant.features.label_kernel import (
     ANCHORS_OF_MANY_LABELS,
     MANY_LABELS,
@@ -29,13 +31,13 @@ CLASSIFIER, NOVELTY, FEATURES, CALIBRATION = "classifier", "new classes", "featu
 ENCODING = "codes of all rows"
 """The work after the last round. It is planned and reports nothing: a callback that raises there would lose the model."""
 
-EXPECTED_PASSES = 24
+EXPECTED_PASSES = 14
 """Passes of logistic regression, over the rows that are not held out and then over all rows: at most 32, often fewer."""
 
-FACTORS = 7
-"""Cholesky factors of the classifier: one for each ridge, then those of all rows."""
+FACTORS = 5
+"""Cholesky factors of the classifier: one for each ridge, then that of all rows."""
 
-EXPECTED_ROUNDS = 8
+EXPECTED_ROUNDS = 5
 """Rounds of codes and codebooks that a fit takes; they end when one gains little."""
 
 FIRST_VISITS, LATER_VISITS = 5, 3
@@ -44,16 +46,17 @@ FIRST_VISITS, LATER_VISITS = 5, 3
 POSITION_COLUMNS = 48
 """Columns of a position, roughly; the vector of an item has one more for every word of a label."""
 
-DOUBLE = 3.0
-"""Time of an operation in float64, in operations of a float32 matrix product, measured on Banking77 with AVX2."""
+SLOWER = 2.0
+"""Time of an operation of a factor, a solution or a pass, in operations of a float32 product of large matrices, measured on
+Banking77 with AVX-512."""
 
 CLASSIFIER_FACTOR = 0.75
 """Time of the operations of a classifier, in the same unit: its matrices are large, measured on Banking77 and MNIST."""
 
-SEARCH = 23.0
-"""Time of an addition in a search for codes, in the same unit, measured on digits and on Banking77."""
+SEARCH = 17.0
+"""Time of an addition in a search for codes, in the same unit, measured on Banking77."""
 
-STUDY_OPERATIONS, STUDY_OPERATIONS_A_ROW = 8e9, 5e6
+STUDY_OPERATIONS, STUDY_OPERATIONS_A_ROW = 8e9, 3e6
 """Operations of one fold of the study of new classes beside its classifier: it judges rankings."""
 
 CURVE_OPERATIONS = 2e10
@@ -121,8 +124,11 @@ def expected_seconds(
     rounds = min(max_iter, EXPECTED_ROUNDS)
     visit = SEARCH * (1 + RETRIES) * M * M * K  # of one row and all codebooks
     encoding = 2 * M * K * D + FIRST_VISITS * visit  # of one row
+    final = (
+        encoding + LATER_VISITS * SEARCH * (FINAL_RETRIES - RETRIES) * M * M * K / 3
+    )  # a disturbed code soon settles
     start = M * min(coded, KMEANS_ROWS_PER_CODEWORD * K) * 2 * K * D * (KMEANS_ITERATIONS + 1)
-    a_round = coded * (2 * M * K * D + LATER_VISITS * visit) + 2 * DOUBLE * (M * K) ** 3 / 3
+    a_round = coded * (2 * M * K * D + LATER_VISITS * visit) + 2 * SLOWER * (M * K) ** 3 / 3
     study_rows, study_labels = min(n_rows, STUDY_ROWS), min(n_labels, MANY_LABELS)
     study = STUDY_OPERATIONS + STUDY_OPERATIONS_A_ROW * study_rows
     study += _classifier(study_rows, min(STUDY_ANCHORS, study_rows), n_inputs, study_labels)
@@ -131,11 +137,9 @@ def expected_seconds(
         NOVELTY: N_FOLDS * study + 2 * n_rows * n_inputs**2,
         FEATURES: n_rows * (kernel + 4 * anchors * n_labels),
         codes_stage(M): start + coded * encoding + rounds * a_round,
-        ENCODING: n_rows * encoding,
+        ENCODING: n_rows * final,
         CALIBRATION: CURVE_OPERATIONS
-        + 1.5
-        * (min(n_rows, UNLABELLED_ROWS) + min(n_rows, MOST_ITEMS))
-        * encoding,  # curves, then the forecast
+        + 1.5 * (min(n_rows, UNLABELLED_ROWS) + min(n_rows, MOST_ITEMS)) * final,  # curves, then the forecast
     }
     if from_shorter:
         costs = {name: cost for name, cost in costs.items() if name not in (CLASSIFIER, NOVELTY, CALIBRATION)}
@@ -145,10 +149,11 @@ def expected_seconds(
 
 def _classifier(n_rows: int, anchors: int, n_inputs: int, n_labels: int) -> float:
     """Return the operations of a kernel classifier: sums over rows, factors, and passes with a solution after each."""
-    sums = n_rows * (2 * anchors * n_inputs + 2 * anchors**2)
-    factors = DOUBLE * FACTORS * anchors**3 / 3
-    one_pass = 4 * n_rows * anchors * n_labels + DOUBLE * 2 * anchors**2 * n_labels
-    return CLASSIFIER_FACTOR * (sums + factors + (EXPECTED_PASSES + FACTORS) * one_pass)
+    summed = min(n_rows, max(ROWS_A_FEATURE * anchors, FEWEST_GRAM_ROWS))
+    sums = 2 * n_rows * anchors * n_inputs + 2 * summed * anchors**2
+    factors = SLOWER * FACTORS * anchors**3 / 3
+    one_pass = SLOWER * 4 * n_labels * (n_rows * anchors + anchors**2)
+    return CLASSIFIER_FACTOR * (sums + factors + EXPECTED_PASSES * one_pass)
 
 
 def operations_a_second() -> float:

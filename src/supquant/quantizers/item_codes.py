@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from supquant import kernels
-from supquant.arrays import Codes, Float32
+from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
 from supquant.codec.item_search import LabelSearch, item_search
 from supquant.codec.words import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
@@ -39,10 +39,10 @@ FIRST_SWEEPS = 20
 LATER_SWEEPS = 4
 """A search that starts from the codes of the last round visits every codebook at most this number of times."""
 
-RETRIES = 2
+RETRIES = 1
 """In a search, codes are disturbed and searched again this number of times."""
 
-MIN_GAIN = 5e-3
+MIN_GAIN = 1e-2
 """A round that lowers the error by less than this part of it is the last one. Smaller gains do not change rankings."""
 
 MAX_SOLVED_CODEWORDS = 4096
@@ -317,6 +317,7 @@ def _assign(
             weights,
             max_sweeps=FIRST_SWEEPS if codes is None else LATER_SWEEPS,
             retries=RETRIES,
+            dtype=np.float32,
         )
 
         def assign(
@@ -339,29 +340,35 @@ def _solve(
     The columns of meaning of label words and of position words do not change.
     """
     (M, K, D), a = codebooks.shape, rows.n_meaning
-    grams = np.zeros((2, M * K, M * K))
     sums = np.zeros((M * K, D))
-    masses = np.zeros(2)
-    widths = (a, D - a)
+    masses = np.zeros((len(codes), 2))  # weights of every row
     for part, weights in rows.parts:
-        of_part = np.ascontiguousarray(codes[part])
-        distinct, counts = kernels.active().distinct(of_part)
-        pairs = kernels.active().pair_counts(distinct, K, counts.astype(np.float64), n_threads=n_jobs)
         products = kernels.active().code_sums(
-            of_part, np.ascontiguousarray(rows.vectors[part]), K, n_threads=n_jobs
+            np.ascontiguousarray(codes[part]), np.ascontiguousarray(rows.vectors[part]), K, n_threads=n_jobs
         )
-        grams += weights[:, None, None] * pairs
-        sums += products * np.repeat(weights, widths)
-        masses += weights * len(of_part)
-    for gram, mass in zip(grams, masses, strict=True):
-        gram[np.diag_indices_from(gram)] += SHRINKAGE * mass / len(codes)
+        sums += products * np.repeat(weights, (a, D - a))
+        masses[part] = weights
     solved = codebooks.reshape(M * K, D).astype(np.float64)
     fixed = np.flatnonzero((words == LABEL_WORD) | (words == POSITION_WORD))
     free = np.setdiff1d(np.arange(M * K), fixed)
-    wanted = sums[free, :a] - grams[0][np.ix_(free, fixed)] @ solved[fixed, :a]
-    solved[free, :a] = cho_solve(cho_factor(grams[0][np.ix_(free, free)], lower=True), wanted)
-    solved[:, a:] = cho_solve(cho_factor(grams[1], lower=True), sums[:, a:])
+    gram = _gram(codes, K, masses[:, 0], n_jobs)
+    wanted = sums[free, :a] - gram[np.ix_(free, fixed)] @ solved[fixed, :a]
+    solved[free, :a] = _solution(gram[np.ix_(free, free)], wanted)
+    solved[:, a:] = _solution(_gram(codes, K, masses[:, 1], n_jobs), sums[:, a:])
     return solved.reshape(M, K, D).astype(np.float32)
+
+
+def _gram(codes: Codes, n_codewords: int, masses: Float64, n_jobs: int) -> Float64:
+    """Return the products (M K, M K) of indicators of codes (n, M), weighted by the masses (n,) of rows, with `SHRINKAGE`."""
+    gram = kernels.active().pair_counts(codes, n_codewords, np.ascontiguousarray(masses), n_threads=n_jobs)
+    gram[np.diag_indices_from(gram)] += SHRINKAGE * float(masses.mean())
+    return gram
+
+
+def _solution(gram: Float64, right: Float64) -> Float64:
+    """Solve least squares. The shrinkage keeps the condition of the matrix (k, k) low enough for a float32 factor."""
+    factor = cho_factor(gram.astype(np.float32), lower=True, check_finite=False)
+    return np.asarray(cho_solve(factor, right.astype(np.float32), check_finite=False), dtype=np.float64)
 
 
 def _error(rows: ItemRows, codebooks: Float32, codes: Codes, n_jobs: int) -> float:

@@ -16,6 +16,7 @@ from supquant.quantizers import SupervisedQuantizer
 from supquant.validation import resolve_jobs
 from supquant_experiments.bench.clock import seconds_of
 from supquant_experiments.bench.data import benchmark_data
+from supquant_experiments.bench.default_fit import bench_default_fits
 from supquant_experiments.bench.memory import measure_fits
 from supquant_experiments.machine import describe_machine
 
@@ -43,6 +44,7 @@ QUICK_MEMORY_ROWS = (20_000,)
 def bench_fit(
     *,
     quick: bool = False,
+    default_fits: bool = True,
     memory: bool = True,
     memory_folder: str | None = None,
     callback: Callable[[Progress], None] | None = None,
@@ -56,6 +58,8 @@ def bench_fit(
     ----------
     quick : bool
         Whether to take only a few thousand rows, and a smaller file for the memory.
+    default_fits : bool
+        Whether to time also default fits beside other libraries; see `bench.default_fit`.
     memory : bool
         Whether to measure also the memory of fits of memory-mapped files; see `bench.memory`.
     memory_folder : path, optional
@@ -100,6 +104,7 @@ def bench_fit(
         "ratio": fit_seconds / product_seconds,
         "ratio_limit": RATIO_LIMIT,
         "map": quality.map,
+        "default_fits": bench_default_fits(quick=quick, callback=callback) if default_fits else {},
         "memory": _measure_memory(QUICK_MEMORY_ROWS if quick else MEMORY_ROWS, memory_folder, on_memory)
         if memory
         else [],

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import err, out, print_facts, print_table, progress_bars
+from supquant_experiments.bench.default_fit import LABELS_COMMAND
 from supquant_experiments.bench.encode import bench_encode
 from supquant_experiments.bench.fit import bench_fit
 from supquant_experiments.cli.options import JsonFile, Quick, check_figures, describe, write_figures
@@ -19,6 +20,7 @@ app = typer.Typer()
 def fit(
     json: JsonFile = None,
     quick: Quick = False,
+    default_fits: Annotated[bool, typer.Option(help="Time default fits beside other libraries too.")] = True,
     memory: Annotated[bool, typer.Option(help="Measure the memory of fitting mapped files too.")] = True,
     folder: Annotated[Path | None, typer.Option(help="Where those files (1.6 GB) are made.")] = None,
 ) -> None:
@@ -27,6 +29,7 @@ def fit(
     with progress_bars() as callback:
         record = bench_fit(
             quick=quick,
+            default_fits=default_fits,
             memory=memory,
             memory_folder=None if folder is None else str(folder),
             callback=callback,
@@ -40,6 +43,9 @@ def fit(
             ("ratio", f"{record['ratio']:.1f} (limit {record['ratio_limit']:.0f})"),
         ]
     )
+    for name, default in record["default_fits"].items():
+        print_facts(_default_facts(name, default))
+    out.print(f"A fit of a thousand labels: {LABELS_COMMAND}")
     if record["memory"]:
         print_table(
             ["rows", "peak anonymous MB", "limit MB", "seconds", "iterations"],
@@ -79,6 +85,25 @@ def encode(json: JsonFile = None, quick: Quick = False) -> None:
     )
     out.print(f"ratio {record['ratio']:.1f} (at least {record['ratio_limit']:.0f} wanted)")
     write_figures(json, record)
+
+
+def _default_facts(name: str, record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines about one default fit."""
+    qualities = [
+        f"{record[key]:.3f}" for key in ("map_labelled", "map_unlabelled") if record[key] is not None
+    ]
+    size = f"{record['rows']:,} rows to {record['bits']} bits, one thread"
+    facts = [
+        (f"default fit of {name}", f"{size}: {record['fit_seconds']:.1f} s of processor time"),
+        ("expected MAP", f"{', '.join(qualities)} (items with labels, without labels)"),
+    ]
+    for each in record.get("regressions", ()):
+        beside = f"{each['seconds']:.1f} s, {each['iterations']} iterations, ratio {each['ratio']:.1f}"
+        facts.append((f"LogisticRegression(C=10, tol={each['tolerance']:g})", beside))
+    if "product_seconds" in record:
+        rows, columns = record["product_shape"]
+        facts.append((f"one X'X of ({rows}, {columns})", f"{record['product_seconds']:.1f} s"))
+    return [*facts, ("ratio", f"{record['ratio']:.2f} (limit {record['ratio_limit']:g})")]
 
 
 def _print_setting(record: dict[str, Any], what: str) -> None:

@@ -154,10 +154,22 @@ def test_bench_prints_the_ratio_with_machine_and_quality(run, tmp_path, monkeypa
         "map": 0.9,
     }
     record |= {"product_seconds": 0.1, "ratio": 20.0, "ratio_limit": 40.0, "memory": [], "machine": machine}
+    record["default_fits"] = {
+        "banking77": {
+            "rows": 8,
+            "bits": 64,
+            "fit_seconds": 3.0,
+            "map_labelled": 0.75,
+            "map_unlabelled": None,
+            "regressions": [{"tolerance": 1e-6, "seconds": 1.5, "iterations": 7, "ratio": 2.0}],
+            "ratio": 2.0,
+            "ratio_limit": 2.0,
+        }
+    }
     monkeypatch.setattr("supquant_experiments.cli.bench_fit.bench_fit", lambda **_: record)
     result = run("bench", "fit", "--json", tmp_path / "fit.json")
     assert result.exit_code == 0, result.output
-    for part in ("20.0", "neon", "MAP 0.9000"):
+    for part in ("20.0", "neon", "MAP 0.9000", "7 iterations", "--labels 1000"):
         assert part in result.output
     assert json.loads((tmp_path / "fit.json").read_text()) == record
 
