@@ -102,8 +102,8 @@ def item_novelty(coordinate: Float32) -> Float32:
 
     Examples
     --------
-    >>> item_novelty(novelty_coordinate(np.float32([0, 0.5, 1]))).round(3)
-    array([0. , 0.5, 1. ], dtype=float32)
+    >>> item_novelty(novelty_coordinate(np.array([0, 0.5, 1]))).round(3)
+    array([0. , 0.5, 1. ])
     """
     grown = np.expm1(coordinate * np.float32(np.log1p(1 / NOVELTY_FLOOR) / NOVELTY_WEIGHT))
     return np.clip(np.float32(NOVELTY_FLOOR) * grown, 0, 1)
