@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from supquant.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from supquant.auditing import Audit, audit
     from supquant.codec import AdditiveCodec, BinaryCodec, LabelCodec
     from supquant.errors import FileFormatError, InputError, SaveConflictError, SupquantError
     from supquant.features import AnchorKernel, LabelKernel
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdditiveCodec",
     "AnchorKernel",
+    "Audit",
     "BinaryCodec",
     "CodeIndex",
     "CompositeQuantizer",
@@ -43,6 +45,7 @@ __all__ = [
     "TripletQuantizer",
     "VectorSource",
     "__version__",
+    "audit",
     "load_model",
     "open_vectors",
 ]
@@ -50,6 +53,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "auditing": ("Audit", "audit"),
         "codec": ("BinaryCodec", "AdditiveCodec", "LabelCodec"),
         "errors": ("FileFormatError", "InputError", "SaveConflictError", "SupquantError"),
         "features": ("AnchorKernel", "LabelKernel"),

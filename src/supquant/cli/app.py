@@ -40,6 +40,9 @@ OWN_COMMANDS = {
     "remove": CommandSource("supquant.cli.changes", "Remove items from an index, by their ids."),
     "search": CommandSource("supquant.cli.index", "Find the items of an index that are nearest to queries."),
     "serve": CommandSource("supquant.cli.serve", "Answer searches and changes of indexes over HTTP."),
+    "audit": CommandSource(
+        "supquant.cli.audit", "Find labels that look wrong, duplicates and confused classes."
+    ),
     "evaluate": CommandSource("supquant.cli.model", "Measure how well codes answer queries."),
     "info": CommandSource("supquant.cli.model", "Describe a model file or an index folder."),
 }

@@ -205,7 +205,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
             if many:
                 n_anchors = _anchors_of_many(X, labels, order, n_held, bandwidth, n_jobs) if by_means else 0
         held_rows = np.sort(order[:n_held])
-        kernel = None if n_anchors == 0 else _kernel(X, order[n_held:], n_anchors, bandwidth)
+        kernel = None if n_anchors == 0 else gaussian_kernel(X, order[n_held:], n_anchors, bandwidth)
         cache = FeatureCache(0 if kernel is None else CACHE_BYTES)
         learned_from = order[n_held:] if by_means else order[n_held:][:MOST_ROWS]
         kept, held = (
@@ -213,7 +213,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
             for rows in (np.sort(learned_from), held_rows)
         )
         with single_blas():
-            mean, directions = _principal_directions(X, n_directions, n_jobs)
+            mean, directions = scaled_directions(X, n_directions, n_jobs)
             learned = learn_class_means(kept, held) if by_means else learn_classifier(kept, held, advance)
             self.held_logits_ = (
                 held.logits(learned.held_weights) if n_held else np.zeros((0, labels.n_labels), np.float32)
@@ -256,7 +256,9 @@ def _checked_labels(y: ArrayLike, n_rows: int) -> Labels:
     return y
 
 
-def _kernel(X: NDArray[Any], candidates: RowNumbers, n_anchors: int, bandwidth: float | None) -> GaussianMap:
+def gaussian_kernel(
+    X: NDArray[Any], candidates: RowNumbers, n_anchors: int, bandwidth: float | None
+) -> GaussianMap:
     """Return the kernel whose anchors are the first candidates; the last ones measure distances for the bandwidth."""
     anchors = as_float32(X[np.sort(candidates[:n_anchors])])
     if bandwidth is None:
@@ -300,7 +302,7 @@ def _anchors_of_many(
     x = as_float32(X[seen[chosen]])
     few = Labels(np.arange(min(len(classes), TRIAL_CLASSES)), False, number[chosen], None)
     kept, held = np.arange(n_held, len(x)), np.arange(n_held)
-    kernel = _kernel(x, kept, ANCHORS_OF_MANY_LABELS, bandwidth)
+    kernel = gaussian_kernel(x, kept, ANCHORS_OF_MANY_LABELS, bandwidth)
 
     def loss(kernel: GaussianMap | None) -> float:
         parts = (
@@ -312,7 +314,7 @@ def _anchors_of_many(
         return ANCHORS_OF_MANY_LABELS if loss(kernel) < ANCHOR_LOSS_RATIO * loss(None) else 0
 
 
-def _principal_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:
+def scaled_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:
     """Return the mean (p,) of rows X (n, p) and their principal directions (p, g).
 
     Directions are scaled so that the coordinates of centred rows have a mean squared length of one.

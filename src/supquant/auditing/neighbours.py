@@ -1,0 +1,157 @@
+"""The nearest rows of every row, and what they tell without labels: rows that are there twice, and rows that lie alone.
+
+Neighbours are found by codes of 16 bytes: product quantization of principal coordinates, searched exactly. No label has a part in
+them. Distances to the neighbours are then computed from the vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.features.gaussian_map import map_rows
+from supquant.features.label_kernel import scaled_directions
+from supquant.index import CodeIndex
+from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.quantizers import ProductQuantizer
+from supquant.validation import as_float32
+
+N_DIRECTIONS = 32
+"""Principal coordinates at the most."""
+
+N_CODEBOOKS = 16
+"""Bytes of a code at the most, one for two coordinates."""
+
+CODEBOOK_ROWS = 8192
+"""Rows that the codebooks are learned from, at the most."""
+
+MOST_ROWS = 1 << 18
+"""Rows among which neighbours are searched, at the most: random ones where there are more."""
+
+DUPLICATE_RATIO = 0.2
+"""Two rows are near-duplicates if they are nearer than this share of the distance at which a row usually has its last neighbour.
+The usual distance is the median over all rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The k nearest other rows of every row."""
+
+    rows: RowNumbers  # (n, k) row numbers, the nearest first; -1 where there are fewer
+    distances: Float32  # (n, k) in the space of the vectors; infinite where there is no neighbour
+    positions: Float32  # (n, g) principal coordinates
+
+    def usual_distance(self) -> float:
+        """Return the median distance of a row to the last of its neighbours that is not at its own place."""
+        last = np.where(np.isfinite(self.distances), self.distances, 0).max(axis=1, initial=0)
+        apart = last[last > 0]
+        return float(np.median(apart)) if len(apart) else 0.0
+
+    def loneliness(self) -> Float64:
+        """Return for every row (n,) how far its neighbours are, compared with how far the neighbours of these are.
+
+        It is the mean distance of the row to its neighbours over the median of the same of its neighbours. It is about 1 inside a
+        cloud of rows, however dense the cloud is.
+        """
+        there = np.isfinite(self.distances)
+        total = np.where(there, self.distances, 0).sum(axis=1, dtype=np.float64)
+        mean = total / np.maximum(there.sum(axis=1), 1)
+        around = np.where(there, mean[self.rows], np.nan)
+        around[~there.any(axis=1)] = 1
+        usual = np.maximum(np.nanmedian(around, axis=1), 1e-3 * self.usual_distance())
+        return mean / np.where(usual > 0, usual, 1)
+
+    def duplicate_groups(self) -> tuple[NDArray[np.int64], Float64]:
+        """Return the group of near-duplicates (n,) of every row, -1 for none, and the distance (n,) to the nearest of its group.
+
+        Distances are in units of `usual_distance`. Groups are numbered by their first rows.
+        """
+        n, k = self.rows.shape
+        usual = self.usual_distance() or 1.0
+        near = self.distances <= DUPLICATE_RATIO * usual
+        first = np.repeat(np.arange(n), k)[near.ravel()]
+        links = scipy.sparse.coo_array((np.ones(len(first)), (first, self.rows[near])), shape=(n, n))
+        _, component = connected_components(links, directed=False)
+        sizes = np.bincount(component)
+        group = np.where(sizes[component] > 1, component, -1).astype(np.int64)
+        _, numbers = np.unique(group[group >= 0], return_inverse=True)
+        group[group >= 0] = numbers
+        nearest = np.full(n, np.inf)
+        pairs = self.distances[near] / usual
+        np.minimum.at(nearest, first, pairs)
+        np.minimum.at(nearest, self.rows[near], pairs)  # a neighbour need not have the row among its own
+        return group, nearest
+
+
+def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: int) -> Neighbours:
+    """Find the k nearest other rows of every row of X (n, p).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+    k : int
+        At most n - 1 are found.
+    rng : numpy Generator
+        Draws the rows that codebooks are learned from, and those to search among where there are very many.
+    n_jobs : int
+        Number of threads.
+
+    Returns
+    -------
+    Neighbours
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [0.1], [1.0], [1.2]])
+    >>> find_neighbours(X, 1, np.random.default_rng(0), 1).rows.ravel().tolist()
+    [1, 0, 3, 2]
+    """
+    n = len(X)
+    k = min(k, n - 1)
+    with single_blas():
+        mean, directions = scaled_directions(X, N_DIRECTIONS, n_jobs)
+        positions = map_rows(lambda x: np.asarray((x - mean) @ directions), X, directions.shape[1], n_jobs)
+    sample = np.sort(rng.permutation(n)[:CODEBOOK_ROWS])
+    quantizer = ProductQuantizer(
+        min(N_CODEBOOKS, positions.shape[1]),
+        n_codewords=max(2, min(256, len(sample))),
+        n_jobs=n_jobs,
+        random_state=rng,
+    ).fit(positions[sample])
+    searched = np.sort(rng.permutation(n)[:MOST_ROWS])
+    index = CodeIndex(quantizer).add_codes(quantizer.encode(positions[searched]), searched)
+    found = np.full((n, k), -1, dtype=np.int64)
+    for start, stop in row_blocks(n):
+        _, ids = index.search(positions[start:stop], k + 1, n_jobs=n_jobs)
+        found[start:stop, : ids.shape[1]] = _without_own(ids, start)[:, :k]
+    return _sorted(X, found, positions, n_jobs)
+
+
+def _without_own(ids: RowNumbers, start: int) -> RowNumbers:
+    """Return the answers (b, k) to rows that begin at a number, each without the row itself, or else without the last answer."""
+    own = ids == np.arange(start, start + len(ids))[:, None]
+    own[~own.any(axis=1), -1] = True
+    return np.asarray(ids[~own].reshape(len(ids), -1))
+
+
+def _sorted(X: NDArray[Any], found: RowNumbers, positions: Float32, n_jobs: int) -> Neighbours:
+    """Compute the distances to the neighbours (n, k) that were found, and order them by distance."""
+
+    def of_block(block: tuple[int, int]) -> Float32:
+        others = found[slice(*block)]
+        x = as_float32(X[slice(*block)])
+        columns = [np.square(as_float32(X[others[:, j]]) - x).sum(axis=1) for j in range(others.shape[1])]
+        distances = np.sqrt(np.stack(columns, axis=1))
+        distances[others < 0] = np.inf
+        return distances
+
+    distances = np.concatenate(list(ordered_map(of_block, row_blocks(len(X)), n_jobs)))
+    order = np.argsort(distances, axis=1, kind="stable")
+    rows, distances = (np.take_along_axis(each, order, axis=1) for each in (found, distances))
+    return Neighbours(rows, distances, positions)

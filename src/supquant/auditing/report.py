@@ -1,0 +1,86 @@
+"""Findings to pages: an audit as one HTML page that needs no other file."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from supquant.auditing.findings import Audit
+from supquant.auditing.shown import Shown
+
+MOST_SHOWN = 200
+"""Findings of a kind that the page shows, at the most. The tables of an `Audit` hold all of them."""
+
+TITLES = {
+    "label": (
+        "Labels that look wrong",
+        "The most doubtful first. Neither the classifier nor the nearest rows agree with them.",
+    ),
+    "missing": ("Labels that look forgotten", "Rows that look as if they had one more label."),
+    "unlabelled": ("Labels for rows without one", "What the rows look like, the surest first."),
+    "duplicate": (
+        "Rows that are there more than once",
+        "Equal or nearly equal rows. Groups whose labels differ come first.",
+    ),
+    "strange": ("Rows that look like no class", "They lie alone, or no class is likely."),
+    "confused": ("Classes that are confused", "The share of the rows of one class that look like the other."),
+    "two": ("Classes that look like two", "Their rows fall into two parts with few rows between."),
+}
+"""Heading of every kind of findings, and a sentence that explains it."""
+
+
+def audit_page(found: Audit, metadata: Any = None, title: str = "Audit") -> str:
+    """Return the page of an audit.
+
+    Parameters
+    ----------
+    found : Audit
+    metadata : pyarrow.Table or None, default=None
+        Columns of the rows. Pictures and texts among them are shown.
+    title : str, default="Audit"
+
+    Returns
+    -------
+    str
+        HTML. The extra ``supquant[audit]`` brings jinja2, which makes it.
+    """
+    from jinja2 import Environment  # noqa: PLC0415  # an extra
+
+    shown = Shown.of(metadata)
+    sections = []
+    for kind, (heading, meaning) in TITLES.items():
+        findings = found.of_kind(kind)
+        if len(findings):
+            lines = [_line(finding, shown) for finding in findings[:MOST_SHOWN]]
+            sections.append(
+                {"kind": kind, "heading": heading, "meaning": meaning, "count": len(findings), "lines": lines}
+            )
+    template = (files("supquant.auditing") / "report.html.j2").read_text(encoding="utf-8")
+    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
+    classes = [
+        dict(zip(found.classes.dtype.names or (), line, strict=True)) for line in found.classes.tolist()
+    ]
+    classes.sort(key=lambda each: each["recall"])
+    return page.render(
+        title=title,
+        found=found,
+        sections=sections,
+        classes=classes[:MOST_SHOWN],
+        has_pictures=shown.pictures is not None,
+        has_texts=shown.texts is not None,
+    )
+
+
+def _line(finding: Any, shown: Shown) -> dict[str, Any]:
+    """Return the columns of a finding, with the picture and the text of its row; what is not a number is None."""
+    values = {name: finding[name] for name in finding.dtype.names}
+    line = {
+        name: None if isinstance(value, float | np.floating) and np.isnan(value) else value
+        for name, value in values.items()
+    }
+    row = int(finding["row"])
+    if row >= 0:
+        line |= {"picture": shown.picture(row), "text": shown.text(row)}
+    return line
