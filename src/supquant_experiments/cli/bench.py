@@ -34,6 +34,9 @@ class BenchCommands(LazyCommands):
             f"{_HERE}.bench_labels", "Measure what many labels cost, and what codes keep."
         ),
         "extend": CommandSource(f"{_HERE}.bench_extend", "Measure what a few rows of new classes gain."),
+        "audit": CommandSource(
+            f"{_HERE}.bench_audit", "Measure what an audit finds of planted faults, and what it costs."
+        ),
         "soak": CommandSource(
             f"{_HERE}.bench_soak", "Disturb indexes in every way for a while, and check every answer."
         ),
