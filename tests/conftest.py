@@ -105,7 +105,7 @@ def data_folder():
 
 @pytest.fixture(scope="session")
 def browse(tmp_path_factory):
-    """Return a function that opens a page in headless Chromium and gives its DOM and the lines of its console.
+    """Return a function that opens a file or an address in headless Chromium and gives its DOM and the lines of its console.
 
     Without the browser the test is skipped, or fails if SUPQUANT_REQUIRE_BROWSER is set.
     """
@@ -128,7 +128,12 @@ def browse(tmp_path_factory):
         ]
         command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
         command += [f"--user-data-dir={tmp_path_factory.mktemp('profile')}", "--enable-logging=stderr"]
-        command += ["--virtual-time-budget=10000", "--dump-dom", *options, Path(path).as_uri()]
+        command += [
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            *options,
+            path if "://" in str(path) else Path(path).as_uri(),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
         return SimpleNamespace(
             dom=done.stdout, console=[line for line in done.stderr.splitlines() if ":CONSOLE" in line]

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from supquant.serve import reading, searching, upkeep, writing
+from supquant.serve import looking, reading, searching, upkeep, writing
 from supquant.serve.calls import Endpoint, error_answer, send_answer
 from supquant.serve.openapi import describe
 from supquant.serve.service import Service
@@ -17,7 +17,13 @@ from supquant.serve.watching import watch
 
 __all__ = ["OPERATIONS", "make_app"]
 
-OPERATIONS = (*searching.OPERATIONS, *writing.OPERATIONS, *reading.OPERATIONS, *upkeep.OPERATIONS)
+OPERATIONS = (
+    *searching.OPERATIONS,
+    *looking.OPERATIONS,
+    *writing.OPERATIONS,
+    *reading.OPERATIONS,
+    *upkeep.OPERATIONS,
+)
 """All that a service does, the most frequent first. A module with further operations adds its own here."""
 
 

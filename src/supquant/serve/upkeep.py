@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -25,8 +26,17 @@ _PAGE_HEADERS = {
 
 async def page(_: Call) -> Answer:
     """Answer the page to search with."""
-    text = (files("supquant.serve") / "page.html").read_bytes()
-    return Answer(text, "text/html; charset=utf-8", headers=_PAGE_HEADERS)
+    return Answer(_page(), "text/html; charset=utf-8", headers=_PAGE_HEADERS)
+
+
+@cache
+def _page() -> bytes:
+    """Return the page with its style and its script in it, so that it needs no other file."""
+    folder = files("supquant.serve")
+    text = (folder / "page.html").read_text(encoding="utf-8")
+    for name in ("page.css", "page.js"):
+        text = text.replace(f"/* {name} */", (folder / name).read_text(encoding="utf-8"))
+    return text.encode()
 
 
 async def healthz(_: Call) -> Any:

@@ -1,0 +1,112 @@
+"""Requests to answers: what the codes of items and queries say: classes, positions, and why an answer is near."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.arrays import Codes, Float32
+from supquant.codec import SemanticCodec
+from supquant.labels import Labels
+
+__all__ = ["class_shares", "explain", "two_dimensions"]
+
+MOST_CLASSES = 4096
+"""Where a model knows more labels, answers are not explained by classes."""
+
+SHOWN = 3
+"""Classes of a query or an answer that are named, at the most."""
+
+
+def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
+    """Return what decoded items (n, D) are by class, (n, L) from 0 to 1; None if codes hold no classes."""
+    if not isinstance(codec, SemanticCodec) or codec.map.n_trained > MOST_CLASSES:
+        return None
+    spelling = codec.map.spelling
+    L = codec.map.n_trained
+    if codec.multilabel:
+        return np.clip(decoded[:, :L], 0, 1)
+    every = Labels(codec.classes[:L], False, np.arange(L, dtype=np.int32), None)
+    words = spelling.of_labels(every, 0, L)[:, : spelling.n_columns]  # (L, r)
+    return np.clip(decoded[:, : spelling.n_columns] @ words.T, 0, 1).astype(np.float32)
+
+
+def two_dimensions(codec: Any, codes: Codes) -> Float32:
+    """Return a place on a map (n, 2), from 0 to 1, for codes (n, M): their two leading principal coordinates.
+
+    Labels and positions both count.
+    """
+    decoded = codec.decode(codes).astype(np.float64)
+    centred = decoded - decoded.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    places = centred @ vectors[:, ::-1][:, :2]
+    if places.shape[1] < 2:
+        places = np.pad(places, ((0, 0), (0, 1)))
+    signs = np.sign(places[np.abs(places).argmax(axis=0), [0, 1]])  # a direction and its reverse are the same
+    places *= np.where(signs == 0, 1, signs)
+    low, high = places.min(axis=0), places.max(axis=0)
+    return ((places - low) / np.where(high > low, high - low, 1)).astype(np.float32)
+
+
+def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Codes) -> dict[str, Any]:
+    """Say what a query looks like, and why items are near to it.
+
+    Parameters
+    ----------
+    codec : SemanticCodec or another codec
+    query : ndarray of shape (1, p), or None
+        The vector of the query; None if it is an item.
+    own : ndarray of shape (1, M), uint8, or None
+        The code of the item that is the query.
+    codes : ndarray of shape (n, M), uint8
+        Codes of the answers.
+
+    Returns
+    -------
+    dict
+        ``classes`` of the query with their probabilities, its ``novelty``, and for each of ``answers`` the ``classes`` that it
+        shares with the query and how ``near`` it lies: the cosine of the two positions.
+    """
+    items = codec.decode(codes)
+    if not isinstance(codec, SemanticCodec):
+        return {"classes": [], "novelty": None, "answers": [{"classes": [], "near": None} for _ in items]}
+    first = codec.map.spelling.n_columns + 1
+    novelty = None
+    if query is not None:
+        t = codec.transform(query)
+        shares = codec.predict_proba(query)[:, : codec.map.n_trained]
+        novelty = float(codec.novelty(query)[0])
+    else:
+        t = codec.decode(own)
+        found = class_shares(codec, t)
+        shares = np.zeros((1, 0), np.float32) if found is None else found
+    of_items = class_shares(codec, items)
+    if of_items is None:
+        of_items = np.zeros((len(items), shares.shape[1]), np.float32)
+    place, places = t[0, first:], items[:, first:]
+    lengths = np.linalg.norm(place) * np.linalg.norm(places, axis=1)
+    near = places @ place / np.where(lengths > 0, lengths, 1)
+    together = shares * of_items
+    return {
+        "classes": _named(codec.classes, shares[0]),
+        "novelty": novelty,
+        "answers": [
+            {"classes": _named(codec.classes, both), "near": float(cosine)}
+            for both, cosine in zip(together, near, strict=True)
+        ],
+    }
+
+
+def _named(classes: NDArray[Any], shares: NDArray[Any]) -> list[dict[str, Any]]:
+    """Return the labels of the greatest shares (L,), at least one per cent each."""
+    order = np.argsort(-shares, kind="stable")[:SHOWN]
+    return [
+        {
+            "label": classes[each].item() if hasattr(classes[each], "item") else classes[each],
+            "share": float(shares[each]),
+        }
+        for each in order
+        if shares[each] >= 0.01
+    ]

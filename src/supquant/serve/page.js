@@ -1,0 +1,293 @@
+"use strict";
+const $ = id => document.getElementById(id);
+const TABS = ["search", "map", "audit", "classes"];
+const COLOURS = ["#4477cc", "#dd7733", "#2a9d67", "#cc4455", "#8866cc", "#a07a3a", "#d65fa5", "#6f7785", "#a3a52e", "#27a6b5", "#e3a008", "#5a4fcf"];
+const KINDS = {
+  label: ["wrong labels", "Labels that look wrong, the most doubtful first."],
+  missing: ["forgotten labels", "Rows that look as if they had one more label."],
+  unlabelled: ["without label", "What rows without a label look like, the surest first."],
+  duplicate: ["duplicates", "Equal or nearly equal items. Groups whose labels differ come first."],
+  strange: ["no class", "Items that lie alone, or that look like no class."],
+  confused: ["confused classes", "The share of the items of one class that look like the other."],
+  two: ["like two classes", "Classes whose items fall into two parts with few between."],
+};
+let info = {columns: {}}, points = null, audited = null, kind = "label", chosen = new Set(), known = new Map(), asked = 0, sample = [];
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, ""); else if (value !== false && value != null) made.setAttribute(key, value);
+  }
+  made.append(...children.filter(each => each != null));
+  return made;
+}
+const percent = value => value == null ? "" : value > 0 && value < .005 ? "< 1 %" : value < 1 && value >= .995 ? "> 99 %" : Math.round(100 * value) + " %";
+const pictureOf = text => {
+  if (typeof text === "object" && text && text.bytes) text = text.bytes;
+  if (typeof text !== "string") return null;
+  if (text.startsWith("data:image/")) return text;
+  const kinds = {"iVBORw0K": "png", "/9j/": "jpeg", "R0lGOD": "gif", "UklGR": "webp"};
+  const found = Object.keys(kinds).find(each => text.startsWith(each));
+  return found ? `data:image/${kinds[found]};base64,${text}` : null;
+};
+
+async function ask(path, body, options = {}) {
+  const headers = {"Content-Type": "application/json"}, token = sessionStorage.getItem("token");
+  if (token) headers.Authorization = "Bearer " + token;
+  const answer = await fetch(path, body ? {method: "POST", headers, body: JSON.stringify(body), ...options} : {headers, ...options});
+  const found = await answer.json();
+  if (answer.status === 401 || answer.status === 403) $("token-button").hidden = false;
+  if (!answer.ok) throw new Error(found.error);
+  return found;
+}
+const route = rest => "/v1/" + encodeURIComponent($("index").value) + rest;
+async function guarded(work) {
+  $("message").hidden = true;
+  try { await work(); } catch (error) { $("message").textContent = error.message; $("message").hidden = false; }
+}
+async function patiently(path, tell) {
+  for (;;) {
+    const found = await ask(path);
+    if (found.ready) return found;
+    tell("Still at work ...");
+  }
+}
+
+async function describe(items) {
+  const missing = items.filter(id => !known.has(id));
+  if (missing.length) for (const item of (await ask(route("/shown"), {ids: missing})).items) known.set(item.id, item);
+}
+function looks(id) {
+  const item = known.get(id) || {}, found = {id, picture: null, text: null, label: null};
+  for (const [name, value] of Object.entries(item)) {
+    found.picture = found.picture || pictureOf(value);
+    if (typeof value === "string" && !pictureOf(value) && name !== "id" && value.length > 14 && value.length > (found.text || "").length) found.text = value;
+  }
+  const names = ["label", "labels", "class", "category", "target", "y", (points || {}).column, (audited || {}).column];
+  const name = names.find(each => each && item[each] != null)
+    || Object.keys(item).find(each => each !== "id" && (info.labels || []).includes(item[each]));
+  if (name) found.label = item[name];
+  return found;
+}
+const image = (found, id) => found.picture ? element("img", {src: found.picture, alt: "item " + id}) : null;
+
+async function search(query) {
+  const mine = ++asked;
+  const k = Number($("k").value), itself = Array.isArray(query) ? null : query;
+  const body = {query, k: itself == null ? k : k + 1, ranking: $("ranking").value || null};
+  if ($("where").value.trim()) body.where = $("where").value.trim();
+  const began = performance.now(), found = await ask(route("/search"), body), took = performance.now() - began;
+  const kept = [...found.ids.keys()].filter(at => found.ids[at] !== itself).slice(0, k); // an item is no answer to itself
+  found.ids = kept.map(at => found.ids[at]); found.scores = kept.map(at => found.scores[at]);
+  const own = itself == null ? [] : [itself];
+  const [, why] = await Promise.all([describe([...own, ...found.ids]), ask(route("/explain"), {query, ids: found.ids})]);
+  if (mine !== asked) return;
+  showQuery(query, why);
+  $("told").textContent = `${found.ids.length} items in ${took.toFixed(0)} ms`;
+  const greater = info.descending[body.ranking || info.rankings[0]], probable = (body.ranking || info.rankings[0]) === "semantic";
+  $("answers").className = "cards" + (found.ids.some(id => looks(id).text) ? " texts" : "");
+  $("answers").replaceChildren(...found.ids.map((id, at) => card(id, found.scores[at], why.answers[at], probable && greater)));
+}
+function showQuery(query, why) {
+  const id = Array.isArray(query) ? null : query, found = id == null ? {} : looks(id), name = each => `${each.label} (${percent(each.share)})`;
+  const lines = [element("div", {}, element("b", {}, id == null ? "A vector of " + query.length + " numbers" : "Item " + id), found.text ? ": " + found.text : "")];
+  if (why.classes.length) lines.push(element("div", {class: "faint"}, "looks like " + why.classes.map(name).join(", ")));
+  if (why.novelty != null) lines.push(element("div", {class: "faint"}, percent(why.novelty) + " like no known class"));
+  $("query-looks").replaceChildren(...[image(found, id)].filter(Boolean), element("div", {}, ...lines));
+  $("query-looks").hidden = false;
+}
+function card(id, score, why, probable) {
+  const found = looks(id), shared = why.classes.map(each => `both are ${each.label}: ${percent(each.share)}`);
+  return element("article", {class: "card", "data-id": id},
+    element("button", {type: "button", title: "Search for items like this one", "aria-label": "Items like item " + id, onclick: () => like(id)},
+      found.picture ? element("div", {class: "view"}, image(found, id)) : null, found.text ? element("div", {class: "words"}, found.text) : null,
+      element("div", {class: "about"}, element("b", {}, found.label == null ? "Item " + id : String(found.label)),
+        found.label == null ? "" : element("span", {class: "faint"}, " item " + id),
+        probable ? element("div", {class: "meter"}, element("i", {style: `width: ${100 * Math.min(1, Math.max(0, score))}%`})) : null,
+        element("div", {class: "faint"}, probable ? percent(score) + " same label" : "score " + score.toPrecision(3)))),
+    why.near == null ? null : element("details", {}, element("summary", {}, "Why"),
+      ...(shared.length ? shared : ["no class in common"]).map(each => element("div", {}, each)), element("div", {}, `position: cosine ${why.near.toFixed(2)}`)));
+}
+function like(id) { $("query").value = id; open("search"); scrollTo(0, 0); return guarded(() => search(id)); }
+function readQuery() {
+  const text = $("query").value.trim();
+  if (!text) throw new Error("Give the id of an item, or a vector.");
+  if (/[\s,\[]/.test(text) && !(info.id_kind === "str" && !/^[\[\d\s.,eE+-]+\]?$/.test(text))) {
+    const numbers = text.replace(/[\[\]]/g, " ").trim().split(/[\s,]+/).map(Number);
+    if (numbers.some(Number.isNaN)) throw new Error("A vector is a list of numbers.");
+    return numbers;
+  }
+  return info.id_kind === "str" ? text : Number(text);
+}
+
+// the map: items are drawn once to a picture, and what moves is drawn over it
+let drawn = null, cursor = -1, box = null, selected = [], off = new Set();
+const hue = number => number < 0 ? "#9a9a9a" : number < COLOURS.length ? COLOURS[number] : `hsl(${(number * 137.5) % 360} 60% 50%)`;
+const PAD = 14, area = () => [$("canvas").width / devicePixelRatio, $("canvas").height / devicePixelRatio];
+const place = at => { const [w, h] = area(); return [PAD + points.x[at] * (w - 2 * PAD), PAD + (1 - points.y[at]) * (h - 2 * PAD)]; };
+const visible = at => !off.has(points.label[at]);
+async function showMap() {
+  if (!points) {
+    points = await patiently(route("/map"), text => { $("map-told").textContent = text; });
+    const labels = [...points.labels.keys(), ...(points.label.includes(-1) ? [-1] : [])];
+    $("legend").replaceChildren(...labels.slice(0, 60).map(number => element("button", {class: "chip", type: "button", "aria-pressed": "true",
+      onclick: event => { off.has(number) ? off.delete(number) : off.add(number); event.currentTarget.setAttribute("aria-pressed", String(!off.has(number))); drawMap(); }},
+      element("i", {style: "background: " + hue(number)}), number < 0 ? "no label" : String(points.labels[number]))));
+    $("map-told").textContent = points.ids.length < points.rows ? `A sample of ${points.ids.length.toLocaleString()} of ${points.rows.toLocaleString()} items.` : "A click finds the nearest items. A box selects items.";
+  }
+  drawMap();
+}
+function drawMap() {
+  const canvas = $("canvas"), width = canvas.clientWidth, height = Math.round(Math.min(width, innerHeight * .74, 640)), ratio = devicePixelRatio;
+  canvas.width = width * ratio; canvas.height = height * ratio; canvas.style.height = height + "px";
+  const pen = canvas.getContext("2d"), size = points.ids.length > 5000 ? 1.6 : points.ids.length > 800 ? 3 : 4.5;
+  pen.scale(ratio, ratio); pen.globalAlpha = points.ids.length > 5000 ? .6 : .8;
+  points.ids.forEach((_, at) => { if (visible(at)) { const [x, y] = place(at); pen.fillStyle = hue(points.label[at]); pen.beginPath(); pen.arc(x, y, size, 0, 7); pen.fill(); } });
+  drawn = pen.getImageData(0, 0, canvas.width, canvas.height); drawOver();
+}
+function drawOver() {
+  const pen = $("canvas").getContext("2d"), style = getComputedStyle(document.body);
+  pen.putImageData(drawn, 0, 0); pen.globalAlpha = 1; pen.strokeStyle = style.color; pen.lineWidth = 1.6;
+  for (const at of selected) { const [x, y] = place(at); pen.beginPath(); pen.arc(x, y, 5, 0, 7); pen.stroke(); }
+  if (cursor >= 0) { const [x, y] = place(cursor); pen.lineWidth = 3; pen.beginPath(); pen.arc(x, y, 8, 0, 7); pen.stroke(); }
+  if (box) { pen.lineWidth = 1.5; pen.setLineDash([5, 4]); pen.strokeRect(box[0], box[1], box[2] - box[0], box[3] - box[1]); pen.setLineDash([]); }
+}
+function nearest(x, y, within = 1e9, wanted = visible) {
+  let best = -1, least = within * within;
+  for (let at = 0; at < points.ids.length; at++) if (wanted(at)) { const [a, b] = place(at), far = (a - x) ** 2 + (b - y) ** 2; if (far < least) { least = far; best = at; } }
+  return best;
+}
+const spot = event => { const edge = $("canvas").getBoundingClientRect(); return [event.clientX - edge.left, event.clientY - edge.top]; };
+async function listOnMap(title, told, ids, exported) {
+  $("map-title").textContent = title; $("map-told").textContent = told; $("export-map").hidden = !exported;
+  await describe(ids.slice(0, 100));
+  $("map-list").replaceChildren(...ids.slice(0, 100).map(id => { const found = looks(id); return element("button", {class: "item", type: "button", "data-id": id, onclick: () => like(id)},
+    image(found, id), element("span", {}, element("b", {}, found.label == null ? "Item " + id : String(found.label)), found.label == null ? "" : element("span", {class: "faint"}, " item " + id), found.text ? element("div", {class: "faint"}, found.text) : "")); }));
+}
+async function pick(at) {
+  cursor = at; const id = points.ids[at], found = await ask(route("/search"), {query: id, k: 21}), ids = found.ids.filter(each => each !== id).slice(0, 20);
+  const where = new Map(points.ids.map((each, number) => [each, number]));
+  selected = ids.filter(each => where.has(each)).map(each => where.get(each)); drawOver();
+  await listOnMap("Nearest to item " + id, "Ringed on the map. A click on one searches for it.", [id, ...ids], false);
+}
+async function pickBox() {
+  const [left, right] = [box[0], box[2]].sort((a, b) => a - b), [top, bottom] = [box[1], box[3]].sort((a, b) => a - b);
+  selected = [...points.ids.keys()].filter(at => { const [x, y] = place(at); return visible(at) && x >= left && x <= right && y >= top && y <= bottom; });
+  box = null; cursor = -1; drawOver(); const n = selected.length;
+  await listOnMap(`${n.toLocaleString()} items selected`, n > 100 ? "The first 100 are listed." : "", selected.map(at => points.ids[at]), n > 0);
+}
+$("canvas").addEventListener("pointerdown", event => { if (!points) return; box = [...spot(event), ...spot(event)]; $("canvas").setPointerCapture(event.pointerId); });
+$("canvas").addEventListener("pointermove", event => {
+  if (!points) return;
+  const [x, y] = spot(event), at = nearest(x, y, 12);
+  if (box) { box[2] = x; box[3] = y; drawOver(); }
+  $("tip").hidden = at < 0 || Boolean(box);
+  if (at >= 0) { $("tip").textContent = `${points.label[at] < 0 ? "" : points.labels[points.label[at]] + ", "}item ${points.ids[at]}`; $("tip").style.left = Math.min(x + 14, $("canvas").clientWidth - 110) + "px"; $("tip").style.top = y + 14 + "px"; }
+});
+$("canvas").addEventListener("pointerup", event => {
+  if (!box) return;
+  if (Math.hypot(box[2] - box[0], box[3] - box[1]) > 6) return void guarded(pickBox);
+  box = null; const at = nearest(...spot(event), 40); if (at >= 0) guarded(() => pick(at));
+});
+$("canvas").addEventListener("pointercancel", () => { box = null; if (points) drawOver(); });
+$("canvas").addEventListener("keydown", event => {
+  const step = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]}[event.key];
+  if (!points || (!step && event.key !== "Enter")) return;
+  event.preventDefault();
+  if (event.key === "Enter") { if (cursor >= 0) guarded(() => pick(cursor)); return; }
+  const [w, h] = area(), [x, y] = cursor < 0 ? [w / 2, h / 2] : place(cursor);
+  const next = nearest(x, y, 1e9, at => { const [a, b] = place(at), ahead = (a - x) * step[0] + (b - y) * step[1]; return visible(at) && at !== cursor && ahead > 0 && ahead * 1.5 > Math.abs((a - x) * step[1] + (b - y) * step[0]); });
+  if (next >= 0) { cursor = next; drawOver(); $("map-title").textContent = `${points.label[next] < 0 ? "" : points.labels[points.label[next]] + ", "}item ${points.ids[next]}`; }
+});
+
+async function readAudit(tell) { audited = audited || await patiently(route("/audit"), tell); }
+async function showAudit() {
+  const tell = text => { $("audit-told").textContent = text; };
+  tell("Looking at all labels ..."); await readAudit(tell);
+  if (!audited.findings[kind].length) kind = Object.keys(KINDS).find(each => audited.findings[each].length) || "label";
+  $("kinds").replaceChildren(...Object.keys(KINDS).filter(each => audited.findings[each].length).map(each => element("button", {class: "chip", type: "button", "data-kind": each,
+    "aria-pressed": String(each === kind), onclick: () => { kind = each; guarded(showAudit); }}, `${audited.findings[each].length} ${KINDS[each][0]}`)));
+  const source = audited.source === "file" ? "Found in the vectors." : "Found in the codes alone; the command supquant audit finds more in the vectors.";
+  tell([audited.findings[kind].length ? KINDS[kind][1] : "Nothing looks wrong.", source, ...audited.notes].join(" "));
+  const lines = audited.findings[kind], ofRows = !["confused", "two"].includes(kind);
+  chosen = new Set();
+  const there = lines.filter(line => line.id != null).map(line => line.id);
+  if (there.length) await describe([...new Set(there)]);
+  const pictures = there.some(id => looks(id).picture), texts = there.some(id => looks(id).text);
+  const heads = ofRows ? ["", ...(pictures ? [""] : []), "id", "label", kind === "duplicate" ? "group" : "suggested", ...(texts ? ["text"] : []), "probability", "neighbours agree", "score"] : ["class", ...(kind === "confused" ? ["and class"] : []), "items", "score"];
+  const narrow = name => ["probability", "neighbours agree"].includes(name) ? "n wide" : ["score", "items"].includes(name) ? "n" : null;
+  const cells = line => {
+    if (!ofRows) return [element("td", {}, String(line.label)), ...(kind === "confused" ? [element("td", {}, String(line.suggested))] : []), element("td", {class: "n"}, String(line.rows)), element("td", {class: "n"}, percent(line.score))];
+    const found = looks(line.id), text = value => value == null ? "" : String(value);
+    return [element("td", {class: "tight"}, element("input", {type: "checkbox", "aria-label": "Select item " + line.id, onchange: event => { event.target.checked ? chosen.add(line.id) : chosen.delete(line.id); count(); }})),
+      ...(pictures ? [element("td", {class: "tight"}, image(found, line.id))] : []), element("td", {class: "tight"}, element("button", {class: "chip", type: "button", title: "Search for items like this one", onclick: () => like(line.id)}, String(line.id))),
+      element("td", {class: kind === "label" || line.conflict ? "wrong" : null}, text(line.label)), element("td", {class: kind === "duplicate" ? null : "suggested"}, kind === "duplicate" ? String(line.group + 1) : element("b", {}, text(line.suggested))),
+      ...(texts ? [element("td", {class: "said"}, found.text || "")] : []), element("td", {class: "n wide"}, percent(line.probability)), element("td", {class: "n wide"}, percent(line.agreement)), element("td", {class: "n"}, percent(line.score))];
+  };
+  $("findings").className = ofRows ? "rows" : "";
+  $("findings").replaceChildren(element("thead", {}, element("tr", {}, ...heads.map(name => element("th", {class: narrow(name)}, name)))), element("tbody", {}, ...lines.map(line => element("tr", {}, ...cells(line)))));
+  $("all").hidden = $("export").hidden = !ofRows; count();
+}
+function count() { $("chosen").textContent = chosen.size ? `${chosen.size} selected` : ""; $("export").disabled = !chosen.size; }
+function exportIds(ids, name) {
+  const quoted = id => /[",\n]/.test(String(id)) ? `"${String(id).replaceAll('"', '""')}"` : String(id);
+  const link = element("a", {href: URL.createObjectURL(new Blob(["id\n" + ids.map(quoted).join("\n") + "\n"], {type: "text/csv"})), download: name});
+  document.body.append(link); link.click(); link.remove();
+}
+async function showClasses() {
+  $("classes-told").textContent = "Looking at all labels ..."; await readAudit(text => { $("classes-told").textContent = text; });
+  $("classes-told").textContent = "How well each class is recognised, the worst first. Recall: its items look like it. Precision: what looks like it has its label.";
+  const heads = ["class", "items", "recall", "precision", "neighbours agree", "doubtful labels"], meter = value => element("div", {class: "meter"}, element("i", {style: `width: ${100 * value}%`}));
+  $("quality").replaceChildren(element("thead", {}, element("tr", {}, ...heads.map((name, at) => element("th", {class: at ? at > 3 ? "n wide" : "n" : null}, name)))),
+    element("tbody", {}, ...[...audited.classes].sort((a, b) => a.recall - b.recall).map(each => element("tr", {}, element("td", {}, String(each.label)), element("td", {class: "n"}, each.rows.toLocaleString()),
+      element("td", {class: "n"}, percent(each.recall), meter(each.recall)), element("td", {class: "n"}, percent(each.precision), meter(each.precision)), element("td", {class: "n wide"}, percent(each.agreement)), element("td", {class: "n wide"}, String(each.doubtful))))));
+}
+
+const SHOW = {search: async () => {}, map: showMap, audit: showAudit, classes: showClasses};
+function open(name) {
+  for (const each of TABS) { $(each).hidden = each !== name; $("tab-" + each).setAttribute("aria-selected", String(each === name)); $("tab-" + each).tabIndex = each === name ? 0 : -1; }
+  history.replaceState(null, "", "#/" + name);
+  return guarded(SHOW[name]);
+}
+async function choose() {
+  points = audited = null; sample = []; known = new Map(); selected = []; cursor = -1; off = new Set();
+  info = await ask(route(""));
+  $("facts").textContent = `${info.rows.toLocaleString()} items, ${info.bytes_per_code} bytes each`;
+  $("ranking").replaceChildren(...info.rankings.map(each => new Option(each, each)));
+  $("columns").replaceChildren(...Object.entries(info.columns).filter(([, type]) => !/binary|struct|list/.test(type)).map(([name, type]) => element("button", {class: "chip", type: "button",
+    title: "A column of type " + type, onclick: () => { $("where").value += ($("where").value.trim() ? " and " : "") + name + " = "; $("where").focus(); }}, name)));
+  $("where").placeholder = Object.keys(info.columns).length ? "such as " + Object.keys(info.columns)[0] + " = ..." : "the index has no columns";
+  await random(); await guarded(SHOW[TABS.find(each => !$(each).hidden)]);
+}
+async function random() {
+  if (!info.rows) return;
+  if (!sample.length) sample = (await ask(route("/sample"))).ids;
+  $("query").value = sample.splice(Math.floor(Math.random() * sample.length), 1)[0];
+  await search(readQuery());
+}
+$("form").addEventListener("submit", event => { event.preventDefault(); guarded(() => search(readQuery())); });
+$("query").addEventListener("keydown", event => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); guarded(() => search(readQuery())); } });
+$("random").addEventListener("click", () => guarded(random));
+$("index").addEventListener("change", () => guarded(choose));
+$("all").addEventListener("click", () => { const all = [...document.querySelectorAll("#findings input")], on = all.some(each => !each.checked); all.forEach(each => { if (each.checked !== on) each.click(); }); });
+$("export").addEventListener("click", () => exportIds([...chosen], `${$("index").value}-${kind}.csv`));
+$("export-map").addEventListener("click", () => exportIds(selected.map(at => points.ids[at]), `${$("index").value}-map.csv`));
+$("token-button").addEventListener("click", () => { const token = prompt("Token of the service"); if (token) { sessionStorage.setItem("token", token); guarded(start); } });
+for (const name of TABS) {
+  $("tab-" + name).addEventListener("click", () => open(name));
+  $("tab-" + name).addEventListener("keydown", event => {
+    const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+    if (step) { const next = TABS[(TABS.indexOf(name) + step + TABS.length) % TABS.length]; $("tab-" + next).focus(); open(next); }
+  });
+}
+addEventListener("keydown", event => { if (event.key === "/" && !/INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName)) { event.preventDefault(); open("search"); $("query").focus(); $("query").select(); } });
+addEventListener("resize", () => { if (points && !$("map").hidden) drawMap(); });
+async function start() {
+  const {indexes} = await ask("/v1");
+  $("index").replaceChildren(...indexes.map(each => new Option(each.name, each.name)));
+  const wanted = location.hash.slice(2);
+  if (TABS.includes(wanted)) for (const each of TABS) { $(each).hidden = each !== wanted; $("tab-" + each).setAttribute("aria-selected", String(each === wanted)); $("tab-" + each).tabIndex = each === wanted ? 0 : -1; }
+  await choose();
+}
+guarded(start);

@@ -1,0 +1,122 @@
+"""The page in a browser: search, filter, map, box, export and audit, on a desk and on a phone, with a silent console."""
+
+import base64
+import html
+import json
+import re
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from page_probe import running, with_probe
+
+from supquant import CodeIndex, SupervisedQuantizer, audit
+from supquant.demo.pictures import png
+from supquant.serve.app import make_app
+from supquant.serve.service import Service
+
+SCRIPT = (Path(__file__).parent / "page_probe.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def address(digits, tmp_path_factory):
+    """A service of 400 digits, of which two have wrong labels; pictures lie beside the index."""
+    X, y = digits
+    model = SupervisedQuantizer(4, n_codewords=64, max_iter=2, random_state=0).fit(X[400:1200], y[400:1200])
+    folder = tmp_path_factory.mktemp("page") / "digits"
+    given = y[:400].copy()
+    given[[5, 9]] = (given[[5, 9]] + 3) % 10
+    CodeIndex(model).add(X[:400], metadata={"digit": given}).save(folder)
+    with folder.with_name("digits.jsonl").open("w") as file:
+        for row in range(400):
+            picture = png(X[row].reshape(8, 8))
+            file.write(json.dumps({"id": row, "picture": _uri(picture)}) + "\n")
+    with running(with_probe(make_app(Service({"digits": folder}, n_jobs=1)), SCRIPT)) as found:
+        while not _read(found, "/v1/digits/audit")["ready"]:
+            time.sleep(0.1)
+        yield found
+
+
+def _uri(picture):
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
+
+
+def _read(address, path):
+    with urllib.request.urlopen(address + path) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_page_does_all_it_offers(browse, address, width):
+    opened = browse(f"{address}/frame-{width}-900", f"--window-size={max(width, 500)},900")
+    found = json.loads(html.unescape(re.search(r'data-found="([^"]*)"', opened.dom)[1]))
+    assert "error" not in found, found
+    assert found["width"] == width
+    assert all(found["fits"])
+    assert found["answers"] == 12
+    assert found["pictures"]
+    assert "looks like" in found["query"]
+    assert "position: cosine" in found["why"]
+    assert found["filtered"] == ["3"] * 12
+    assert "no_such" in found["refused"]
+    assert "A vector of 64 numbers" in found["vector"]
+    assert found["legend"] == [str(each) for each in range(10)]
+    assert found["clicked"] == "Nearest to item 7"
+    assert found["boxed"] == "400 items selected"
+    assert re.fullmatch(r"\d, item \d+", found["keyed"])
+    assert found["kinds"][0] == "label"
+    assert found["suspects"] >= 2
+    assert found["chosen"] == "2 selected"
+    assert found["classes"] == 10
+    first, second = (text.split() for text in found["exported"])
+    assert first == ["id", *map(str, range(400))]
+    assert len(second) == 3
+    assert opened.console == []
+
+
+def test_findings_beside_the_index_are_shown_before_those_of_codes(
+    digits, served_model, clusters, start, tmp_path
+):
+    X, y = clusters
+    labels = np.where(np.arange(len(y)) == 4, (y + 1) % 3, y)
+    CodeIndex(served_model).add(X, metadata={"label": labels}).save(tmp_path / "things")
+    audit(X, labels, n_jobs=1).save(tmp_path / "things.audit.parquet")
+    client = start({"things": tmp_path / "things"})
+    found = _patiently(client, "/v1/things/audit")
+    assert found["source"] == "file"
+    assert found["column"] == "label"
+    assert found["findings"]["label"][0]["row"] == 4
+
+
+def test_map_and_audit_refuse_columns_that_are_not_there(service):
+    for path in ("map", "audit"):
+        answer = service.get(f"/v1/things/{path}", params={"label": "no_such"})
+        assert answer.status_code == 422
+        assert "label must be a column: colour, price" in answer.json()["error"]
+    answer = service.get("/v1/things/audit")
+    assert answer.status_code == 422
+    assert "no column has labels" in answer.json()["error"]
+    places = _patiently(service, "/v1/things/map")
+    assert places["column"] is None
+    assert len(places["x"]) == 300
+    assert set(places["labels"]) == {0, 1, 2}
+
+
+def test_reasons_name_the_class_of_the_query_and_how_near_answers_are(service, clusters):
+    X, y = clusters
+    same, other = np.flatnonzero(y == y[0])[1], np.flatnonzero(y != y[0])[0]
+    for query in (0, X[0].tolist()):
+        found = service.post(
+            "/v1/things/explain", json={"query": query, "ids": [int(same), int(other)]}
+        ).json()
+        assert found["classes"][0]["label"] == y[0]
+        assert found["answers"][0]["classes"][0]["label"] == y[0]
+        assert -1 <= found["answers"][1]["near"] <= 1
+
+
+def _patiently(client, path):
+    while not (found := client.get(path).json()).get("ready"):
+        assert "error" not in found, found
+    return found
