@@ -109,6 +109,12 @@ def test_commands_of_the_tutorial_end_with_answers(folder):
     assert all("card" in line for line in answers[1:])
 
 
+def test_page_on_audits_finds_the_label_that_it_changes(folder):
+    found = run_page("docs/audit.md")["found"]
+    assert (found.suspicious[0].row, found.suspicious[0].suggested) == (7, 7)
+    assert (folder / "audit.csv").is_file()
+
+
 def test_commands_of_the_page_on_commands_run(folder, digits):
     questions.write_items(folder)
     items = pd.read_parquet("items.parquet")
