@@ -151,7 +151,7 @@ OPERATIONS = (
         access="write",
         body={"ids": schemas.IDS},
         answer=schemas.CHANGED,
-        example={"ids": [1]},
+        example={"ids": [5]},
     ),
     Operation(
         "POST",
