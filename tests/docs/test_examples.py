@@ -110,7 +110,7 @@ def test_commands_of_the_tutorial_end_with_answers(folder):
 
 
 def test_page_on_audits_finds_the_label_that_it_changes(folder):
-    found = run_page("docs/audit.md")["found"]
+    found = run_page("docs/audit.md").found
     assert (found.suspicious[0].row, found.suspicious[0].suggested) == (7, 7)
     assert (folder / "audit.csv").is_file()
 
