@@ -20,7 +20,7 @@ from supquant.features import WIDE
 from supquant.features.kernel_classifier import RIDGES
 from supquant.features.kernel_rows import Factor, KernelRows, NormalEquations
 from supquant.features.label_kernel import MANY_LABELS, gaussian_kernel
-from supquant.features.least_squares import MOST_LOSS_RATIO, Calibration, calibrate
+from supquant.features.least_squares import Calibration, calibrate
 from supquant.labels import Labels
 from supquant.parallel import ordered_map
 from supquant.rows import FeatureCache
@@ -30,6 +30,9 @@ MOST_ANCHORS = 2000
 
 JUDGES = 4096
 """Rows that choose ridge and temperature, at the most."""
+
+MOST_LOSS_RATIO = 1.02
+"""No smaller ridge is tried after a loss that is more than this many times the lowest one."""
 
 LEAST_REST = 1e-4
 """The least value of 1 - H_ii that is divided by. A row with less decides its own score, and nothing is left without it."""
@@ -116,7 +119,7 @@ def learn_out_of_fold(X: NDArray[Any], labels: Labels, rng: np.random.Generator,
             best = each
         elif each[0] > MOST_LOSS_RATIO * best[0]:
             break
-    return best[1] if best else _solved(learned, equations, equations.safe_factor(RIDGES[-1]))
+    return best[1] if best else _solved(learned, equations, equations.safe_factor(RIDGES[0]))
 
 
 def _solved(rows: KernelRows, equations: NormalEquations, factor: Factor) -> OutOfFold:

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.arrays import Float32, Float64
 from supquant.codec import label_probabilities
 from supquant.codec.spelling import Spelling
 from supquant.features.added_classes import class_means
 from supquant.features.gaussian_map import GaussianMap, kernel_features, map_rows
-from supquant.features.kernel_rows import KernelRows
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.leaving_out import (
@@ -36,7 +35,6 @@ from supquant.features.novelty import (
 )
 from supquant.features.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.labels import Labels
-from supquant.parallel import single_blas
 from supquant.progress import Reporter
 from supquant.remote import RemoteRows, some_rows
 from supquant.validation import as_float32
@@ -128,7 +126,7 @@ def fit_meaning(
     rng: np.random.Generator,
     n_jobs: int,
     reporter: Reporter | None = None,
-) -> tuple[FittedMeaning, KernelRows]:
+) -> FittedMeaning:
     """Fit classifier, novelty and position.
 
     Parameters
@@ -152,15 +150,13 @@ def fit_meaning(
 
     Returns
     -------
-    fitted : FittedMeaning
-    learned : KernelRows
-        The labelled rows that the classifier was learned from, with kernel features that `features_of_all` uses again.
+    FittedMeaning
     """
     reporter = reporter or Reporter()
     known = np.flatnonzero(labels.known)
     X_known, labels_known = X if len(known) == len(X) else some_rows(X, known), labels.take(known)
     with reporter.stage("classifier", 1) as stage:
-        learned = kernel.fit_with_progress(X_known, labels_known, stage.advance)
+        kernel.fit_with_progress(X_known, labels_known, stage.advance)
         stage.step()
     with reporter.stage("new classes", 1) as stage:
         directions = principal_directions(X, n_jobs)
@@ -212,7 +208,7 @@ def fit_meaning(
     outputs = np.column_stack([kernel.held_logits_, of_held.astype(np.float32)])
     held_features = fitted.from_logits(outputs, held)
     squares = spelling.length * np.square(held_features[:, : fitted.n_columns]).sum(axis=1)
-    result = FittedMeaning(
+    return FittedMeaning(
         fitted,
         kernel.held_rows_,
         held_features,
@@ -222,34 +218,6 @@ def fit_meaning(
         directions,
         study.metric_ridge,
     )
-    return result, learned
-
-
-def features_of_all(map_: MeaningMap, X: NDArray[Any], learned: KernelRows | None, n_jobs: int) -> Float32:
-    """Return the features (n, F) of all rows X (n, p).
-
-    Parameters
-    ----------
-    map_ : MeaningMap
-    X : ndarray of shape (n, p)
-    learned : KernelRows or None
-        The rows that the classifier was learned from, as `fit_meaning` returns them. If they are all rows of X, their kernel
-        features are not computed again.
-    n_jobs : int
-        Number of threads.
-    """
-    if learned is None or map_.kernel is None or len(learned) < len(X):
-        return map_rows(map_, X, map_.n_features, n_jobs)
-    features = np.empty((len(X), map_.n_features), dtype=np.float32)
-
-    def fill(rows: RowNumbers) -> None:
-        outputs = logits(learned.features(rows)[:, :-1], map_.weights)
-        features[rows] = map_.from_logits(outputs, learned.vectors(rows))
-
-    with single_blas():
-        for _ in learned.map_blocks(fill):
-            pass
-    return features
 
 
 def _novelty(

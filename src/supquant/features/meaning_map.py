@@ -169,12 +169,12 @@ class MeaningMap:
         """Return c (b, g) of vectors that lie at positions z (b, g)."""
         k = self.metric.shape[1]
         units = self.mean + row_products(np.ascontiguousarray(z[:, :k]), self._from_place)
-        return np.pad(row_products(units, self._rows["cosine"]), ((0, 0), (0, self.n_position - k)))
+        return np.pad(row_products(units, self._packed["cosine"]), ((0, 0), (0, self.n_position - k)))
 
     @cached_property
-    def _from_place(self) -> Float32:
+    def _from_place(self) -> Packed:
         """Matrix (p, k) from the first part of z to a centred unit vector: the inverse of the metric where it has one."""
-        return np.ascontiguousarray(np.linalg.pinv(self.metric.T), dtype=np.float32)
+        return pack_rows(np.linalg.pinv(self.metric.T).astype(np.float32))
 
     def _outputs(self, x: Float32) -> Float32:
         """Return the logits of trained labels and the discriminator (b, L + 1) of a block (b, p)."""

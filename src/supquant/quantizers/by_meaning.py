@@ -17,7 +17,7 @@ from supquant.arrays import Codes, Flags, Float32
 from supquant.codec import SemanticCodec
 from supquant.codec.words import item_kinds
 from supquant.features import FittedMeaning, fit_meaning, map_rows
-from supquant.features.meaning import DEFAULT_SHARE, features_of_all
+from supquant.features.meaning import DEFAULT_SHARE
 from supquant.fitting import FitStage
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.fit_costs import CODEBOOK_ROWS, FEATURES, codes_stage
@@ -109,10 +109,9 @@ class MeaningFit:
         reporter: Reporter,
     ) -> MeaningFit:
         """Fit the map from vectors to features, or take that of a shorter code."""
-        learned = None
         if shorter is None:
             spelling = choose_spelling(labels, n_codebooks, n_codewords, rng)
-            fitted, learned = fit_meaning(
+            fitted = fit_meaning(
                 X,
                 labels,
                 kernel,
@@ -132,7 +131,7 @@ class MeaningFit:
         kept = None
         if len(X) * width * 4 <= FEATURE_BYTES:
             with reporter.stage(FEATURES, 1) as stage:
-                kept = features_of_all(fitted.map, X, learned, n_jobs)
+                kept = map_rows(fitted.map, X, width, n_jobs)
                 stage.step()
         return cls(X, labels, kept, fitted, shorter, missing_label, n_codebooks, n_codewords, n_jobs)
 
