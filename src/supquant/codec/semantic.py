@@ -24,9 +24,11 @@ from supquant.codec.curves import IDENTITY, check_curve, stack_curves
 from supquant.codec.feature_maps import FeatureMap, MeaningFeatures
 from supquant.codec.interface import QueryTables
 from supquant.codec.item_search import LabelSearch, item_search
+from supquant.codec.new_labels import read_new_labels
 from supquant.codec.queries import QUERY_ROWS, pack_rows, row_products
 from supquant.codec.semantic_vectors import (
     FeatureParts,
+    checked_novelty,
     compiled_semantic_queries,
     item_vectors,
     position_queries,
@@ -234,7 +236,7 @@ class SemanticCodec(CodebookCodec):
             features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
             self._by_queries(Q, n_jobs, (features,), lambda made: (made,))
         if novelty is not None:
-            features[:, self.map.n_columns] = _checked_novelty(novelty, len(Q))
+            features[:, self.map.n_columns] = checked_novelty(novelty, len(Q))
         return features
 
     # predictions ---------------------------------------------------------------------------------------------------------
@@ -364,18 +366,7 @@ class SemanticCodec(CodebookCodec):
         if self.multilabel:
             raise InputError("labels can be added where every item has one label, not several")
         X = check_vectors(X, n_features=self.n_inputs)
-        found = read_labels(y, n_rows=len(X), multilabel=False, fewest=1)
-        kinds = {
-            "number" if each.dtype.kind in "iuf" else each.dtype.kind
-            for each in (self.classes, found.classes)
-        }
-        if len(kinds) > 1:
-            raise InputError(
-                f"labels to add must be of the kind that the model knows, {self.classes.dtype}, got {found.classes.dtype}"
-            )
-        again = [label for label in found.classes.tolist() if label in set(self.classes.tolist())]
-        if again:
-            raise InputError(f"labels to add must be new ones, got {again[:5]}, which the model knows")
+        found = read_new_labels(y, len(X), self.classes)
         map_ = self.map.with_classes(as_float32(X), found)
         return replace(self, feature_map=map_, classes=np.concatenate([self.classes, found.classes]))
 
@@ -407,13 +398,3 @@ class SemanticCodec(CodebookCodec):
         parts: dict[str, Any] = {**arrays, **own}
         parts["classes"] = classes_from_plain(own["classes"])
         return cls(**parts)
-
-
-def _checked_novelty(novelty: ArrayLike, n: int) -> Float32:
-    """Return one probability, or one for each of n queries, as float32."""
-    values = np.asarray(novelty, dtype=np.float32)
-    if values.shape not in ((), (n,)) or not ((values >= 0) & (values <= 1)).all():
-        raise InputError(
-            f"novelty must be a probability, or one for each of the {n} queries, got {novelty!r}"
-        )
-    return values

@@ -22,16 +22,18 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Float32
+from supquant.arrays import ArrayLike, Float32
 from supquant.codec.feature_maps import MeaningFeatures
 from supquant.codec.meaning import label_weights
 from supquant.codec.queries import row_products
 from supquant.codec.spelling import LEAST_PROBABILITY, LEAST_PROBABILITY_OF_LABELLED
 from supquant.codec.words import NOVELTY_WEIGHT, novelty_coordinate
+from supquant.errors import InputError
 from supquant.kernels import CompiledKernels, Packed
 
 __all__ = [
     "FeatureParts",
+    "checked_novelty",
     "compiled_semantic_queries",
     "item_vectors",
     "position_queries",
@@ -185,3 +187,13 @@ def item_vectors(
     lacking = 1 - np.einsum("ij,ij->i", items[rows, r + 1 :], feature_map.added_directions[added])
     items[rows, r + 1 :] += lacking[:, None] * feature_map.means[feature_map.n_trained :][added]
     return items
+
+
+def checked_novelty(novelty: ArrayLike, n: int) -> Float32:
+    """Return one probability, or one for each of n queries, as float32."""
+    values = np.asarray(novelty, dtype=np.float32)
+    if values.shape not in ((), (n,)) or not ((values >= 0) & (values <= 1)).all():
+        raise InputError(
+            f"novelty must be a probability, or one for each of the {n} queries, got {novelty!r}"
+        )
+    return values

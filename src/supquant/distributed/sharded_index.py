@@ -22,6 +22,7 @@ from supquant.distributed.shard import (
     search_shard,
     which_ids,
 )
+from supquant.distributed.shard_rows import as_ids, moved, taken
 from supquant.errors import InputError, WorkerError
 from supquant.index import CodeIndex
 from supquant.index.filters import as_mask
@@ -131,7 +132,7 @@ class ShardedIndex:
     def ids(self) -> Array:
         """The ids of all rows, in the order of the folders."""
         found = self._ask(read_shard, [(folder, ()) for folder in self.folders], "ids")
-        return np.concatenate([_moved(ids, by) for ids, by in zip(found, self._first_numbers(), strict=True)])
+        return np.concatenate([moved(ids, by) for ids, by in zip(found, self._first_numbers(), strict=True)])
 
     # searches ------------------------------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class ShardedIndex:
             positions = np.arange(first, first + answer[0].shape[1])
             first += len(positions)
             sums.append((answer[0], np.broadcast_to(positions, answer[0].shape)))
-            numbers.append(_moved(answer[1], self._first_numbers()[number]))
+            numbers.append(moved(answer[1], self._first_numbers()[number]))
         lowest, places = merge_answers(sums, k, len(tables))
         if not numbers:
             return lowest, np.empty(places.shape, dtype=np.int64)
@@ -212,7 +213,7 @@ class ShardedIndex:
             return [where if facts.has_columns else _NOWHERE for facts in self._facts]
         mask = as_mask(where)
         if mask is None:
-            ids = _as_ids(where)
+            ids = as_ids(where)
             return [
                 _NOWHERE if own is None else ids_there[own]
                 for own, (_, ids_there) in zip(self._owned(ids, partial), self._each(ids), strict=True)
@@ -241,13 +242,13 @@ class ShardedIndex:
     def _each(self, ids: Array) -> list[tuple[str, Array]]:
         """Return each folder, and the ids (n,) as its shard knows them."""
         moves = zip(self.folders, self._first_numbers(), strict=True)
-        return [(folder, _moved(ids, -by)) for folder, by in moves]
+        return [(folder, moved(ids, -by)) for folder, by in moves]
 
     # rows ----------------------------------------------------------------------------------------------------------------
 
     def codes(self, ids: ArrayLike) -> Array:
         """Return the codes (n, M) uint8 of rows, as `CodeIndex.codes` does."""
-        given = _as_ids(ids)
+        given = as_ids(ids)
         codes = np.empty((len(given), self.codec.n_codebooks), dtype=np.uint8)
         for number, own in enumerate(self._owned(given)):
             if own is not None:
@@ -284,7 +285,7 @@ class ShardedIndex:
         if ids is None and number < len(self.folders) - 1:
             raise InputError("rows that are numbered automatically can only be added to the last shard")
         if ids is not None:
-            given = _as_ids(ids)
+            given = as_ids(ids)
             for _, found in self._answers(which_ids, self._each(given), None, False):
                 if found.any():
                     raise InputError(f"these ids are in the index already: {name_some(given[found])}")
@@ -303,7 +304,7 @@ class ShardedIndex:
         -------
         self
         """
-        given = _as_ids(ids)
+        given = as_ids(ids)
         read_ids(given, distinct=True)
         for number, own in enumerate(self._owned(given)):
             if own is not None:
@@ -323,15 +324,15 @@ class ShardedIndex:
         -------
         self
         """
-        given = _as_ids(ids)
+        given = as_ids(ids)
         read_ids(given, distinct=True)
         if len(given) != len(X):
             raise InputError(f"expected one id for every row, got {len(given)} ids for {len(X)} rows")
         for number, own in enumerate(self._owned(given)):
             if own is not None:
                 there, rows = self._each(given)[number][1][own], np.flatnonzero(own)
-                labels = None if y is None else _taken(y, rows)
-                self._change(number, "update", {"ids": there, "X": _taken(X, rows), "y": labels}, 0)
+                labels = None if y is None else taken(y, rows)
+                self._change(number, "update", {"ids": there, "X": taken(X, rows), "y": labels}, 0)
         return self
 
     def reload(self) -> Self:
@@ -385,18 +386,3 @@ class ShardedIndex:
         )
         for number in sorted(found):
             yield number, found[number]
-
-
-def _moved(ids: Array, by: int) -> Array:
-    return ids + by if by else ids
-
-
-def _taken(values: Any, rows: Array) -> Any:
-    """Return some rows of an array, a table of labels or a list."""
-    return values[rows] if hasattr(values, "shape") else [values[row] for row in rows]
-
-
-def _as_ids(ids: ArrayLike) -> Array:
-    """Return ids (n,) as an array of int64 or of objects that are str."""
-    array = np.asarray(ids)
-    return array.astype(object) if array.dtype.kind == "U" else array

@@ -12,15 +12,8 @@ import warnings
 
 from supquant.kernels import reference
 from supquant.kernels.packing import GROUP, Packed, pack_rows
-from supquant.kernels.protocol import (
-    BLOCK_ROWS,
-    Cells,
-    CompiledKernels,
-    FeatureKernel,
-    Kernels,
-    Scanned,
-    blocks_of,
-)
+from supquant.kernels.protocol import CompiledKernels, FeatureKernel, Kernels
+from supquant.kernels.scanned import BLOCK_ROWS, Cells, Scanned, blocks_of
 
 __all__ = [
     "BLOCK_ROWS",

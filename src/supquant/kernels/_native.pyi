@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64, RowNumbers
-from supquant.kernels.protocol import Bytes, Numbers
+from supquant.kernels.protocol import Numbers
+from supquant.kernels.scanned import Bytes
 
 def compiled_levels() -> list[str]: ...
 def available_levels() -> list[str]: ...

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64
 from supquant.kernels.packing import GROUP, Packed
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Cells, Numbers, Real, Scanned
+from supquant.kernels.protocol import Numbers, Real
+from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Cells, Scanned
 
 __all__ = [
     "LARGEST_SUM",

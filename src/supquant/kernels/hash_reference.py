@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64
 from supquant.kernels import arguments
-from supquant.kernels.protocol import Bytes, Numbers
+from supquant.kernels.protocol import Numbers
+from supquant.kernels.scanned import Bytes
 
 __all__ = ["best_splits", "hamming", "tree_sums"]
 

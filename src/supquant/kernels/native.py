@@ -15,7 +15,8 @@ import supquant.kernels._native as _native  # noqa: PLR0402
 from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.kernels import arguments, reference
 from supquant.kernels.packing import Packed
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, FeatureKernel, Numbers, Real, Scanned
+from supquant.kernels.protocol import FeatureKernel, Numbers, Real
+from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned
 
 # NumPy sorts the codes here too; there is no compiled loop.
 distinct = reference.distinct

@@ -17,7 +17,7 @@ from supquant.arrays import Float32, Float64
 from supquant.kernels import arguments
 from supquant.kernels.hash_reference import best_splits, hamming, sum_in_order, tree_sums
 from supquant.kernels.packing import Packed
-from supquant.kernels.protocol import Bytes, Real
+from supquant.kernels.protocol import Real
 from supquant.kernels.scan_reference import (
     count_bits,
     count_distinct,
@@ -27,6 +27,7 @@ from supquant.kernels.scan_reference import (
     set_bits,
     take,
 )
+from supquant.kernels.scanned import Bytes
 
 PRODUCT_DEPTH = 256
 """Number of columns whose products are added up before their sum is added to that of other columns."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32, RowNumbers
 from supquant.kernels import arguments
-from supquant.kernels.protocol import BLOCK_ROWS, Bytes, Scanned
+from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned
 
 __all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
 
