@@ -295,6 +295,8 @@ size_t count_distinct(In<uint8_t, 2> codes, size_t limit) {
 }  // namespace
 
 NB_MODULE(_native, module) {
+    nb::set_leak_warnings(false);  // a daemon thread that still computes when the process ends keeps its arguments
+
     module.def("compiled_levels", &supquant::compiled_levels);
     module.def("available_levels", &supquant::available_levels);
     module.def("active_level", [] { return supquant::active_kernels().name; });

@@ -28,6 +28,7 @@ def ray_cluster():
 
     support = os.pathsep.join(path for path in os.sys.path if path)
     ray.init(
+        address="local",  # never a cluster that happens to run on this machine
         num_cpus=4,
         include_dashboard=False,
         object_store_memory=100 << 20,

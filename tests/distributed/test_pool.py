@@ -108,8 +108,10 @@ def test_closed_workers_have_ended_and_take_no_tasks():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_their_driver(number):
     program = """
+        import signal
         from inline_workers import process_id, wait_seconds
         from supquant.distributed import ProcessWorkers
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background otherwise
         with ProcessWorkers(1) as workers:
             print(workers.map(process_id, [0])[0], flush=True)
             workers.map(wait_seconds, [0], 60.0)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 
 import numpy as np
 import pyarrow as pa
@@ -154,10 +153,14 @@ def test_many_classes_learn_their_means_from_all_rows(classes):
 def test_a_process_killed_in_the_middle_of_a_fit_changes_no_bit(processes, classes, local):
     path, _, y = classes
     before = processes.n_restarts
-    kill = threading.Timer(0.2, os.kill, (processes.process_ids()[0], signal.SIGKILL))
-    kill.start()
-    assert bits(quantizer().fit(InlineRows(path, workers=processes), y)) == local
-    kill.join()
+    first, events = processes.process_ids()[0], []
+
+    def kill_at_third_event(event):
+        events.append(event)
+        if len(events) == 3:
+            os.kill(first, signal.SIGKILL)
+
+    assert bits(quantizer(callback=kill_at_third_event).fit(InlineRows(path, workers=processes), y)) == local
     assert processes.n_restarts == before + 1
 
 

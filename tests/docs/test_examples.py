@@ -98,7 +98,8 @@ def commands_of(name):
 def run_commands(lines):
     for program, *arguments in lines:
         assert program == "supquant"
-        done = CliRunner().invoke(app, arguments)
+        endless = arguments[0] == "serve"  # tests/docs/test_serving.py runs it
+        done = CliRunner().invoke(app, [*arguments, "--help"] if endless else arguments)
         assert done.exit_code == 0, (arguments, done.output)
 
 
@@ -112,7 +113,7 @@ def test_commands_of_the_tutorial_end_with_answers(folder):
 
 
 def test_page_on_audits_finds_the_label_that_it_changes(folder):
-    found = run_page("docs/audit.md")["found"]
+    found = run_page("docs/audit.md").found
     assert (found.suspicious[0].row, found.suspicious[0].suggested) == (7, 7)
     assert (folder / "audit.csv").is_file()
 

@@ -104,9 +104,9 @@ def test_a_newer_manifest_is_refused_with_its_version(copy):
     folder = copy("plain")
     manifest = json.loads((folder / "manifest.json").read_bytes())
     assert manifest["version"] == 1
-    manifest["version"] = 4
+    manifest["version"] = 5
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(FileFormatError, match=r"manifest\.json.*version '?4"):
+    with pytest.raises(FileFormatError, match=r"manifest\.json.*version '?5"):
         CodeIndex.load(folder)
 
 

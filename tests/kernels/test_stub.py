@@ -26,7 +26,8 @@ def compiled_arguments(owner, prefix=""):
     """The same, of the compiled functions that a module or class has."""
     found = {}
     for name, value in vars(owner).items():
-        if name.startswith("_"):
+        makes = name == "__init__" and hasattr(value, "__nb_signature__")  # a class that Python may make
+        if name.startswith("_") and not makes:
             continue
         if isinstance(value, type):
             found |= compiled_arguments(value, f"{name}.")
