@@ -121,6 +121,6 @@ def test_installed_package_is_found(packaged, digits6):
 
 
 def test_packaged_pickle_may_hold_nothing_but_arrays(packaged):
-    packaged(print)
-    with pytest.raises(InputError, match=r"mnist\.pkl\.gz is not .*must not hold builtins\.print"):
+    packaged(len)  # print is replaced by some packages
+    with pytest.raises(InputError, match=r"mnist\.pkl\.gz is not .*must not hold builtins\.len"):
         load("mnist")
