@@ -179,7 +179,7 @@ class MeaningMap {
 };
 
 void query_vectors(In<float, 2> features, size_t n_columns, size_t n_position, size_t length, bool multilabel,
-                   float least, float bonus, float position, float cosine, Out<float, 2> vectors) {
+                   double least, float bonus, float position, float cosine, Out<float, 2> vectors) {
     Released released;
     supquant::query_vectors({n_columns, n_position, length, multilabel, least, bonus, position, cosine},
                             features.data(), features.shape(0), vectors.data());

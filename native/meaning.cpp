@@ -167,7 +167,7 @@ void meaning_features(const Meaning& meaning, const float* x, size_t n, float* f
 
 void query_vectors(const QueryRule& rule, const float* features, size_t n, float* vectors) {
     const size_t r = rule.r, g = rule.g;
-    const double most = std::log1p(1 / double(rule.least));
+    const double most = std::log1p(1 / rule.least);
     for (size_t i = 0; i < n; ++i) {
         const float *s = features + i * (r + 1 + 2 * g), *z = s + r + 1, *c = z + g;
         float* v = vectors + i * (r + 1 + g);
@@ -183,7 +183,7 @@ void query_vectors(const QueryRule& rule, const float* features, size_t n, float
             if (rule.multilabel)
                 weight = label_weight(std::min(t * s[j], 1.0f));
             else if (rule.t > 1)
-                weight = total * (std::log1p(s[j] / total * (t / double(rule.least))) / most);
+                weight = total * (std::log1p(s[j] / total * (t / rule.least)) / most);
             v[j] = known * float(weight);
         }
         v[r] = u * rule.bonus;

@@ -37,7 +37,7 @@ void meaning_features(const Meaning& meaning, const float* x, size_t n, float* f
 struct QueryRule {
     size_t r, g, t;
     bool multilabel;
-    float least;                    // probability of a word from which on it counts
+    double least;                   // probability of a word from which on it counts
     float bonus, position, cosine;  // weights of novelty, of positions and of cosines
 };
 

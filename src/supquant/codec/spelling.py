@@ -120,9 +120,10 @@ class Spelling:
         """
         if self.length == 1:
             return s
-        total = np.maximum(s.sum(axis=1, keepdims=True), np.float32(1e-30))
-        shares = s / total * np.float32(self.length / least)
-        return np.asarray(total * (np.log1p(shares) / np.float32(np.log1p(1 / least))))
+        # in float64, as compiled code computes it
+        total = np.maximum(s.sum(axis=1, keepdims=True, dtype=np.float64), 1e-30)
+        weights = total * (np.log1p(s / total * (self.length / least)) / np.log1p(1 / least))
+        return weights.astype(np.float32)
 
     def without(self, s: Float32, own: NDArray[np.intp]) -> Float32:
         """Return mean vectors s (b, r) without the label `own` (b,) of each row: its words lose the least of their values."""

@@ -23,6 +23,9 @@ DECIMALS = {
 """Number of printed decimals by field; MAP and precision have four."""
 
 
+SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+
+
 class Page(HTMLParser):
     """Collects table cells with their attributes and text, ids, and texts of a kind."""
 
@@ -251,7 +254,8 @@ def test_times_are_of_one_split(page):
 def test_page_needs_nothing_beside_it(page, rendered):
     assert all(source.startswith(("data:", "#")) for source in page.sources)
     text = rendered.page.read_text(encoding="utf-8")
-    assert "<script src" not in text
+    assert not re.search(r"<script\s", text)  # no script comes from elsewhere, and none asks for anything
+    assert not re.search(r"fetch|import|XMLHttpRequest|https?://|\.src\b", "".join(SCRIPT.findall(text)))
     assert "@import" not in text
     assert len(page.ids) == len(set(page.ids))
     assert not page.open
