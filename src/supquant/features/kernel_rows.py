@@ -127,15 +127,17 @@ class KernelRows:
         """Return phi W (n, L) of all rows for weights W (d + 1, L), in the order of the blocks."""
         return np.concatenate(list(self.map_blocks(_logits, weights.astype(np.float32))))
 
-    def normal_equations(self) -> NormalEquations:
+    def normal_equations(self, *, of_all: bool = False) -> NormalEquations:
         """Sum products over rows: in float32 within a block, in float64 over blocks.
 
-        If there are many more than `ROWS_A_FEATURE` rows for each feature, only every k-th row counts, k times.
+        If there are many more than `ROWS_A_FEATURE` rows for each feature, only every k-th row counts, k times, unless the
+        sums must be `of_all` rows.
         """
         width = self.width
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
         every = max(1, round(len(self) / max(ROWS_A_FEATURE * width, FEWEST_GRAM_ROWS)))
+        every = 1 if of_all else every
         gram, products = self.sum_blocks(_products, every, gram_jobs(width, self.n_jobs))
         return NormalEquations(gram * every, products * every)
 

@@ -182,7 +182,9 @@ class MeaningMap:
 
     def probabilities(self, x: Float32) -> Float32:
         """Return the probability of every label (b, L) for a block (b, p)."""
-        if self._compiled is not None and self.spelling.length == 1:  # they are features: the same bits as those of a query
+        if (
+            self._compiled is not None and self.spelling.length == 1
+        ):  # they are features: the same bits as those of a query
             return np.ascontiguousarray(self(x)[:, : self.n_labels])
         outputs = self._outputs(x)
         p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
