@@ -150,6 +150,22 @@ def test_rows_without_metadata_have_nulls(codec):
     assert index.search([[0.0]], where="price is null")[1].tolist() == [[0, 2]]
 
 
+@pytest.mark.parametrize("updated", ["a", "c"])
+def test_a_column_of_nulls_gets_its_type_from_the_first_value(codec, tmp_path, updated):
+    index = CodeIndex(codec)
+    index.add_codes([[0], [1]], ["a", "b"], metadata={"price": [None, None]})
+    index.add_codes([[0], [1]], ["c", "d"], metadata={"price": [None, None]})
+    index.update_codes([updated], [[1]], metadata={"price": [1.5]})
+    index.add_codes([[0]], ["e"], metadata={"price": [2]})
+    index.save(tmp_path / "index")
+    for state in (index, CodeIndex.load(tmp_path / "index")):
+        for _ in range(2):
+            prices = dict(zip("abcde", state.get(list("abcde"))["price"].to_pylist(), strict=True))
+            assert prices == {**dict.fromkeys("abcde"), updated: 1.5, "e": 2.0}
+            assert sorted(state.search([[0.0]], 5, where="price > 1")[1][0]) == [updated, "e"]
+            state.compact()
+
+
 @everywhere
 def test_a_column_keeps_its_type(index):
     index.add_codes([[1]], ["f"], metadata={"price": np.array([3], dtype=np.int8)})

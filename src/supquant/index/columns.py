@@ -94,14 +94,14 @@ class Columns(StoredArrays):
         names = list(dict.fromkeys([*old.column_names, *table.column_names]))
         columns = {}
         for name in names:
-            kind = (table if name in table.column_names else old).schema.field(name).type
-            before = (
-                old[name] if name in old.column_names else pa.chunked_array([pa.nulls(self.n_rows, kind)])
-            )
-            if name in table.column_names:
-                after = pa.chunked_array([*before.chunks, *table[name].cast(before.type).chunks], before.type)
-                before = after.take(pa.array(places))
-            columns[name] = before
+            if name not in table.column_names:
+                columns[name] = old[name]
+                continue
+            after = table[name]
+            before = old[name] if name in old.column_names else pa.chunked_array([pa.nulls(self.n_rows)])
+            kind = after.type if pa.types.is_null(before.type) else before.type
+            both = pa.chunked_array([*before.cast(kind).chunks, *after.cast(kind).chunks], kind)
+            columns[name] = both.take(pa.array(places))
         return Columns.of_table(pa.table(columns))
 
     @cached_property
@@ -176,11 +176,13 @@ def read_columns(metadata: Any, n_rows: int, index: HasColumns) -> Columns | Non
 
 
 def _kept(column: Any, known: Any) -> Any:
-    """Return a column with the type that it has in the index.
+    """Return a column with the type that it has in the index, if it had a value there.
 
     Dictionaries of merged parts would differ, and Arrow cannot take rows of views: such a column becomes a plain one.
     """
     pa = _pyarrow()
+    if known is not None and pa.types.is_null(known):
+        known = None
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     kind = known or {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
     return column if column.type == kind else column.cast(kind)
@@ -208,7 +210,8 @@ def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], w
         else dict(zip(columns.table().column_names, columns.table().columns, strict=True))
     )
     for name, kind in known.items():
-        table = table.append_column(name, own.get(name, pa.nulls(n_rows, kind)))
+        column = own.get(name, pa.nulls(n_rows, kind))
+        table = table.append_column(name, column.cast(kind))  # a column of nulls alone may get its type from later rows
     if not isinstance(where, str):
         try:
             return np.asarray(table.filter(where)[_ROW], dtype=np.int64)

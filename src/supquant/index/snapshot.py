@@ -202,13 +202,13 @@ class Snapshot:
         return codes
 
     def column_types(self) -> dict[str, Any]:
-        """Return the name and the pyarrow type of every column."""
-        return {
-            field.name: field.type
-            for part in self.parts
-            if part.columns is not None
-            for field in part.columns.table().schema
-        }
+        """Return the name and the pyarrow type of every column. A part in which all values are null says nothing of the type."""
+        types: dict[str, Any] = {}
+        for part in self.parts:
+            for field in () if part.columns is None else part.columns.table().schema:
+                if types.get(field.name) in (None, "null"):
+                    types[field.name] = field.type
+        return types
 
     def columns_at(self, positions: Positions) -> Columns | None:
         """Return the columns of rows by their positions (n,); None if no row has any."""
