@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 from supquant import CodeIndex
 from supquant_experiments.soak.children import end_of, start_child
-from supquant_experiments.soak.plain import QUERIES, K, M, PlainIndex, draw_tables, make_codec
+from supquant_experiments.soak.plain import NUMBER, QUERIES, K, M, PlainIndex, draw_tables, make_codec
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from supquant.arrays import Codes
     from supquant.index.filters import Filter
@@ -25,8 +28,16 @@ if TYPE_CHECKING:
 MOST_ADDED = 400
 """The most rows that one step adds, updates or removes."""
 
+MOST_NUMBER = 10
+"""Numbers in the column beside codes are smaller than this."""
+
 MOST_FILTERS = 4
 """The most filters that are kept over later steps."""
+
+
+def as_column(numbers: NDArray[np.int64] | None) -> dict[str, NDArray[np.int64]] | None:
+    """Return the metadata of rows with these numbers."""
+    return None if numbers is None else {NUMBER: numbers}
 
 
 @dataclass
@@ -60,6 +71,7 @@ class History:
             "removes": (4, self.remove),
             "filters": (3, self.make_filter),
             "filtered searches": (8, self.search_filtered),
+            "conditions": (1, self.search_where),
             "range searches": (4, self.search_range),
             "saves": (4, self.save),
             "loads": (2, self.load),
@@ -77,6 +89,10 @@ class History:
         """Return random codes (n, M)."""
         return self.rng.integers(0, K, size=(n, M)).astype(np.uint8)
 
+    def draw_numbers(self, n: int) -> NDArray[np.int64] | None:
+        """Return n numbers for the column beside codes, or None half of the time."""
+        return self.rng.integers(0, MOST_NUMBER, size=n) if self.rng.random() < 0.5 else None
+
     def some_ids(self) -> list[int]:
         """Return the ids of some rows, in any order, or of none."""
         ids = np.array(list(self.plain.rows), dtype=np.int64)
@@ -88,16 +104,16 @@ class History:
         n = int(self.rng.integers(0, MOST_ADDED))
         ids = (self.next_id + self.rng.permutation(n)).tolist()
         self.next_id += n
-        codes = self.draw_codes(n)
-        self.index.add_codes(codes, ids=ids)
-        self.plain.put(ids, codes)
+        codes, numbers = self.draw_codes(n), self.draw_numbers(n)
+        self.index.add_codes(codes, ids=ids, metadata=as_column(numbers))
+        self.plain.put(ids, codes, numbers)
 
     def update(self) -> None:
-        """Give rows other codes."""
+        """Give rows other codes, and other numbers or none."""
         ids = self.some_ids()
-        codes = self.draw_codes(len(ids))
-        self.index.update_codes(ids, codes)
-        self.plain.put(ids, codes)
+        codes, numbers = self.draw_codes(len(ids)), self.draw_numbers(len(ids))
+        self.index.update_codes(ids, codes, metadata=as_column(numbers))
+        self.plain.put(ids, codes, numbers)
 
     def remove(self) -> None:
         """Remove rows, and from filters too."""
@@ -125,6 +141,16 @@ class History:
         """Search among the rows of a kept filter."""
         if self.filters:
             where, among = self.filters[int(self.rng.integers(len(self.filters)))]
+            tables, k = draw_tables(self.rng), int(self.rng.integers(1, 30))
+            self.plain.compare(self.index.search_tables(tables, k, where=where), tables, k, among)
+            self.counts["searches"] += QUERIES
+
+    def search_where(self) -> None:
+        """Search among the rows whose number is small: by a condition in SQL, or by an expression."""
+        if self.plain.numbers:
+            limit = int(self.rng.integers(0, MOST_NUMBER + 1))
+            among = {row_id for row_id, number in self.plain.numbers.items() if number < limit}
+            where = f"{NUMBER} < {limit}" if self.rng.random() < 0.5 else pc.field(NUMBER) < limit
             tables, k = draw_tables(self.rng), int(self.rng.integers(1, 30))
             self.plain.compare(self.index.search_tables(tables, k, where=where), tables, k, among)
             self.counts["searches"] += QUERIES

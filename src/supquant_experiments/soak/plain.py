@@ -12,11 +12,16 @@ from supquant import AdditiveCodec
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from numpy.typing import NDArray
+
     from supquant import CodeIndex
     from supquant.arrays import Codes, Float32, RowNumbers
 
 M, K = 3, 16
 """Bytes of a code, and the number of values of each: so few that many codes are equal."""
+
+NUMBER = "number"
+"""The name of the column beside codes."""
 
 QUERIES = 64
 """The number of queries of one comparison."""
@@ -32,25 +37,38 @@ def draw_tables(rng: np.random.Generator, n_queries: int = QUERIES) -> Float32:
     return rng.integers(0, 5, size=(n_queries, M, K)).astype(np.float32)
 
 
+def numbers_in(index: CodeIndex, ids: Collection[int]) -> list[int | None]:
+    """Return the values of the column `NUMBER` of rows of an index. The column is there as soon as a row has a value."""
+    return [row.get(NUMBER) for row in index.get(ids).to_pylist()]
+
+
 @dataclass
 class PlainIndex:
-    """Codes by id, in order of insertion. An updated row keeps its place."""
+    """Codes by id, in order of insertion, and the numbers that some rows have in a column. An updated row keeps its place."""
 
     rows: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
 
-    def put(self, ids: Iterable[int], codes: Codes) -> None:
-        """Add rows, or replace them where they are."""
+    def put(self, ids: Collection[int], codes: Codes, numbers: NDArray[np.int64] | None = None) -> None:
+        """Add rows, or replace them where they are. Rows that get no number keep theirs."""
         for row_id, code in zip(ids, codes.tolist(), strict=True):
             self.rows[row_id] = tuple(code)
+        if numbers is not None:
+            self.numbers.update(zip(ids, numbers.tolist(), strict=True))
 
     def remove(self, ids: Iterable[int]) -> None:
         """Remove rows."""
         for row_id in ids:
             del self.rows[row_id]
+            self.numbers.pop(row_id, None)
 
     def copy(self) -> PlainIndex:
         """Return an independent copy."""
-        return PlainIndex(dict(self.rows))
+        return PlainIndex(dict(self.rows), dict(self.numbers))
+
+    def numbers_of(self, ids: Iterable[int]) -> list[int | None]:
+        """Return the numbers of rows, None for those without one."""
+        return [self.numbers.get(row_id) for row_id in ids]
 
     def check(self, index: CodeIndex, rng: np.random.Generator, n_jobs: int = 1) -> int:
         """Compare the rows of an index and its answers to random queries with these; return the number of queries.
@@ -63,8 +81,9 @@ class PlainIndex:
         assert len(index) == len(self.rows), f"{len(index)} rows, expected {len(self.rows)}"
         assert index.ids.tolist() == list(self.rows), "other ids, or in another order"
         if self.rows:
-            some = rng.choice(np.array(list(self.rows)), size=min(20, len(self.rows)), replace=False)
-            assert index.codes(some).tolist() == [list(self.rows[int(each)]) for each in some], "other codes"
+            some = rng.choice(np.array(list(self.rows)), size=min(20, len(self.rows)), replace=False).tolist()
+            assert index.codes(some).tolist() == [list(self.rows[each]) for each in some], "other codes"
+            assert numbers_in(index, some) == self.numbers_of(some), "other values of a column"
         tables, k = draw_tables(rng), int(rng.integers(1, 40))
         self.compare(index.search_tables(tables, k, n_jobs=n_jobs), tables, k)
         return QUERIES

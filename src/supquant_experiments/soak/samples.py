@@ -71,11 +71,8 @@ def make_samples(folder: Path) -> tuple[Sample, ...]:
         "numbers": (make_codec(), K, lambda _: None),
         "integers": (make_codec(), K, lambda i: 7 * i % 1000),
         "strings": (make_codec(), K, lambda i: f"row {i}"),
-        "few codes": (
-            make_codec(),
-            2,
-            lambda i: 7 * i % 1000,
-        ),  # so few that the index keeps equal codes once
+        "few codes": (make_codec(), 2, lambda i: 7 * i % 1000),  # so few that equal codes are kept once
+        "columns": (make_codec(), K, lambda i: f"row {i}"),
         "bits": (binary, 256, lambda _: None),
     }
     for name, (codec, n_values, row_id) in indexes.items():
@@ -83,7 +80,10 @@ def make_samples(folder: Path) -> tuple[Sample, ...]:
         for start in (0, 150):
             codes = rng.integers(0, n_values, size=(150, codec.n_codebooks)).astype(np.uint8)
             ids = [row_id(i) for i in range(start, start + 150)]
-            index.add_codes(codes, ids=None if ids[0] is None else ids)
+            columns = {"price": rng.integers(0, 100, 150), "name": [f"name {i}" for i in ids]}
+            index.add_codes(
+                codes, ids=None if ids[0] is None else ids, metadata=columns if name == "columns" else None
+            )
         index.remove(index.ids[::7])
         index.update_codes(index.ids[::5], index.codes(index.ids[1::5][: len(index.ids[::5])]))
         index.save(folder / name)
@@ -130,7 +130,8 @@ def _load_index(path: Path, rng: np.random.Generator) -> CodeIndex:
 
 
 def _use_index(index: CodeIndex) -> list[Any]:
-    """Return the ids and codes of an index, and its answers to some queries."""
+    """Return the ids, codes and columns of an index, and its answers to some queries."""
     M, K = index.codec.n_codebooks, index.codec.n_codewords
     tables = np.arange(4 * M * K, dtype=np.float32).reshape(4, M, K) * 37 % 11
-    return [index.ids, index.codes(index.ids), *index.search_tables(tables, 10)]
+    columns = index.get(index.ids).to_pylist()
+    return [index.ids, index.codes(index.ids), columns, *index.search_tables(tables, 10)]

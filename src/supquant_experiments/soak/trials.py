@@ -26,7 +26,7 @@ from supquant_experiments.soak.children import (
 )
 from supquant_experiments.soak.damage import read_damaged, read_forged
 from supquant_experiments.soak.history import History
-from supquant_experiments.soak.plain import K, M, PlainIndex, draw_tables, make_codec
+from supquant_experiments.soak.plain import K, M, PlainIndex, draw_tables, make_codec, numbers_in
 from supquant_experiments.soak.samples import Sample, make_samples
 
 if TYPE_CHECKING:
@@ -237,11 +237,17 @@ class Trials:
     def _go_on_with(self, history: History, before: PlainIndex, after: PlainIndex) -> None:
         """Load the folder, which must hold one of two states, and go on with that."""
         index = CodeIndex.load(history.folder)
-        plain = before if index.ids.tolist() == list(before.rows) and _same_codes(index, before) else after
+        plain = before if _holds(index, before) else after
         self.counts["searches"] += plain.check(index, self.rng)
         history.index, history.plain, history.saved = index, plain.copy(), plain.copy()
         history.filters.clear()
 
 
-def _same_codes(index: CodeIndex, plain: PlainIndex) -> bool:
-    return index.codes(list(plain.rows)).tolist() == [list(code) for code in plain.rows.values()]
+def _holds(index: CodeIndex, plain: PlainIndex) -> bool:
+    """Whether an index has exactly the rows of a plain one."""
+    ids = list(plain.rows)
+    return (
+        index.ids.tolist() == ids
+        and index.codes(ids).tolist() == [list(code) for code in plain.rows.values()]
+        and numbers_in(index, ids) == plain.numbers_of(ids)
+    )
