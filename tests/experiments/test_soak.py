@@ -55,8 +55,9 @@ def test_a_wrong_answer_is_found_out(wrong, tmp_path, rng, monkeypatch):
     else:
         history.index.remove(history.index.ids[:1])
     with pytest.raises(AssertionError):
-        for _ in range(5):  # one answer has the same order from either end
-            history.plain.check(history.index, rng)
+        sum(
+            history.plain.check(history.index, rng) for _ in range(5)
+        )  # one of them may ask for one answer only
 
 
 def test_damage_always_changes_something_or_nothing_worse(rng):

@@ -210,8 +210,8 @@ def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], w
         else dict(zip(columns.table().column_names, columns.table().columns, strict=True))
     )
     for name, kind in known.items():
-        column = own.get(name, pa.nulls(n_rows, kind))
-        table = table.append_column(name, column.cast(kind))  # a column of nulls alone may get its type from later rows
+        # A part whose values are all null may have got no type.
+        table = table.append_column(name, own.get(name, pa.nulls(n_rows, kind)).cast(kind))
     if not isinstance(where, str):
         try:
             return np.asarray(table.filter(where)[_ROW], dtype=np.int64)

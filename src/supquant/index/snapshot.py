@@ -205,9 +205,9 @@ class Snapshot:
         """Return the name and the pyarrow type of every column. A part in which all values are null says nothing of the type."""
         types: dict[str, Any] = {}
         for part in self.parts:
-            for field in () if part.columns is None else part.columns.table().schema:
-                if types.get(field.name) in (None, "null"):
-                    types[field.name] = field.type
+            for column in () if part.columns is None else part.columns.table().schema:
+                if types.get(column.name) in (None, "null"):
+                    types[column.name] = column.type
         return types
 
     def columns_at(self, positions: Positions) -> Columns | None:
