@@ -20,6 +20,14 @@ def test_info_names_version_instruction_set_and_threads(run):
         assert fact in result.output
 
 
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "supquant", "--version"]
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        == f"supquant {version('supquant')}\n"
+    )
+
+
 def test_version_is_that_of_the_package(run):
     result = run("--version")
     assert result.exit_code == 0

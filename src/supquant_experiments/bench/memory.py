@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from supquant.errors import InputError
 from supquant.parallel import row_blocks
 from supquant.quantizers import SupervisedQuantizer
-from supquant_experiments.bench.process import run_fresh
+from supquant_experiments.bench.process import run_fresh, temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,9 +67,9 @@ def measure_fits(
     for rows in row_counts:
         if on_row_count is not None:
             on_row_count(rows)
-        with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=folder) as place:
-            write_clusters(Path(place), rows)
-            peak, seconds = _watch_fit(Path(place), bits, max_iter)
+        with temporary_folder(folder) as place:
+            write_clusters(place, rows)
+            peak, seconds = _watch_fit(place, bits, max_iter)
         limit = LIMIT_MB + LIMIT_BYTES_A_ROW * rows / 1e6
         measured.append(MemoryUse(rows, COLUMNS, bits, max_iter, peak, limit, seconds))
     return measured
@@ -81,9 +80,9 @@ def write_clusters(folder: Path, rows: int, columns: int = COLUMNS, n_classes: i
 
     Examples
     --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_clusters(Path(folder), 20, columns=3)
-    ...     np.load(Path(folder) / "X.npy").shape
+    >>> with temporary_folder() as folder:
+    ...     write_clusters(folder, 20, columns=3)
+    ...     np.load(folder / "X.npy").shape
     (20, 3)
     """
     rng = np.random.default_rng(0)

@@ -5,15 +5,33 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _WATCH_SECONDS = 0.02
+
+
+@contextmanager
+def temporary_folder(within: str | Path | None = None) -> Iterator[Path]:
+    """Make a folder for the files of a measurement, and remove it at the end.
+
+    Parameters
+    ----------
+    within : path, default=None
+        The folder in which it is made, which is made too if there is none. None stands for the system's temporary folder.
+    """
+    if within is not None:
+        Path(within).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=within) as name:
+        yield Path(name)
 
 
 def run_fresh(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from supquant.models import load_model
 from supquant.quantizers import SupervisedQuantizer
 from supquant.sources import open_vectors
 from supquant_experiments.bench.memory import anonymous_mb
-from supquant_experiments.bench.process import run_fresh
+from supquant_experiments.bench.process import run_fresh, temporary_folder
 from supquant_experiments.machine import describe_machine
 
 if TYPE_CHECKING:
@@ -63,8 +62,7 @@ def bench_reading(
     dict
         A record for `json`. `ratio` is the speed from Parquet over that from .npy.
     """
-    with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=folder) as place:
-        home = Path(place)
+    with temporary_folder(folder) as home:
         _write_sources(home, rows, columns)
         sides: dict[str, dict[str, Any]] = {}
         for _ in range(rounds):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import resource
 import sys
-import tempfile
 from pathlib import Path
 from statistics import median
 
@@ -15,7 +14,7 @@ from supquant.codec import AdditiveCodec
 from supquant.errors import InputError
 from supquant.index import CodeIndex
 from supquant_experiments.bench.clock import seconds_of
-from supquant_experiments.bench.process import run_fresh
+from supquant_experiments.bench.process import run_fresh, temporary_folder
 from supquant_experiments.bench.search.figures import Figure
 
 M = 16
@@ -39,9 +38,9 @@ def opening_figures(rows: int = ROWS, *, folder: str | None = None) -> list[Figu
     """
     if not Path("/proc/self/statm").exists():
         raise InputError("resident memory is read from /proc, which this system does not have")
-    with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=folder) as place:
+    with temporary_folder(folder) as place:
         run_fresh(__name__, "make", place, rows, purpose="make an index")
-        size = sum(file.stat().st_size for file in Path(place, "large").iterdir())
+        size = sum(file.stat().st_size for file in (place / "large").iterdir())
         found = run_fresh(__name__, "open", place, purpose="open an index")
     assert found["rows"] == rows
     name = f"opening an index of {size / 1e9:.2f} GB"
