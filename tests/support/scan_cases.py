@@ -100,19 +100,16 @@ def by_cells(codes, lead, space=None):
 
 def cells_of(codes, lead):
     """Find cells one code at a time."""
+    rows = codes[:, lead].tolist()
     firsts = [
-        [
-            i
-            for i in range(len(codes))
-            if i == 0 or (codes[i, lead[:depth]] != codes[i - 1, lead[:depth]]).any()
-        ]
+        [i for i in range(len(rows)) if i == 0 or rows[i][:depth] != rows[i - 1][:depth]]
         for depth in range(1, len(lead) + 1)
     ]
     inner = [*firsts[1:], list(range(len(codes)))]
-    starts = [
-        np.array([*(below.index(first) for first in firsts_), len(below)], dtype=np.uint32)
-        for firsts_, below in zip(firsts, inner, strict=True)
-    ]
+    starts = []
+    for outer, below in zip(firsts, inner, strict=True):
+        place = {first: number for number, first in enumerate(below)}
+        starts.append(np.array([*(place[first] for first in outer), len(below)], dtype=np.uint32))
     words = [codes[first, m] for first, m in zip(firsts, lead, strict=True)]
     used = np.zeros((codes.shape[1], 256), dtype=np.uint8)
     for m, column in enumerate(codes.T):

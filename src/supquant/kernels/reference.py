@@ -187,6 +187,8 @@ class _Search:
         rows = np.arange(len(codes))
         for step in range(max_sweeps * self.M):
             rows = rows[quiet[rows] < self.M]
+            if not len(rows):
+                return
             changed = self.improve(step % self.M, codes, rows, e)
             quiet[rows] = np.where(changed, 1, quiet[rows] + 1)
 
@@ -209,11 +211,13 @@ class _Search:
         others = [b for b in range(self.M) if b != m]
         before, after = self.seen[m, rows], codes[rows].astype(np.intp)  # (rows, M)
         changed = before != after
-        anew = (before[:, 0] < 0) | (2 * changed[:, others].sum(axis=1) >= self.M - 1)
+        changed[:, m] = False
+        anew = (before[:, 0] < 0) | (2 * changed.sum(axis=1) >= self.M - 1)
+        exchanged = changed & ~anew[:, None]
         for sums, table in zip(self.sums, (self.cross, self.product), strict=True):
             sums[m, rows[anew]] = self._rows_sum(table, codes[rows[anew]], others, m)
-            for b in others:
-                some = changed[:, b] & ~anew
+            for b in np.flatnonzero(exchanged.any(axis=0)):
+                some = exchanged[:, b]
                 old, new = (table[b * self.K + k[some, b], self.columns(m)] for k in (before, after))
                 sums[m, rows[some]] += new - old
         self.seen[m, rows] = after
