@@ -1,8 +1,12 @@
 """Fixtures shared by all tests: small, seeded, read-only."""
 
+import faulthandler
 import os
 import shutil
+import signal
 import subprocess
+import traceback
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +19,12 @@ pytest.register_assert_rewrite("scan_cases", "stored_arrays")
 # Shared and slow machines make a deadline on single examples a source of noise, not of findings.
 settings.register_profile("supquant", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("supquant")
+
+HANG_SECONDS = 20
+"""A child that takes longer is taken to hang. Its work takes milliseconds."""
+
+STDERR = 2
+"""The file descriptor. What is written to it is not lost when a child ends at once."""
 
 
 def _read_only(*arrays):
@@ -32,6 +42,41 @@ def no_wait_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)  # a descriptor that is not open is still an error
         yield
+
+
+@pytest.fixture(scope="session")
+def fork():
+    """Return a function that runs `work` in a child and returns its process id.
+
+    The child ends with status 0, with 1 after an error, or by a signal if it hangs; then it writes where.
+    """
+
+    def start(work):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+            child = os.fork()
+        if child:
+            return child
+        try:
+            faulthandler.register(signal.SIGALRM, file=STDERR, chain=True)
+            signal.alarm(HANG_SECONDS)
+            work()
+            os._exit(0)
+        except BaseException:  # noqa: BLE001, the child must not return into pytest
+            os.write(STDERR, traceback.format_exc().encode())
+            os._exit(1)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def works_in_child(fork):
+    """Return a function that runs `work` in a child, and returns whether it ended without an error."""
+
+    def run(work):
+        return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1]) == 0
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,16 @@
 import csv
 import json
-import subprocess
-import sys
-import textwrap
+import os
+import resource
+import signal
+from functools import partial
 
 import numpy as np
 import pytest
 
 from supquant import CodeIndex, SupervisedQuantizer, load_model
+from supquant.cli.files import write_answers
 from supquant.storage.npz import read_arrays
-
-PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"text": True}
 
 
 @pytest.fixture
@@ -89,30 +89,24 @@ def test_append_adds_to_the_index_under_ids_of_its_kind(run, files, model, folde
     assert index.ids[-1] == "1059"
 
 
-def test_processes_that_append_at_once_lose_nothing(files, model, tmp_path):
+def test_processes_that_append_at_once_lose_nothing(run, fork, files, model, tmp_path):
     folder = tmp_path / "i"
     CodeIndex(load_model(model)).save(folder)
-    program = """
-        import sys
-        import supquant.cli.index, supquant.quantizers
-        print("ready", flush=True)
-        sys.stdin.read(1)
-        supquant.cli.app()
-    """
-    processes = []
+    waiting, begin = os.pipe()
+
+    def append(number):
+        os.close(begin)
+        os.read(waiting, 1)  # up to the end of the pipe
+        command = ("index", model, files / "queries.npz", "-o", folder, "--append")
+        result = run(*command, "--ids", tmp_path / f"{number}.txt", "--jobs", "1")
+        assert result.exit_code == 0, result.output
+
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("\n".join(f"{number}/{i}" for i in range(60)))
-        command = ["index", model, files / "queries.npz", "-o", folder, "--append"]
-        command = [*command, "--ids", tmp_path / f"{number}.txt", "--jobs", "1"]
-        command = [sys.executable, "-c", textwrap.dedent(program), *map(str, command)]
-        processes.append(subprocess.Popen(command, **PIPES))
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:  # all of them begin now
-        process.stdin.write("!")
-        process.stdin.flush()
-    outputs = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    children = [fork(partial(append, number)) for number in range(3)]
+    os.close(waiting)
+    os.close(begin)  # all of them begin now
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     expected = {f"{number}/{i}" for number in range(3) for i in range(60)}
     assert set(CodeIndex.load(folder, verify="full").ids) == expected
 
@@ -205,26 +199,18 @@ def test_answers_in_a_jsonl_file(run, folder, files, tmp_path, expected):
 
 
 @pytest.mark.parametrize("kind", [".npz", ".csv", ".jsonl"])
-def test_a_full_disk_leaves_the_old_answers(tmp_path, kind):
+def test_a_full_disk_leaves_the_old_answers(works_in_child, tmp_path, kind):
     """A limit on file size stands in for the full disk."""
     path = tmp_path / f"a{kind}"
     path.write_text("old")
-    program = """
-        import resource, signal, sys
-        from pathlib import Path
-        import numpy as np
-        from supquant.cli.files import write_answers
+
+    def write():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-        try:
-            write_answers(Path(sys.argv[1]), np.ones((300, 100)), np.ones((300, 100), dtype=np.int64))
-        except OSError as error:
-            print(error)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(program), str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "could not save, nothing was changed: File too large" in result.stdout
-    assert result.stderr == ""
+        with pytest.raises(OSError, match="could not save, nothing was changed: File too large"):
+            write_answers(path, np.ones((300, 100)), np.ones((300, 100), dtype=np.int64))
+
+    assert works_in_child(write)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -1,4 +1,6 @@
 import json
+import resource
+import signal
 import subprocess
 import sys
 import textwrap
@@ -85,31 +87,20 @@ def test_encode_writes_what_the_model_encodes(run, files, model, tmp_path, name)
 
 
 @pytest.mark.parametrize("kind", [".npy", ".npz"])
-def test_a_full_disk_leaves_the_old_codes(model, tmp_path, kind):
+def test_a_full_disk_leaves_the_old_codes(run, works_in_child, model, tmp_path, kind):
     """A limit on file size stands in for the full disk."""
     np.save(tmp_path / "X.npy", np.zeros((5000, 64), dtype=np.uint8))
     path = tmp_path / f"codes{kind}"
     path.write_text("old")
-    program = """
-        import resource, signal, sys
-        from supquant.cli import main
+
+    def encode():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
-        main()
-    """
-    command = [
-        sys.executable,
-        "-c",
-        textwrap.dedent(program),
-        "encode",
-        model,
-        tmp_path / "X.npy",
-        "-o",
-        path,
-    ]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode != 0
-    assert "nothing was changed" in result.stderr
+        result = run("encode", model, tmp_path / "X.npy", "-o", path)
+        assert result.exit_code != 0
+        assert "nothing was changed" in result.stderr
+
+    assert works_in_child(encode)
     assert path.read_text() == "old"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["X.npy", path.name]
 

@@ -1,13 +1,8 @@
 """Codecs made of random arrays, rows for them, and the answers worked out one row at a time."""
 
-import faulthandler
 import json
-import os
 import shutil
-import signal
 import sys
-import traceback
-import warnings
 from functools import partial
 
 import numpy as np
@@ -23,12 +18,6 @@ M, K, R = 3, 16, 2
 
 EVERYTHING = 10**9
 """A number of rows above that of every index here."""
-
-HANG_SECONDS = 20
-"""A child that takes longer is taken to hang. Its work takes milliseconds."""
-
-STDERR = 2
-"""The file descriptor. What is written to it is not lost when a child ends at once."""
 
 
 def _read_only(array):
@@ -215,41 +204,6 @@ class History:
 def make_history(draw_codes, exhaustive):
     """Return a function that makes a `History` of a codec, queries and a number of changes."""
     return partial(History, draw_codes=draw_codes, exhaustive=exhaustive)
-
-
-@pytest.fixture(scope="session")
-def fork():
-    """Return a function that runs `work` in a child and returns its process id.
-
-    The child ends with status 0, with 1 after an error, or by a signal if it hangs; then it writes where.
-    """
-
-    def start(work):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
-            child = os.fork()
-        if child:
-            return child
-        try:
-            faulthandler.register(signal.SIGALRM, file=STDERR, chain=True)
-            signal.alarm(HANG_SECONDS)
-            work()
-            os._exit(0)
-        except BaseException:  # noqa: BLE001, the child must not return into pytest
-            os.write(STDERR, traceback.format_exc().encode())
-            os._exit(1)
-
-    return start
-
-
-@pytest.fixture(scope="session")
-def works_in_child(fork):
-    """Return a function that runs `work` in a child, and returns whether it ended without an error."""
-
-    def run(work):
-        return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1]) == 0
-
-    return run
 
 
 @pytest.fixture
