@@ -12,13 +12,14 @@ from supquant.labels import read_labels
 
 QUANTIZER = SupervisedQuantizer(2, n_codewords=16, features=None, max_iter=1)
 GRID = {"quantization_weight": [1e-5, 1e-3], "constraint_weight": [0.1, 1.0]}
-SETTINGS = {"max_rows": 300, "random_state": 0}
+SETTINGS = {"max_rows": 300, "random_state": 0, "n_jobs": 1}
+PROCESSES = SETTINGS | {"n_jobs": 2}  # only where they matter: each has to import everything first
 
 
 def test_best_point_of_the_grid_is_chosen(digits):
     events = []
     quantizer = SupervisedQuantizer(2, n_codewords=16, features=AnchorKernel(50), max_iter=1)
-    found = tune(quantizer, GRID, *digits, callback=events.append, **SETTINGS)
+    found = tune(quantizer, GRID, *digits, callback=events.append, **PROCESSES)
     assert [tuple(point.parameters.values()) for point in found.points] == [
         (gamma, mu) for gamma in (1e-5, 1e-3) for mu in (0.1, 1.0)
     ]
@@ -35,7 +36,7 @@ def test_map_is_that_of_validation_queries_among_all_rows(digits, codes):
     X, y = digits
     model = ClassifierBits(8, features=None)
     (point,) = tune(
-        model, {"ridge": [1e-3]}, X[:200], y[:200], codes=codes, n_validation=40, random_state=3
+        model, {"ridge": [1e-3]}, X[:200], y[:200], codes=codes, n_validation=40, random_state=3, n_jobs=1
     ).points
     rng = np.random.default_rng(3)
     rows = rng.permutation(200)
@@ -70,7 +71,7 @@ class Listener:
 def test_the_callback_of_the_estimator_stays_where_it_is(digits):
     hear = Listener().hear
     model = ClassifierBits(8, features=None, callback=hear)
-    assert len(tune(model, {"ridge": [1e-3, 1e-2]}, *digits, **SETTINGS, n_jobs=2).points) == 2
+    assert len(tune(model, {"ridge": [1e-3, 1e-2]}, *digits, **PROCESSES).points) == 2
     assert model.callback is hear
 
 
@@ -87,7 +88,7 @@ def test_finished_points_are_not_fitted_again(digits, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tune(QUANTIZER, GRID, *digits, resume=file, callback=stop_after_two, **SETTINGS)
+        tune(QUANTIZER, GRID, *digits, resume=file, callback=stop_after_two, **PROCESSES)
     before = json.loads(file.read_text())["points"]
     found = tune(QUANTIZER, GRID, *digits, resume=file, **SETTINGS)
     after = json.loads(file.read_text())["points"]
@@ -150,7 +151,7 @@ def test_points_are_compared_by_the_ranking_asked_for_with_the_estimators_own_fe
     X, y = digits[0][:300], digits[1][:300] // 2 + np.arange(300) % 2  # labels that are hard to predict
     model = SupervisedQuantizer(2, n_codewords=16, max_iter=1)
     assert model.features_need_labels
-    settings = {"n_validation": 50, "random_state": 3}
+    settings = {"n_validation": 50, "random_state": 3, "n_jobs": 1}
     (point,) = tune(model, {"quantization_weight": [1e-3]}, X, y, ranking=ranking, **settings).points
     rng = np.random.default_rng(3)
     rows = rng.permutation(300)
