@@ -6,6 +6,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
+from texts import texts
 
 from supquant.errors import InputError
 from supquant.labels import read_labels
@@ -39,11 +40,11 @@ def labels_of_rows(labels):
 
 CLASS_LABELS = st.one_of(
     st.lists(st.integers(-3, 3)),
-    st.lists(st.text(max_size=2).filter(lambda text: "\0" not in text)),
+    st.lists(texts(max_size=2).filter(lambda text: "\0" not in text)),
     st.lists(st.booleans()),
     st.lists(st.integers(-3, 3).map(float)),
-    st.lists(st.tuples(st.integers(0, 2), st.text(max_size=1))).map(lambda values: objects(*values)),
-    st.lists(st.one_of(st.integers(2, 5), st.text(max_size=1), st.frozensets(st.integers(0, 2)))).map(
+    st.lists(st.tuples(st.integers(0, 2), texts(max_size=1))).map(lambda values: objects(*values)),
+    st.lists(st.one_of(st.integers(2, 5), texts(max_size=1), st.frozensets(st.integers(0, 2)))).map(
         lambda values: objects(*values)
     ),
 )

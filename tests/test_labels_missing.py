@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
+from texts import texts
 
 from supquant.labels import read_labels
 
@@ -58,7 +59,7 @@ def replaced(y, known, mark):
 
 
 INTEGERS = st.integers(-3, 3)
-TEXTS = st.text(max_size=3).filter(lambda text: "\0" not in text)
+TEXTS = texts(max_size=3).filter(lambda text: "\0" not in text)
 NOTHING = st.sampled_from(
     [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NaT, pd.NA, np.ma.masked]
 )
@@ -83,7 +84,7 @@ def test_an_object_array_with_missing_entries_gets_the_dtype_of_its_labels(drawn
     check_single(objects(*replaced(y, known, nothing)), known, alone=only(y, known))
 
 
-@given(rows_of(st.tuples(st.integers(0, 2), st.text(max_size=1))))
+@given(rows_of(st.tuples(st.integers(0, 2), texts(max_size=1))))
 def test_tuples_stay_labels_beside_missing_ones(drawn):
     y, known = drawn
     check_single(objects(*replaced(y, known, None)), known, alone=objects(*only(y, known)))
@@ -168,7 +169,7 @@ def test_values_behind_a_mask_change_nothing(values, data):
 def test_objects_behind_a_mask_may_be_anything(drawn, data):
     y, known = drawn
     anything = st.one_of(
-        st.none(), st.floats(), st.integers(), st.text(), st.just([1]), st.just(np.zeros(2)), st.just(1j)
+        st.none(), st.floats(), st.integers(), texts(), st.just([1]), st.just(np.zeros(2)), st.just(1j)
     )
     hidden = objects(
         *(label if is_known else data.draw(anything) for label, is_known in zip(y, known, strict=True))

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from texts import texts as any_texts
 
 from supquant.errors import InputError
 from supquant.index import string_ids
@@ -12,7 +13,7 @@ from supquant.index.string_ids import StringIds
 LOW, HIGH = -(2**63), 2**63 - 1
 
 integers = st.integers(LOW, HIGH) | st.integers(-5, 20)
-strings = st.text(st.characters(codec="utf-8"), max_size=6)
+strings = any_texts(max_size=6)
 lists = st.lists(integers, max_size=30) | st.lists(strings, max_size=30)
 distinct_lists = st.lists(integers, max_size=30, unique=True) | st.lists(strings, max_size=30, unique=True)
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from stored_arrays import ARRAYS, SETTINGS, assert_same, reusing_the_folder
+from texts import texts
 
 from supquant.errors import FileFormatError, InputError
 from supquant.storage import layout, load_arrays, open_arrays, pack_arrays
@@ -23,15 +24,13 @@ STORABLE = st.sampled_from([">i4", "<i8", "u1", "<u8", "<f2", "<f4", ">f8", "?",
 @reusing_the_folder
 @given(
     arrays=st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+        texts(max_size=5),
         STORABLE.flatmap(
             lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, min_side=0, max_side=5))
         ),
         max_size=4,
     ),
-    values=st.dictionaries(
-        st.text(max_size=5), st.one_of(st.none(), st.integers(), st.booleans(), st.text())
-    ),
+    values=st.dictionaries(texts(max_size=5), st.one_of(st.none(), st.integers(), st.booleans(), texts())),
 )
 def test_arrays_and_settings_come_back_as_they_were(tmp_path, arrays, values):
     path = tmp_path / "file"

@@ -9,6 +9,7 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 from stored_arrays import entry, reusing_the_folder
+from texts import texts
 
 from supquant.errors import FileFormatError, InputError
 from supquant.storage import layout, load_arrays, open_arrays, pack_arrays, writing
@@ -67,9 +68,9 @@ JSON = st.recursive(
     | st.booleans()
     | st.integers()
     | st.floats()
-    | st.text(max_size=3)
+    | texts(max_size=3)
     | st.sampled_from([10**30, 2**63]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(max_size=3), inner, max_size=3),
     max_leaves=6,
 )
 ENTRIES = JSON | st.fixed_dictionaries(
@@ -82,7 +83,7 @@ ENTRIES = JSON | st.fixed_dictionaries(
 
 
 @reusing_the_folder
-@given(entries=st.dictionaries(st.text(max_size=2), ENTRIES, max_size=3), size=st.integers(0, 10))
+@given(entries=st.dictionaries(texts(max_size=2), ENTRIES, max_size=3), size=st.integers(0, 10))
 def test_a_header_that_lies_is_refused_even_with_a_right_checksum(tmp_path, entries, size):
     lying = tmp_path / "lying"
     payload = bytes(size)
