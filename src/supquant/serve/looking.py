@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from supquant.auditing import KINDS, audit
 from supquant.codec import SemanticCodec
 from supquant.index import CodeIndex
 from supquant.serve import schemas
@@ -109,6 +108,8 @@ async def read_audit(call: Call) -> Any:
 
 def _audit_of(index: CodeIndex, beside: Beside, wanted: str | None) -> dict[str, Any]:
     """Return the findings of the file beside the index, and of its codes otherwise; the quality of classes is by codes."""
+    from supquant.auditing import KINDS, audit  # noqa: PLC0415  # scikit-learn would double the start of a service
+
     ready = beside.findings()
     ids = index.ids.tolist() if len(index) <= MOST_AUDITED else []
     column, labels = label_column(index, beside, wanted, ids)
