@@ -47,9 +47,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Run beside the sources, never on them: what is tested is what was installed.
+# Run beside the sources, never on them: what is tested is what was installed. The processes fill the cores, so that further
+# threads of a matrix product would only wait for each other.
 pytest: $(STAMP)
-	SUPQUANT_REQUIRE_NATIVE=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_experiments ./tests
+	SUPQUANT_REQUIRE_NATIVE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_experiments ./tests
 
 dist: $(STAMP)
 	rm -rf build/wheel-check
