@@ -17,6 +17,7 @@
 #include "meaning.h"
 #include "operations.h"
 #include "scan.h"
+#include "scores.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -52,6 +53,11 @@ using Maybe = std::optional<In<Scalar, kDimensions>>;
 
 supquant::Codes view(const In<uint8_t, 2>& codes, int K) {
     return {codes.data(), codes.shape(0), int(codes.shape(1)), K};
+}
+
+template <class Array>
+auto data_of(const std::optional<Array>& array) {
+    return array ? array->data() : nullptr;
 }
 
 // A packed matrix has floats or halves; the other array is empty.
@@ -170,6 +176,8 @@ class MeaningMap {
         supquant::meaning_features(meaning_, x.data(), x.shape(0), features.data(), n_threads);
     }
 
+    const supquant::Meaning& meaning() const { return meaning_; }
+
   private:
     std::vector<In<float, 1>> floats_;
     std::vector<In<uint16_t, 1>> halves_;
@@ -178,17 +186,30 @@ class MeaningMap {
     supquant::Meaning meaning_;
 };
 
-void query_vectors(In<float, 2> features, size_t n_columns, size_t n_position, size_t length, bool multilabel,
-                   double least, float bonus, float position, float cosine, Out<float, 2> vectors) {
+void query_vectors(In<float, 2> features, const supquant::QueryRule& rule, Out<float, 2> vectors) {
     Released released;
-    supquant::query_vectors({n_columns, n_position, length, multilabel, least, bonus, position, cosine},
-                            features.data(), features.shape(0), vectors.data());
+    supquant::query_vectors(rule, features.data(), features.shape(0), vectors.data());
 }
 
-template <class Array>
-auto data_of(const std::optional<Array>& array) {
-    return array ? array->data() : nullptr;
-}
+// Holds the codewords of a map to look-up tables. Python keeps the MeaningMap alive as long.
+class QueryMap {
+  public:
+    QueryMap(const MeaningMap& features, const supquant::QueryRule& rule, In<float, 1> floats, In<uint16_t, 1> halves, size_t n,
+             In<float, 1> bins)
+        : floats_(floats), halves_(halves), bins_(bins),
+          map_{&features.meaning(), rule, packed(floats, halves, n, rule.r + 1 + rule.g), bins.data(), bins.shape(0)} {}
+
+    bool tables(In<float, 2> x, Maybe<float, 1> given, Out<float, 3> tables, Out<int64_t, 1> groups, int n_threads) const {
+        Released released;
+        return supquant::query_tables(map_, x.data(), x.shape(0), data_of(given), tables.data(), groups.data(), n_threads);
+    }
+
+  private:
+    In<float, 1> floats_;
+    In<uint16_t, 1> halves_;
+    In<float, 1> bins_;
+    supquant::QueryMap map_;
+};
 
 // What a scan searches. `lead`, `cell_starts` and `cell_words` are the fields of a CellTree, with one entry for each
 // level; they are empty if codes have no cells.
@@ -234,12 +255,23 @@ size_t first_unbounded(In<float, 3> tables, double limit) {
     return supquant::first_unbounded(queries_of(tables, {}), limit);
 }
 
-size_t scan(const Space& space, In<float, 3> tables, Maybe<uint8_t, 2> bits, bool prune, Out<float, 2> sums,
-            Out<int64_t, 2> rows, int n_threads) {
+// Returns the number of rows found, or -1 - i if query i is the first one whose sums may reach `limit`.
+int64_t scan(const Space& space, In<float, 3> tables, Maybe<uint8_t, 2> bits, bool prune, double limit,
+             Out<float, 2> sums, Out<int64_t, 2> rows, int n_threads) {
     Released released;
+    const size_t unbounded = supquant::first_unbounded(queries_of(tables, bits), limit);
+    if (unbounded < tables.shape(0)) return -1 - int64_t(unbounded);
+    if (!sums.size()) return int64_t(sums.shape(1));
     const supquant::CellTree cells = cells_of(space);
-    return supquant::scan(view(space, cells), queries_of(tables, bits), sums.shape(1), prune, sums.data(), rows.data(),
-                          n_threads);
+    return int64_t(supquant::scan(view(space, cells), queries_of(tables, bits), sums.shape(1), prune, sums.data(),
+                                  rows.data(), n_threads));
+}
+
+bool scores(In<float, 2> sums, In<float, 1> offsets, bool descending, Maybe<float, 3> curves, Maybe<int64_t, 1> curve_of,
+            Out<float, 2> scores) {
+    const size_t n_curves = curves ? curves->shape(0) : 0, points = curves ? curves->shape(2) : 0;
+    const supquant::ScoreRule rule{offsets.data(), descending, data_of(curves), n_curves, points, data_of(curve_of)};
+    return supquant::scores(rule, sums.data(), sums.shape(0), sums.shape(1), scores.data());
 }
 
 // Holds the answers of scan_within until Python, which learns their number from counts(), has made arrays for them.
@@ -324,8 +356,16 @@ NB_MODULE(_native, module) {
              "floats"_a, "halves"_a, "shapes"_a, "has_kernel"_a, "scale"_a, exact("norms"), exact("shifts"),
              exact("mean"), exact("opinion_mean"), exact("novelty"), exact("words"), "n_columns"_a, "multilabel"_a)
         .def("features", &MeaningMap::features, exact("x"), exact("features"), "n_threads"_a);
-    module.def("query_vectors", &query_vectors, exact("features"), "n_columns"_a, "n_position"_a, "length"_a,
-               "multilabel"_a, "least"_a, "bonus"_a, "position"_a, "cosine"_a, exact("vectors"));
+    const auto optional = [](const char* name) { return nb::arg(name).noconvert().none(); };
+    nb::class_<supquant::QueryRule>(module, "QueryRule")
+        .def(nb::init<size_t, size_t, size_t, bool, bool, double, float, float, float>(), "n_columns"_a, "n_position"_a,
+             "length"_a, "by_position"_a, "multilabel"_a, "least"_a, "bonus"_a, "position"_a, "cosine"_a);
+    module.def("query_vectors", &query_vectors, exact("features"), "rule"_a, exact("vectors"));
+    nb::class_<QueryMap>(module, "QueryMap")
+        .def(nb::init<const MeaningMap&, const supquant::QueryRule&, In<float, 1>, In<uint16_t, 1>, size_t, In<float, 1>>(),
+             "features"_a, "rule"_a, exact("floats"), exact("halves"), "n"_a, exact("bins"), nb::keep_alive<1, 2>())
+        .def("tables", &QueryMap::tables, exact("x"), optional("given"), exact("tables"), exact("groups"),
+             "n_threads"_a);
     module.def("tree_sums", &tree_sums, exact("x"), exact("features"), exact("thresholds"), exact("leaves"), "depth"_a,
                exact("sums"), "n_threads"_a);
     module.def("best_splits", &best_splits, exact("bins"), exact("rows"), exact("weights"), exact("starts"),
@@ -333,13 +373,14 @@ NB_MODULE(_native, module) {
     module.def("decode", &decode<float>, exact("codes"), exact("codebooks"), exact("out"), "n_threads"_a);
     module.def("decode", &decode<double>, exact("codes"), exact("codebooks"), exact("out"), "n_threads"_a);
 
-    const auto optional = [](const char* name) { return nb::arg(name).noconvert().none(); };
     module.def("first_unbounded", &first_unbounded, exact("tables"), "limit"_a);
     nb::class_<Space>(module, "Space");
     module.def("space", &space, exact("blocks"), "n"_a, optional("starts"), optional("members"), optional("eligible"),
                optional("used"), "lead"_a, exact("cell_starts"), exact("cell_words"));
-    module.def("scan", &scan, "space"_a, exact("tables"), optional("bits"), "prune"_a, exact("sums"), exact("rows"),
-               "n_threads"_a);
+    module.def("scan", &scan, "space"_a, exact("tables"), optional("bits"), "prune"_a, "limit"_a, exact("sums"),
+               exact("rows"), "n_threads"_a);
+    module.def("scores", &scores, exact("sums"), exact("offsets"), "descending"_a, optional("curves"),
+               optional("curve_of"), exact("scores"));
     nb::class_<FoundWithin>(module, "FoundWithin")
         .def("counts", &FoundWithin::counts)
         .def("write", &FoundWithin::write, exact("sums"), exact("rows"));

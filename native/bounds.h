@@ -11,6 +11,41 @@
 
 namespace supquant {
 
+// The lowest and the highest of some numbers, and whether one of them is NaN.
+struct Range {
+    float low = std::numeric_limits<float>::max(), high = -std::numeric_limits<float>::max();
+    bool has_nan = false;
+};
+
+// Numbers are compared in lanes that do not wait for each other.
+inline Range range_of(const float* numbers, int count) {
+    constexpr int kLanes = 16;
+    Range range;
+    float low[kLanes], high[kLanes];
+    int nan[kLanes] = {};
+    std::fill_n(low, kLanes, range.low);
+    std::fill_n(high, kLanes, range.high);
+    int k = 0;
+    for (; k + kLanes <= count; k += kLanes)
+        for (int lane = 0; lane < kLanes; ++lane) {
+            const float number = numbers[k + lane];
+            low[lane] = number < low[lane] ? number : low[lane];
+            high[lane] = number > high[lane] ? number : high[lane];
+            nan[lane] |= number != number;
+        }
+    for (; k < count; ++k) {
+        range.low = std::min(range.low, numbers[k]);
+        range.high = std::max(range.high, numbers[k]);
+        range.has_nan |= numbers[k] != numbers[k];
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+        range.low = std::min(range.low, low[lane]);
+        range.high = std::max(range.high, high[lane]);
+        range.has_nan |= nan[lane] != 0;
+    }
+    return range;
+}
+
 // Makes the table of bytes of one query. Entry t of a codebook becomes floor((t - lowest entry of the codebook) * 254 /
 // reach), at most 255. The reach is the distance from the lowest possible sum to the cut, so the 254 steps cover just
 // the sums that may be below the cut.
@@ -28,15 +63,16 @@ class Bounds {
         : table_(table), used_(used), M_(M), K_(K), lowest_(M) {
         double largest = 0;
         for (int m = 0; m < M; ++m) {
-            float low = std::numeric_limits<float>::max(), high = -low;
-            for (int k = 0; k < K; ++k) {
-                if (used && !used[m * kMaxCodewords + k]) continue;
-                low = std::min(low, table[m * K + k]);
-                high = std::max(high, table[m * K + k]);
+            Range range;
+            if (!used) range = range_of(table + m * K, K);
+            for (int k = 0; used && k < K; ++k) {
+                if (!used[m * kMaxCodewords + k]) continue;
+                range.low = std::min(range.low, table[m * K + k]);
+                range.high = std::max(range.high, table[m * K + k]);
             }
-            lowest_[m] = low;
-            base_ += low;
-            largest += std::max(std::fabs(double(low)), std::fabs(double(high)));
+            lowest_[m] = range.low;
+            base_ += range.low;
+            largest += std::max(std::fabs(double(range.low)), std::fabs(double(range.high)));
         }
         // A float32 sum of M numbers is off by about (M - 1) 2^-24 of the sum of their magnitudes. 6.1e-8 is a little
         // above 2^-24.

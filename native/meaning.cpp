@@ -171,6 +171,11 @@ void query_vectors(const QueryRule& rule, const float* features, size_t n, float
     for (size_t i = 0; i < n; ++i) {
         const float *s = features + i * (r + 1 + 2 * g), *z = s + r + 1, *c = z + g;
         float* v = vectors + i * (r + 1 + g);
+        if (rule.by_position) {
+            std::fill_n(v, r + 1, 0.0f);
+            std::copy_n(c, g, v + r + 1);
+            continue;
+        }
         const float u = s[r], known = 1 - u, t = float(rule.t);
         double total = 0, squares = 0;
         for (size_t j = 0; j < r; ++j) {
@@ -191,6 +196,31 @@ void query_vectors(const QueryRule& rule, const float* features, size_t n, float
         const float position = rule.position * u, cosine = rule.cosine * float(certainty * certainty * certainty);
         for (size_t j = 0; j < g; ++j) v[r + 1 + j] = position * z[j] + cosine * c[j];
     }
+}
+
+bool query_tables(const QueryMap& map, const float* x, size_t n, const float* given, float* tables, int64_t* groups,
+                  int n_threads) {
+    // The square of every finite float is finite in float64.
+    if (!std::isfinite(squared_length(x, n * map.meaning->n_inputs()))) return false;
+    const Meaning& meaning = *map.meaning;
+    const size_t p = meaning.n_inputs(), width = meaning.n_features(), D = map.codewords.d;
+    const size_t blocks = (n + kProductRows - 1) / kProductRows;
+    parallel_for(blocks, n_threads, [&](size_t task, int) {
+        const size_t first = task * kProductRows, rows = std::min(kProductRows, n - first);
+        thread_local Scratch scratch;
+        scratch.start(rows * (width + D));
+        float *features = scratch.take(rows * width), *vectors = scratch.take(rows * D);
+        Block(meaning, x + first * p, rows, features).compute();
+        for (size_t i = 0; i < rows; ++i) {
+            float& u = features[i * width + meaning.r];
+            if (given) u = given[first + i];
+            groups[first + i] = std::upper_bound(map.bins, map.bins + map.n_bins, u) - map.bins;
+        }
+        query_vectors(map.rule, features, rows, vectors);
+        // Threads share the codewords if there is only one block of queries.
+        products(vectors, rows, map.codewords, tables + first * map.codewords.n, blocks > 1 ? 1 : n_threads);
+    });
+    return true;
 }
 
 }  // namespace supquant

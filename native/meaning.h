@@ -36,6 +36,7 @@ void meaning_features(const Meaning& meaning, const float* x, size_t n, float* f
 // How features become vectors of queries.
 struct QueryRule {
     size_t r, g, t;
+    bool by_position;  // whether items are ranked by position alone; then nothing below counts
     bool multilabel;
     double least;                   // probability of a word from which on it counts
     float bonus, position, cosine;  // weights of novelty, of positions and of cosines
@@ -43,5 +44,19 @@ struct QueryRule {
 
 // vectors (n, r + 1 + g) of queries with features (n, r + 1 + 2 g).
 void query_vectors(const QueryRule& rule, const float* features, size_t n, float* vectors);
+
+// Vectors to look-up tables in one piece. `codewords` (M K, r + 1 + g) are the negative ones.
+struct QueryMap {
+    const Meaning* meaning;
+    QueryRule rule;
+    Packed codewords;
+    const float* bins;  // (n_bins,) ascending bounds between groups of queries by their novelty
+    size_t n_bins;
+};
+
+// tables (n, codewords.n) of queries x (n, p), and the number of the group (n,) that each of them belongs to. `given`
+// (n,) replaces the novelty that is predicted, unless it is null. Returns false if a number of x is not finite.
+bool query_tables(const QueryMap& map, const float* x, size_t n, const float* given, float* tables, int64_t* groups,
+                  int n_threads);
 
 }  // namespace supquant

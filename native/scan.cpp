@@ -98,15 +98,8 @@ size_t first_unbounded(const ScanQueries& queries, double limit) {
     for (size_t query = 0; query < queries.count; ++query) {
         double sum = 0;
         for (int m = 0; m < queries.M; ++m) {
-            const float* entries = queries.tables + query * size + size_t(m) * queries.K;
-            float largest = 0;
-            bool is_number = true;
-            for (int k = 0; k < queries.K; ++k) {
-                const float magnitude = std::fabs(entries[k]);
-                largest = std::max(largest, magnitude);
-                is_number &= magnitude == magnitude;
-            }
-            sum += is_number ? largest : limit;
+            const Range range = range_of(queries.tables + query * size + size_t(m) * queries.K, queries.K);
+            sum += range.has_nan ? limit : std::max(std::fabs(range.low), std::fabs(range.high));
         }
         if (!(sum < limit)) return query;
     }

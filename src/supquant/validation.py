@@ -57,6 +57,7 @@ def check_vectors(
     n_features: int | None = None,
     min_rows: int = 1,
     estimator: str = "supquant",
+    finite: bool = True,
 ) -> Array:
     """Check that vectors are a two-dimensional array of finite numbers that float32 can hold.
 
@@ -75,6 +76,8 @@ def check_vectors(
         The smallest number of rows accepted.
     estimator : str, default="supquant"
         Name, in errors, of the estimator that expects `n_features`.
+    finite : bool, default=True
+        Whether float32 values are checked. With False the caller checks them. Values of other dtypes are checked in any case.
 
     Returns
     -------
@@ -95,22 +98,17 @@ def check_vectors(
         ...
     supquant.errors.InputError: Input X contains NaN (first in row 0).
     """
-    if isinstance(X, RemoteRows):  # their values are checked where they are read
+    if _is_plain_array(X, min_rows):
+        array: Array = X
+    elif isinstance(X, RemoteRows):  # their values are checked where they are read
         _check_width(X, n_features, name, estimator)
         return cast("Array", X)
-    refuse_masked(X, name)
-    try:
-        array = X if _is_plain_array(X, min_rows) else _as_array(X, min_rows, name)
-    except TypeError as error:
-        raise InputTypeError(f"{name}: {error}") from error
-    except (ValueError, OverflowError, RuntimeError) as error:  # torch tensors raise RuntimeError
-        raise InputError(f"{name}: {error}") from error
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    else:
+        array = _as_array(X, min_rows, name)
     _check_width(array, n_features, name, estimator)
-    if array.dtype.kind == "f":
+    if array.dtype.kind == "f" and (finite or array.dtype != np.float32):
         _check_finite(array, name)
-    return np.asarray(array)
+    return array
 
 
 def _check_width(array: Array | RemoteRows, n_features: int | None, name: str, estimator: str) -> None:
@@ -187,9 +185,20 @@ def _refuse_tiny(largest: float) -> None:
 
 
 def _as_array(X: Any, min_rows: int, name: str) -> Array:
+    """Return vectors of any type as an array (n, d) of real numbers."""
     from sklearn.utils import check_array  # noqa: PLC0415  # the import takes seconds, and plain arrays do not need it
 
-    array: Array = check_array(X, ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name)
+    refuse_masked(X, name)
+    try:
+        array = np.asarray(
+            check_array(X, ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name)
+        )
+    except TypeError as error:
+        raise InputTypeError(f"{name}: {error}") from error
+    except (ValueError, OverflowError, RuntimeError) as error:  # torch tensors raise RuntimeError
+        raise InputError(f"{name}: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, got dtype {array.dtype}")
     return array
 
 

@@ -1,6 +1,8 @@
 """Codes of meaning and position: scores, items with and without labels, files."""
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,43 @@ def test_a_query_gives_the_same_bits_alone_and_in_a_batch(fitted, digits, more_l
         alone = codec.query_tables(X[1200 + row : 1201 + row], n_jobs=1)
         np.testing.assert_array_equal(alone.tables[0], whole.tables[row], strict=True)
         assert alone.curve_of[0] == whole.curve_of[row]
+
+
+@pytest.mark.parametrize("ranking", ["semantic", "position"])
+@pytest.mark.parametrize("given", [{}, {"all_labelled": True}, {"novelty": 0.4}])
+def test_tables_in_one_call_are_those_of_the_steps(fitted, digits, ranking, given):
+    X = digits[0][1200:1330].astype(np.float32)
+    codec = fitted.codec_
+    made = codec.query_tables(X, ranking, **given)
+    all_labelled = given.get("all_labelled", False)
+    features = codec.query_features(X, novelty=given.get("novelty", 0.0 if all_labelled else None))
+    steps = codec.tables_of(codec.prepare(features, ranking, all_labelled=all_labelled), ranking)
+    np.testing.assert_array_equal(made.tables, steps, strict=True)
+    if ranking == "semantic":
+        curve_of = codec.curves_of(features, all_labelled=all_labelled)
+        np.testing.assert_array_equal(made.curve_of, curve_of, strict=True)
+        assert len(np.unique(curve_of)) > 1 or given
+
+
+def test_a_codec_that_made_tables_can_be_copied(fitted, digits):
+    X = digits[0][1200:1202]
+    want = fitted.codec_.query_tables(X).tables
+    for twin in (copy.deepcopy(fitted.codec_), pickle.loads(pickle.dumps(fitted.codec_))):
+        np.testing.assert_array_equal(twin.query_tables(X).tables, want, strict=True)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_queries_that_are_not_finite_are_refused(fitted, digits, wrong):
+    Q = digits[0][:3].astype(np.float32)
+    Q[1, 5] = wrong
+    with pytest.raises(InputError, match=r"Input Q contains .* \(first in row 1\)"):
+        fitted.codec_.query_tables(Q)
+
+
+def test_codewords_are_kept_in_half_precision(fitted):
+    codebooks = fitted.codec_.codebooks
+    np.testing.assert_array_equal(codebooks.astype(np.float16).astype(np.float32), codebooks)
+    assert len(fitted.codec_._packed_codebooks.halves)
 
 
 def test_items_with_labels_hold_them_and_the_position_of_items_without(fitted, digits):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from supquant.codec.semantic_vectors import FeatureParts, compiled_semantic_queries, semantic_queries
+from supquant.codec.semantic_vectors import FeatureParts, query_rule, semantic_queries
 from supquant.codec.spelling import Spelling
 from supquant.features.gaussian_map import GaussianMap
 from supquant.features.meaning_map import MeaningMap
@@ -71,7 +71,7 @@ def test_rows_have_the_same_bits_alone_in_any_batch_on_any_threads_and_at_every_
     try:
         for level in native.available_levels():
             native.force_level(level)
-            feature_map._compiled.features(x, again, 3)
+            feature_map.compiled.features(x, again, 3)
             np.testing.assert_array_equal(again, whole, strict=True)
     finally:
         native.force_level(before)
@@ -81,7 +81,7 @@ def test_rows_have_the_same_bits_alone_in_any_batch_on_any_threads_and_at_every_
 def test_compiled_vectors_of_queries_are_those_of_numpy(drawn, all_labelled):
     feature_map, x = drawn
     features = feature_map(x)
-    got = compiled_semantic_queries(native, features, feature_map, all_labelled=all_labelled)
+    got = native.query_vectors(features, query_rule(feature_map, "semantic", all_labelled=all_labelled))
     parts = FeatureParts.of(features, feature_map)
     want = semantic_queries(parts, feature_map, None, all_labelled=all_labelled)
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)

@@ -48,6 +48,29 @@ def test_the_door_opens_to_the_compiled_kernels():
     assert kernels.isa() in native.available_levels()
 
 
+@given(q=rows, points=st.sampled_from([1, 2, 64]), descending=st.booleans(), seed=seeds)
+def test_scores(q, points, descending, seed):
+    rng = np.random.default_rng(seed)
+    # small whole numbers: sums meet the points of curves, and some points of a curve lie above each other
+    sums, offsets = rng.integers(-9, 9, (q, 7)) / 2, rng.integers(-3, 3, q)
+    curves = np.sort(rng.integers(-8, 8, (3, 2, points)), axis=2).astype(np.float32)
+    sums, offsets = sums.astype(np.float32), offsets.astype(np.float32)
+    which = rng.integers(3, size=q)
+    for shape in (None, None), (curves, None), (curves, which):
+        want = reference.scores(sums, offsets, descending, *shape)
+        assert_same_bits(native.scores(sums, offsets, descending, *shape), want)
+
+
+def test_a_curve_that_is_not_there_is_refused():
+    sums, curves = np.zeros((2, 3), np.float32), np.zeros((1, 2, 4), np.float32)
+    for kernel in (native, reference):
+        for wrong in (1, -1):
+            with pytest.raises(ValueError, match="numbers of curves"):
+                kernel.scores(sums, np.zeros(2, np.float32), False, curves, np.array([0, wrong]))
+        with pytest.raises(ValueError, match="one entry for each of 2 queries"):
+            kernel.scores(sums, np.zeros(3, np.float32))
+
+
 @given(n=rows, M=few_codebooks, K=codewords, d=st.sampled_from([1, 31, 64, 65, 129]), seed=seeds)
 def test_code_sums(n, M, K, d, seed):
     codes, rng = draw_codes(n, M, K, seed)

@@ -13,6 +13,7 @@ estimator does not change it. An index uses a codec through `AnyCodec`.
     additive          AdditiveCodec: sums of codewords, ranked by meaning or by distance
     meaning           its label vectors, and the probabilities that their products stand for
     semantic          SemanticCodec: sums of codewords that say what an item is and where it lies
+    semantic_queries  its look-up tables
     semantic_vectors  its vectors of items and queries, whose products are scores
     spelling          its labels in a space of bounded width: one, two or three words each
     words             the purposes of its codewords

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.codec.spelling import Spelling
+from supquant.kernels import FeatureKernel
 from supquant.labels import Labels
 from supquant.parallel import BLOCK_ROWS
 
@@ -93,6 +94,10 @@ class MeaningFeatures(Protocol):
     @property
     def n_position(self) -> int:
         """g, the width of z and of c."""
+
+    @property
+    def compiled(self) -> FeatureKernel | None:
+        """The map in compiled code; None where there is none, or where classes were added after the fit."""
 
     def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""

@@ -9,8 +9,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.curves import least_product, read_curve
+from supquant.codec.curves import least_product
 from supquant.storage import PackedArrays
 
 __all__ = ["AnyCodec", "QueryTables"]
@@ -64,7 +65,7 @@ class AnyCodec(Protocol):
         """Write the codec to a file that `load_codec` reads."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
 class QueryTables:
     """What a scan needs of queries: look-up tables, and how their sums become scores.
 
@@ -80,7 +81,7 @@ class QueryTables:
         The codes of the queries, where sums are Hamming distances.
     curve : ndarray of shape (2, k) or (c, 2, k), float32, or None, default=None
         One or several curves from scores to probabilities; see `supquant.codec.curves`. None leaves scores as they are.
-    curve_of : ndarray of shape (q,), intp, or None, default=None
+    curve_of : ndarray of shape (q,), int64, or None, default=None
         The number of the curve of each query, where there are several.
 
     Examples
@@ -95,7 +96,7 @@ class QueryTables:
     descending: bool = False
     bits: Codes | None = None
     curve: Float32 | None = None
-    curve_of: NDArray[np.intp] | None = None
+    curve_of: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.tables)
@@ -107,18 +108,8 @@ class QueryTables:
 
     def scores(self, sums: Float32) -> Float32:
         """Return the scores (q, k) of sums (q, k) float32; with a curve, they are probabilities."""
-        offsets = self.offsets[:, None]
-        scores = offsets - sums if self.descending else offsets + sums
-        if self.curve is None:
-            return scores
-        if self.curve_of is None:
-            return read_curve(self.curve, scores)
-        if len(self.curve_of) == 1:
-            return read_curve(self.curve[self.curve_of[0]], scores)
-        for each in np.unique(self.curve_of):
-            rows = self.curve_of == each
-            scores[rows] = read_curve(self.curve[each], scores[rows])
-        return scores
+        curves = self.curve if self.curve is None or self.curve.ndim == 3 else self.curve[None]
+        return kernels.active().scores(sums, self.offsets, self.descending, curves, self.curve_of)
 
     def least_products(self, probability: float) -> NDArray[np.float64]:
         """Return, for each query (q,) or once for all (1,), a product below which its curve stays under a probability."""

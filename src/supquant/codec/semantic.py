@@ -3,55 +3,35 @@
     X -> features -> item vectors t -> encode -> codes          codes -> decode
                   -> query vectors v -> tables_of -> (q, M, K) look-up tables; a scan adds up the score  v . t
 
-`codec/semantic_vectors.py` says what the vectors of items and queries are.
+`codec/semantic_vectors.py` says what the vectors of items and queries are. `codec/semantic_queries.py` holds the second line.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import ItemSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
-from supquant.codec.codebooks import CodebookCodec, pack_codebooks
 from supquant.codec.curves import IDENTITY, check_curve, stack_curves
-from supquant.codec.feature_maps import FeatureMap, MeaningFeatures
-from supquant.codec.interface import QueryTables
+from supquant.codec.feature_maps import FeatureMap
 from supquant.codec.item_search import LabelSearch, item_search
 from supquant.codec.new_labels import read_new_labels
-from supquant.codec.queries import QUERY_ROWS, pack_rows, row_products
-from supquant.codec.semantic_vectors import (
-    FeatureParts,
-    checked_novelty,
-    compiled_semantic_queries,
-    item_vectors,
-    position_queries,
-    semantic_queries,
-)
+from supquant.codec.semantic_queries import N_CURVES, SemanticQueries
+from supquant.codec.semantic_vectors import FeatureParts, item_vectors
 from supquant.codec.words import LABELLED, N_KINDS, any_unlabelled, item_kinds
 from supquant.errors import InputError
-from supquant.kernels import Packed
 from supquant.labels import Labels, read_labels
-from supquant.validation import as_float32, check_choice, check_vectors, resolve_jobs
-
-RANKINGS = ("semantic", "position")
-"""The rankings of a `SemanticCodec`; the first one is the default."""
-
-NOVELTY_BINS = np.array([0.1, 0.35, 0.65], dtype=np.float32)
-"""Bounds between groups of queries, as probabilities of being new. Each group has its own curve from scores to probabilities."""
-
-N_CURVES = len(NOVELTY_BINS) + 2
-"""Curves of a codec: one for items whose labels are all known, and one for each group of queries that `NOVELTY_BINS` divide."""
+from supquant.validation import as_float32, check_choice, check_vectors
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SemanticCodec(CodebookCodec):
+class SemanticCodec(SemanticQueries):
     """Encodes, decodes and makes look-up tables, for codes of meaning and position.
 
     Parameters
@@ -107,137 +87,6 @@ class SemanticCodec(CodebookCodec):
         for curve in self.curves:
             check_curve(curve)
         super().__post_init__()
-
-    @property
-    def map(self) -> MeaningFeatures:
-        """The feature map."""
-        return cast("MeaningFeatures", self.feature_map)
-
-    @property
-    def _n_meaning(self) -> int:
-        """Width of m and n together."""
-        return self.map.spelling.n_columns + 1
-
-    @property
-    def rankings(self) -> tuple[str, ...]:
-        """The rankings that `query_tables` knows; the first one is the default."""
-        return RANKINGS
-
-    # queries -------------------------------------------------------------------------------------------------------------
-
-    def prepare(
-        self, features: Float32, ranking: str | None = None, *, all_labelled: bool = False
-    ) -> Float32:
-        """Return the vectors v (b, D) of queries with features (b, F); their products with items are scores.
-
-        Parameters
-        ----------
-        features : ndarray of shape (b, F), float32
-        ranking : {"semantic", "position"} or None, default=None
-            None takes ``"semantic"``.
-        all_labelled : bool, default=False
-            Whether the labels of all items are known.
-        """
-        semantic = self._ranking(ranking) == "semantic"
-        if semantic and self._added_columns is None and (compiled := kernels.compiled()) is not None:
-            return compiled_semantic_queries(
-                compiled, np.ascontiguousarray(features), self.map, all_labelled=all_labelled
-            )
-        parts = FeatureParts.of(features, self.map)
-        if not semantic:
-            return position_queries(parts)
-        return semantic_queries(parts, self.map, self._added_columns, all_labelled=all_labelled)
-
-    @cached_property
-    def _added_columns(self) -> Packed | None:
-        """Directions of added labels, transposed: (g, a); None where no labels were added."""
-        if self.map.n_labels == self.map.n_trained:
-            return None
-        return pack_rows(self.map.added_directions.T)
-
-    @cached_property
-    def _packed_codebooks(self) -> Packed:
-        """The negative codewords (M K, D)."""
-        return pack_codebooks(self.codebooks)
-
-    def tables_of(self, prepared: Float32, ranking: str | None = None, *, n_threads: int = 1) -> Float32:
-        """Return look-up tables (q, M, K) of query vectors v (q, D): ``-v . c`` for every codeword c."""
-        self._ranking(ranking)
-        tables = row_products(prepared, self._packed_codebooks, n_threads)
-        return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
-
-    def query_tables(
-        self,
-        Q: ArrayLike,
-        ranking: str | None = None,
-        *,
-        novelty: ArrayLike | None = None,
-        all_labelled: bool = False,
-        n_jobs: int | None = None,
-    ) -> QueryTables:
-        """Return what a scan needs of queries; it is the same bits for a query alone and in a batch.
-
-        Parameters
-        ----------
-        Q : array-like of shape (q, p)
-            Vectors of queries.
-        ranking : {"semantic", "position"} or None, default=None
-            None takes ``"semantic"``.
-        novelty : float, array-like of shape (q,) or None, default=None
-            The probability that a query is of no known class; None takes the probability that the model predicts.
-        all_labelled : bool, default=False
-            Whether the labels of all items are known. Then no query is new, unless `novelty` says so.
-        n_jobs : int or None, default=None
-            Number of threads; None takes all cores.
-
-        Returns
-        -------
-        QueryTables
-        """
-        ranking = self._ranking(ranking)
-        if all_labelled and novelty is None:
-            novelty = 0.0
-        n_threads = resolve_jobs(n_jobs)
-        features = self.query_features(Q, novelty=novelty, n_jobs=n_threads)
-        vectors = self.prepare(features, ranking, all_labelled=all_labelled)
-        tables = self.tables_of(vectors, ranking, n_threads=n_threads)
-        offsets = np.zeros(len(vectors), dtype=np.float32)
-        if ranking != "semantic":
-            return QueryTables(tables, offsets, descending=True)
-        curve_of = self.curves_of(features, all_labelled=all_labelled)
-        return QueryTables(tables, offsets, descending=True, curve=self.curves, curve_of=curve_of)
-
-    def curves_of(self, features: Float32, *, all_labelled: bool = False) -> NDArray[np.intp]:
-        """Return the number of the curve (q,) that turns scores into probabilities, for queries with features (q, F)."""
-        if all_labelled:
-            return np.zeros(len(features), dtype=np.intp)
-        untrained = FeatureParts.of(features, self.map).untrained[:, 0]
-        return 1 + NOVELTY_BINS.searchsorted(untrained, side="right")
-
-    def query_vectors(
-        self,
-        Q: ArrayLike,
-        ranking: str | None = None,
-        *,
-        novelty: ArrayLike | None = None,
-        n_jobs: int | None = None,
-    ) -> Float32:
-        """Return the vectors v (q, D) of queries Q (q, p); their products with decoded items are the scores of `query_tables`."""
-        return self.prepare(self.query_features(Q, novelty=novelty, n_jobs=n_jobs), ranking)
-
-    def query_features(
-        self, Q: ArrayLike, *, novelty: ArrayLike | None = None, n_jobs: int | None = None
-    ) -> Float32:
-        """Return the features (q, F) of queries Q (q, p); a `novelty` that is given replaces the one predicted."""
-        Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
-        if len(Q) <= QUERY_ROWS:
-            features = self.features(as_float32(Q))
-        else:
-            features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
-            self._by_queries(Q, n_jobs, (features,), lambda made: (made,))
-        if novelty is not None:
-            features[:, self.map.n_columns] = checked_novelty(novelty, len(Q))
-        return features
 
     # predictions ---------------------------------------------------------------------------------------------------------
 

@@ -29,14 +29,14 @@ from supquant.codec.queries import row_products
 from supquant.codec.spelling import LEAST_PROBABILITY, LEAST_PROBABILITY_OF_LABELLED
 from supquant.codec.words import NOVELTY_WEIGHT, novelty_coordinate
 from supquant.errors import InputError
-from supquant.kernels import CompiledKernels, Packed
+from supquant.kernels import Packed, QueryRule
 
 __all__ = [
     "FeatureParts",
     "checked_novelty",
-    "compiled_semantic_queries",
     "item_vectors",
     "position_queries",
+    "query_rule",
     "semantic_queries",
 ]
 
@@ -143,15 +143,13 @@ def least_probability(all_labelled: bool) -> float:
     return LEAST_PROBABILITY_OF_LABELLED if all_labelled else LEAST_PROBABILITY
 
 
-def compiled_semantic_queries(
-    compiled: CompiledKernels, features: Float32, feature_map: MeaningFeatures, *, all_labelled: bool
-) -> Float32:
-    """Return what `semantic_queries` returns for features (b, F), where no labels were added, with compiled code."""
-    return compiled.query_vectors(
-        features,
+def query_rule(feature_map: MeaningFeatures, ranking: str, *, all_labelled: bool) -> QueryRule:
+    """Return how compiled code makes what `semantic_queries` or `position_queries` returns, where no labels were added."""
+    return QueryRule(
         n_columns=feature_map.n_columns,
         n_position=feature_map.n_position,
         length=feature_map.spelling.length,
+        by_position=ranking == "position",
         multilabel=feature_map.multilabel,
         least=least_probability(all_labelled),
         bonus=NEW_BONUS / NOVELTY_WEIGHT,
@@ -190,10 +188,12 @@ def item_vectors(
 
 
 def checked_novelty(novelty: ArrayLike, n: int) -> Float32:
-    """Return one probability, or one for each of n queries, as float32."""
+    """Return one probability for each of n queries, or the same one for all of them, as (n,) float32."""
+    if novelty == 0 and type(novelty) is float:  # the novelty of every query over items with labels
+        return np.zeros(n, dtype=np.float32)
     values = np.asarray(novelty, dtype=np.float32)
     if values.shape not in ((), (n,)) or not ((values >= 0) & (values <= 1)).all():
         raise InputError(
             f"novelty must be a probability, or one for each of the {n} queries, got {novelty!r}"
         )
-    return values
+    return np.full(n, values)

@@ -108,14 +108,14 @@ class MeaningMap:
 
     def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
-        if self._compiled is None:
+        if self.compiled is None:
             return self.from_logits(self._outputs(x), x)
         features = np.empty((len(x), self.n_features), dtype=np.float32)
-        self._compiled.features(np.ascontiguousarray(x), features, 1)
+        self.compiled.features(np.ascontiguousarray(x), features, 1)
         return features
 
     @cached_property
-    def _compiled(self) -> FeatureKernel | None:
+    def compiled(self) -> FeatureKernel | None:
         """The map in compiled code; None where there is none, or where classes were added after the fit."""
         compiled = kernels.compiled()
         if compiled is None or self.n_trained < self.n_labels:
@@ -183,7 +183,7 @@ class MeaningMap:
     def probabilities(self, x: Float32) -> Float32:
         """Return the probability of every label (b, L) for a block (b, p)."""
         if (
-            self._compiled is not None and self.spelling.length == 1
+            self.compiled is not None and self.spelling.length == 1
         ):  # they are features: the same bits as those of a query
             return np.ascontiguousarray(self(x)[:, : self.n_labels])
         outputs = self._outputs(x)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,17 +55,31 @@ class Filter:
     def __init__(self, origin: Origin, chosen: Chosen) -> None:
         self._origin = origin
         self._chosen = chosen
-        self._prepared: Mapping[Serials, _PreparedPart] = {}
+        self._forget()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_prepared": {}}
+    def _forget(self) -> None:
+        self._prepared: Mapping[Serials, _PreparedPart] = {}
+        self._views: weakref.WeakKeyDictionary[Snapshot, list[View]] = weakref.WeakKeyDictionary()
+
+    def __getstate__(self) -> tuple[Origin, Chosen]:
+        return self._origin, self._chosen
+
+    def __setstate__(self, state: tuple[Origin, Chosen]) -> None:
+        self._origin, self._chosen = state
+        self._forget()
 
     def belongs_to(self, snapshot: Snapshot) -> bool:
         """Return whether the index of a snapshot made this filter."""
         return self._origin is snapshot.origin
 
     def views(self, snapshot: Snapshot) -> list[View]:
-        """Return what a search among the filter's rows reads."""
+        """Return what a search among the filter's rows reads. It is prepared at the first search of a snapshot."""
+        views = self._views.get(snapshot)
+        if views is None:
+            views = self._views[snapshot] = self._prepare(snapshot)
+        return views
+
+    def _prepare(self, snapshot: Snapshot) -> list[View]:
         before = self._prepared  # read once: another thread may replace it
         prepared = {
             part.serials: self._prepare_part(part, before.get(part.serials)) for part in snapshot.parts
@@ -93,7 +106,7 @@ class Filter:
 def views_of(snapshot: Snapshot, chosen: Chosen) -> list[View]:
     """Return what a single search among chosen rows reads. No code is copied: the scan skips the other rows."""
     return [
-        View(layer.segment.scanned(layer.eligible(chosen[part.serials])), first, layer.segment.rows())
+        View.of(layer.segment, first, layer.eligible(chosen[part.serials]), layer.segment.rows())
         for first, part in snapshot.parts_with_positions()
         if part.serials in chosen
         for layer in part.layers
@@ -234,10 +247,10 @@ class _PreparedLayer:
     def view(self, layer: Layer, first: int) -> View | None:
         """Return what a search reads of the layer, whose part begins at position `first`."""
         if self.copied is not None:
-            return View(self.copied.scanned(), first, self.rows)
+            return View.of(self.copied, first, None, self.rows)
         if self.eligible is None:
             return None
-        return View(layer.segment.scanned(self.eligible), first, layer.segment.rows())
+        return View.of(layer.segment, first, self.eligible, layer.segment.rows())
 
 
 def _prepare_layer(layer: Layer, before: _PreparedPart) -> _PreparedLayer:

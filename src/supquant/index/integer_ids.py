@@ -69,7 +69,7 @@ class NumberRange(IntegerIds):
 
     def take(self, rows: RowNumbers) -> Integers:
         """Return the ids of some rows, in the shape of `rows`."""
-        return rows + self.first
+        return rows + self.first if self.first else rows
 
     def find(self, wanted: Ids) -> RowNumbers:
         """Return the row of every wanted id, and -1 where there is none."""

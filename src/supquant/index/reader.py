@@ -338,7 +338,7 @@ class IndexReader:
         check_state(snapshot, state)
         all_labelled = isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot)
         if where is None:
-            views = snapshot.views()
+            views = snapshot.views
         elif not isinstance(where, Filter):
             views = views_of(snapshot, choose(snapshot, where))
         elif where.belongs_to(snapshot):
@@ -354,11 +354,13 @@ class IndexReader:
         """Return whether any item was added without labels. A removed item counts until a merge drops it."""
         codec = self.codec
         assert isinstance(codec, SemanticCodec)
-        for segment in (segment for part in snapshot.parts for segment in part.segments):
-            if segment not in self._has_unlabelled:
-                self._has_unlabelled[segment] = codec.any_unlabelled(segment.codes())
-            if self._has_unlabelled[segment]:
-                return True
+        for part in snapshot.parts:
+            for segment in part.segments:
+                has = self._has_unlabelled.get(segment)
+                if has is None:
+                    has = self._has_unlabelled[segment] = codec.any_unlabelled(segment.codes())
+                if has:
+                    return True
         return False
 
 

@@ -30,7 +30,7 @@ _ANSWER_BYTES = 12
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
 class Search:
     """The rows that one call searches, even if the index changes meanwhile. `IndexReader` says what the answers are.
 
@@ -60,7 +60,10 @@ class Search:
     def find_best(self, Q: ArrayLike, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
         """Return the scores and ids (q, k') of the best rows for every query."""
         found = [self._best_of_block(queries, k) for queries in self.table_blocks(Q, ranking)]
-        scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
+        if len(found) == 1:
+            scores, positions = found[0]
+        else:
+            scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return scores, self._ids_at(positions)
 
     def _best_of_block(self, queries: QueryTables, k: int) -> tuple[Sums, Positions]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, SupportsIndex
@@ -129,10 +130,11 @@ class Snapshot:
         """Return the position of every part's first row, and the part."""
         return zip(self.first_positions, self.parts, strict=False)
 
+    @cached_property
     def views(self) -> list[View]:
-        """Return what a search among all live rows reads."""
+        """What a search among all live rows reads. It is prepared at the first search."""
         return [
-            View(layer.segment.scanned(layer.eligible()), first, layer.segment.rows())
+            View.of(layer.segment, first, layer.eligible(), layer.segment.rows())
             for first, part in self.parts_with_positions()
             for layer in part.layers
         ]
@@ -321,6 +323,10 @@ class Snapshot:
         return replace(self, source=None, **fields)
 
     # pickling ------------------------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone. What searches prepared is prepared anew in a copy."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Pickle a snapshot as the place that it was loaded from, or with all its arrays."""

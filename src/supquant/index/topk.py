@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.errors import InputError
+from supquant.index.bitmaps import Words
+from supquant.index.segments import Segment
 from supquant.kernels import Scanned
 
 __all__ = ["Positions", "Sums", "View", "find_lowest", "find_within", "merge_answers"]
@@ -25,17 +28,27 @@ class View:
 
     Parameters
     ----------
-    scanned : Scanned
+    segment : Segment
         The codes.
+    scanned : Scanned
+        The codes as a scan reads them.
     first : int
         The position of row 0 in the snapshot.
     rows : ndarray (n,) uint32, default=None
-        The rows of the run that `scanned` holds, in ascending order. None if it holds all of them.
+        The rows of the run that `segment` holds, in ascending order. None if it holds all of them.
     """
 
+    segment: Segment
     scanned: Scanned
     first: int
     rows: NDArray[np.uint32] | None = None
+
+    @classmethod
+    def of(
+        cls, segment: Segment, first: int, eligible: Words | None, rows: NDArray[np.uint32] | None
+    ) -> Self:
+        """Return the view of the codes of a segment that are eligible, as bits. None stands for all codes."""
+        return cls(segment, segment.scanned(eligible), first, rows)
 
     def positions(self, found: Positions) -> Positions:
         """Return the positions in the snapshot of rows that a scan of `scanned` found."""
@@ -72,6 +85,7 @@ def find_lowest(
     scan = kernels.active().scan
     found = []
     for view in views:
+        view.segment.check_before_scan()
         try:
             sums, rows = scan(view.scanned, tables, k, bits, n_threads=n_threads)
         except ValueError as error:
@@ -146,6 +160,7 @@ def find_within(
     scan = kernels.active().scan_within
     found = []
     for view in views:
+        view.segment.check_before_scan()
         try:
             starts, sums, rows = scan(view.scanned, tables, limits, bits, n_threads=n_threads)
         except ValueError as error:

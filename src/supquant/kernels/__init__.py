@@ -12,7 +12,8 @@ import warnings
 
 from supquant.kernels import reference
 from supquant.kernels.packing import GROUP, Packed, pack_rows
-from supquant.kernels.protocol import CompiledKernels, FeatureKernel, Kernels
+from supquant.kernels.protocol import Kernels
+from supquant.kernels.queries import CompiledKernels, FeatureKernel, QueryKernel, QueryRule
 from supquant.kernels.scanned import BLOCK_ROWS, Cells, Scanned, blocks_of
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "FeatureKernel",
     "Kernels",
     "Packed",
+    "QueryKernel",
+    "QueryRule",
     "Scanned",
     "active",
     "blocks_of",

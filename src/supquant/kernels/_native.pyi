@@ -75,18 +75,38 @@ class MeaningMap:
     ) -> None: ...
     def features(self, x: Float32, features: Float32, n_threads: int) -> None: ...
 
-def query_vectors(
-    features: Float32,
-    n_columns: int,
-    n_position: int,
-    length: int,
-    multilabel: bool,
-    least: float,
-    bonus: float,
-    position: float,
-    cosine: float,
-    vectors: Float32,
-) -> None: ...
+@final
+class QueryRule:
+    def __init__(
+        self,
+        n_columns: int,
+        n_position: int,
+        length: int,
+        by_position: bool,
+        multilabel: bool,
+        least: float,
+        bonus: float,
+        position: float,
+        cosine: float,
+    ) -> None: ...
+
+def query_vectors(features: Float32, rule: QueryRule, vectors: Float32) -> None: ...
+
+@final
+class QueryMap:
+    def __init__(
+        self,
+        features: MeaningMap,
+        rule: QueryRule,
+        floats: Float32,
+        halves: NDArray[np.uint16],
+        n: int,
+        bins: Float32,
+    ) -> None: ...
+    def tables(
+        self, x: Float32, given: Float32 | None, tables: Float32, groups: RowNumbers, n_threads: int
+    ) -> bool: ...
+
 def tree_sums(
     x: Float32,
     features: Numbers,
@@ -131,6 +151,7 @@ def scan(
     tables: Float32,
     bits: Bytes | None,
     prune: bool,
+    limit: float,
     sums: Float32,
     rows: RowNumbers,
     n_threads: int,
@@ -138,6 +159,14 @@ def scan(
 def scan_within(
     space: Space, tables: Float32, bits: Bytes | None, limits: Float32, n_threads: int
 ) -> FoundWithin: ...
+def scores(
+    sums: Float32,
+    offsets: Float32,
+    descending: bool,
+    curves: Float32 | None,
+    curve_of: RowNumbers | None,
+    scores: Float32,
+) -> bool: ...
 
 @final
 class FoundWithin:

@@ -4,7 +4,7 @@ They protect compiled code from mistakes inside the library. Input of users has 
 """
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from supquant.arrays import Float32, Float64
 from supquant.kernels.packing import GROUP, Packed
 from supquant.kernels.protocol import Numbers, Real
-from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Cells, Scanned
+from supquant.kernels.scanned import BLOCK_ROWS, Bytes
 
 __all__ = [
-    "LARGEST_SUM",
+    "MAX_CODEBOOKS",
+    "MAX_CODEWORDS",
     "check_array",
     "check_assign",
     "check_beam",
@@ -25,16 +26,13 @@ __all__ = [
     "check_ensemble",
     "check_hamming",
     "check_interaction",
-    "check_k",
     "check_level",
     "check_limit",
-    "check_limits",
     "check_pair_counts",
     "check_products",
-    "check_scan",
     "check_table_sums",
     "check_taken",
-    "refuse_unbounded",
+    "check_threads",
 ]
 
 MAX_CODEBOOKS = 64
@@ -46,14 +44,8 @@ MAX_CODEWORDS = 256
 MAX_BEAM = 64
 """Largest number of codes that a beam keeps."""
 
-MAX_LEVELS = 4
-"""Largest number of levels of cells."""
-
 MAX_DEPTH = 16
 """Largest number of levels in a decision tree."""
-
-LARGEST_SUM = 0.99 * float(np.finfo(np.float32).max)
-"""Sums of one entry of each codebook do not overflow in float32 if the largest magnitudes of all codebooks add up to less."""
 
 
 def check_array(
@@ -95,7 +87,7 @@ def check_code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None, n_thr
     """Refuse arrays that are not codes (n, M), X (n, d) and out (M*K, d); return `out`, or zeros if it is None."""
     n, M = check_codes(codes, K)
     _, d = check_array(X, "X", (n, None), np.float32)
-    _check_threads(n_threads)
+    check_threads(n_threads)
     if out is None:
         return np.zeros((M * K, d))
     check_array(out, "out", (M * K, d), np.float64)
@@ -107,7 +99,7 @@ def check_pair_counts(
 ) -> tuple[int, Float64]:
     """Refuse arrays that are not codes (n, M) and counts (n,); return M and the counts as float64, ones if there are none."""
     n, M = check_codes(codes, K)
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return M, np.ones(n) if counts is None else _weights(counts, n)
 
 
@@ -129,7 +121,7 @@ def check_interaction(
             f"codes must be below the sizes {list(sizes)}, got up to {codes.max(axis=0).tolist()}"
         )
     check_array(gram, "gram", (width, width), np.float64)
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64), _weights(counts, n)
 
 
@@ -165,7 +157,7 @@ def check_assign(
         raise ValueError(f"max_sweeps must be at least 1, got {max_sweeps}")
     if retries < 0:
         raise ValueError(f"retries must not be negative, got {retries}")
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return M, K
 
 
@@ -179,7 +171,7 @@ def check_beam(unary: Float32, cross: Float32, K: int, width: int, n_threads: in
         raise ValueError(f"unary must have 1 to {MAX_CODEBOOKS} times K = {K} columns, got {columns}")
     if not 1 <= width <= MAX_BEAM:
         raise ValueError(f"width must be between 1 and {MAX_BEAM}, got {width}")
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return n, columns // K
 
 
@@ -187,7 +179,7 @@ def check_table_sums(codes: Bytes, tables: Float32, n_threads: int) -> tuple[int
     """Refuse arrays that are not codes (n, M) and tables (q, M, K); return q, n and M."""
     q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
     n, _ = check_codes(codes, K, n_codebooks=M)
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return q, n, M
 
 
@@ -195,7 +187,7 @@ def check_products(x: Float32, y: Packed, n_threads: int) -> int:
     """Refuse arrays that are not x (q, d) and a packed matrix (n, d); return q."""
     check_packed(y)
     q, _ = check_array(x, "x", (None, y.d), np.float32)
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return q
 
 
@@ -248,78 +240,14 @@ def check_decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int) -> tupl
     """Refuse arrays that are not codes (n, M) and codebooks (M, K, r); return n, M and r."""
     M, K, r = check_array(codebooks, "codebooks", (None, None, None), np.float32, np.float64)
     n, _ = check_codes(codes, K, n_codebooks=M)
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return n, M, r
-
-
-def check_scan(
-    scanned: Scanned, tables: Float32, query_bits: Bytes | None, n_threads: int
-) -> tuple[int, int]:
-    """Refuse arrays whose shapes do not fit together; return the numbers of queries and of rows.
-
-    The codes are not checked. The maker of the blocks keeps them below K.
-    """
-    q, M, K = check_array(tables, "tables", (None, None, None), np.float32)
-    if not 1 <= M <= MAX_CODEBOOKS or not 1 <= K <= MAX_CODEWORDS:
-        raise ValueError(
-            f"tables must be of 1 to {MAX_CODEBOOKS} codebooks of 1 to {MAX_CODEWORDS}, got {M} of {K}"
-        )
-    check_array(scanned.blocks, "blocks", (-(-scanned.n // BLOCK_ROWS), M, BLOCK_ROWS), np.uint8)
-    n_rows = scanned.n
-    if scanned.starts is not None:
-        check_array(scanned.starts, "starts", (scanned.n + 1,), np.uint32)
-        n_rows = check_array(scanned.members, "members", (None,), np.uint32)[0]
-    elif scanned.members is not None:
-        check_array(scanned.members, "members", (scanned.n,), np.uint32)
-    if scanned.cells is not None:
-        _check_cells(scanned.cells, M)
-    if n_rows >= 2**32:
-        raise ValueError(f"rows must be fewer than 2**32, got {n_rows}")
-    if scanned.eligible is not None:
-        check_array(scanned.eligible, "eligible", (-(-n_rows // BLOCK_ROWS),), np.uint64)
-    if query_bits is not None:
-        check_array(query_bits, "query_bits", (q, M), np.uint8)
-    _check_threads(n_threads)
-    return q, n_rows
-
-
-def _check_cells(cells: Cells, M: int) -> None:
-    """Refuse cells of codebooks that do not exist, and arrays that do not fit together. Their values are not checked."""
-    check_array(cells.used, "used", (M, MAX_CODEWORDS), np.uint8)
-    depth = len(cells.lead)
-    if not 1 <= depth <= MAX_LEVELS or not depth == len(cells.starts) == len(cells.words):
-        raise ValueError(f"cells must have 1 to {MAX_LEVELS} levels with starts and words, got {depth}")
-    for m, starts, words in zip(cells.lead, cells.starts, cells.words, strict=True):
-        if not 0 <= m < M:
-            raise ValueError(f"lead must be codebooks below {M}, got {m}")
-        (n_cells,) = check_array(words, "words", (None,), np.uint8)
-        check_array(starts, "starts", (n_cells + 1,), np.uint32)
-
-
-def refuse_unbounded(query: int) -> NoReturn:
-    """Raise the error for a table whose sums may not be finite in float32."""
-    raise ValueError(
-        f"the sums of table {query} must be finite in float32, got entries that are no numbers or add up to too much"
-    )
-
-
-def check_k(k: int) -> None:
-    """Refuse a number of answers below one."""
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
 
 
 def check_limit(limit: int) -> None:
     """Refuse a negative limit."""
     if limit < 0:
         raise ValueError(f"limit must not be negative, got {limit}")
-
-
-def check_limits(limits: Float32, n_queries: int) -> None:
-    """Refuse limits that are not one float32 for each query, and NaN."""
-    check_array(limits, "limits", (n_queries,), np.float32)
-    if np.isnan(limits).any():
-        raise ValueError(f"limits must be numbers, got NaN for query {int(np.isnan(limits).argmax())}")
 
 
 def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
@@ -335,7 +263,7 @@ def check_hamming(codes: Bytes, queries: Bytes, n_threads: int) -> tuple[int, in
     """Refuse arrays that are not codes (n, M) and queries (q, M); return q and n."""
     n, M = check_codes(codes, MAX_CODEWORDS)
     q, _ = check_codes(queries, MAX_CODEWORDS, n_codebooks=M, name="queries")
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return q, n
 
 
@@ -351,7 +279,7 @@ def check_ensemble(
     check_array(features, "features", (groups, size, n_leaves - 1), np.int32)
     check_array(thresholds, "thresholds", (groups, size, n_leaves - 1), np.float32)
     _check_features(features, d)
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return n, groups, size, depth
 
 
@@ -376,7 +304,7 @@ def check_level(
         raise ValueError(f"rows must be below {n}, got {last}")
     if starts[0] != 0 or starts[-1] != m or (starts[1:] < starts[:-1]).any():
         raise ValueError(f"starts must ascend from 0 to {m}, got {starts.tolist()}")
-    _check_threads(n_threads)
+    check_threads(n_threads)
     return n_nodes
 
 
@@ -385,6 +313,7 @@ def _check_features(features: Numbers, d: int) -> None:
         raise ValueError(f"features must lie in 0 .. {d - 1}, got {features.min()} .. {features.max()}")
 
 
-def _check_threads(n_threads: int) -> None:
+def check_threads(n_threads: int) -> None:
+    """Refuse a number of threads below one."""
     if n_threads < 1:
         raise ValueError(f"n_threads must be at least 1, got {n_threads}")

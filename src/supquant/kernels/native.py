@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 # If the extension is missing, the error of this form of import names it. That of `from supquant.kernels import _native` does not.
 import supquant.kernels._native as _native  # noqa: PLR0402
 from supquant.arrays import Float32, Float64, RowNumbers
-from supquant.kernels import arguments, reference
+from supquant.kernels import arguments, reference, scan_arguments
 from supquant.kernels.packing import Packed
-from supquant.kernels.protocol import FeatureKernel, Numbers, Real
+from supquant.kernels.protocol import Numbers, Real
+from supquant.kernels.queries import FeatureKernel, QueryKernel, QueryRule
 from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned
 
 # NumPy sorts the codes here too; there is no compiled loop.
@@ -153,25 +154,20 @@ def meaning_map(
     )
 
 
-def query_vectors(
-    features: Float32,
-    *,
-    n_columns: int,
-    n_position: int,
-    length: int,
-    multilabel: bool,
-    least: float,
-    bonus: float,
-    position: float,
-    cosine: float,
-) -> Float32:
-    width = n_columns + 1 + n_position
-    n, _ = arguments.check_array(features, "features", (None, width + n_position), np.float32)
-    vectors = np.empty((n, width), dtype=np.float32)
-    _native.query_vectors(
-        features, n_columns, n_position, length, multilabel, least, bonus, position, cosine, vectors
-    )
+def query_vectors(features: Float32, rule: QueryRule) -> Float32:
+    n, _ = arguments.check_array(features, "features", (None, rule.width + rule.n_position), np.float32)
+    vectors = np.empty((n, rule.width), dtype=np.float32)
+    _native.query_vectors(features, _native.QueryRule(**vars(rule)), vectors)
     return vectors
+
+
+def query_map(features: FeatureKernel, rule: QueryRule, codewords: Packed, bins: Float32) -> QueryKernel:
+    assert isinstance(features, _native.MeaningMap)
+    arguments.check_packed(codewords)
+    if codewords.d != rule.width:
+        raise ValueError(f"codewords must have {rule.width} columns, got {codewords.d}")
+    native_rule = _native.QueryRule(**vars(rule))
+    return _native.QueryMap(features, native_rule, codewords.floats, codewords.halves, codewords.n, bins)
 
 
 def decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
@@ -189,16 +185,16 @@ def scan(
     prune: bool = True,
     n_threads: int = 1,
 ) -> tuple[Float32, RowNumbers]:
-    q, n_rows = arguments.check_scan(scanned, tables, query_bits, n_threads)
-    arguments.check_k(k)
-    _check_bounded(tables)
+    space, M, n_rows = _prepared(scanned)
+    q = scan_arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    scan_arguments.check_k(k)
     shape = (q, min(k, n_rows))
     sums, rows = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int64)
-    if sums.size == 0:
-        return sums, rows
-    found = _native.scan(_space(scanned), tables, query_bits, prune, sums, rows, n_threads)
+    found = _native.scan(space, tables, query_bits, prune, scan_arguments.LARGEST_SUM, sums, rows, n_threads)
     if found == shape[1]:
         return sums, rows
+    if found < 0:
+        scan_arguments.refuse_unbounded(-1 - found)
     return sums[:, :found].copy(), rows[:, :found].copy()
 
 
@@ -209,10 +205,12 @@ def scan_within(
     query_bits: Bytes | None = None,
     n_threads: int = 1,
 ) -> tuple[RowNumbers, Float32, RowNumbers]:
-    q, _ = arguments.check_scan(scanned, tables, query_bits, n_threads)
-    arguments.check_limits(limits, q)
-    _check_bounded(tables)
-    found = _native.scan_within(_space(scanned), tables, query_bits, limits, n_threads)
+    space, M, _ = _prepared(scanned)
+    q = scan_arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    scan_arguments.check_limits(limits, q)
+    if (unbounded := _native.first_unbounded(tables, scan_arguments.LARGEST_SUM)) < q:
+        scan_arguments.refuse_unbounded(unbounded)
+    found = _native.scan_within(space, tables, query_bits, limits, n_threads)
     starts = np.zeros(q + 1, dtype=np.int64)
     np.cumsum(found.counts(), out=starts[1:])
     sums, rows = np.empty(starts[-1], dtype=np.float32), np.empty(starts[-1], dtype=np.int64)
@@ -220,10 +218,13 @@ def scan_within(
     return starts, sums, rows
 
 
-def _check_bounded(tables: Float32) -> None:
-    query = _native.first_unbounded(tables, arguments.LARGEST_SUM)
-    if query < len(tables):
-        arguments.refuse_unbounded(query)
+def _prepared(scanned: Scanned) -> tuple[_native.Space, int, int]:
+    """Return the codes as compiled code reads them, M, and the number of rows. They are checked at the first scan only."""
+    known: tuple[_native.Space, int, int] | None = scanned.prepared.get("native")
+    if known is None:
+        M, n_rows = scan_arguments.check_scanned(scanned)
+        known = scanned.prepared["native"] = _space(scanned), M, n_rows
+    return known
 
 
 def _space(scanned: Scanned) -> _native.Space:
@@ -241,6 +242,20 @@ def _space(scanned: Scanned) -> _native.Space:
         list(starts),
         list(words),
     )
+
+
+def scores(
+    sums: Float32,
+    offsets: Float32,
+    descending: bool = False,
+    curves: Float32 | None = None,
+    curve_of: RowNumbers | None = None,
+) -> Float32:
+    scan_arguments.check_scores(sums, offsets, curves, curve_of)
+    made = np.empty(sums.shape, dtype=np.float32)
+    if not _native.scores(sums, offsets, descending, curves, curve_of, made):
+        scan_arguments.refuse_curves()
+    return made
 
 
 def count_distinct(codes: Bytes, limit: int) -> int:

@@ -18,7 +18,7 @@ from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.kernels.packing import Packed
 from supquant.kernels.scanned import Bytes, Scanned
 
-__all__ = ["CompiledKernels", "FeatureKernel", "Kernels", "Numbers", "Real"]
+__all__ = ["Kernels", "Numbers", "Real"]
 
 Numbers = NDArray[np.int32]
 Real = TypeVar("Real", np.float32, np.float64)
@@ -196,6 +196,29 @@ class Kernels(Protocol):
         """
         ...
 
+    def scores(
+        self,
+        sums: Float32,
+        offsets: Float32,
+        descending: bool = False,
+        curves: Float32 | None = None,
+        curve_of: RowNumbers | None = None,
+    ) -> Float32:
+        """Return the scores (q, k) of sums (q, k): ``offset + sum``, or ``offset - sum``, and then a point on a curve.
+
+        Parameters
+        ----------
+        sums : ndarray (q, k) float32
+        offsets : ndarray (q,) float32
+        descending : bool
+            Whether sums are subtracted.
+        curves : ndarray (c, 2, p) float32, optional
+            For each curve, p ascending scores and the values that they stand for. Straight lines join these points.
+        curve_of : ndarray (q,) int64, optional
+            The number of the curve of each query. By default all have the first one.
+        """
+        ...
+
     def count_distinct(self, codes: Bytes, limit: int) -> int:
         """Return the number of distinct codes, or ``limit + 1`` if there are more than `limit`."""
         ...
@@ -306,74 +329,5 @@ class Kernels(Protocol):
         features : ndarray (nodes,) int32
         last : ndarray (nodes,) uint8
             The last bin that goes left.
-        """
-        ...
-
-
-class FeatureKernel(Protocol):
-    """A fitted map from vectors to features, in compiled code. It may be used by several threads."""
-
-    def features(self, x: Float32, features: Float32, n_threads: int) -> None:
-        """Write the features (b, F) of vectors x (b, p)."""
-        ...
-
-
-class CompiledKernels(Kernels, Protocol):
-    """Kernels that compute in one call what callers can also compute step by step in NumPy."""
-
-    def meaning_map(
-        self,
-        matrices: Sequence[Packed],
-        *,
-        has_kernel: bool,
-        scale: float,
-        norms: Float32,
-        shifts: Float32,
-        mean: Float32,
-        opinion_mean: Float32,
-        novelty: Float32,
-        words: Numbers,
-        n_columns: int,
-        multilabel: bool,
-    ) -> FeatureKernel:
-        """Return the map that `supquant.features.meaning_map.MeaningMap` describes.
-
-        Parameters
-        ----------
-        matrices : sequence of Packed
-            Anchors (h, p), weights (L + 1, d), metric (k, p), cosine (k, p) and opinion (o, r). Without a kernel the anchors
-            are not used.
-        has_kernel : bool
-        scale, norms
-            As in `gaussian`.
-        shifts : ndarray (L + 1,) float32
-            The intercepts of the weights.
-        mean, opinion_mean, novelty : ndarray, float32
-            Of shapes (p,), (r,) and (3,).
-        words : ndarray (L, t) int32
-            The columns of the words of every label, below r.
-        n_columns : int
-            r, the number of columns of words.
-        multilabel : bool
-        """
-        ...
-
-    def query_vectors(
-        self,
-        features: Float32,
-        *,
-        n_columns: int,
-        n_position: int,
-        length: int,
-        multilabel: bool,
-        least: float,
-        bonus: float,
-        position: float,
-        cosine: float,
-    ) -> Float32:
-        """Return the vectors (b, r + 1 + g) of queries with features (b, r + 1 + 2 g), for ranking by meaning.
-
-        `supquant.codec.semantic_vectors.semantic_queries` says what they are. `length` is the number of words of a label,
-        and the last three numbers are the weights of novelty, of positions and of cosines.
         """
         ...

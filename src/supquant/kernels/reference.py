@@ -24,6 +24,7 @@ from supquant.kernels.scan_reference import (
     pack_mask,
     scan,
     scan_within,
+    scores,
     set_bits,
     take,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "products",
     "scan",
     "scan_within",
+    "scores",
     "set_bits",
     "table_sums",
     "take",

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, RowNumbers
-from supquant.kernels import arguments
+from supquant.kernels import arguments, scan_arguments
 from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned
 
-__all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "set_bits", "take"]
+__all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "scores", "set_bits", "take"]
 
 
 def scan(
@@ -20,8 +20,9 @@ def scan(
     prune: bool = True,
     n_threads: int = 1,
 ) -> tuple[Float32, RowNumbers]:
-    arguments.check_scan(scanned, tables, query_bits, n_threads)
-    arguments.check_k(k)
+    M, _ = scan_arguments.check_scanned(scanned)
+    scan_arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    scan_arguments.check_k(k)
     _check_bounded(tables)
     del prune
     sums, rows = _eligible_sums(scanned, tables)
@@ -36,11 +37,32 @@ def scan_within(
     query_bits: Bytes | None = None,
     n_threads: int = 1,
 ) -> tuple[RowNumbers, Float32, RowNumbers]:
-    q, n_rows = arguments.check_scan(scanned, tables, query_bits, n_threads)
-    arguments.check_limits(limits, q)
+    M, n_rows = scan_arguments.check_scanned(scanned)
+    q = scan_arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    scan_arguments.check_limits(limits, q)
     all_sums, all_rows = scan(scanned, tables, max(1, n_rows), query_bits, n_threads=n_threads)
     within = all_sums <= limits[:, None]  # (q, N), true up to a place in each line, since sums ascend
     return np.concatenate([[0], within.sum(axis=1).cumsum()]), all_sums[within], all_rows[within]
+
+
+def scores(
+    sums: Float32,
+    offsets: Float32,
+    descending: bool = False,
+    curves: Float32 | None = None,
+    curve_of: RowNumbers | None = None,
+) -> Float32:
+    scan_arguments.check_scores(sums, offsets, curves, curve_of)
+    made = offsets[:, None] - sums if descending else offsets[:, None] + sums
+    if curves is None:
+        return made
+    which = np.zeros(len(sums), dtype=np.int64) if curve_of is None else curve_of
+    if not ((which >= 0) & (which < len(curves))).all():
+        scan_arguments.refuse_curves()
+    for each in np.unique(which):
+        rows = which == each
+        made[rows] = np.interp(made[rows], *curves[each])
+    return made
 
 
 def count_distinct(codes: Bytes, limit: int) -> int:
@@ -75,9 +97,9 @@ def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 def _check_bounded(tables: Float32) -> None:
     largest = np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64)  # (q,)
-    bounded = largest < arguments.LARGEST_SUM  # False for NaN
+    bounded = largest < scan_arguments.LARGEST_SUM  # False for NaN
     if not bounded.all():
-        arguments.refuse_unbounded(int(np.argmin(bounded)))
+        scan_arguments.refuse_unbounded(int(np.argmin(bounded)))
 
 
 def _eligible_sums(scanned: Scanned, tables: Float32) -> tuple[Float32, RowNumbers]:

@@ -1,7 +1,7 @@
 """The codes that a scan reads: in blocks of 64 rows, with their cells if they are sorted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -92,3 +92,5 @@ class Scanned:
     members: NDArray[np.uint32] | None = None
     eligible: NDArray[np.uint64] | None = None
     cells: Cells | None = None
+    prepared: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What kernels made of the codes at their first scan, for the next ones."""

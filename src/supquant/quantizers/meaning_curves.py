@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Codes, Float32
 from supquant.codec import SemanticCodec
 from supquant.codec.curves import stack_curves
-from supquant.codec.semantic import N_CURVES
+from supquant.codec.semantic_queries import N_CURVES
 from supquant.features.meaning_map import unit_rows
 from supquant.quantizers.calibration import CALIBRATION_QUERIES, first_answers, fit_curve, spread_rows
 from supquant.quantizers.unseen_rows import hide_own_classes

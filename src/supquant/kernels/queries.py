@@ -1,0 +1,131 @@
+"""Kernels that do several steps of a query in one call. Their twins in NumPy are the steps themselves, where they are defined."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from supquant.arrays import Float32, RowNumbers
+from supquant.kernels.packing import Packed
+from supquant.kernels.protocol import Kernels, Numbers
+
+__all__ = ["CompiledKernels", "FeatureKernel", "QueryKernel", "QueryRule"]
+
+
+@dataclass(frozen=True)
+class QueryRule:
+    """How features ``[s | u | z | c]`` (b, r + 1 + 2 g) become vectors (b, r + 1 + g) of queries.
+
+    `supquant.codec.semantic_vectors` says what they are.
+
+    Parameters
+    ----------
+    n_columns, n_position : int
+        r and g.
+    length : int
+        The number of words of a label.
+    by_position : bool
+        Whether items are ranked by position alone. Then nothing below counts.
+    multilabel : bool
+    least : float
+        The probability of a word from which on it counts.
+    bonus, position, cosine : float
+        The weights of novelty, of positions and of cosines.
+    """
+
+    n_columns: int
+    n_position: int
+    length: int
+    by_position: bool
+    multilabel: bool
+    least: float
+    bonus: float
+    position: float
+    cosine: float
+
+    @property
+    def width(self) -> int:
+        """The width of the vectors, r + 1 + g."""
+        return self.n_columns + 1 + self.n_position
+
+
+class FeatureKernel(Protocol):
+    """A fitted map from vectors to features, in compiled code. It may be used by several threads."""
+
+    def features(self, x: Float32, features: Float32, n_threads: int) -> None:
+        """Write the features (b, F) of vectors x (b, p)."""
+        ...
+
+
+class QueryKernel(Protocol):
+    """A map from vectors to look-up tables, in compiled code. It may be used by several threads."""
+
+    def tables(
+        self, x: Float32, given: Float32 | None, tables: Float32, groups: RowNumbers, n_threads: int
+    ) -> bool:
+        """Write the look-up tables (q, M, K) of vectors x (q, p), and the group (q,) int64 that each belongs to by its novelty.
+
+        `given` (q,) replaces the novelty that is predicted, unless it is None. Return False if x is not finite.
+        """
+        ...
+
+
+class CompiledKernels(Kernels, Protocol):
+    """Kernels that compute in one call what callers can also compute step by step in NumPy."""
+
+    def meaning_map(
+        self,
+        matrices: Sequence[Packed],
+        *,
+        has_kernel: bool,
+        scale: float,
+        norms: Float32,
+        shifts: Float32,
+        mean: Float32,
+        opinion_mean: Float32,
+        novelty: Float32,
+        words: Numbers,
+        n_columns: int,
+        multilabel: bool,
+    ) -> FeatureKernel:
+        """Return the map that `supquant.features.meaning_map.MeaningMap` describes.
+
+        Parameters
+        ----------
+        matrices : sequence of Packed
+            Anchors (h, p), weights (L + 1, d), metric (k, p), cosine (k, p) and opinion (o, r). Without a kernel the anchors
+            are not used.
+        has_kernel : bool
+        scale, norms
+            As in `gaussian`.
+        shifts : ndarray (L + 1,) float32
+            The intercepts of the weights.
+        mean, opinion_mean, novelty : ndarray, float32
+            Of shapes (p,), (r,) and (3,).
+        words : ndarray (L, t) int32
+            The columns of the words of every label, below r.
+        n_columns : int
+            r, the number of columns of words.
+        multilabel : bool
+        """
+        ...
+
+    def query_vectors(self, features: Float32, rule: QueryRule) -> Float32:
+        """Return the vectors (b, r + 1 + g) of queries with features (b, r + 1 + 2 g)."""
+        ...
+
+    def query_map(
+        self, features: FeatureKernel, rule: QueryRule, codewords: Packed, bins: Float32
+    ) -> QueryKernel:
+        """Return the map from vectors to look-up tables.
+
+        Parameters
+        ----------
+        features : FeatureKernel
+            What `meaning_map` returned.
+        rule : QueryRule
+        codewords : Packed
+            The negative codewords (M K, r + 1 + g).
+        bins : ndarray (b,) float32
+            Ascending bounds between groups of queries by their novelty. A bound belongs to the group above it.
+        """
+        ...
