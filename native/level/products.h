@@ -28,30 +28,31 @@ using supquant::Packed;
 
 constexpr size_t kVectors = kGroup / kLanes;  // vectors of a group of columns
 
-// Rows of x whose sums, with one group of columns, fill the registers.
+// Rows of x and groups of columns whose sums fill the registers. Every number that is loaded serves several sums: with one
+// group, loads and not sums would take the time.
 #if SUPQUANT_LANES == 16
-constexpr size_t kTileRows = 12;
+constexpr size_t kTileRows = 12, kTileGroups = 2;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec spread(float value) { return _mm512_set1_ps(value); }
 inline Vec widened(const uint16_t* from) {
     return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 #elif SUPQUANT_LANES == 8
-constexpr size_t kTileRows = 6;
+constexpr size_t kTileRows = 6, kTileGroups = 1;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 inline Vec spread(float value) { return _mm256_set1_ps(value); }
 inline Vec widened(const uint16_t* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 #elif SUPQUANT_LANES == 4
-constexpr size_t kTileRows = 6;
+constexpr size_t kTileRows = 6, kTileGroups = 1;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
 inline Vec spread(float value) { return vdupq_n_f32(value); }
 inline Vec widened(const uint16_t* from) {
     return vcvt_f32_f16(vld1_f16(reinterpret_cast<const float16_t*>(from)));
 }
 #else
-constexpr size_t kTileRows = 1;
+constexpr size_t kTileRows = 1, kTileGroups = 1;
 inline Vec multiply_add(Vec a, Vec b, Vec c) { return __builtin_fmaf(a, b, c); }
 inline Vec spread(float value) { return value; }
 // A half has 10 bits of fraction and a float 23. Their exponents differ by 112, also for numbers below the normal ones.
@@ -65,42 +66,55 @@ inline Vec widened(const uint16_t* from) {
 #endif
 inline Vec widened(const float* from) { return load<Vec>(from); }
 
-// Adds the products of kRows rows of x with one group of columns: sums[i * stride + j] += ..., or = if `first`. Rows of
-// x are x_stride floats apart. Column j of the group is at y[k * kGroup + j].
-template <size_t kRows>
+// Adds the products of kRows rows of x with kGroups groups of columns: sums[i * stride + j] += ..., or = if `first`. Rows
+// of x are x_stride floats apart. Column j of group g is at y[(g * kDepth + k) * kGroup + j].
+template <size_t kRows, size_t kGroups>
 inline void tile_products(const float* x, size_t x_stride, const float* y, size_t depth, bool first, float* sums,
                           size_t stride) {
-    Vec part[kRows][kVectors] = {};
+    constexpr size_t kWide = kGroups * kVectors;
+    Vec part[kRows][kWide] = {};
     for (size_t k = 0; k < depth; ++k) {
-        Vec columns[kVectors];
+        Vec columns[kWide];
 #pragma GCC unroll 16
-        for (size_t v = 0; v < kVectors; ++v) columns[v] = load<Vec>(y + k * kGroup + v * kLanes);
+        for (size_t v = 0; v < kWide; ++v)
+            columns[v] = load<Vec>(y + (v / kVectors * kDepth + k) * kGroup + v % kVectors * kLanes);
 #pragma GCC unroll 16
         for (size_t i = 0; i < kRows; ++i) {
             const Vec value = spread(x[i * x_stride + k]);
 #pragma GCC unroll 16
-            for (size_t v = 0; v < kVectors; ++v) part[i][v] = multiply_add(value, columns[v], part[i][v]);
+            for (size_t v = 0; v < kWide; ++v) part[i][v] = multiply_add(value, columns[v], part[i][v]);
         }
     }
 #pragma GCC unroll 16
     for (size_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 16
-        for (size_t v = 0; v < kVectors; ++v) {
+        for (size_t v = 0; v < kWide; ++v) {
             float* to = sums + i * stride + v * kLanes;
             store(to, first ? part[i][v] : Vec(load<Vec>(to) + part[i][v]));
         }
 }
 
 // The same for any number of rows below kRows + 1.
-template <size_t kRows>
+template <size_t kRows, size_t kGroups>
 inline void rest_products(size_t rows, const float* x, size_t x_stride, const float* y, size_t depth, bool first,
                           float* sums, size_t stride) {
     if constexpr (kRows > 0) {
         if (rows == kRows)
-            tile_products<kRows>(x, x_stride, y, depth, first, sums, stride);
+            tile_products<kRows, kGroups>(x, x_stride, y, depth, first, sums, stride);
         else
-            rest_products<kRows - 1>(rows, x, x_stride, y, depth, first, sums, stride);
+            rest_products<kRows - 1, kGroups>(rows, x, x_stride, y, depth, first, sums, stride);
     }
+}
+
+// The same for any number of rows.
+template <size_t kGroups>
+void group_products(size_t rows, const float* x, size_t x_stride, const float* y, size_t depth, bool first, float* sums,
+                    size_t stride) {
+    size_t i = 0;
+    for (; i + kTileRows <= rows; i += kTileRows)
+        tile_products<kTileRows, kGroups>(x + i * x_stride, x_stride, y, depth, first, sums + i * stride, stride);
+    rest_products<kTileRows - 1, kGroups>(rows - i, x + i * x_stride, x_stride, y, depth, first, sums + i * stride,
+                                          stride);
 }
 
 // Multiplies one row with kGroups groups of columns, which lie side by side in a panel: a row at the speed of memory.
@@ -156,14 +170,13 @@ void panel_products(const float* x, size_t q, const Packed& y, const Stored* val
                     for (size_t v = 0; v < kVectors; ++v)
                         store(columns + (g * kDepth + k) * kGroup + v * kLanes,
                               widened(panel + ((begin + k) * groups + g) * kGroup + v * kLanes));
-            for (size_t g = 0; g < groups; ++g) {
+            for (size_t g = 0; g < groups;) {
                 const float* group = columns + g * kDepth * kGroup;
                 float* to = sums + (first - first_group(y.n, first_panel) + g) * kGroup;
-                size_t i = 0;
-                for (; i + kTileRows <= q; i += kTileRows)
-                    tile_products<kTileRows>(x + i * y.d + begin, y.d, group, depth, begin == 0, to + i * stride, stride);
-                rest_products<kTileRows - 1>(q - i, x + i * y.d + begin, y.d, group, depth, begin == 0,
-                                             to + i * stride, stride);
+                const bool whole = g + kTileGroups <= groups;
+                (whole ? group_products<kTileGroups> : group_products<1>)(q, x + begin, y.d, group, depth, begin == 0, to,
+                                                                          stride);
+                g += whole ? kTileGroups : 1;
             }
         }
     }
