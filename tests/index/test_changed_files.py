@@ -10,7 +10,7 @@ import pytest
 
 from supquant import AdditiveCodec, CodeIndex, ProductQuantizer, load_model
 from supquant.errors import FileFormatError
-from supquant.index import files
+from supquant.index import files, searching
 
 N = 150_000
 QUERY = np.zeros((1, 2), dtype=np.float32)
@@ -141,19 +141,21 @@ def test_an_index_read_into_memory_is_checked_at_once(saved):
         CodeIndex.load(folder, mapped=False)
 
 
-def test_a_change_during_a_search_is_noticed_after_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_change_during_a_search_is_noticed_after_it(tmp_path, monkeypatch, prepared):
     make_index(256).save(tmp_path / "index")
     index = CodeIndex.load(tmp_path / "index", verify="full")
     path = next((tmp_path / "index").glob("codes-*"))
-    scan = files.Snapshot.views
+    if prepared:
+        index.search(QUERY, n_jobs=1)
+    find_lowest = searching.find_lowest
 
-    def change_then_scan(snapshot):
-        found = scan(snapshot)
+    def change_then_scan(*arguments):
         before = path.read_bytes()
         in_place(path, before[:-1] + bytes([before[-1] ^ 1]))
-        return found
+        return find_lowest(*arguments)
 
-    monkeypatch.setattr(files.Snapshot, "views", change_then_scan)
+    monkeypatch.setattr(searching, "find_lowest", change_then_scan)
     with pytest.raises(FileFormatError, match=path.name):
         index.search(QUERY, n_jobs=1)
 
