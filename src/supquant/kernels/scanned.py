@@ -94,3 +94,6 @@ class Scanned:
     cells: Cells | None = None
     prepared: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What kernels made of the codes at their first scan, for the next ones."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "prepared": {}}  # what kernels prepare belongs to this process
