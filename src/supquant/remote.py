@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from supquant.arrays import Array, RowNumbers
 
-__all__ = ["BlockFunction", "RemoteBlock", "RemoteRows", "Rows", "some_rows"]
+__all__ = ["BlockFunction", "RemoteBlock", "RemoteRows", "RowPass", "Rows", "some_rows"]
 
 Rows = tuple[int, int] | RowNumbers
 """The rows of a block: the first one and one past the last one, or their numbers in ascending order."""
@@ -41,6 +42,28 @@ class RemoteBlock(Protocol):
 BlockFunction = Callable[[RemoteBlock, Any, Any], Any]
 """A function of a module: it takes a block, what belongs to this block, and what all blocks share. It returns a result, which is
 a tuple of arrays if results are summed."""
+
+
+@dataclass(frozen=True)
+class RowPass:
+    """A function that is applied to blocks of rows.
+
+    Attributes
+    ----------
+    function : callable
+        As `BlockFunction` says.
+    blocks : sequence of rows
+        As `Rows` says.
+    shared : object
+        What all blocks share, such as a model.
+    own : sequence or None
+        What belongs to each block, such as its labels; None if nothing does.
+    """
+
+    function: BlockFunction
+    blocks: Sequence[Rows]
+    shared: object
+    own: Sequence[Any] | None = None
 
 
 class RemoteRows(ABC):
@@ -73,7 +96,6 @@ class RemoteRows(ABC):
     def largest(self) -> float:
         """Return the largest size of a value. Rows that cannot be read are an `InputError` that names file and row."""
 
-    @abstractmethod
     def map_blocks(
         self,
         function: BlockFunction,
@@ -81,21 +103,9 @@ class RemoteRows(ABC):
         shared: object,
         own: Sequence[Any] | None = None,
     ) -> Iterator[Any]:
-        """Apply a function to blocks of rows; yield its results in the order of the blocks.
+        """Apply a function to blocks of rows; yield its results in the order of the blocks. Parameters are in `RowPass`."""
+        return self.map_pass(RowPass(function, blocks, shared, own))
 
-        Parameters
-        ----------
-        function : callable
-            As `BlockFunction` says.
-        blocks : sequence of rows
-            As `Rows` says.
-        shared : object
-            What all blocks share, such as a model.
-        own : sequence or None, default=None
-            What belongs to each block, such as its labels.
-        """
-
-    @abstractmethod
     def sum_blocks(
         self,
         function: BlockFunction,
@@ -104,3 +114,12 @@ class RemoteRows(ABC):
         own: Sequence[Any] | None = None,
     ) -> tuple[Array, ...]:
         """Return the sums of the arrays that a function returns for blocks, added up as `OrderedSum` does."""
+        return self.sum_pass(RowPass(function, blocks, shared, own))
+
+    @abstractmethod
+    def map_pass(self, row_pass: RowPass) -> Iterator[Any]:
+        """Do what `map_blocks` says."""
+
+    @abstractmethod
+    def sum_pass(self, row_pass: RowPass) -> tuple[Array, ...]:
+        """Do what `sum_blocks` says."""

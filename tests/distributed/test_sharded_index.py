@@ -1,6 +1,7 @@
 """An index in several folders: its answers are those of one index, also after changes and after a worker was lost."""
 
 import os
+import pickle
 import shutil
 import signal
 import threading
@@ -12,6 +13,8 @@ from inline_workers import InlineWorkers
 
 from supquant import CodeIndex, InputError, ProductQuantizer, SupervisedQuantizer
 from supquant.distributed import PartialAnswer, ShardedIndex
+from supquant.distributed.pool import Lost
+from supquant.distributed.shard import change_shard
 from supquant.errors import FileFormatError, SaveConflictError
 
 N = 600
@@ -33,7 +36,7 @@ def make(product, vectors, tmp_path):
                 else {name: each[a:b] for name, each in metadata.items()},
             }
             folders.append(tmp_path / f"shard-{a}")
-            CodeIndex(product).add(vectors[a:b], **own).save(folders[-1])
+            CodeIndex(product).add(vectors[a:b], **own).save(folders[-1], overwrite=True)
         return folders, whole
 
     return write
@@ -91,6 +94,97 @@ def test_changes_go_to_their_shard_and_into_its_folder(make, vectors, ids):
     assert_same_answers(again, whole, vectors[900:910])
 
 
+@pytest.mark.parametrize("ids", [None, NAMES], ids=["automatic", "str"])
+def test_other_searches_are_those_of_one_index(make, vectors, ids):
+    folders, whole = make(ids, {"price": list(range(N))})
+    sharded = ShardedIndex(folders, workers=InlineWorkers(3))
+    Q = vectors[600:605]
+    chosen = whole.ids[[5, 99, 100, 101, 580, 3]]
+    for where in (None, chosen, np.arange(N) % 3 == 0, "price between 80 and 120"):
+        found, expected = (each.range_search(Q, 12.0, where=where) for each in (sharded, whole))
+        assert expected[0][-1] > 0
+        assert_equal_arrays(found, expected)
+        if where is not None:
+            assert_equal_arrays([sharded.select(where)], [whole.select(where)])
+    assert_equal_arrays(next(sharded.rank(Q)), next(whole.rank(Q)))
+    tables = np.random.default_rng(0).integers(3, size=(2, 4, 16))  # most sums are equal
+    assert_equal_arrays(sharded.search_tables(tables, 50), whole.search_tables(tables, 50))
+    assert_equal_arrays([sharded.reconstruct(chosen)], [whole.reconstruct(chosen)])
+    assert sharded.query(Q, 3).equals(whole.query(Q, 3))
+    assert sharded.get(chosen).equals(whole.get(chosen))
+    assert (chosen[0] in sharded, -1 in sharded, "none" in sharded) == (True, False, False)
+    assert {name: sharded.info()[name] for name in ("rows", "removed", "id_kind", "bytes_per_code")} == {
+        name: whole.info()[name] for name in ("rows", "removed", "id_kind", "bytes_per_code")
+    }
+    with pytest.raises(InputError, match="not in the index"):
+        sharded.get([10_000] if ids is None else ["none"], [])
+
+
+def assert_equal_arrays(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert np.array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+def test_a_filter_stands_for_the_same_rows_however_the_index_changes(make, vectors):
+    folders, whole = make(NAMES)
+    workers = InlineWorkers(3)
+    sharded = ShardedIndex(folders, workers=workers)
+    Q, chosen = vectors[600:605], [f"row {number}" for number in (1, 99, 100, 130, 131, 400, 599)]
+    filters = {each: each.filter(chosen) for each in (sharded, whole)}
+    for index, filter_ in filters.items():
+        assert len(index.search(Q, N, where=filter_)[1][0]) == 7
+        index.remove(["row 1", "row 130"])
+        index.add(vectors[700:702], ids=["row 1", "row 2000"])  # another row of the same name
+        index.update(["row 99", "row 131"], vectors[800:802])
+
+    def assert_same():
+        found, expected = (index.search(Q, N, where=filter_) for index, filter_ in filters.items())
+        assert_equal_arrays(found, expected)
+        found, expected = (index.range_search(Q, 9.0, where=filter_) for index, filter_ in filters.items())
+        assert_equal_arrays(found, expected)
+
+    assert_same()
+    for number in range(3):
+        workers.restart(number)  # nothing that a shard had prepared is left
+    assert_same()
+    with pytest.raises(InputError, match="another index"):
+        ShardedIndex(folders, workers=InlineWorkers(3)).search(Q, where=filters[sharded])
+    sharded.reload()  # the folders are as they were
+    assert_same()
+    CodeIndex.load(folders[0]).remove(["row 3"]).save(folders[0])
+    with pytest.raises(InputError, match="read anew"):
+        sharded.reload().search(Q, where=filters[sharded])
+
+
+def test_rows_are_updated_in_their_shard_and_new_ones_come_last(make, vectors):
+    folders, whole = make(np.arange(N) * 2, {"price": list(range(N))})
+    sharded = ShardedIndex(folders, workers=InlineWorkers(3))
+    ids = [0, 5, 2 * 120, 7, 2 * 599]
+    states = [sharded.state, sharded.upsert(ids[:1], vectors[:1]).state]
+    for index in (whole, sharded):
+        index.upsert(ids[:1], vectors[:1])
+        index.upsert(ids, vectors[700:705], metadata={"price": range(5), "size": list("abcde")})
+    states.append(sharded.state)
+    assert (states[0] == states[1], states[1] == states[2]) == (True, False)  # new rows have another state
+    assert_equal_arrays([sharded.ids], [whole.ids])
+    assert_same_answers(sharded, whole, vectors[900:910], where="size is null or price = 4")
+    assert sharded.get(whole.ids).equals(whole.get(whole.ids))
+    numbered, _ = make()
+    with pytest.raises(InputError, match="numbers its rows itself"):
+        ShardedIndex(numbered, workers=InlineWorkers(3)).upsert([3, 10_000], vectors[:2])
+
+
+def test_a_mask_is_refused_if_rows_were_added_since(make, vectors):
+    folders, _ = make()
+    sharded = ShardedIndex(folders, workers=InlineWorkers(3))
+    state, mask = sharded.state, np.arange(N) % 2 == 0
+    assert len(sharded.search(vectors[:1], N, where=mask, state=state)[1][0]) == N // 2
+    sharded.remove([0]).add(vectors[:1])
+    with pytest.raises(InputError, match="rows were added or removed since"):
+        sharded.search(vectors[:1], where=mask, state=state)
+
+
 def test_an_id_is_new_only_if_no_shard_has_it(make, vectors):
     folders, _ = make(np.arange(N))
     sharded = ShardedIndex(folders, workers=InlineWorkers(3))
@@ -129,34 +223,34 @@ def test_a_worker_killed_under_load_gives_no_wrong_answer(processes, make, vecto
     stop.join()
 
 
-class LosesAnAnswer(InlineWorkers):
-    """Loses a worker before or after it has done its next task."""
+class LosesAChange(InlineWorkers):
+    """Loses a worker before or after it has made its next change."""
 
-    loses = None
+    loses = lost = None
 
     def _send(self, number, request, common):
-        if self.loses != "before":
+        moment = self.loses if pickle.loads(request).task is change_shard else None
+        if moment != "before":
             super()._send(number, request, common)
-        self.lost, self.loses = self.loses, None
+        if moment:
+            self.lost, self.loses = number, None
 
     def _receive(self, numbers, seconds):
-        from supquant.distributed.pool import Lost
-
-        if self.lost:
-            self.lost = None
-            yield numbers[0], Lost("killed by a test")
+        if self.lost is None:
+            yield from super()._receive(numbers, seconds)
             return
-        yield from super()._receive(numbers, seconds)
+        number, self.lost = self.lost, None
+        yield number, Lost("killed by a test")
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_worker_that_is_lost_in_a_change_changes_once(make, vectors, moment):
     folders, whole = make()
-    workers = LosesAnAnswer(3)
+    workers = LosesAChange(3)
     sharded = ShardedIndex(folders, workers=workers)
     workers.loses = moment
     sharded.add(vectors[700:705])
-    workers.loses = None
+    assert workers.n_restarts == 1
     whole.add(vectors[700:705])
     assert_same_answers(sharded, whole, vectors[900:910])
 
@@ -165,7 +259,7 @@ def test_a_shard_that_cannot_answer_is_an_error_or_named_in_a_partial_answer(mak
     folders, _ = make()
     sharded = ShardedIndex(folders, workers=InlineWorkers(3))
     shutil.rmtree(folders[1])
-    sharded._workers.restart(1)
+    sharded._shards.workers.restart(1)
     with pytest.raises((FileNotFoundError, FileFormatError), match="shard-100"):
         sharded.search(vectors[600:610])
     answer = sharded.search(vectors[600:610], partial=True)

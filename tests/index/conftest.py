@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from damaged_index import KINDS, attempt
-from everywhere import is_served
+from everywhere import put_somewhere
 
 from supquant import CodeIndex
 from supquant.codec import AdditiveCodec, BinaryCodec
@@ -208,9 +208,8 @@ def make_history(draw_codes, exhaustive):
 
 @pytest.fixture
 def index(request, tied_codec):
-    """An index without rows; with `everywhere`, also a client of a service that holds one."""
-    empty = CodeIndex(tied_codec)
-    return request.getfixturevalue("serve_index")(empty) if is_served(request) else empty
+    """An index without rows; with `everywhere`, also behind a client and in shards."""
+    return put_somewhere(request, CodeIndex(tied_codec))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from supquant.distributed.ray_workers import RayWorkers
 from supquant.distributed.source_files import SourceFiles
 from supquant.distributed.worker import Memory
 from supquant.parallel import row_blocks, single_blas
-from supquant.remote import BlockFunction, RemoteBlock, RemoteRows, Rows
+from supquant.remote import BlockFunction, RemoteBlock, RemoteRows, RowPass, Rows
 from supquant.row_sums import RUN, OrderedSum
 from supquant.rows import FeatureCache
 from supquant.sources import VectorSource
@@ -110,48 +110,34 @@ class WorkerRows(RemoteRows):
     def _largest(self) -> float:
         return max(self.map_blocks(_largest_of, row_blocks(len(self)), None))
 
-    def map_blocks(
-        self,
-        function: BlockFunction,
-        blocks: Sequence[Rows],
-        shared: object,
-        own: Sequence[Any] | None = None,
-    ) -> Iterator[Any]:
-        """Apply a function to blocks of rows; yield its results in the order of the blocks."""
-        items = [_Item((block,), None if own is None else own[n : n + 1]) for n, block in enumerate(blocks)]
+    def map_pass(self, row_pass: RowPass) -> Iterator[Any]:
+        """Apply the function of a pass to its blocks; yield the results in the order of the blocks."""
+        return self._results(row_pass, 1, is_summed=False)
+
+    def sum_pass(self, row_pass: RowPass) -> tuple[Array, ...]:
+        """Return the sums of the arrays that the function of a pass returns, added up as `OrderedSum` does."""
+        # Workers add up whole runs where there are enough of them, so that fewer sums travel. Bits are the same either way.
+        whole_runs = len(row_pass.blocks) >= 2 * RUN * self.workers.n_workers
+        total = OrderedSum()
+        for parts in self._results(row_pass, RUN if whole_runs else 1, is_summed=whole_runs):
+            total.add(parts, level=int(whole_runs))
+        return total.total()
+
+    def _results(self, row_pass: RowPass, at_once: int, *, is_summed: bool) -> Iterator[Any]:
+        """Yield the answers for every `at_once` blocks, in their order."""
+        blocks, own = row_pass.blocks, row_pass.own
+        items = [
+            _Item(tuple(blocks[a:b]), None if own is None else own[a:b], is_summed)
+            for a, b in row_blocks(len(blocks), at_once)
+        ]
+        common = _Common(self._files, self._cache_bytes, row_pass.function, row_pass.shared)
         waiting: dict[int, Any] = {}
         wanted = 0
-        for number, result in self.workers.run(visit_blocks, items, self._common(function, shared)):
+        for number, result in self.workers.run(visit_blocks, items, common):
             waiting[number] = result
             while wanted in waiting:
                 yield waiting.pop(wanted)
                 wanted += 1
-
-    def sum_blocks(
-        self,
-        function: BlockFunction,
-        blocks: Sequence[Rows],
-        shared: object,
-        own: Sequence[Any] | None = None,
-    ) -> tuple[Array, ...]:
-        """Return the sums of the arrays that a function returns for blocks, added up as `OrderedSum` does."""
-        # Workers add up whole runs where there are enough of them, so that fewer sums travel. Bits are the same either way.
-        whole_runs = len(blocks) >= 2 * RUN * self.workers.n_workers
-        size = RUN if whole_runs else 1
-        items = [
-            _Item(tuple(blocks[a:b]), None if own is None else own[a:b], is_summed=whole_runs)
-            for a, b in row_blocks(len(blocks), size)
-        ]
-        total, waiting, wanted = OrderedSum(), {}, 0
-        for number, parts in self.workers.run(visit_blocks, items, self._common(function, shared)):
-            waiting[number] = parts
-            while wanted in waiting:
-                total.add(waiting.pop(wanted), level=int(whole_runs))
-                wanted += 1
-        return total.total()
-
-    def _common(self, function: BlockFunction, shared: object) -> _Common:
-        return _Common(self._files, self._cache_bytes, function, shared)
 
 
 class ProcessRows(WorkerRows):
@@ -254,26 +240,17 @@ class _ChosenRows(RemoteRows):
     def largest(self) -> float:
         return self._rows.largest()
 
-    def map_blocks(
-        self,
-        function: BlockFunction,
-        blocks: Sequence[Rows],
-        shared: object,
-        own: Sequence[Any] | None = None,
-    ) -> Iterator[Any]:
-        return self._rows.map_blocks(function, self._there(blocks), shared, own)
+    def map_pass(self, row_pass: RowPass) -> Iterator[Any]:
+        return self._rows.map_pass(self._there(row_pass))
 
-    def sum_blocks(
-        self,
-        function: BlockFunction,
-        blocks: Sequence[Rows],
-        shared: object,
-        own: Sequence[Any] | None = None,
-    ) -> tuple[Array, ...]:
-        return self._rows.sum_blocks(function, self._there(blocks), shared, own)
+    def sum_pass(self, row_pass: RowPass) -> tuple[Array, ...]:
+        return self._rows.sum_pass(self._there(row_pass))
 
-    def _there(self, blocks: Sequence[Rows]) -> list[Rows]:
-        return [self._numbers[slice(*rows) if isinstance(rows, tuple) else rows] for rows in blocks]
+    def _there(self, row_pass: RowPass) -> RowPass:
+        blocks = [
+            self._numbers[slice(*rows) if isinstance(rows, tuple) else rows] for rows in row_pass.blocks
+        ]
+        return replace(row_pass, blocks=blocks)
 
 
 # in a worker ----------------------------------------------------------------------------------------------------------------

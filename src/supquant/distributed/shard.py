@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from supquant.arrays import Array, Flags, Float32
-from supquant.codec import QueryTables, SemanticCodec
+from supquant.codec import SemanticCodec
 from supquant.distributed.worker import Memory
-from supquant.errors import InputError
 from supquant.index import CodeIndex
-from supquant.index.ids import read_ids
+from supquant.index.filters import Filter, choose, chosen_positions, views_of
+from supquant.index.searching import Search
+from supquant.index.snapshot import Snapshot
+from supquant.index.topk import View
+from supquant.validation import resolve_jobs
 
-__all__ = ["ShardFacts", "change_shard", "describe_shard", "read_shard", "search_shard", "which_ids"]
+__all__ = [
+    "ALL_ROWS",
+    "Among",
+    "Lowest",
+    "ShardFacts",
+    "Within",
+    "change_shard",
+    "describe_shard",
+    "prepare_filter",
+    "read_columns_of",
+    "read_shard",
+    "search_shard",
+    "search_shard_within",
+    "select_in_shard",
+    "which_ids",
+    "which_taken",
+]
+
+KEPT_FILTERS = 64
+"""A shard keeps this number of prepared filters. One that is needed again after that is prepared again."""
+
+UNPREPARED = "unprepared"
+"""The answer of a shard that does not have the filter of a search: it gets the ids of its rows then."""
+
+
+@dataclass(frozen=True)
+class Among:
+    """The rows of a shard that are searched.
+
+    Attributes
+    ----------
+    where : ids, mask or condition
+        As in `CodeIndex.search`; None stands for all rows.
+    known : mapping of str to pyarrow.DataType
+        The columns of all shards. Those that a shard lacks are null in its rows.
+    filter : str or None, default=None
+        The name of a prepared filter, which takes the place of `where`.
+    """
+
+    where: Any = None
+    known: Mapping[str, Any] | None = None
+    filter: str | None = None
+
+
+ALL_ROWS = Among()
 
 
 @dataclass(frozen=True)
@@ -25,52 +73,133 @@ class ShardFacts:
     id_kind: str | None
     next_number: int  # the id of the next row, if ids are automatic numbers
     any_unlabelled: bool
-    has_columns: bool
+    column_types: dict[str, Any]
     codec: str  # the digest of the codec
+    is_new: bool = False  # whether the folder had other rows than the worker before
+
+
+@dataclass(frozen=True)
+class Lowest:
+    """What all shards get for the k best rows of each query."""
+
+    tables: Float32  # (q, M, K)
+    bits: Array | None  # (q, M) uint8
+    k: int
+    n_jobs: int | None
+
+
+@dataclass(frozen=True)
+class Within:
+    """What all shards get for all rows whose sums are at most a limit."""
+
+    tables: Float32  # (q, M, K)
+    bits: Array | None  # (q, M) uint8
+    limits: Float32  # (q,)
+    n_jobs: int | None
+
+
+# reading -----------------------------------------------------------------------------------------------------------------
 
 
 def describe_shard(memory: Memory, common: object, folder: str) -> ShardFacts:
     """Return the facts of a shard. With a true `common`, the folder is read again first."""
     index = _shard(memory, folder)
+    before = index._snapshot
     if common:
         index.reload()
-    return _facts(index)
+    return _facts(memory, index, is_new=index._snapshot is not before)
 
 
-def search_shard(
-    memory: Memory, common: tuple[QueryTables, int, int | None], item: tuple[str, Any]
-) -> tuple[Float32, Array]:
-    """Return the lowest sums (q, k') and their ids, for the tables of queries that all shards get.
+def search_shard(memory: Memory, common: Lowest, item: tuple[str, Among]) -> tuple[Float32, Array] | str:
+    """Return the lowest sums (q, k') and their ids; the item is the folder and the rows to search."""
+    search = _start_search(memory, common.n_jobs, *item)
+    if search is None:
+        return UNPREPARED
+    sums, positions = search.lowest(common.tables, common.bits, common.k)
+    return sums, search.ids_at(positions)
 
-    Parameters
-    ----------
-    memory : dict
-        That of the worker.
-    common : (QueryTables, int, int or None)
-        The tables, k, and the number of threads.
-    item : (str, object)
-        The folder of the shard, and the rows to search, as `where` in `CodeIndex.search`.
-    """
-    (tables, k, n_jobs), (folder, where) = common, item
-    return _shard(memory, folder).search_tables(tables, k, where=where, n_jobs=n_jobs)
+
+def search_shard_within(
+    memory: Memory, common: Within, item: tuple[str, Among]
+) -> tuple[Array, Float32, Array] | str:
+    """Return the queries, sums and ids of all rows within the limits; the item is as in `search_shard`."""
+    search = _start_search(memory, common.n_jobs, *item)
+    if search is None:
+        return UNPREPARED
+    which, sums, positions = search.within(common.tables, common.bits, common.limits)
+    return which, sums, search.ids_at(positions)
+
+
+def _start_search(memory: Memory, n_jobs: int | None, folder: str, among: Among) -> Search | None:
+    """Return a search of some rows; None if their filter is not prepared here."""
+    index = _shard(memory, folder)
+    snapshot = index._snapshot
+    views = _views(memory, snapshot, among)
+    return None if views is None else Search(index.codec, snapshot, views, resolve_jobs(n_jobs))
+
+
+def _views(memory: Memory, snapshot: Snapshot, among: Among) -> list[View] | None:
+    if among.filter is not None:
+        kept: Filter | None = memory.setdefault("filters", {}).get(among.filter)
+        return None if kept is None or not kept.belongs_to(snapshot) else kept.views(snapshot)
+    if among.where is None:
+        return snapshot.views()
+    return views_of(snapshot, choose(snapshot, among.where, among.known))
+
+
+def select_in_shard(memory: Memory, common: object, item: tuple[str, Among]) -> Array:
+    """Return the ids of some rows, in order of insertion; the item is as in `search_shard`."""
+    del common
+    folder, among = item
+    snapshot = _shard(memory, folder)._snapshot
+    return snapshot.ids_at(chosen_positions(snapshot, choose(snapshot, among.where, among.known)))
+
+
+def prepare_filter(memory: Memory, common: str, item: tuple[str, Array]) -> None:
+    """Keep a filter of the rows with some ids under a name, which is `common`. The item is the folder and the ids."""
+    folder, ids = item
+    snapshot = _shard(memory, folder)._snapshot
+    filters = memory.setdefault("filters", {})
+    filters[common] = Filter(snapshot.origin, choose(snapshot, ids))
+    for oldest in list(filters)[:-KEPT_FILTERS]:
+        del filters[oldest]
 
 
 def which_ids(memory: Memory, common: object, item: tuple[str, Array]) -> Flags:
     """Return which ids (n,) are in a shard; the item is its folder, and the ids."""
     del common
     folder, ids = item
-    try:
-        found: Flags = _shard(memory, folder)._snapshot.find(read_ids(ids)) >= 0
-    except InputError:  # ids of this kind are not in the shard
-        return np.zeros(len(ids), dtype=bool)
-    return found
+    return _shard(memory, folder).contains(ids)
 
 
-def read_shard(memory: Memory, common: str, item: tuple[str, tuple[Any, ...]]) -> Any:
-    """Call a method of `CodeIndex` that reads, or read an attribute; `common` is its name."""
-    folder, arguments = item
+def which_taken(memory: Memory, common: object, item: tuple[str, Array | None]) -> Flags:
+    """Return which ids (n,) of new rows are in a shard; raise an `InputError` if its ids are of another kind."""
+    del common
+    folder, ids = item
+    index = _shard(memory, folder)
+    index.check_new(None if ids is None else ids[:0])
+    return np.zeros(0, dtype=bool) if ids is None else index.contains(ids)
+
+
+def read_shard(memory: Memory, common: str, item: tuple[Any, ...]) -> Any:
+    """Call a method of `CodeIndex` that reads, or read an attribute; `common` is its name.
+
+    The item is the folder, and the arguments of the method.
+    """
+    folder, *arguments = item
     found = getattr(_shard(memory, folder), common)
     return found(*arguments) if callable(found) else found
+
+
+def read_columns_of(memory: Memory, common: object, item: tuple[str, Array]) -> Any:
+    """Return the columns of rows as a `pyarrow.Table`, or None if no row has any; the item is the folder and the ids."""
+    del common
+    folder, ids = item
+    index = _shard(memory, folder)
+    return index.get(ids).drop_columns(["id"]) if index.columns else None
+
+
+# changing ----------------------------------------------------------------------------------------------------------------
 
 
 def change_shard(memory: Memory, common: str, item: tuple[str, dict[str, Any]]) -> ShardFacts:
@@ -83,25 +212,26 @@ def change_shard(memory: Memory, common: str, item: tuple[str, dict[str, Any]]) 
     except BaseException:
         memory.clear()  # what is not in the folder must not answer
         raise
-    return _facts(index)
+    return _facts(memory, index)
 
 
 def _shard(memory: Memory, folder: str) -> CodeIndex:
-    loaded, index = memory.get("shard", (None, None))
+    loaded, index, _ = memory.get("shard", (None, None, None))
     if loaded != folder:
         index = CodeIndex.load(folder)
-        memory["shard"] = folder, index
+        memory["shard"] = folder, index, index.codec.pack().digest
     assert index is not None
     return index
 
 
-def _facts(index: CodeIndex) -> ShardFacts:
+def _facts(memory: Memory, index: CodeIndex, *, is_new: bool = False) -> ShardFacts:
     snapshot, codec = index._snapshot, index.codec
     return ShardFacts(
         snapshot.n_live,
         snapshot.id_kind,
         snapshot.next_number,
         isinstance(codec, SemanticCodec) and index._any_unlabelled(snapshot),
-        bool(index.columns),
-        codec.pack().digest,
+        snapshot.column_types(),
+        memory["shard"][2],
+        is_new,
     )

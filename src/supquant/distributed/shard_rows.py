@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from supquant.arrays import Array, ArrayLike
+from supquant.index.ids import read_ids
 
-__all__ = ["as_ids", "moved", "taken"]
+__all__ = ["id_array", "moved"]
 
 
 def moved(ids: Array, by: int) -> Array:
-    """Return ids that are numbers, with something added to them."""
-    return ids + by if by else ids
+    """Return ids with something added to them, if they are numbers."""
+    return ids + by if by and ids.dtype.kind == "i" else ids
 
 
-def taken(values: Any, rows: Array) -> Any:
-    """Return some rows of an array, a table of labels or a list."""
-    return values[rows] if hasattr(values, "shape") else [values[row] for row in rows]
-
-
-def as_ids(ids: ArrayLike) -> Array:
-    """Return ids (n,) as an array of int64 or of objects that are str."""
-    array = np.asarray(ids)
-    return array.astype(object) if array.dtype.kind == "U" else array
+def id_array(ids: ArrayLike, *, distinct: bool = False) -> Array:
+    """Return ids (n,) of a user as an array of int64, or of objects that are str. If `distinct`, none may come twice."""
+    read = read_ids(ids, distinct=distinct)
+    return read.take(np.arange(len(read)))

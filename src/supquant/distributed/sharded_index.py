@@ -3,56 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
-from supquant.arrays import Array, ArrayLike, Flags, Float32
-from supquant.codec import QueryTables
+from supquant.arrays import Array, ArrayLike, Codes
 from supquant.distributed.pool import Failure, Workers
-from supquant.distributed.process_workers import ProcessWorkers
-from supquant.distributed.shard import (
-    ShardFacts,
-    change_shard,
-    describe_shard,
-    read_shard,
-    search_shard,
-    which_ids,
-)
-from supquant.distributed.shard_rows import as_ids, moved, taken
+from supquant.distributed.shard import change_shard, describe_shard, which_taken
+from supquant.distributed.shard_rows import id_array
+from supquant.distributed.sharded_reader import PartialAnswer, ShardedReader
 from supquant.errors import InputError, WorkerError
-from supquant.index import CodeIndex
-from supquant.index.filters import as_mask
-from supquant.index.ids import name_some, read_ids
-from supquant.index.searching import Search
-from supquant.index.snapshot import Snapshot
-from supquant.index.topk import merge_answers
-from supquant.validation import check_integer, resolve_jobs
+from supquant.index.code_index import check_length, encode_rows
+from supquant.index.columns import Columns, read_columns
+from supquant.index.ids import name_some
+from supquant.sources import VectorSource
+from supquant.validation import check_integer
 
 __all__ = ["PartialAnswer", "ShardedIndex"]
 
-_NOWHERE = object()
-"""Stands for no row of a shard."""
 
-
-class PartialAnswer(NamedTuple):
-    """The answer of the shards that could answer."""
-
-    scores: Float32
-    ids: Array
-    missing: dict[str, str]  # the folder of every shard that could not answer, and why
-
-
-class ShardedIndex:
+class ShardedIndex(ShardedReader):
     """One index whose rows lie in several folders, each of which was written by `CodeIndex.save`.
 
-    A query goes to all shards. Answers are those of one `CodeIndex` over the rows of all folders, in the order of the folders:
-    of equal rows, that of an earlier folder comes first. Rows that are numbered automatically are numbered over all folders.
-    A change is in the folder of its shard when the call returns. So a worker that was lost loads its folder again, and knows
-    every change. Any number of threads may use the index, one after the other.
+    Its methods take and return what those of `CodeIndex` do. A query goes to all shards. Answers are those of one `CodeIndex`
+    over the rows of all folders, in the order of the folders: of equal rows, that of an earlier folder comes first. Rows that
+    are numbered automatically are numbered over all folders. A change is in the folders of its shards when the call returns.
+    So a worker that was lost loads its folder again, and knows every change. Any number of threads may use the index, one
+    after the other. There is no `save`, `load` or `with_codec`, and the index cannot be copied.
 
     Parameters
     ----------
@@ -66,7 +44,7 @@ class ShardedIndex:
     Examples
     --------
     >>> import tempfile
-    >>> from supquant import ProductQuantizer
+    >>> from supquant import CodeIndex, ProductQuantizer
     >>> X = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
     >>> quantizer = ProductQuantizer(n_codebooks=2, n_codewords=16, random_state=0).fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -85,176 +63,14 @@ class ShardedIndex:
         workers: Workers | None = None,
         n_jobs: int | None = 1,
     ) -> None:
-        self.folders = [str(Path(folder).absolute()) for folder in folders]
-        if not self.folders or len(set(self.folders)) < len(self.folders):
-            raise InputError(f"expected different folders, got {self.folders}")
-        if workers is not None and workers.n_workers < len(self.folders):
-            raise InputError(f"{len(self.folders)} shards need as many workers, got {workers.n_workers}")
-        self.codec = CodeIndex.load(self.folders[0]).codec
-        self._n_jobs = n_jobs
-        self._owns_workers = workers is None
-        self._workers = ProcessWorkers(len(self.folders)) if workers is None else workers
-        try:
-            self._facts: list[ShardFacts] = self._ask(describe_shard, self.folders)
-            self._check_alike()
-        except BaseException:
-            self.close()
-            raise
-
-    def _check_alike(self) -> None:
-        for folder, facts in zip(self.folders, self._facts, strict=True):
-            if facts.codec != self._facts[0].codec:
-                raise InputError(f"{folder} was made with another codec than {self.folders[0]}")
-        kinds = {facts.id_kind for facts in self._facts} - {None}
-        if len(kinds) > 1:
-            raise InputError(f"shards have ids of different kinds: {', '.join(sorted(map(str, kinds)))}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the workers, unless they were given by the caller."""
-        if self._owns_workers:
-            self._workers.close()
-
-    def __len__(self) -> int:
-        return sum(facts.n_rows for facts in self._facts)
+        super().__init__(folders, workers, n_jobs)
 
     def __repr__(self) -> str:
         return (
             f"ShardedIndex({len(self)} rows of {self.codec.n_codebooks} bytes in {len(self.folders)} shards)"
         )
 
-    @property
-    def ids(self) -> Array:
-        """The ids of all rows, in the order of the folders."""
-        found = self._ask(read_shard, [(folder, ()) for folder in self.folders], "ids")
-        return np.concatenate([moved(ids, by) for ids, by in zip(found, self._first_numbers(), strict=True)])
-
-    # searches ------------------------------------------------------------------------------------------------------------
-
-    def search(
-        self,
-        Q: ArrayLike,
-        k: int = 10,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        partial: bool = False,
-    ) -> tuple[Float32, Array] | PartialAnswer:
-        """Find the k best rows for every query, exactly, as `CodeIndex.search` does.
-
-        Parameters
-        ----------
-        Q, k, ranking, novelty
-            As in `CodeIndex.search`.
-        where : ids, mask (n,) of bool, or condition, default=None
-            Search only among these rows. A mask is in the order of `ids`. A condition uses columns that every shard has, unless
-            a shard has no columns at all.
-        partial : bool, default=False
-            Whether shards that cannot answer are left out. Otherwise one of them is an error.
-
-        Returns
-        -------
-        scores, ids : ndarray (q, k')
-            As in `CodeIndex.search`.
-        missing : dict of str to str
-            Only if `partial`: the folders of the shards that could not answer, and why.
-        """
-        k = check_integer(k, "k", 1)
-        one = isinstance(Q, np.ndarray) and Q.ndim == 1
-        rows = self._rows_of_shards(where, partial)
-        all_labelled = not any(facts.any_unlabelled for facts in self._facts)
-        queries = Search(self.codec, Snapshot(), (), resolve_jobs(None), novelty, all_labelled)
-        missing: dict[str, str] = {}
-        blocks = queries.table_blocks(np.asarray(Q)[None] if one else Q, ranking)
-        found = [self._best_of_block(tables, k, rows, missing, partial) for tables in blocks]
-        width = min(scores.shape[1] for scores, _ in found)  # a shard may have been lost between two blocks
-        scores, ids = (
-            np.concatenate([each[:, :width] for each in both]) for both in zip(*found, strict=True)
-        )
-        if one:
-            scores, ids = scores[0], ids[0]
-        return PartialAnswer(scores, ids, missing) if partial else (scores, ids)
-
-    def _best_of_block(
-        self, tables: QueryTables, k: int, rows: list[Any], missing: dict[str, str], partial: bool
-    ) -> tuple[Float32, Array]:
-        asked = [number for number, where in enumerate(rows) if where is not _NOWHERE]
-        items = [
-            (self.folders[number], None if where is _NOWHERE else where) for number, where in enumerate(rows)
-        ]
-        numbers, sums = [], []
-        first = 0
-        for number, answer in self._answers(search_shard, items, (tables, k, self._n_jobs), partial, asked):
-            if isinstance(answer, Failure):
-                missing[self.folders[number]] = str(answer.error)
-                continue
-            positions = np.arange(first, first + answer[0].shape[1])
-            first += len(positions)
-            sums.append((answer[0], np.broadcast_to(positions, answer[0].shape)))
-            numbers.append(moved(answer[1], self._first_numbers()[number]))
-        lowest, places = merge_answers(sums, k, len(tables))
-        if not numbers:
-            return lowest, np.empty(places.shape, dtype=np.int64)
-        return tables.scores(lowest), np.take_along_axis(np.concatenate(numbers, axis=1), places, axis=1)
-
-    def _rows_of_shards(self, where: object, partial: bool) -> list[Any]:
-        """Return what each shard searches, as `where` of its own index."""
-        if where is None:
-            return [None] * len(self.folders)
-        if isinstance(where, str) or type(where).__name__ == "Expression":
-            if not any(facts.has_columns for facts in self._facts):
-                return [where] * len(self.folders)  # a shard says what is wrong
-            return [where if facts.has_columns else _NOWHERE for facts in self._facts]
-        mask = as_mask(where)
-        if mask is None:
-            ids = as_ids(where)
-            return [
-                _NOWHERE if own is None else ids_there[own]
-                for own, (_, ids_there) in zip(self._owned(ids, partial), self._each(ids), strict=True)
-            ]
-        if mask.shape != (len(self),):
-            raise InputError(
-                f"a mask must have one entry for each of the {len(self)} rows, got shape {mask.shape}"
-            )
-        edges = list(accumulate(facts.n_rows for facts in self._facts))
-        return np.split(mask, edges[:-1])
-
-    def _owned(self, ids: Array, partial: bool = False) -> list[Flags | None]:
-        """Return for each shard which of the ids (n,) it has; None if it has none. An id of no shard is an `InputError`."""
-        owned: list[Flags | None] = [None] * len(self.folders)
-        left = np.ones(len(ids), dtype=bool)
-        for number, found in self._answers(which_ids, self._each(ids), None, partial):
-            if isinstance(found, Failure):
-                left[:] = False  # nobody knows which ids the shard has
-            elif found.any():
-                left &= ~found
-                owned[number] = found
-        if left.any():
-            raise InputError(f"these ids are not in the index: {name_some(ids[left])}")
-        return owned
-
-    def _each(self, ids: Array) -> list[tuple[str, Array]]:
-        """Return each folder, and the ids (n,) as its shard knows them."""
-        moves = zip(self.folders, self._first_numbers(), strict=True)
-        return [(folder, moved(ids, -by)) for folder, by in moves]
-
-    # rows ----------------------------------------------------------------------------------------------------------------
-
-    def codes(self, ids: ArrayLike) -> Array:
-        """Return the codes (n, M) uint8 of rows, as `CodeIndex.codes` does."""
-        given = as_ids(ids)
-        codes = np.empty((len(given), self.codec.n_codebooks), dtype=np.uint8)
-        for number, own in enumerate(self._owned(given)):
-            if own is not None:
-                items = [(folder, (there[own],)) for folder, there in self._each(given)]
-                codes[own] = dict(self._answers(read_shard, items, "codes", False, [number]))[number]
-        return codes
+    # changes -------------------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -264,12 +80,13 @@ class ShardedIndex:
         *,
         metadata: object = None,
         shard: int = -1,
+        n_jobs: int | None = None,
     ) -> Self:
-        """Encode items and append them to a shard, whose folder has them when the call returns.
+        """Encode items in this process and append them to a shard.
 
         Parameters
         ----------
-        X, y, ids, metadata
+        X, y, ids, metadata, n_jobs
             As in `CodeIndex.add`. No shard may have one of the ids.
         shard : int, default=-1
             The number of the shard. In the last one, the default, the new rows come after all others, as in one index. If rows
@@ -279,110 +96,179 @@ class ShardedIndex:
         -------
         self
         """
-        number = range(len(self.folders))[
-            check_integer(shard, "shard", -len(self.folders), len(self.folders) - 1)
-        ]
-        if ids is None and number < len(self.folders) - 1:
+        if isinstance(X, VectorSource):
+            y, ids = X.labels if y is None else y, X.ids if ids is None else ids
+            metadata = X.metadata if metadata is None else metadata
+        self.check_new(ids)  # before the long work of encoding
+        return self.add_codes(encode_rows(self.codec, X, y, n_jobs), ids, metadata=metadata, shard=shard)
+
+    def add_codes(
+        self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None, shard: int = -1
+    ) -> Self:
+        """Append rows that are already encoded to a shard, as `CodeIndex.add_codes` does; `shard` is as in `add`."""
+        n = len(self.folders)
+        number = range(n)[check_integer(shard, "shard", -n, n - 1)]
+        if ids is None and number < n - 1:
             raise InputError("rows that are numbered automatically can only be added to the last shard")
-        if ids is not None:
-            given = as_ids(ids)
-            for _, found in self._answers(which_ids, self._each(given), None, False):
-                if found.any():
-                    raise InputError(f"these ids are in the index already: {name_some(given[found])}")
-        self._change(number, "add", {"X": X, "y": y, "ids": ids, "metadata": metadata}, len(X))
+        checked = self.codec.check_codes(codes)
+        given = None if ids is None else id_array(ids, distinct=True)
+        if given is not None:
+            check_length(given, checked)
+        with self._lock:
+            self.check_new(given)
+            columns = read_columns(metadata, len(checked), self._shards)
+            if len(checked):
+                rows = {"codes": checked, "ids": given, "metadata": _table(columns)}
+                self._change("add_codes", {number: rows}, {number: len(checked)})
         return self
+
+    def check_new(self, ids: ArrayLike | None = None) -> None:
+        """Check that rows with these ids can be added, as `CodeIndex.check_new` does."""
+        given = None if ids is None else id_array(ids, distinct=True)
+        there = [None] * len(self.folders) if given is None else [own for _, own in self._shards.each(given)]
+        taken = self._shards.ask_all(which_taken, list(zip(self.folders, there, strict=True)))
+        if given is not None and (found := np.any(taken, axis=0)).any():
+            raise InputError(f"these ids are in the index already: {name_some(given[found])}")
 
     def remove(self, ids: ArrayLike) -> Self:
-        """Remove rows from their shards, whose folders no longer have them when the call returns.
-
-        Parameters
-        ----------
-        ids : sequence or array (n,) of int or str
-            The ids of the rows.
-
-        Returns
-        -------
-        self
-        """
-        given = as_ids(ids)
-        read_ids(given, distinct=True)
-        for number, own in enumerate(self._owned(given)):
-            if own is not None:
-                there = self._each(given)[number][1][own]
-                self._change(number, "remove", {"ids": there}, -len(there))
+        """Remove rows, as `CodeIndex.remove` does."""
+        given = id_array(ids, distinct=True)
+        with self._lock:
+            gone = {number: there for number, (_, there) in self._of_owners(given).items()}
+            changes = {number: {"ids": there} for number, there in gone.items()}
+            self._change("remove", changes, {number: -len(there) for number, there in gone.items()})
+            for number, there in gone.items():
+                for filter_ in self._filters:
+                    filter_.forget(number, there)
         return self
 
-    def update(self, ids: ArrayLike, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Encode items anew in their shards. Each row keeps its id and its place.
+    def update(
+        self,
+        ids: ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        n_jobs: int | None = None,
+    ) -> Self:
+        """Encode items anew, as `CodeIndex.update` does. Each row keeps its shard, its id and its place."""
+        given = id_array(ids, distinct=True)
+        self._shards.owned(given)  # before the long work of encoding
+        return self.update_codes(given, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata=metadata)
 
-        Parameters
-        ----------
-        ids, X, y
-            As in `CodeIndex.update`.
+    def update_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
+        """Replace the codes of rows, as `CodeIndex.update_codes` does."""
+        given, checked = id_array(ids, distinct=True), self.codec.check_codes(codes)
+        check_length(given, checked)
+        with self._lock:
+            columns = read_columns(metadata, len(checked), self._shards)
+            changes = {
+                number: _rows(there, checked, columns, own)
+                for number, (own, there) in self._of_owners(given).items()
+            }
+            self._change("update_codes", changes, {})
+        return self
 
-        Returns
-        -------
-        self
-        """
-        given = as_ids(ids)
-        read_ids(given, distinct=True)
-        if len(given) != len(X):
-            raise InputError(f"expected one id for every row, got {len(given)} ids for {len(X)} rows")
-        for number, own in enumerate(self._owned(given)):
-            if own is not None:
-                there, rows = self._each(given)[number][1][own], np.flatnonzero(own)
-                labels = None if y is None else taken(y, rows)
-                self._change(number, "update", {"ids": there, "X": taken(X, rows), "y": labels}, 0)
+    def upsert(
+        self,
+        ids: ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        n_jobs: int | None = None,
+    ) -> Self:
+        """Encode items, update those whose ids are in the index, and append the others, as `CodeIndex.upsert` does."""
+        given = id_array(ids, distinct=True)
+        self.contains(given)  # ids of another kind are refused before the long work of encoding
+        return self.upsert_codes(given, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata=metadata)
+
+    def upsert_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
+        """Update the codes of rows whose ids are in the index, and append the others to the last shard."""
+        given, checked = id_array(ids, distinct=True), self.codec.check_codes(codes)
+        check_length(given, checked)
+        with self._lock:
+            columns = read_columns(metadata, len(checked), self._shards)
+            old = self.contains(given)
+            owned = self._of_owners(given[old])
+            places, last = np.flatnonzero(old), len(self.folders) - 1
+            chosen = {number: places[own] for number, (own, _) in owned.items()}
+            if not old.all():
+                self.check_new(given[~old])
+                chosen[last] = np.concatenate([chosen.get(last, places[:0]), np.flatnonzero(~old)])
+            each = self._shards.each(given)
+            changes = {
+                number: _rows(each[number][1][rows], checked, columns, rows)
+                for number, rows in chosen.items()
+            }
+            self._change("upsert_codes", changes, {last: int((~old).sum())})
+        return self
+
+    def compact(self) -> Self:
+        """Copy the rows of each shard into one segment, without removed ones."""
+        with self._lock:
+            self._change("compact", {number: {} for number in range(len(self.folders))}, {})
         return self
 
     def reload(self) -> Self:
         """Bring all shards to the present state of their folders."""
-        self._facts = self._ask(describe_shard, self.folders, True)
+        with self._lock:
+            self._shards.facts = self._shards.ask_all(describe_shard, self.folders, True)
+            if any(facts.is_new for facts in self._shards.facts):
+                self._note_new_rows(read_again=True)
         return self
 
-    def _change(self, number: int, method: str, arguments: dict[str, Any], added: int) -> None:
-        """Change a shard. If its worker was lost, the folder tells whether the change was made."""
-        before = self._facts[number].n_rows
-        item = self.folders[number], arguments
+    def _of_owners(self, ids: Array) -> dict[int, tuple[Array, Array]]:
+        """Return which of the ids (n,) each shard has, as a mask, and these ids as the shard knows them."""
+        each = self._shards.each(ids)
+        return {number: (own, each[number][1][own]) for number, own in self._shards.owned(ids).items()}
+
+    def _change(self, method: str, changes: Mapping[int, dict[str, Any]], added: Mapping[int, int]) -> None:
+        """Change shards, all at once. If a worker was lost, the folder tells whether its change was made.
+
+        Parameters
+        ----------
+        method : str
+            The name of a method of `CodeIndex`.
+        changes : mapping of int to dict
+            The arguments of the method for each shard.
+        added : mapping of int to int
+            The number of rows that a shard has more afterwards, where that is not 0.
+        """
+        shards, left = self._shards, dict(changes)
+        before = [facts.n_rows for facts in shards.facts]
+        errors: list[BaseException] = []
         for _ in range(2):
-            items = [item if each == number else (folder, {}) for each, folder in enumerate(self.folders)]
-            try:
-                answers = dict(self._answers(change_shard, items, method, False, [number], restarts=0))
-                self._facts[number] = answers[number]
-            except WorkerError:
-                self._facts[number] = self._ask(describe_shard, self.folders)[number]
-                if added and self._facts[number].n_rows == before + added:
-                    return
-            else:
-                return
-        raise WorkerError(
-            f"the worker of {self.folders[number]} was lost twice in {method!r}: nothing was changed"
-        )
+            items = {number: (self.folders[number], arguments) for number, arguments in left.items()}
+            for number, answer in shards.ask(change_shard, items, method, catch=True, restarts=0).items():
+                more = added.get(number, 0)
+                if not isinstance(answer, Failure):
+                    shards.facts[number] = answer
+                    del left[number]
+                elif not isinstance(answer.error, WorkerError):
+                    errors.append(answer.error)
+                    del left[number]
+                else:
+                    shards.facts[number] = shards.ask(describe_shard, {number: self.folders[number]})[number]
+                    if more and shards.facts[number].n_rows == before[number] + more:
+                        del left[number]
+        if [facts.n_rows for facts in shards.facts] != before:
+            self._note_new_rows()
+        if errors:
+            raise errors[0]
+        if left:
+            names = ", ".join(self.folders[number] for number in left)
+            raise WorkerError(
+                f"the workers of {names} were lost twice in {method!r}: nothing was changed there"
+            )
 
-    # workers -------------------------------------------------------------------------------------------------------------
 
-    def _first_numbers(self) -> list[int]:
-        """Return what is added to the ids of each shard: rows that are numbered automatically are numbered over all shards."""
-        if not any(facts.id_kind == "automatic" for facts in self._facts):
-            return [0] * len(self._facts)
-        return [0, *accumulate(facts.next_number for facts in self._facts[:-1])]
+def _rows(ids: Array, codes: Codes, columns: Columns | None, rows: Array) -> dict[str, Any]:
+    """Return some rows, by a mask or by their numbers, as arguments of a method that changes codes."""
+    numbers = np.flatnonzero(rows) if rows.dtype == bool else rows
+    metadata = None if columns is None else columns.take(numbers)
+    return {"ids": ids, "codes": codes[numbers], "metadata": metadata}
 
-    def _ask(self, task: Any, items: Sequence[Any], common: object = None) -> list[Any]:
-        """Ask all shards; return their answers in order."""
-        return [answer for _, answer in self._answers(task, items, common, False)]
 
-    def _answers(
-        self,
-        task: Any,
-        items: Sequence[Any],
-        common: object,
-        partial: bool,
-        asked: Sequence[int] | None = None,
-        restarts: int | None = None,
-    ) -> Iterator[tuple[int, Any]]:
-        """Ask some shards, or all; yield their numbers and answers, in order."""
-        found = dict(
-            self._workers.run(task, items, common, pinned=True, restarts=restarts, catch=partial, only=asked)
-        )
-        for number in sorted(found):
-            yield number, found[number]
+def _table(columns: Columns | None) -> Any:
+    return None if columns is None else columns.table()

@@ -15,7 +15,7 @@ from supquant.index.filters import choose, chosen_positions
 from supquant.index.ids import read_ids
 from supquant.index.reader import IndexReader, check_state
 
-__all__ = ["TableReader"]
+__all__ = ["TableReader", "answer_table", "row_table"]
 
 
 class TableReader(IndexReader):
@@ -55,7 +55,7 @@ class TableReader(IndexReader):
         [{'id': 'shoe', 'price': 50}]
         """
         snapshot = self._snapshot
-        return _table({"id": np.asarray(ids)}, snapshot, snapshot.locate(read_ids(ids)), columns)
+        return row_table({"id": np.asarray(ids)}, snapshot, snapshot.locate(read_ids(ids)), columns)
 
     def query(
         self,
@@ -92,7 +92,7 @@ class TableReader(IndexReader):
         [{'query': 0, 'rank': 1, 'id': 'shoe', 'score': 0.0, 'price': 50}]
         """
         pinned = self._pinned()
-        return _answer_table(pinned._snapshot, *pinned.search(Q, k, **search), columns)
+        return answer_table(pinned._snapshot, *pinned.search(Q, k, **search), columns)
 
     def tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
         """Return the answers of a search as one table, as `query` does.
@@ -113,7 +113,7 @@ class TableReader(IndexReader):
         InputError
             If an id or a column is not in the index.
         """
-        return _answer_table(self._snapshot, np.asarray(scores), np.asarray(ids), columns)
+        return answer_table(self._snapshot, np.asarray(scores), np.asarray(ids), columns)
 
     def select(self, where: object, *, state: str | None = None) -> NDArray[Any]:
         """Return the ids of some rows, in order of insertion.
@@ -144,7 +144,7 @@ class TableReader(IndexReader):
         array(['shoe'], dtype=object)
         """
         snapshot = self._snapshot
-        check_state(snapshot, state)
+        check_state(snapshot.state, state)
         return snapshot.ids_at(chosen_positions(snapshot, choose(snapshot, where)))
 
     def _pinned(self) -> IndexReader:
@@ -154,7 +154,7 @@ class TableReader(IndexReader):
         return pinned
 
 
-def _answer_table(snapshot: Any, scores: Any, ids: Any, columns: Sequence[str] | None) -> Any:
+def answer_table(snapshot: Any, scores: Any, ids: Any, columns: Sequence[str] | None) -> Any:
     """Return a table of the answers (q, k) or (k,) of a search."""
     scores, ids = np.atleast_2d(scores), np.atleast_2d(ids)
     n_queries, n_answers = ids.shape
@@ -164,10 +164,10 @@ def _answer_table(snapshot: Any, scores: Any, ids: Any, columns: Sequence[str] |
         "id": ids.ravel(),
         "score": scores.ravel(),
     }
-    return _table(fixed, snapshot, snapshot.locate(read_ids(ids.ravel())), columns)
+    return row_table(fixed, snapshot, snapshot.locate(read_ids(ids.ravel())), columns)
 
 
-def _table(fixed: dict[str, Any], snapshot: Any, positions: Any, columns: Sequence[str] | None) -> Any:
+def row_table(fixed: dict[str, Any], snapshot: Any, positions: Any, columns: Sequence[str] | None) -> Any:
     """Return a table of fixed columns, and the columns of rows by their positions."""
     try:
         pa = import_module("pyarrow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
 from supquant.sources import VectorSource
 
-__all__ = ["CodeIndex"]
+__all__ = ["CodeIndex", "check_length", "encode_rows"]
 
 
 class CodeIndex(SavedIndex):
@@ -102,7 +103,7 @@ class CodeIndex(SavedIndex):
             metadata = X.metadata if metadata is None else metadata
         read = _read_new_ids(ids)
         self._snapshot.check_new(read)  # before the long work of encoding
-        return self._append(self._encode(X, y, n_jobs), read, metadata)
+        return self._append(encode_rows(self.codec, X, y, n_jobs), read, metadata)
 
     def check_new(self, ids: ArrayLike | None = None) -> None:
         """Check that rows with these ids can be added, before the work of encoding them.
@@ -140,18 +141,9 @@ class CodeIndex(SavedIndex):
         """
         return self._append(self.codec.check_codes(codes), _read_new_ids(ids), metadata)
 
-    def _encode(self, X: ArrayLike, y: Any, n_jobs: int | None) -> Codes:
-        if not isinstance(X, VectorSource):
-            return self.codec.encode_items(X, y, n_jobs=n_jobs)
-        codes = np.empty((len(X), self.codec.n_codebooks), dtype=np.uint8)
-        for block in X.blocks():
-            rows = slice(block.start, block.start + len(block))
-            codes[rows] = self.codec.encode_items(block.X, None if y is None else y[rows], n_jobs=n_jobs)
-        return codes
-
     def _append(self, codes: Codes, ids: Ids | None, metadata: object) -> Self:
         if ids is not None:
-            _check_length(ids, codes)
+            check_length(ids, codes)
         segment = Segment.of_codes(codes, order=self._snapshot.order) if len(codes) else None
         with self._write_lock:
             columns = read_columns(metadata, len(codes), self._snapshot)
@@ -303,7 +295,7 @@ class CodeIndex(SavedIndex):
         return self._put(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
 
     def _put(self, ids: Ids, codes: Codes, metadata: object) -> Self:
-        _check_length(ids, codes)
+        check_length(ids, codes)
         with self._write_lock:
             snapshot = self._snapshot
             columns = read_columns(metadata, len(codes), snapshot)
@@ -318,7 +310,7 @@ class CodeIndex(SavedIndex):
         return self
 
     def _replace(self, ids: Ids, codes: Codes, metadata: object) -> Self:
-        _check_length(ids, codes)
+        check_length(ids, codes)
         with self._write_lock:
             columns = read_columns(metadata, len(codes), self._snapshot)
             if len(codes):
@@ -367,6 +359,17 @@ class CodeIndex(SavedIndex):
         return index
 
 
+def encode_rows(codec: AnyCodec, X: ArrayLike, y: Any, n_jobs: int | None) -> Codes:
+    """Return the codes (n, M) of items X (n, p), an array or a `VectorSource`, with their labels y or None."""
+    if not isinstance(X, VectorSource):
+        return codec.encode_items(X, y, n_jobs=n_jobs)
+    codes = np.empty((len(X), codec.n_codebooks), dtype=np.uint8)
+    for block in X.blocks():
+        rows = slice(block.start, block.start + len(block))
+        codes[rows] = codec.encode_items(block.X, None if y is None else y[rows], n_jobs=n_jobs)
+    return codes
+
+
 def _read_codec(given: object) -> AnyCodec:
     if not isinstance(given, AnyCodec) and hasattr(given, "fit"):
         from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415  # slow to import, rarely needed
@@ -382,6 +385,7 @@ def _read_new_ids(ids: ArrayLike) -> Ids | None:
     return None if ids is None else read_ids(ids, distinct=True)
 
 
-def _check_length(ids: Ids, codes: Codes) -> None:
+def check_length(ids: Sized, codes: Codes) -> None:
+    """Raise an `InputError` if there is not one id for each of the codes (n, M)."""
     if len(ids) != len(codes):
         raise InputError(f"expected one id for every row, got {len(ids)} ids for {len(codes)} rows")

@@ -23,7 +23,7 @@ from supquant.index.snapshot import Origin, Snapshot
 from supquant.index.topk import Positions, View
 from supquant.validation import refuse_masked
 
-__all__ = ["Chosen", "Filter", "as_mask", "choose", "chosen_positions", "views_of"]
+__all__ = ["Chosen", "Filter", "as_mask", "choose", "chosen_positions", "is_condition", "views_of"]
 
 Chosen = Mapping[Serials, Words]
 """The chosen rows as bits, for every part that holds some of them, by the serials of the part."""
@@ -113,7 +113,7 @@ def views_of(snapshot: Snapshot, chosen: Chosen) -> list[View]:
     ]
 
 
-def choose(snapshot: Snapshot, ids_or_mask: ArrayLike) -> Chosen:
+def choose(snapshot: Snapshot, ids_or_mask: ArrayLike, known: Mapping[str, Any] | None = None) -> Chosen:
     """Choose live rows.
 
     Parameters
@@ -123,6 +123,8 @@ def choose(snapshot: Snapshot, ids_or_mask: ArrayLike) -> Chosen:
     ids_or_mask : ids, mask (n,) of bool, or condition on columns
         The ids of the rows, which may come twice, or a mask with an entry for every live row, in order of insertion, or a
         condition: a str, or an expression of pyarrow.
+    known : dict of str to pyarrow.DataType, default=None
+        The columns that a condition may name. None stands for those of the snapshot.
 
     Returns
     -------
@@ -133,10 +135,10 @@ def choose(snapshot: Snapshot, ids_or_mask: ArrayLike) -> Chosen:
     InputError
         If an id is not in the snapshot, the mask has another shape, or the condition cannot be evaluated.
     """
-    if (
-        isinstance(ids_or_mask, str) or type(ids_or_mask).__name__ == "Expression"
-    ):  # pyarrow's; an array of its is ids
-        return _choose_by_condition(snapshot, ids_or_mask)
+    if is_condition(ids_or_mask):
+        return _choose_by_condition(
+            snapshot, ids_or_mask, snapshot.column_types() if known is None else known
+        )
     mask = as_mask(ids_or_mask)
     if mask is None:
         located = snapshot.rows_at(snapshot.locate(read_ids(ids_or_mask)))
@@ -159,8 +161,12 @@ def chosen_positions(snapshot: Snapshot, chosen: Chosen) -> Positions:
     return np.concatenate(positions) if positions else np.empty(0, dtype=np.int64)
 
 
-def _choose_by_condition(snapshot: Snapshot, condition: object) -> Chosen:
-    known = snapshot.column_types()
+def is_condition(where: object) -> bool:
+    """Return whether rows are chosen by a condition: a str, or an expression of pyarrow. An array of pyarrow is ids."""
+    return isinstance(where, str) or type(where).__name__ == "Expression"
+
+
+def _choose_by_condition(snapshot: Snapshot, condition: object, known: Mapping[str, Any]) -> Chosen:
     if not known:
         raise InputError(f"the index has no columns, and {str(condition)!r} is a condition on columns")
     chosen = {}

@@ -328,14 +328,14 @@ class IndexReader:
             If an id is not in the index, a mask was made for other rows, or a condition cannot be evaluated.
         """
         snapshot = self._snapshot
-        check_state(snapshot, state)
+        check_state(snapshot.state, state)
         return Filter(snapshot.origin, choose(snapshot, ids_or_mask))
 
     def _start_search(
         self, where: object, state: str | None, n_jobs: int | None, novelty: ArrayLike | None = None
     ) -> Search:
         snapshot = self._snapshot
-        check_state(snapshot, state)
+        check_state(snapshot.state, state)
         all_labelled = isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot)
         if where is None:
             views = snapshot.views
@@ -364,9 +364,9 @@ class IndexReader:
         return False
 
 
-def check_state(snapshot: Snapshot, state: str | None) -> None:
-    """Raise an `InputError` if a snapshot has another state than the one that is given."""
-    if state is not None and state != snapshot.state:
+def check_state(present: str, state: str | None) -> None:
+    """Raise an `InputError` if rows have another state than the one that is given."""
+    if state is not None and state != present:
         raise InputError(
             "rows were added or removed since the mask was made, or it was made for another index: "
             "read the state, make the mask again, or choose rows by their ids"

@@ -27,12 +27,17 @@ _RANKING_BYTES = 16 << 20
 _ANSWER_BYTES = 12
 """The number of bytes of one sum (float32) and one position (int64)."""
 
+Bits = NDArray[np.uint8]
+"""The codes (q, M) of queries, if sums are Hamming distances."""
+
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
 class Search:
     """The rows that one call searches, even if the index changes meanwhile. `IndexReader` says what the answers are.
+
+    `lowest`, `within`, `ids_at` and `n_rows` are all that it does with rows. A search of rows that lie elsewhere has others.
 
     Parameters
     ----------
@@ -64,10 +69,10 @@ class Search:
             scores, positions = found[0]
         else:
             scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
-        return scores, self._ids_at(positions)
+        return scores, self.ids_at(positions)
 
     def _best_of_block(self, queries: QueryTables, k: int) -> tuple[Sums, Positions]:
-        sums, positions = find_lowest(self.views, queries.tables, queries.bits, k, self.n_threads)
+        sums, positions = self.lowest(queries.tables, queries.bits, k)
         return queries.scores(sums), positions
 
     def find_lowest_sums(self, tables: ArrayLike, k: int) -> tuple[Sums, NDArray[Any]]:
@@ -82,8 +87,8 @@ class Search:
                 f"tables must be numbers of shape (q, {M}, {K}), got {array.dtype} of shape {array.shape}"
             )
         checked = np.ascontiguousarray(array, dtype=np.float32)
-        sums, positions = find_lowest(self.views, checked, bits, k, self.n_threads)
-        return sums, self._ids_at(positions)
+        sums, positions = self.lowest(checked, bits, k)
+        return sums, self.ids_at(positions)
 
     def find_in_range(
         self, Q: ArrayLike, radius: object, ranking: str | None
@@ -92,16 +97,11 @@ class Search:
         bound = _check_radius(radius)
         found = [self._within_of_block(queries, bound) for queries in self.table_blocks(Q, ranking)]
         counts, scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
-        return np.concatenate([[0], np.cumsum(counts)]), scores, self._ids_at(positions)
-
-    def _ids_at(self, positions: Positions) -> NDArray[Any]:
-        """Return the ids of the rows that a scan found, in the shape of `positions`."""
-        self.snapshot.check_unchanged()
-        return self.snapshot.ids_at(positions)
+        return np.concatenate([[0], np.cumsum(counts)]), scores, self.ids_at(positions)
 
     def _within_of_block(self, queries: QueryTables, radius: np.float32) -> tuple[Positions, Sums, Positions]:
         limits = _sum_limits(queries, radius)
-        which, sums, positions = find_within(self.views, queries.tables, queries.bits, limits, self.n_threads)
+        which, sums, positions = self.within(queries.tables, queries.bits, limits)
         scores = queries.take(which).scores(sums[:, None])[:, 0]
         good = scores >= radius if queries.descending else scores <= radius
         return np.bincount(which[good], minlength=len(queries)), scores[good], positions[good]
@@ -111,7 +111,7 @@ class Search:
         checked = self._check_queries(Q)
         if ranking is not None:
             check_choice(ranking, "ranking", self.codec.rankings)
-        n_rows = max(1, self.snapshot.n_live)
+        n_rows = max(1, self.n_rows)
 
         def ranked(block: tuple[int, int]) -> tuple[Sums, NDArray[Any]]:
             return replace(self, novelty=self._novelty_of(block)).find_best(
@@ -129,6 +129,28 @@ class Search:
                 yield self._make_tables(checked[slice(*block)], ranking, self._novelty_of(block))
         else:
             yield self._make_tables(Q, ranking, self.novelty)
+
+    # what is done with rows ----------------------------------------------------------------------------------------------
+
+    def lowest(self, tables: Sums, bits: Bits | None, k: int) -> tuple[Sums, Positions]:
+        """Return the lowest sums (q, k') and the positions of their rows, as `find_lowest` does."""
+        return find_lowest(self.views, tables, bits, k, self.n_threads)
+
+    def within(self, tables: Sums, bits: Bits | None, limits: Sums) -> tuple[Positions, Sums, Positions]:
+        """Return the query, the sum and the position of every row whose sum is at most a limit, as `find_within` does."""
+        return find_within(self.views, tables, bits, limits, self.n_threads)
+
+    def ids_at(self, positions: Positions) -> NDArray[Any]:
+        """Return the ids of the rows that a scan found, in the shape of `positions`."""
+        self.snapshot.check_unchanged()
+        return self.snapshot.ids_at(positions)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of the index."""
+        return self.snapshot.n_live
+
+    # queries -------------------------------------------------------------------------------------------------------------
 
     def _make_tables(self, Q: ArrayLike, ranking: str | None, novelty: ArrayLike) -> QueryTables:
         if isinstance(self.codec, SemanticCodec):

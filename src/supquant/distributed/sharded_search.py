@@ -1,0 +1,151 @@
+"""Queries to answers of shards: tables go to all shards, and their answers are merged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.arrays import Array, ArrayLike, Float32
+from supquant.distributed.pool import Failure
+from supquant.distributed.shard import (
+    Among,
+    Lowest,
+    Within,
+    prepare_filter,
+    search_shard,
+    search_shard_within,
+)
+from supquant.distributed.shard_rows import moved
+from supquant.distributed.shards import Shards
+from supquant.index.searching import Search
+from supquant.index.topk import Positions, Sums, merge_answers
+
+__all__ = ["ShardedFilter", "ShardedSearch"]
+
+
+class ShardedFilter:
+    """Rows that are prepared for searches among them. `ShardedIndex.filter` makes it.
+
+    It is what `Filter` is to a `CodeIndex`. Every shard keeps the prepared rows, and the driver keeps their ids: a shard whose
+    worker was lost gets them again.
+
+    Attributes
+    ----------
+    origin : object
+        Stands for the index and the rows that were in its folders when they were last read.
+    ids : dict of int to ndarray
+        The ids of the chosen rows that were not removed, as each shard knows them.
+    """
+
+    def __init__(self, origin: object, ids: dict[int, Array]) -> None:
+        self.origin = origin
+        self.ids = ids
+        self.name = os.urandom(8).hex()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ids.values()))
+
+    def forget(self, shard: int, removed: Array) -> None:
+        """Forget the ids of rows that were removed: a row that is added under such an id is another one."""
+        if shard in self.ids:
+            self.ids[shard] = self.ids[shard][~np.isin(self.ids[shard], removed)]
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedSearch(Search):
+    """A search of the rows of all shards. In place of positions it has ids.
+
+    Attributes
+    ----------
+    shards : Shards
+        The shards.
+    among : mapping of int to Among
+        The shards that are asked, and their rows to search.
+    filter : ShardedFilter or None, default=None
+        The prepared rows, if `among` names them.
+    missing : dict of int to str or None, default=None
+        Shards that could not answer, and why: they are not asked again. None if that is an error.
+    """
+
+    shards: Shards | None = None
+    among: Mapping[int, Among] = field(default_factory=dict)
+    filter: ShardedFilter | None = None
+    missing: dict[int, str] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of all shards."""
+        assert self.shards is not None
+        return len(self.shards)
+
+    def ids_at(self, positions: Positions) -> NDArray[Any]:
+        """Return the ids, which are there already."""
+        return positions
+
+    def find_best(self, Q: ArrayLike, k: int, ranking: str | None) -> tuple[Float32, Array]:
+        """Return the scores and ids (q, k') of the best rows for every query, of the same shards for all queries."""
+        while True:
+            try:
+                return super().find_best(Q, k, ranking)
+            except _LostShardError:  # the others are asked again
+                continue
+
+    def lowest(self, tables: Sums, bits: Array | None, k: int) -> tuple[Float32, Array]:
+        """Return the lowest sums (q, k') of all shards, and the ids of their rows."""
+        answers = self._answers(search_shard, Lowest(tables, bits, k, self.n_threads))
+        found, ids, first = [], [], 0
+        for sums, own in answers:
+            places = np.arange(first, first + sums.shape[1])
+            first += len(places)
+            found.append((sums, np.broadcast_to(places, sums.shape)))
+            ids.append(own)
+        sums, places = merge_answers(found, k, len(tables))
+        return sums, np.take_along_axis(self._joined(ids, (len(tables), 0)), places, axis=1)
+
+    def within(self, tables: Sums, bits: Array | None, limits: Sums) -> tuple[Positions, Float32, Array]:
+        """Return the query, the sum and the id of every row whose sum is at most a limit."""
+        answers = self._answers(search_shard_within, Within(tables, bits, limits, self.n_threads))
+        none = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        which, sums = (
+            np.concatenate(each) for each in zip(none, *(answer[:2] for answer in answers), strict=True)
+        )
+        ids = self._joined([own for *_, own in answers], (0,))
+        order = np.lexsort((sums, which))  # stable: rows of equal sums stay in the order of the shards
+        return which[order], sums[order], ids[order]
+
+    def _joined(self, ids: list[Array], shape: tuple[int, ...]) -> Array:
+        """Join ids of shards; those of none have a shape."""
+        assert self.shards is not None
+        kind: type = object if self.shards.id_kind == "str" else np.int64
+        return np.concatenate([np.empty(shape, dtype=kind), *ids], axis=-1)
+
+    def _answers(self, task: Callable[..., Any], common: object) -> list[tuple[Any, ...]]:
+        """Return the answers of the shards that are asked and can answer, in order, with ids of the whole index."""
+        shards, missing = self.shards, self.missing
+        assert shards is not None
+        items = {
+            number: (shards.folders[number], among)
+            for number, among in self.among.items()
+            if missing is None or number not in missing
+        }
+        found = shards.ask(task, items, common, catch=missing is not None)
+        unprepared = [number for number, answer in found.items() if isinstance(answer, str)]
+        if self.filter is not None and unprepared:
+            chosen = {number: (shards.folders[number], self.filter.ids[number]) for number in unprepared}
+            shards.ask(prepare_filter, chosen, self.filter.name)
+            found |= shards.ask(task, {number: items[number] for number in unprepared}, common)
+        lost = {number: str(answer.error) for number, answer in found.items() if isinstance(answer, Failure)}
+        if missing is not None and lost:
+            missing |= lost
+            raise _LostShardError
+        firsts = shards.first_numbers()
+        return [(*answer[:-1], moved(answer[-1], firsts[number])) for number, answer in found.items()]
+
+
+class _LostShardError(Exception):
+    """A shard could not answer, and the others shall answer without it."""

@@ -1,0 +1,155 @@
+"""The shards of an index as the driver sees them: folders, workers, what is known of each shard, and which has which ids."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from supquant.arrays import Array, Flags
+from supquant.distributed.pool import Failure, Workers
+from supquant.distributed.process_workers import ProcessWorkers
+from supquant.distributed.shard import ShardFacts, describe_shard, which_ids
+from supquant.distributed.shard_rows import moved
+from supquant.errors import InputError
+from supquant.index import CodeIndex
+from supquant.index.ids import name_some
+
+__all__ = ["Shards"]
+
+
+class Shards:
+    """The folders of an index and their workers.
+
+    Parameters
+    ----------
+    folders, workers
+        As in `ShardedIndex`.
+
+    Attributes
+    ----------
+    folders : list of str
+        The folders, in order.
+    facts : list of ShardFacts
+        What is known of each shard. Whoever changes a shard writes its new facts.
+    workers : Workers
+        Worker i has shard i.
+    codec : codec
+        That of all shards.
+    """
+
+    def __init__(self, folders: Sequence[str | os.PathLike[str]], workers: Workers | None) -> None:
+        self.folders = [str(Path(folder).absolute()) for folder in folders]
+        if not self.folders or len(set(self.folders)) < len(self.folders):
+            raise InputError(f"expected different folders, got {self.folders}")
+        if workers is not None and workers.n_workers < len(self.folders):
+            raise InputError(f"{len(self.folders)} shards need as many workers, got {workers.n_workers}")
+        self.codec = CodeIndex.load(self.folders[0]).codec
+        self._owns_workers = workers is None
+        self.workers = ProcessWorkers(len(self.folders)) if workers is None else workers
+        try:
+            self.facts: list[ShardFacts] = self.ask_all(describe_shard, self.folders)
+            self._check_alike()
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_alike(self) -> None:
+        for folder, facts in zip(self.folders, self.facts, strict=True):
+            if facts.codec != self.facts[0].codec:
+                raise InputError(f"{folder} was made with another codec than {self.folders[0]}")
+        kinds = {facts.id_kind for facts in self.facts} - {None}
+        if len(kinds) > 1:
+            raise InputError(f"shards have ids of different kinds: {', '.join(sorted(map(str, kinds)))}")
+
+    def close(self) -> None:
+        """End the workers, unless they were given by the caller."""
+        if self._owns_workers:
+            self.workers.close()
+
+    # what is known -------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return sum(facts.n_rows for facts in self.facts)
+
+    @property
+    def all_labelled(self) -> bool:
+        """Whether no item was added without labels."""
+        return not any(facts.any_unlabelled for facts in self.facts)
+
+    @property
+    def id_kind(self) -> str | None:
+        """The kind of the ids, as in `CodeIndex.info`."""
+        return next((facts.id_kind for facts in self.facts if facts.id_kind is not None), None)
+
+    def column_types(self) -> dict[str, Any]:
+        """Return the name and the pyarrow type of every column of any shard."""
+        return {name: kind for facts in self.facts for name, kind in facts.column_types.items()}
+
+    def first_numbers(self) -> list[int]:
+        """Return what is added to the ids of each shard: rows that are numbered automatically are numbered over all shards."""
+        if self.id_kind != "automatic":
+            return [0] * len(self.facts)
+        return [0, *accumulate(facts.next_number for facts in self.facts[:-1])]
+
+    # questions to shards -------------------------------------------------------------------------------------------------
+
+    def ask_all(self, task: Any, items: Sequence[Any], common: object = None) -> list[Any]:
+        """Ask all shards; return their answers in order."""
+        return list(self.ask(task, dict(enumerate(items)), common).values())
+
+    def ask(
+        self,
+        task: Any,
+        items: dict[int, Any],
+        common: object = None,
+        *,
+        catch: bool = False,
+        restarts: int | None = None,
+    ) -> dict[int, Any]:
+        """Ask some shards, by their numbers; return their answers in order.
+
+        With `catch`, a shard that cannot answer has a `Failure`, and otherwise its error is raised.
+        """
+        every = [items.get(number) for number in range(len(self.folders))]
+        found = dict(
+            self.workers.run(
+                task, every, common, pinned=True, restarts=restarts, catch=catch, only=list(items)
+            )
+        )
+        return {number: found[number] for number in sorted(found)}
+
+    def each(self, ids: Array) -> list[tuple[str, Array]]:
+        """Return each folder, and the ids (n,) as its shard knows them."""
+        moves = zip(self.folders, self.first_numbers(), strict=True)
+        return [(folder, moved(ids, -by)) for folder, by in moves]
+
+    def which(self, ids: Array, *, catch: bool = False) -> dict[int, Any]:
+        """Return for each shard which of the ids (n,) it has, as a mask (n,); with `catch`, as in `ask`."""
+        return self.ask(which_ids, dict(enumerate(self.each(ids))), catch=catch)
+
+    def owned(self, ids: Array, *, partial: bool = False) -> dict[int, Flags]:
+        """Return which of the ids (n,) each shard has, for shards that have any. An id of no shard is an `InputError`.
+
+        If `partial`, nothing is known of a shard that cannot answer: ids may be there.
+        """
+        owned, left = {}, np.ones(len(ids), dtype=bool)
+        for number, found in self.which(ids, catch=partial).items():
+            if isinstance(found, Failure):
+                left[:] = False
+            elif found.any():
+                left &= ~found
+                owned[number] = found
+        if left.any():
+            raise InputError(f"these ids are not in the index: {name_some(ids[left])}")
+        return owned
+
+    def ask_owners(self, task: Any, ids: Array, common: object = None) -> dict[int, tuple[Flags, Any]]:
+        """Ask each shard about those of the ids (n,) that it has; return which these are, and its answer."""
+        owned, each = self.owned(ids), self.each(ids)
+        items = {number: (each[number][0], each[number][1][own]) for number, own in owned.items()}
+        return {number: (owned[number], found) for number, found in self.ask(task, items, common).items()}
