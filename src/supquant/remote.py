@@ -113,7 +113,7 @@ class RemoteRows(ABC):
         shared: object,
         own: Sequence[Any] | None = None,
     ) -> tuple[Array, ...]:
-        """Return the sums of the arrays that a function returns for blocks, added up as `OrderedSum` does."""
+        """Return the sums of the arrays that a function returns for blocks, added up as `RunSum` does."""
         return self.sum_pass(RowPass(function, blocks, shared, own))
 
     @abstractmethod

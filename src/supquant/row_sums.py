@@ -6,7 +6,8 @@ the bits of the sum stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,65 +17,82 @@ from supquant.arrays import Array, Float64
 from supquant.parallel import ordered_map, row_blocks
 from supquant.remote import RemoteBlock, RemoteRows
 
-__all__ = ["RUN", "OrderedSum", "sum_in_order", "sum_rows"]
+__all__ = ["RUN", "RunSum", "sum_in_order", "sum_rows"]
 
 RUN = 16
 """Number of blocks, or of sums of blocks, that are added one after the other."""
 
 
-class OrderedSum:
-    """A sum of tuples of arrays, in float64.
+class RunSum:
+    """A sum of tuples of arrays, in float64. Its parts may come in any order, and its bits depend on their number alone.
+
+    Parameters
+    ----------
+    n_parts : int
+        The number of parts: blocks, or sums of whole runs of them.
 
     Examples
     --------
-    >>> total = OrderedSum()
-    >>> for part in range(20):
-    ...     total.add([np.array([part])])
+    >>> total = RunSum(20)
+    >>> for number in reversed(range(20)):
+    ...     total.add(number, [np.array([number])])
     >>> total.total()
     (array([190.]),)
     """
 
-    def __init__(self) -> None:
-        self._levels: list[
-            tuple[int, list[Float64]]
-        ] = []  # number of parts of the current run, and their sums
+    def __init__(self, n_parts: int) -> None:
+        self._n_parts = n_parts
+        self._runs: dict[int, _Run] = {}
+        self._of_runs = RunSum(-(-n_parts // RUN)) if n_parts > RUN else None
+        self._total: tuple[Float64, ...] = ()
 
-    def add(self, parts: Sequence[Array], level: int = 0) -> None:
-        """Add the arrays of the next block, or of the next whole run of a level: 1 for sixteen blocks."""
-        while len(self._levels) <= level:
-            self._levels.append((0, []))
-        count, sums = self._levels[level]
-        if count == 0:
-            sums = [np.array(part, dtype=np.float64) for part in parts]
+    def add(self, number: int, parts: Sequence[Array]) -> None:
+        """Add the arrays of the part with a number. They wait until those before them in their run are there."""
+        run_number, place = divmod(number, RUN)
+        run = self._runs.setdefault(run_number, _Run())
+        run.add(place, parts)
+        if run.n_added < min(RUN, self._n_parts - RUN * run_number):
+            return
+        del self._runs[run_number]
+        if self._of_runs is None:
+            self._total = tuple(run.sums)
         else:
-            for each, part in zip(sums, parts, strict=True):
-                np.add(each, part, out=each)
-        self._levels[level] = count + 1, sums
-        if count + 1 == RUN:
-            self._levels[level] = 0, []
-            self.add(sums, level + 1)
+            self._of_runs.add(run_number, run.sums)
 
     def total(self) -> tuple[Float64, ...]:
-        """Return the sums; they are empty if nothing was added."""
-        level = 0
-        while level < len(self._levels):
-            count, sums = self._levels[level]
-            if level == len(self._levels) - 1:
-                return tuple(sums)
-            if count:
-                self._levels[level] = 0, []
-                self.add(sums, level + 1)
-            level += 1
-        return ()
+        """Return the sums of all parts; they are empty if there are none."""
+        return self._total if self._of_runs is None else self._of_runs.total()
+
+
+@dataclass
+class _Run:
+    """Parts that are added one after the other."""
+
+    n_added: int = 0
+    sums: list[Float64] = field(default_factory=list)
+    waiting: dict[int, Sequence[Array]] = field(
+        default_factory=dict
+    )  # parts whose predecessors are not there
+
+    def add(self, place: int, parts: Sequence[Array]) -> None:
+        self.waiting[place] = parts
+        while self.n_added in self.waiting:
+            next_ = self.waiting.pop(self.n_added)
+            if self.n_added == 0:
+                self.sums = [np.array(part, dtype=np.float64) for part in next_]
+            else:
+                for each, part in zip(self.sums, next_, strict=True):
+                    np.add(each, part, out=each)
+            self.n_added += 1
 
 
 def sum_in_order(
-    function: Callable[[Any], Sequence[Array]], blocks: Iterable[Any], n_jobs: int
+    function: Callable[[Any], Sequence[Array]], blocks: Sequence[Any], n_jobs: int
 ) -> tuple[Float64, ...]:
     """Return the sums of the arrays that a function returns for blocks, made on several threads."""
-    total = OrderedSum()
-    for parts in ordered_map(function, blocks, n_jobs):
-        total.add(parts)
+    total = RunSum(len(blocks))
+    for number, parts in enumerate(ordered_map(function, blocks, n_jobs)):
+        total.add(number, parts)
     return total.total()
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +12,16 @@ from inline_workers import InlineWorkers
 
 from supquant import InputError, SupervisedQuantizer
 from supquant.distributed import ProcessRows, RayRows
+from supquant.distributed.row_reader import RowReader
 from supquant.distributed.rows import WorkerRows
 from supquant.distributed.source_files import SourceFiles
 from supquant.errors import WorkerError
 from supquant.features import AnchorKernel, LabelKernel
 from supquant.parallel import row_blocks
 from supquant.quantizers import by_meaning
-from supquant.row_sums import OrderedSum, sum_in_order
+from supquant.row_sums import RunSum, sum_in_order
+from supquant.sources import open_vectors
+from supquant.sources.parquet import ParquetPart
 
 from .conftest import write_vectors
 
@@ -80,11 +84,12 @@ def test_sums_do_not_depend_on_who_adds_them_up(classes, n_blocks):
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def test_an_ordered_sum_adds_runs_of_sixteen():
-    values = np.random.default_rng(0).normal(size=300)
-    total = OrderedSum()
-    for value in values:
-        total.add([np.array([value])])
+def test_a_sum_adds_runs_of_sixteen_in_whatever_order_they_come():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=300)
+    total = RunSum(300)
+    for number in rng.permutation(300):
+        total.add(int(number), [values[number : number + 1]])
     # runs of 16, then runs of 16 of these
     runs = [_added(values[start : start + 16]) for start in range(0, 300, 16)]
     assert total.total()[0] == _added([_added(runs[:16]), _added(runs[16:])])
@@ -109,6 +114,20 @@ def test_rows_are_fetched_by_slices_numbers_and_masks(classes):
     chosen = rows.take(np.flatnonzero(y == 2))
     assert np.array_equal(chosen[10:20], X[y == 2][10:20])
     assert np.array_equal(chosen.take(np.array([0, 5]))[np.array([1])], X[y == 2][5:6])
+
+
+def test_consecutive_blocks_are_read_in_one_go(classes, monkeypatch):
+    path, X, _ = classes
+    opened = []
+    read = ParquetPart.tables
+    monkeypatch.setattr(ParquetPart, "tables", lambda part, *rows: opened.append(rows) or read(part, *rows))
+    reader = RowReader(open_vectors(path, "vector", ids=False))
+    edges = [0, 10, 700, 1010, 1500, 1501, N]
+    for start, stop in pairwise(edges):
+        assert np.array_equal(reader.read((start, stop)), X[start:stop])
+    assert len(opened) == 3  # once for every file
+    assert np.array_equal(reader.read((5, 2000)), X[5:2000])
+    assert len(opened) == 5
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 4])

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -15,22 +16,19 @@ from supquant.arrays import Array, RowNumbers
 from supquant.distributed.pool import Workers
 from supquant.distributed.process_workers import ProcessWorkers
 from supquant.distributed.ray_workers import RayWorkers
+from supquant.distributed.row_reader import RowReader
 from supquant.distributed.source_files import SourceFiles
 from supquant.distributed.worker import Memory
 from supquant.parallel import row_blocks, single_blas
 from supquant.remote import BlockFunction, RemoteBlock, RemoteRows, RowPass, Rows
-from supquant.row_sums import RUN, OrderedSum
+from supquant.row_sums import RUN, RunSum
 from supquant.rows import FeatureCache
-from supquant.sources import VectorSource
 from supquant.validation import check_integer
 
 __all__ = ["ProcessRows", "RayRows", "WorkerRows"]
 
 FETCHED_ROWS = 8192
 """Rows of a sample that travel at a time."""
-
-READ_ROWS = 16384
-"""Rows that a worker reads at a time to find some of them, and the largest gap between two rows of one reading."""
 
 MEMORY_SHARE = 0.5
 """Share of the free memory of a machine that its workers keep rows and features in, unless the user says otherwise."""
@@ -95,8 +93,14 @@ class WorkerRows(RemoteRows):
         return found if len(places) == len(distinct) and (np.diff(numbers) > 0).all() else found[places]
 
     def _fetched(self, pieces: Sequence[Rows]) -> Array:
-        found = list(self.map_blocks(_vectors_of, pieces, None))
-        return np.concatenate(found) if found else np.empty((0, self.shape[1]), dtype=self.dtype)
+        """Return the rows of some pieces, one after the other."""
+        sizes = [rows[1] - rows[0] if isinstance(rows, tuple) else len(rows) for rows in pieces]
+        found = np.empty((sum(sizes), self.shape[1]), dtype=self.dtype)
+        firsts = [0, *accumulate(sizes)]
+        row_pass = RowPass(_vectors_of, pieces, None)
+        for number, vectors in self._results(row_pass, self._items(row_pass, 1)):
+            found[firsts[number] : firsts[number + 1]] = vectors
+        return found
 
     def take(self, numbers: RowNumbers) -> RemoteRows:
         """Return some of the rows, given in ascending order. They stay where they are."""
@@ -112,32 +116,35 @@ class WorkerRows(RemoteRows):
 
     def map_pass(self, row_pass: RowPass) -> Iterator[Any]:
         """Apply the function of a pass to its blocks; yield the results in the order of the blocks."""
-        return self._results(row_pass, 1, is_summed=False)
-
-    def sum_pass(self, row_pass: RowPass) -> tuple[Array, ...]:
-        """Return the sums of the arrays that the function of a pass returns, added up as `OrderedSum` does."""
-        # Workers add up whole runs where there are enough of them, so that fewer sums travel. Bits are the same either way.
-        whole_runs = len(row_pass.blocks) >= 2 * RUN * self.workers.n_workers
-        total = OrderedSum()
-        for parts in self._results(row_pass, RUN if whole_runs else 1, is_summed=whole_runs):
-            total.add(parts, level=int(whole_runs))
-        return total.total()
-
-    def _results(self, row_pass: RowPass, at_once: int, *, is_summed: bool) -> Iterator[Any]:
-        """Yield the answers for every `at_once` blocks, in their order."""
-        blocks, own = row_pass.blocks, row_pass.own
-        items = [
-            _Item(tuple(blocks[a:b]), None if own is None else own[a:b], is_summed)
-            for a, b in row_blocks(len(blocks), at_once)
-        ]
-        common = _Common(self._files, self._cache_bytes, row_pass.function, row_pass.shared)
         waiting: dict[int, Any] = {}
         wanted = 0
-        for number, result in self.workers.run(visit_blocks, items, common):
+        for number, result in self._results(row_pass, self._items(row_pass, 1)):
             waiting[number] = result
             while wanted in waiting:
                 yield waiting.pop(wanted)
                 wanted += 1
+
+    def sum_pass(self, row_pass: RowPass) -> tuple[Array, ...]:
+        """Return the sums of the arrays that the function of a pass returns, added up as `RunSum` does."""
+        # Workers add up whole runs where there are enough of them, so that fewer sums travel. Bits are the same either way.
+        whole_runs = len(row_pass.blocks) >= 2 * RUN * self.workers.n_workers
+        items = self._items(row_pass, RUN if whole_runs else 1, is_summed=whole_runs)
+        total = RunSum(len(items))
+        for number, parts in self._results(row_pass, items):
+            total.add(number, parts)
+        return total.total()
+
+    def _items(self, row_pass: RowPass, at_once: int, *, is_summed: bool = False) -> list[_Item]:
+        """Divide a pass into items of `at_once` blocks."""
+        blocks, own = row_pass.blocks, row_pass.own
+        return [
+            _Item(tuple(blocks[a:b]), None if own is None else own[a:b], is_summed)
+            for a, b in row_blocks(len(blocks), at_once)
+        ]
+
+    def _results(self, row_pass: RowPass, items: list[_Item]) -> Iterator[tuple[int, Any]]:
+        common = _Common(self._files, self._cache_bytes, row_pass.function, row_pass.shared)
+        return self.workers.run(visit_blocks, items, common)
 
 
 class ProcessRows(WorkerRows):
@@ -285,9 +292,9 @@ def visit_blocks(memory: Memory, common: _Common, item: _Item) -> Any:
         )
         if not item.is_summed:
             return next(results)
-        total = OrderedSum()
-        for parts in results:
-            total.add(parts)
+        total = RunSum(len(item.blocks))
+        for number, parts in enumerate(results):
+            total.add(number, parts)
         return total.total()
 
 
@@ -313,28 +320,17 @@ class _Block:
             cache = FeatureCache(self.common.cache_bytes // 2)
             self.memory["rows"] = self.common.files, cache
         assert cache is not None
-        return cache.get(self.key, lambda: read_rows(self.common.files.opened(self.memory), self.rows))
+        return cache.get(self.key, self.read)
 
-
-def read_rows(source: VectorSource, rows: Rows) -> Array:
-    """Return the vectors (b, p) of some rows of a source. Rows that lie close together are read in one go."""
-    if isinstance(rows, tuple):
-        return np.concatenate([block.X for block in source.blocks(*rows, rows=READ_ROWS)])
-    found = np.empty((len(rows), source.dim), dtype=source.dtype)
-    far = np.flatnonzero(np.diff(rows) > READ_ROWS) + 1
-    done = 0
-    for run in np.split(rows, far):
-        for block in source.blocks(int(run[0]), int(run[-1]) + 1, rows=READ_ROWS):
-            here = rows[done : done + int(np.searchsorted(rows[done:], block.start + len(block)))]
-            found[done : done + len(here)] = block.X[here - block.start]
-            done += len(here)
-    return found
+    def read(self) -> Array:
+        """Return the vectors (b, p) as the files have them."""
+        return RowReader.of(self.common.files, self.memory).read(self.rows)
 
 
 def _vectors_of(block: RemoteBlock, own: None, shared: None) -> Array:
     del own, shared
     assert isinstance(block, _Block)
-    return read_rows(block.common.files.opened(block.memory), block.rows)  # samples are asked for once
+    return block.read()  # samples are asked for once
 
 
 def _largest_of(block: RemoteBlock, own: None, shared: None) -> float:
