@@ -7,7 +7,7 @@ from zero all leave directions without variance.
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded when they are first used
 
 from supquant.arrays import Float64
 from supquant.errors import InputError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from supquant import kernels

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are loaded when they are first used
 
 from supquant.arrays import Array
 from supquant.errors import InputError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are loaded when they are first used
 
 from supquant.errors import InputError
 from supquant.label_lists import are_label_lists, indicator_of_lists

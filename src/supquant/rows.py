@@ -1,22 +1,26 @@
 """The rows of training: a solver sends passes over them and gets sums back.
 
 A solver sees its data through `TrainingRows` alone, so rows can live in memory, in a file, on another device or in several
-places at once. `LocalRows` are rows of this process. `FeatureCache` keeps the features of rows between passes.
+places at once. `LocalRows` are rows of this process, and `quantizers/remote_training.py` has rows that others read. Both visit
+the same blocks with the same functions. `FeatureCache` keeps the features of rows between passes.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Codes, Float32, Float64
+from supquant.arrays import Array, Codes, Float32, Float64
 from supquant.assignment import CodeSearch
-from supquant.parallel import ordered_map, row_blocks
+from supquant.parallel import row_blocks
+from supquant.row_sums import sum_in_order
 from supquant.statistics import CodeStatistics, Interaction, ModelState, Moments
 from supquant.validation import as_float32
 
@@ -24,6 +28,9 @@ Positions = NDArray[np.intp]
 
 FLOAT64_ROWS = 1024
 """Rows of a block that are converted to float64 at a time: small enough to stand beside those of other threads."""
+
+SUM_BYTES = 1 << 29
+"""Bytes of the sums of single blocks that wait to be added. No more threads work than fit into it."""
 
 
 class Targets(Protocol):
@@ -97,7 +104,104 @@ class FeatureCache:
         return block
 
 
-class LocalRows:
+class BlockRows(ABC):
+    """Rows in fixed blocks, whose codes are in this process.
+
+    Parameters
+    ----------
+    n_rows : int
+    labels : Targets
+        The labels of the rows.
+    codes : ndarray of shape (n, M), uint8
+        Codes to start from. They are changed in place.
+    n_codewords : int
+        K, the codewords of a codebook.
+    n_jobs : int
+        Number of threads. Results do not depend on it.
+    """
+
+    def __init__(self, n_rows: int, labels: Targets, codes: Codes, n_codewords: int, n_jobs: int) -> None:
+        self._labels = labels
+        self._codes = codes
+        self._n_codewords = n_codewords
+        self._n_jobs = n_jobs
+        self._blocks = row_blocks(n_rows)
+        self._distinct: tuple[Codes, Float64] | None = None
+        self._compacted: tuple[Positions, tuple[Codes, Float64, list[int]]] | None = None
+
+    @abstractmethod
+    def _sum(self, function: BlockSums, shared: Any, n_words: int) -> tuple[Float64, ...]:
+        """Return the sums over all blocks of the arrays of a function, of which the first has `n_words` rows."""
+
+    @abstractmethod
+    def assign(self, model: ModelState) -> CodeStatistics:
+        """Assign to every row its best code under the model; return the sums for the new codes."""
+
+    def moments(self) -> Moments:
+        """Return the sums that do not depend on the codes."""
+        xx, sum_x, xy, yy = self._sum(_moments_of_block, None, 0)
+        return Moments(sum(stop - start for start, stop in self._blocks), sum_x, xx, xy, float(yy))
+
+    def statistics(self) -> CodeStatistics:
+        """Return the sums for the present codes."""
+        bx, by = self._sum(code_sums, self._n_codewords, self._n_words)
+        return self._statistics(bx, by, 0)
+
+    def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
+        """Return the sums of inter-dictionary products, as `TrainingRows.interaction` says."""
+        codes, counts, sizes = self._compact(used)
+        return Interaction(
+            *kernels.active().interaction(codes, counts, gram, eps, sizes=sizes, n_threads=self._n_jobs)
+        )
+
+    def recode(self, codes: Codes) -> None:
+        """Replace the codes of all rows by codes (n, M), of any M."""
+        self._codes = codes
+        self._distinct = self._compacted = None
+
+    def codes(self) -> Iterator[Codes]:
+        """Yield the codes, block by block."""
+        for start, stop in self._blocks:
+            yield self._codes[start:stop]
+
+    def distinct(self) -> tuple[Codes, Float64]:
+        """Return the distinct codes (u, M), and the number of rows that have each of them (u,)."""
+        if self._distinct is None:
+            codes, counts = kernels.active().distinct(self._codes)
+            self._distinct = codes, counts.astype(np.float64)
+        return self._distinct
+
+    def _compact(self, used: Positions) -> tuple[Codes, Float64, list[int]]:
+        """Renumber the used codewords of each codebook from 0.
+
+        Returns the distinct codes (u', M) in these numbers, their counts (u',), and the number of used codewords of each
+        codebook.
+        """
+        if self._compacted is None or not np.array_equal(self._compacted[0], used):
+            codes, counts = self.distinct()
+            n_codebooks, K = codes.shape[1], self._n_codewords
+            sizes = np.bincount(used // K, minlength=n_codebooks).tolist()
+            number = np.zeros(n_codebooks * K, dtype=np.uint8)  # new number of the codeword at m K + k
+            number[used] = np.concatenate([np.arange(size) for size in sizes])
+            # for i, code in enumerate(codes):
+            #     for m in range(n_codebooks):
+            #         compact[i, m] = number[m * K + code[m]]
+            compact = number[codes + K * np.arange(n_codebooks)]
+            self._compacted = used, (compact, counts, sizes)
+        return self._compacted[1]
+
+    @property
+    def _n_words(self) -> int:
+        """The number of codewords of all codebooks, M K."""
+        return self._codes.shape[1] * self._n_codewords
+
+    def _statistics(self, bx: Float64, by: Float64, changed: int) -> CodeStatistics:
+        distinct, counts = self.distinct()
+        bb = kernels.active().pair_counts(distinct, self._n_codewords, counts, n_threads=self._n_jobs)
+        return CodeStatistics(bb, bx, by, changed)
+
+
+class LocalRows(BlockRows):
     """Rows of this process, visited in fixed blocks.
 
     Parameters
@@ -129,72 +233,24 @@ class LocalRows:
         n_jobs: int = 1,
         cache_bytes: int = 4 << 30,
     ) -> None:
+        super().__init__(len(X), labels, codes, n_codewords, n_jobs)
         self._X = X
-        self._labels = labels
-        self._codes = codes
-        self._n_codewords = n_codewords
         self._features = features
-        self._n_jobs = n_jobs
-        self._blocks = row_blocks(len(X))
         self._cache = FeatureCache(cache_bytes)
-        self._distinct: tuple[Codes, Float64] | None = None
-        self._compacted: tuple[Positions, tuple[Codes, Float64, list[int]]] | None = None
 
-    def moments(self) -> Moments:
-        """Return the sums that do not depend on the codes."""
-
-        def of_block(block: tuple[int, int]) -> Moments:
+    def _sum(self, function: BlockSums, shared: Any, n_words: int) -> tuple[Float64, ...]:
+        def of_block(block: tuple[int, int]) -> tuple[Array, ...]:
             x, y = self.block(*block), self._labels.dense(*block)
-            parts = (_moments(x[part], y[part]) for part in _slices(len(x)))
-            return reduce(Moments.merge, parts)
+            return function(x, y, self._codes[slice(*block)], shared)
 
-        return reduce(Moments.merge, ordered_map(of_block, self._blocks, self._n_jobs))
-
-    def statistics(self) -> CodeStatistics:
-        """Return the sums for the present codes."""
-        return self._gather((block, self.block(*block), 0) for block in self._blocks)
+        return sum_in_order(of_block, self._blocks, self._sum_jobs(n_words))
 
     def assign(self, model: ModelState) -> CodeStatistics:
         """Assign to every row its best code under the model; return the sums for the new codes."""
-        weights = model.penalties
-        search = CodeSearch(
-            model.codebooks, model.classifier, weights.quantization, weights.constraint, model.constant
-        )
-        projection = model.projection.astype(np.float32)
-
-        def recode(block: tuple[int, int]) -> tuple[tuple[int, int], Float32, int]:
-            x, y, old = self.block(*block), self._labels.dense(*block), self._codes[slice(*block)]
-            new = search.search(search.target(x @ projection, y), old)
-            moved = np.flatnonzero((new != old).any(axis=1))
-            changed = 0
-            # The search is float32: a code changes only where its cost is strictly lower in float64 too.
-            for part in _slices(len(moved)):
-                rows = moved[part]
-                z = search.target(x[rows].astype(np.float64) @ model.projection, y[rows])
-                better = rows[search.costs(z, new[rows]) < search.costs(z, old[rows])]
-                old[better] = new[better]
-                changed += len(better)
-            return block, x, changed
-
         self._distinct = self._compacted = None
-        return self._gather(ordered_map(recode, self._blocks, self._n_jobs))
-
-    def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
-        """Return the sums of inter-dictionary products, as `TrainingRows.interaction` says."""
-        codes, counts, sizes = self._compact(used)
-        return Interaction(
-            *kernels.active().interaction(codes, counts, gram, eps, sizes=sizes, n_threads=self._n_jobs)
-        )
-
-    def recode(self, codes: Codes) -> None:
-        """Replace the codes of all rows by codes (n, M), of any M."""
-        self._codes = codes
-        self._distinct = self._compacted = None
-
-    def codes(self) -> Iterator[Codes]:
-        """Yield the codes, block by block."""
-        for start, stop in self._blocks:
-            yield self._codes[start:stop]
+        shared = Recoding.of(model), self._n_codewords
+        bx, by, changed = self._sum(_recode_and_sum, shared, self._n_words)
+        return self._statistics(bx, by, int(changed))
 
     def block(self, start: int, stop: int) -> Float32:
         """Return the features (b, d) of rows ``start`` to ``stop``, one of the fixed blocks."""
@@ -203,56 +259,80 @@ class LocalRows:
             return as_float32(self._X[start:stop])
         return self._cache.get(start, lambda: features(as_float32(self._X[start:stop])))
 
-    def distinct(self) -> tuple[Codes, Float64]:
-        """Return the distinct codes (u, M), and the number of rows that have each of them (u,)."""
-        if self._distinct is None:
-            codes, counts = kernels.active().distinct(self._codes)
-            self._distinct = codes, counts.astype(np.float64)
-        return self._distinct
+    def _sum_jobs(self, n_words: int) -> int:
+        """Return the number of threads for sums of arrays (n_words or d, d + L): all of their sums fit into `SUM_BYTES`."""
+        d = self.block(*self._blocks[0]).shape[1] if self._blocks else 1
+        return max(1, min(self._n_jobs, SUM_BYTES // (8 * max(n_words, d) * (d + self._labels.n_labels)) - 1))
 
-    def _compact(self, used: Positions) -> tuple[Codes, Float64, list[int]]:
-        """Renumber the used codewords of each codebook from 0.
 
-        Returns the distinct codes (u', M) in these numbers, their counts (u',), and the number of used codewords of each
-        codebook.
-        """
-        if self._compacted is None or not np.array_equal(self._compacted[0], used):
-            codes, counts = self.distinct()
-            n_codebooks, K = codes.shape[1], self._n_codewords
-            sizes = np.bincount(used // K, minlength=n_codebooks).tolist()
-            number = np.zeros(n_codebooks * K, dtype=np.uint8)  # new number of the codeword at m K + k
-            number[used] = np.concatenate([np.arange(size) for size in sizes])
-            # for i, code in enumerate(codes):
-            #     for m in range(n_codebooks):
-            #         compact[i, m] = number[m * K + code[m]]
-            compact = number[codes + K * np.arange(n_codebooks)]
-            self._compacted = used, (compact, counts, sizes)
-        return self._compacted[1]
+# what is done with a block -------------------------------------------------------------------------------------------------
 
-    def _gather(self, visited: Iterator[tuple[tuple[int, int], Float32, int]]) -> CodeStatistics:
-        """Sum over visited blocks: (start, stop), features (b, d), and how many of its codes changed."""
-        n_words = self._codes.shape[1] * self._n_codewords
-        bx: Float64 | None = None
-        by = np.zeros((n_words, self._labels.n_labels))
+BlockSums = Callable[[Float32, Float64, Codes, Any], tuple[Array, ...]]
+"""A function of a module: it takes the features (b, d), labels (b, L) and codes (b, M) of a block and what all blocks share, and
+returns arrays, which are summed over blocks."""
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """The search for better codes under a model. Its tables are made once in each process."""
+
+    search: CodeSearch
+    projection: Float64  # (d, r)
+
+    @classmethod
+    def of(cls, model: ModelState) -> Recoding:
+        """Prepare for a model."""
+        weights = model.penalties
+        search = CodeSearch(
+            model.codebooks, model.classifier, weights.quantization, weights.constraint, model.constant
+        )
+        return cls(search, model.projection)
+
+    def __call__(self, x: Float32, y: Float64, codes: Codes) -> int:
+        """Give rows with features (b, d) and labels (b, L) better codes, in place; return how many codes changed."""
+        search = self.search
+        new = search.search(search.target(x @ self.projection.astype(np.float32), y), codes)
+        moved = np.flatnonzero((new != codes).any(axis=1))
         changed = 0
-        for block, x, moved in visited:
-            codes = self._codes[slice(*block)]
-            bx = np.zeros((n_words, x.shape[1])) if bx is None else bx
-            kernels.active().code_sums(codes, x, self._n_codewords, out=bx)
-            y = self._labels.dense(*block).astype(np.float32)
-            kernels.active().code_sums(codes, y, self._n_codewords, out=by)
-            changed += moved
-        assert bx is not None
-        distinct, counts = self.distinct()
-        bb = kernels.active().pair_counts(distinct, self._n_codewords, counts, n_threads=self._n_jobs)
-        return CodeStatistics(bb, bx, by, changed)
+        # The search is float32: a code changes only where its cost is strictly lower in float64 too.
+        for part in _slices(len(moved)):
+            rows = moved[part]
+            z = search.target(x[rows].astype(np.float64) @ self.projection, y[rows])
+            better = rows[search.costs(z, new[rows]) < search.costs(z, codes[rows])]
+            codes[better] = new[better]
+            changed += len(better)
+        return changed
+
+
+def code_sums(x: Float32, y: Float64, codes: Codes, n_codewords: int) -> tuple[Float64, Float64]:
+    """Return B'X (M K, d) and B'Y (M K, L) of a block."""
+    n_words = codes.shape[1] * n_codewords
+    bx, by = np.zeros((n_words, x.shape[1])), np.zeros((n_words, y.shape[1]))
+    kernels.active().code_sums(codes, x, n_codewords, out=bx)
+    kernels.active().code_sums(codes, y.astype(np.float32), n_codewords, out=by)
+    return bx, by
+
+
+def _recode_and_sum(
+    x: Float32, y: Float64, codes: Codes, shared: tuple[Recoding, int]
+) -> tuple[Float64, Float64, Array]:
+    recoding, n_codewords = shared
+    changed = recoding(x, y, codes)
+    return *code_sums(x, y, codes, n_codewords), np.array(changed)
+
+
+def _moments_of_block(x: Float32, y: Float64, codes: Codes, shared: None) -> tuple[Array, ...]:
+    del codes, shared
+    parts = (_moments(x[part], y[part]) for part in _slices(len(x)))
+    return reduce(lambda some, others: tuple(a + b for a, b in zip(some, others, strict=True)), parts)
+
+
+def _moments(x: Float32, y: Float64) -> tuple[Array, ...]:
+    """Return X'X, the sum of X, X'Y and the sum of Y^2."""
+    x64 = x.astype(np.float64)
+    return x64.T @ x64, x64.sum(axis=0), x64.T @ y, np.array((y * y).sum())
 
 
 def _slices(n_rows: int) -> list[slice]:
     """Return slices of at most `FLOAT64_ROWS` rows that cover a block."""
     return [slice(start, stop) for start, stop in row_blocks(n_rows, FLOAT64_ROWS)]
-
-
-def _moments(x: Float32, y: Float64) -> Moments:
-    x64 = x.astype(np.float64)
-    return Moments(len(x), x64.sum(axis=0), x64.T @ x64, x64.T @ y, float((y * y).sum()))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are loaded when they are first used
 
 from supquant.errors import InputError
 

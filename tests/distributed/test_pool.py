@@ -15,7 +15,8 @@ from inline_workers import (
     count_tasks,
     end_always,
     end_once,
-    exhaust_memory,
+    hoard_memory,
+    limit_memory,
     process_id,
     raise_key_error,
     wait_seconds,
@@ -44,11 +45,22 @@ def test_a_lost_worker_is_started_again_and_gets_its_item_again(workers, tmp_pat
     assert workers.n_restarts == before + 1
 
 
-def test_a_worker_out_of_memory_is_started_again(workers, tmp_path):
-    (tmp_path / "flag").touch()
+MEMORY = 1 << 31  # two gigabytes that are asked for, and never written to
+
+
+def test_a_worker_out_of_memory_is_started_again(workers):
     before = workers.n_restarts
-    assert workers.map(exhaust_memory, range(4), str(tmp_path / "flag")) == list(range(4))
+    list(workers.run(limit_memory, [0], MEMORY, pinned=True))
+    results = dict(workers.run(hoard_memory, range(4), MEMORY * 3 // 5, pinned=False))
+    assert results == {number: number for number in range(4)}
     assert workers.n_restarts == before + 1
+    workers.restart(0)
+    workers.restart(1)  # what they hoard is free again
+
+
+def test_a_task_that_is_always_out_of_memory_is_one_error(workers):
+    with pytest.raises(WorkerError, match="no restart is left: out of memory: Unable to allocate 512"):
+        list(workers.run(hoard_memory, [0], 1 << 59, restarts=1))
 
 
 def test_workers_that_are_always_lost_are_one_error_and_work_again_afterwards(workers):

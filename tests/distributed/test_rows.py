@@ -2,13 +2,14 @@
 
 import os
 import signal
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_workers import InlineWorkers
+from inline_workers import InlineWorkers, limit_memory
 
 from supquant import InputError, SupervisedQuantizer
 from supquant.distributed import ProcessRows, RayRows
@@ -49,8 +50,8 @@ def classes(tmp_path_factory):
 
 
 def quantizer(**parameters):
-    settings = {"features": LabelKernel(60), "n_codewords": 16, "max_iter": 1, "new_classes": 0.0}
-    return SupervisedQuantizer(2, random_state=0, **settings | parameters)
+    settings = {"n_codebooks": 2, "n_codewords": 16, "max_iter": 1, "new_classes": 0.0}
+    return SupervisedQuantizer(random_state=0, **settings | {"features": LabelKernel(60)} | parameters)
 
 
 def bits(fitted):
@@ -183,6 +184,14 @@ def test_a_process_killed_in_the_middle_of_a_fit_changes_no_bit(processes, class
     assert processes.n_restarts == before + 1
 
 
+def test_a_worker_that_runs_out_of_memory_in_a_fit_changes_no_bit(processes, classes, local):
+    path, _, y = classes
+    before = processes.n_restarts
+    list(processes.run(limit_memory, [0, 1], 200 << 10, pinned=True))  # too little for a block of rows
+    assert bits(quantizer().fit(InlineRows(path, workers=processes), y)) == local
+    assert processes.n_restarts > before
+
+
 def test_sums_travel_and_rows_do_not(classes):
     path, X, _ = classes
     rows = InlineRows(path)
@@ -225,13 +234,57 @@ def test_bad_rows_are_named_before_the_fit(classes, tmp_path):
         quantizer().fit(InlineRows(tmp_path), y[:100])
 
 
-def test_values_too_large_and_the_published_fit_are_refused(classes, tmp_path):
-    path, X, y = classes
+def test_values_too_large_are_refused(classes, tmp_path):
+    _, X, y = classes
     np.save(tmp_path / "large.npy", X[:100].astype(np.float32) * 1e30)
     with pytest.raises(InputError, match="too large for float32"):
         quantizer().fit(InlineRows(tmp_path / "large.npy"), y[:100])
-    with pytest.raises(InputError, match="published fit keeps the features of all rows"):
-        quantizer(features=AnchorKernel(10)).fit(InlineRows(path), y)
+
+
+PUBLISHED = {
+    "joint": {"features": AnchorKernel(12)},
+    "alternating": {"features": AnchorKernel(12), "solver": "alternating"},
+    "vectors": {"features": None},
+    "fixed": {"features": None, "projection": "identity", "solver": "alternating"},
+}
+
+
+@pytest.fixture(scope="session")
+def published(classes):
+    """Return a function that gives the bits of a published fit to rows in memory, by the name of its settings."""
+    _, X, y = classes
+    return cache(lambda name: bits(quantizer(**PUBLISHED[name]).fit(X, some_known(y))))
+
+
+def some_known(y):
+    """Return labels of which one in seven is unknown."""
+    return [None if number % 7 == 0 else label for number, label in enumerate(y.tolist())]
+
+
+@pytest.mark.parametrize(
+    ("name", "n_workers"),
+    [("joint", 1), ("joint", 2), ("joint", 4), *((name, 2) for name in PUBLISHED if name != "joint")],
+)
+def test_a_published_fit_has_the_bits_of_a_local_one(classes, published, name, n_workers):
+    path, _, y = classes
+    rows = InlineRows(path, n_workers)
+    assert bits(quantizer(**PUBLISHED[name]).fit(rows, some_known(y))) == published(name)
+
+
+def test_a_published_fit_of_actors_and_one_of_processes_have_the_bits_of_a_local_one(
+    workers, classes, published
+):
+    path, _, y = classes
+    rows = InlineRows(path, workers=workers)
+    assert bits(quantizer(**PUBLISHED["joint"]).fit(rows, some_known(y))) == published("joint")
+
+
+def test_a_longer_published_code_starts_from_a_shorter_one(classes):
+    path, X, y = classes
+    shorter = quantizer(**PUBLISHED["joint"]).fit(X[:1000], y[:1000])
+    longer = {**PUBLISHED["joint"], "n_codebooks": 4, "init": shorter}
+    local = bits(quantizer(**longer).fit(X, y))
+    assert bits(quantizer(**longer).fit(InlineRows(path), y)) == local
 
 
 def test_workers_that_are_lost_too_often_end_the_fit_with_one_error(classes):

@@ -1,8 +1,12 @@
 """A worker that is this process: for tests of what tasks do, and of the driver's part of a pass."""
 
 import os
+import resource
 import signal
 import time
+from pathlib import Path
+
+import numpy as np
 
 from supquant.distributed.pool import Workers
 from supquant.distributed.worker import Worker
@@ -59,12 +63,17 @@ def end_always(memory, common, item):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def exhaust_memory(memory, common, item):
-    """Ask for more memory than there is, once in the life of the file `common`."""
-    del memory
-    if os.path.exists(common):  # noqa: PTH110
-        os.unlink(common)  # noqa: PTH108
-        raise MemoryError("no room for 1 PB")
+def limit_memory(memory, common, item):
+    """Let this process have `common` bytes of memory more than it has now, and no more."""
+    del memory, item
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + common
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def hoard_memory(memory, common, item):
+    """Keep `common` bytes for every item."""
+    memory.setdefault("hoard", []).append(np.empty(common, dtype=np.uint8))
     return item
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+import scipy  # its parts are loaded when they are first used
 
 from supquant.arrays import Float32
 from supquant.codec.base import check_part
@@ -119,7 +119,7 @@ def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[An
     array([[1. , 0.5, 0. ]])
     """
     if multilabel:
-        return expit(scores)
+        return scipy.special.expit(scores)
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     return shares

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32

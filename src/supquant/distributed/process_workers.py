@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from supquant.distributed.pool import Lost, Workers
+from supquant.distributed.worker import pack_message
 from supquant.validation import check_integer, resolve_jobs
 
 __all__ = ["ProcessWorkers"]
@@ -46,14 +48,8 @@ class ProcessWorkers(Workers):
             self._processes[number] = _start_process()
 
     def _send(self, number: int, request: bytes, common: bytes | None) -> None:
-        pipe = self._processes[number].pipe
-        try:
-            pipe.send_bytes(b"" if common is None else b"common")
-            pipe.send_bytes(request)
-            if common is not None:
-                pipe.send_bytes(common)
-        except OSError:
-            pass  # the process has ended, which `_receive` finds
+        with suppress(OSError):  # the process has ended, which `_receive` finds
+            self._processes[number].pipe.send_bytes(pack_message(request, common))
 
     def _receive(self, numbers: list[int], seconds: float) -> Iterator[tuple[int, bytes | Lost]]:
         owners: dict[Any, int] = {self._processes[number].pipe: number for number in numbers}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 
 import xxhash
 
-__all__ = ["Answer", "Memory", "Packed", "Request", "Task", "Worker", "pack", "serve"]
+__all__ = ["Answer", "Memory", "Packed", "Request", "Task", "Worker", "pack", "pack_message", "serve"]
 
 Memory = dict[str, Any]
 """What a worker keeps between tasks. It is lost with the worker, so a task can always make it again."""
@@ -78,7 +79,7 @@ class Worker:
         self._common: Any = None
         self._fingerprint = ""
 
-    def run(self, request: bytes, common: bytes | None = None) -> bytes:
+    def run(self, request: bytes | memoryview, common: bytes | memoryview | None = None) -> bytes:
         """Run one task and return its `Answer`.
 
         Parameters
@@ -111,8 +112,24 @@ def _packed_answer(answer: Answer) -> bytes:
     try:
         return pickle.dumps(answer, protocol=5)
     except Exception as error:  # noqa: BLE001  # what cannot be pickled is told in words
-        told = RuntimeError(f"{answer.error or answer.result!r} cannot be sent back: {error}")
+        kind = MemoryError if isinstance(error, MemoryError) else RuntimeError
+        told = kind(f"{answer.error or type(answer.result).__name__!r} cannot be sent back: {error}")
         return pickle.dumps(Answer(answer.number, answer.fingerprint, error=told), protocol=5)
+
+
+def pack_message(request: bytes, common: bytes | None) -> bytes:
+    """Return the arguments of `Worker.run` as one message, which costs less than several."""
+    return b"".join((_SIZES.pack(len(request), common is not None), request, common or b""))
+
+
+def _unpack_message(message: bytes) -> tuple[memoryview, memoryview | None]:
+    n_bytes, has_common = _SIZES.unpack_from(message)
+    rest = memoryview(message)[_SIZES.size :]
+    return rest[:n_bytes], rest[n_bytes:] if has_common else None
+
+
+_SIZES = struct.Struct("<Q?")
+"""The number of bytes of a request, and whether a common part follows it."""
 
 
 def serve(descriptor: int) -> None:
@@ -122,8 +139,7 @@ def serve(descriptor: int) -> None:
     worker = Worker()
     try:
         while True:
-            has_common, request = connection.recv_bytes() == b"common", connection.recv_bytes()
-            connection.send_bytes(worker.run(request, connection.recv_bytes() if has_common else None))
+            connection.send_bytes(worker.run(*_unpack_message(connection.recv_bytes())))
     except (EOFError, ConnectionError):
         return  # the driver has ended or has given the worker up
 

@@ -20,6 +20,7 @@ from supquant.arrays import ArrayLike, Float32
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.remote import RemoteBlock, RemoteRows
 from supquant.validation import (
     as_float32,
     check_integer,
@@ -112,14 +113,23 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _mean_nearest(X: NDArray[np.generic], anchors: Float32, n_jobs: int) -> float:
+def _mean_nearest(X: NDArray[np.generic] | RemoteRows, anchors: Float32, n_jobs: int) -> float:
     """Return the mean distance of rows X (n, p) to their nearest anchor; 1 where it is 0."""
+    blocks = row_blocks(len(X))
+    if isinstance(X, RemoteRows):
+        return sum(X.map_blocks(_sum_nearest, blocks, anchors)) / len(X) or 1.0
     norms = squared_norms(anchors)
-
-    def of_block(block: tuple[int, int]) -> float:
-        nearest = squared_distances(as_float32(X[slice(*block)]), anchors, norms).min(axis=1)
-        return float(np.sqrt(nearest, dtype=np.float64).sum())
-
     with single_blas():
-        total = sum(ordered_map(of_block, row_blocks(len(X)), n_jobs))
-    return total / len(X) or 1.0
+        sums = ordered_map(lambda block: _nearest(X[slice(*block)], anchors, norms), blocks, n_jobs)
+        return sum(sums) / len(X) or 1.0
+
+
+def _sum_nearest(block: RemoteBlock, own: None, anchors: Float32) -> float:
+    del own
+    return _nearest(block.x, anchors, squared_norms(anchors))
+
+
+def _nearest(x: NDArray[np.generic], anchors: Float32, norms: Float32) -> float:
+    """Return the sum over rows x (b, p) of the distance to the nearest anchor."""
+    nearest = squared_distances(as_float32(x), anchors, norms).min(axis=1)
+    return float(np.sqrt(nearest, dtype=np.float64).sum())

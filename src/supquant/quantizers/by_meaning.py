@@ -24,7 +24,7 @@ from supquant.quantizers.fit_costs import CODEBOOK_ROWS, FEATURES, codes_stage
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
 from supquant.quantizers.meaning_curves import fit_curves
 from supquant.quantizers.meaning_words import choose_spelling, word_purposes
-from supquant.quantizers.remote_codes import encode_remote_rows
+from supquant.quantizers.remote_codes import encode_training_rows
 from supquant.quantizers.unseen_rows import imitate_held_out_rows, mix_rows
 from supquant.remote import RemoteRows
 
@@ -40,6 +40,9 @@ FEATURE_BYTES = 1 << 29
 
 ENCODED_ROWS = 1 << 16
 """Item vectors are made for this number of rows at a time."""
+
+SORTED_COLUMNS = 64
+"""Columns of the vectors of items that are sorted at a time."""
 
 FULL_POSITION_CODEBOOKS = 8
 """With at least this number of codebooks, position has its full weight. In a shorter code it has less."""
@@ -155,10 +158,8 @@ class MeaningFit:
     def result(self, last: CodebookStep) -> tuple[SemanticCodec, Codes]:
         """Return the codec of a step, and the codes (n, M) of all rows, which hold their labels if these are known."""
         codec = self._codec(last.codebooks)
-        if self.kept is None and isinstance(self.X, RemoteRows):
-            return codec, encode_remote_rows(codec, self.X, self.labels)
         if self.kept is None:
-            return codec, codec.encode(self.X, self.labels, n_jobs=self.n_jobs)
+            return codec, encode_training_rows(codec, self.X, self.labels, self.n_jobs)
         codes = np.empty((len(self.X), codec.n_codebooks), dtype=np.uint8)
         for block in row_blocks(len(codes), ENCODED_ROWS):
             rows = slice(*block)
@@ -224,20 +225,30 @@ class MeaningFit:
         known, unknown, hidden = (each[: round(share * len(each))] for each in (known, unknown, hidden))
         L = self.fitted.map.n_columns
         labels = self.fitted.map.spelling.of_labels(self.labels.take(known), 0, len(known))
-        parts = [
-            (self.features(known, labelled=True), labels),
-            (self.features(unknown), None),
-            (self.as_held_out(hidden), None),
-            (self._mixed_rows(round(share * n_mixed), rng), None),
-        ]
-        vectors = np.concatenate([self._item_vectors(codec, *part) for part in parts])
+        n_mixed = round(share * n_mixed)
+        vectors = np.empty(
+            (len(known) + len(unknown) + len(hidden) + n_mixed, codec.n_components), dtype=np.float32
+        )
+        of_known, of_unknown, of_hidden, of_mixed = np.split(
+            vectors, np.cumsum([len(known), len(unknown), len(hidden)])
+        )
+        # The features of one part are in memory at a time.
+        self._fill_item_vectors(of_known, codec, self.features(known, labelled=True), labels)
+        self._fill_item_vectors(of_unknown, codec, self.features(unknown))
+        self._fill_item_vectors(of_hidden, codec, self.as_held_out(hidden))
+        self._fill_item_vectors(of_mixed, codec, self._mixed_rows(n_mixed, rng))
         kinds = item_kinds(vectors[:, L], np.arange(len(vectors)) < len(known))
         order = np.argsort(kinds, kind="stable")
-        return ItemRows(vectors[order], kinds[order], codec.weights, L + 1)
+        for start, stop in row_blocks(
+            vectors.shape[1], SORTED_COLUMNS
+        ):  # a copy of all would take twice the memory
+            vectors[:, start:stop] = vectors[order, start:stop]
+        return ItemRows(vectors, kinds[order], codec.weights, L + 1)
 
-    def _item_vectors(self, codec: SemanticCodec, features: Float32, labels: Float32 | None) -> Float32:
-        """Return the vectors (n, D) of items with features (n, F) and spelled labels, on `n_jobs` threads."""
-        vectors = np.empty((len(features), codec.n_components), dtype=np.float32)
+    def _fill_item_vectors(
+        self, vectors: Float32, codec: SemanticCodec, features: Float32, labels: Float32 | None = None
+    ) -> None:
+        """Fill `vectors` (n, D) with those of items with features (n, F) and spelled labels, on `n_jobs` threads."""
 
         def fill(block: tuple[int, int]) -> None:
             rows = slice(*block)
@@ -245,7 +256,6 @@ class MeaningFit:
 
         for _ in ordered_map(fill, row_blocks(len(features)), self.n_jobs):
             pass
-        return vectors
 
     def _mixed_rows(self, n: int, rng: np.random.Generator) -> Float32:
         """Return features (n, F) as rows of new classes may have them."""

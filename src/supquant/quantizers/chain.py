@@ -16,6 +16,7 @@ from supquant.features import fit_feature_map
 from supquant.labels import Labels
 from supquant.parallel import single_blas
 from supquant.quantizers.base import FitPlan, Quantizer, check_enough_rows
+from supquant.quantizers.remote_codes import encode_training_rows
 from supquant.quantizers.training import SHORTEST_CODE, Training
 from supquant.validation import check_integer, check_training_vectors, random_generator
 
@@ -76,11 +77,11 @@ class ChainedQuantizer(Quantizer):
         training.begin_from(self.init.codec_, codes())
         return [self.n_codebooks]
 
-    def _init_codes(self, X: NDArray[Any], **encoding: Any) -> Codes:
+    def _init_codes(self, X: NDArray[Any], labels: Labels | None = None) -> Codes:
         """Return the codes (n, M) of X under `init`: those of its fit, or new ones if X has another number of rows."""
         codes: Codes | None = getattr(self.init, "training_codes_", None)
         if codes is None or len(codes) != len(X):
-            codes = self.init.codec_.encode(X, n_jobs=self.n_jobs, **encoding)
+            codes = encode_training_rows(self.init.codec_, X, labels, self.n_jobs)
         return codes
 
     # checks -----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from supquant.quantizers.joint import joint_steps
 from supquant.quantizers.projections import Projection
 from supquant.quantizers.steps import CodedStep, Start
 from supquant.quantizers.training import Training, with_seeds
+from supquant.remote import RemoteRows
 from supquant.validation import as_float32
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ about other rows."""
 class PublishedFit:
     """A fit to labelled rows X (n, p)."""
 
-    X: NDArray[Any]
+    X: NDArray[Any] | RemoteRows
     labels: Labels
     feature_map: FeatureMap | None
     training: Training

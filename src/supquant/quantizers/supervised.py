@@ -26,6 +26,7 @@ from supquant.quantizers.fit_costs import EXPECTED_ROUNDS, codes_stage, expected
 from supquant.quantizers.item_codes import CodebookStep
 from supquant.quantizers.label_quantizer import LabelQuantizer
 from supquant.quantizers.published import PublishedFit
+from supquant.quantizers.remote_codes import encode_training_rows
 from supquant.quantizers.steps import CodedStep
 from supquant.quantizers.summary import ModelSummary, summarize
 from supquant.quantizers.supervised_features import (
@@ -35,7 +36,7 @@ from supquant.quantizers.supervised_features import (
     make_label_kernel,
 )
 from supquant.quantizers.training import PROJECTION_TYPES, ProjectionName, Training
-from supquant.remote import RemoteRows
+from supquant.remote import RemoteRows, some_rows
 from supquant.validation import (
     check_choice,
     check_integer,
@@ -300,13 +301,9 @@ class SupervisedQuantizer(LabelQuantizer):
     def _plan_as_published(
         self, X: NDArray[Any] | RemoteRows, labels: Labels, rng: np.random.Generator
     ) -> FitPlan[CodedStep]:
-        if isinstance(X, RemoteRows):
-            raise InputError(
-                "the published fit keeps the features of all rows in this process: fit rows of workers with features='auto' or "
-                "a LabelKernel, or read them into memory"
-            )
         known = labels.known
-        X_known, labels_known = (X, labels) if known.all() else (X[known], labels.take(known))
+        X_known: Any = X if known.all() else some_rows(X, np.flatnonzero(known))
+        labels_known = labels if known.all() else labels.take(known)
         feature_map = self._fit_features(X_known, rng)
         training = Training(
             X_known,
@@ -336,7 +333,8 @@ class SupervisedQuantizer(LabelQuantizer):
                 return codec, codes
             all_codes = np.empty((len(X), codes.shape[1]), dtype=np.uint8)
             all_codes[known] = codes
-            all_codes[~known] = codec.encode(X[~known], n_jobs=self.n_jobs)
+            unknown = some_rows(X, np.flatnonzero(~known))
+            all_codes[~known] = encode_training_rows(codec, unknown, None, self.n_jobs)
             return codec, all_codes
 
         # psi never rises, so the last finished step is the best one

@@ -19,7 +19,9 @@ from supquant.quantizers.initialisation import (
     product_start,
 )
 from supquant.quantizers.projections import FixedProjection, LearnedProjection, Projection
+from supquant.quantizers.remote_training import RemoteTrainingRows
 from supquant.quantizers.steps import Start
+from supquant.remote import RemoteRows
 from supquant.rows import LocalRows
 from supquant.statistics import Moments, Penalties
 from supquant.validation import as_float32
@@ -49,8 +51,9 @@ class Training:
 
     Parameters
     ----------
-    X : (n, p) array
+    X : (n, p) array or RemoteRows
     labels : Targets
+        If the rows are remote, they must be `Labels`.
     feature_map : FeatureMap or None
         None takes the vectors themselves as features.
     n_codewords : int
@@ -64,7 +67,7 @@ class Training:
 
     def __init__(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | RemoteRows,
         labels: Targets,
         feature_map: FeatureMap | None,
         n_codewords: int,
@@ -76,7 +79,8 @@ class Training:
         self._X, self._labels, self._feature_map = X, labels, feature_map
         self._n_codewords, self.rng, self._n_jobs = n_codewords, rng, n_jobs
         self.codes: Codes = np.zeros((len(X), 0), dtype=np.uint8)
-        self.rows = LocalRows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
+        rows: Any = RemoteTrainingRows if isinstance(X, RemoteRows) else LocalRows
+        self.rows = rows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
         self.moments: Moments = self.rows.moments()
 
     def begin(self, n_codebooks: int, n_components: int) -> None:
@@ -141,7 +145,7 @@ class Training:
         self.rows.recode(codes)
 
 
-def with_seeds(codec: AdditiveCodec, codes: Codes, X: NDArray[Any]) -> AdditiveCodec:
+def with_seeds(codec: AdditiveCodec, codes: Codes, X: NDArray[Any] | RemoteRows) -> AdditiveCodec:
     """Return a codec whose encodings start from some of the codes (n, M), if this lowers the cost on rows of X (n, p)."""
     if codec.n_codebooks <= SHORTEST_CODE:  # such codes are searched exactly
         return codec

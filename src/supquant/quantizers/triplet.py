@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike, Codes
 from supquant.codec import AdditiveCodec
+from supquant.errors import InputError
 from supquant.features import Features, check_features
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
@@ -24,6 +25,7 @@ from supquant.quantizers.chain import ChainedQuantizer
 from supquant.quantizers.initialisation import lengthen
 from supquant.quantizers.training import Training, with_seeds
 from supquant.quantizers.triplet_solver import TripletStep, triplet_steps
+from supquant.remote import RemoteRows
 from supquant.validation import check_integer, check_nonnegative, check_positive, resolve_jobs
 
 
@@ -169,7 +171,13 @@ class TripletQuantizer(ChainedQuantizer):
     def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
         return read_labels(y, n_rows=n_rows)
 
-    def _plan(self, X: NDArray[Any], labels: Labels, rng: np.random.Generator) -> FitPlan[TripletStep]:
+    def _plan(
+        self, X: NDArray[Any] | RemoteRows, labels: Labels, rng: np.random.Generator
+    ) -> FitPlan[TripletStep]:
+        if isinstance(X, RemoteRows):
+            raise InputError(
+                "triplets need the features of all rows in this process: read the rows into memory"
+            )
         feature_map = self._fit_features(X, rng)
         training = Training(X, labels, feature_map, self.n_codewords, rng, resolve_jobs(self.n_jobs))
         lengths = self._begin(training, lambda: self._init_codes(X))
