@@ -29,7 +29,9 @@ def python():
 
 
 def test_importing_the_library_imports_nothing_heavy(python):
-    statements = "import supquant; print(*sys.modules); import supquant.distributed.shard; print(*sys.modules)"
+    statements = (
+        "import supquant; print(*sys.modules); import supquant.distributed.shard; print(*sys.modules)"
+    )
     loaded, by_shard = (set(line.split()) for line in python(statements).splitlines())
     assert not {"numpy", "scipy", "sklearn", "typer", "supquant_experiments"} & loaded
     # a worker that was lost starts again in the midst of a search

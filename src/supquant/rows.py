@@ -237,13 +237,16 @@ class LocalRows(BlockRows):
         self._X = X
         self._features = features
         self._cache = FeatureCache(cache_bytes)
+        self._width = X.shape[1]  # d, which the first pass corrects
 
     def _sum(self, function: BlockSums, shared: Any, n_words: int) -> tuple[Float64, ...]:
         def of_block(block: tuple[int, int]) -> tuple[Array, ...]:
             x, y = self.block(*block), self._labels.dense(*block)
             return function(x, y, self._codes[slice(*block)], shared)
 
-        return sum_in_order(of_block, self._blocks, self._sum_jobs(n_words))
+        sums = sum_in_order(of_block, self._blocks, self._sum_jobs(n_words))
+        self._width = sums[0].shape[1] if sums else self._width
+        return sums
 
     def assign(self, model: ModelState) -> CodeStatistics:
         """Assign to every row its best code under the model; return the sums for the new codes."""
@@ -261,7 +264,7 @@ class LocalRows(BlockRows):
 
     def _sum_jobs(self, n_words: int) -> int:
         """Return the number of threads for sums of arrays (n_words or d, d + L): all of their sums fit into `SUM_BYTES`."""
-        d = self.block(*self._blocks[0]).shape[1] if self._blocks else 1
+        d = self._width
         return max(1, min(self._n_jobs, SUM_BYTES // (8 * max(n_words, d) * (d + self._labels.n_labels)) - 1))
 
 

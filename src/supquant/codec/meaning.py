@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 import scipy  # its parts are loaded when they are first used
+from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.codec.base import check_part

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -41,8 +42,8 @@ def measure_fit(
         Length of a code.
     anchors : int
         Anchors of the classifier.
-    fault : {"none", "worker", "node"}, default="none"
-        What is lost after `FAULT_SECONDS`.
+    fault : {"none", "worker", "memory", "node"}, default="none"
+        What is lost after `FAULT_SECONDS`: a worker that is killed, one that gets no more memory, or a node.
 
     Returns
     -------
@@ -92,7 +93,13 @@ def _fit(folder: Path, kind: str, n_workers: int, bits: int, anchors: int, fault
         n_jobs=n_workers if kind == "local" else 1,
     )
     if fault != "none":
-        lose = nodes.lose if nodes and fault == "node" else lambda: _lose_worker(rows.workers)
+        losses = {
+            "worker": lambda: _lose_worker(rows.workers),
+            "memory": lambda: _take_memory(rows.workers),
+            "node": nodes.lose if nodes else None,
+        }
+        lose = losses[fault]
+        assert lose is not None
         threading.Timer(FAULT_SECONDS, lose).start()
     began = time.perf_counter()
     quantizer.fit(X, y)
@@ -126,6 +133,14 @@ def _lose_worker(workers: Any) -> None:
         os.kill(workers.process_ids()[0], signal.SIGKILL)
     else:
         workers.kill_worker(0)
+
+
+def _take_memory(workers: ProcessWorkers) -> None:
+    """Let a process get no more memory than it has."""
+    process = workers.process_ids()[0]
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize()
+    resource.prlimit(process, resource.RLIMIT_AS, (limit, limit))
 
 
 class _Nodes:

@@ -32,6 +32,7 @@ FITS = (
     ("processes", 1, "none"),
     ("processes", 2, "none"),
     ("processes", 2, "worker"),
+    ("processes", 2, "memory"),
     ("ray", 1, "none"),
     ("ray", 2, "none"),
     ("ray", 4, "none"),
@@ -56,6 +57,8 @@ def bench_cluster(
     kills: int = 20,
     rounds: int = 21,
     parts: tuple[str, ...] = ("fit", "encode", "search"),
+    fits: tuple[str, ...] | None = None,
+    kinds: tuple[str, ...] = ("processes", "ray"),
     folder: str | None = None,
     on_part: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -77,6 +80,10 @@ def bench_cluster(
         How often each search is timed.
     parts : tuple of str
         Which of "fit", "encode" and "search" are measured.
+    fits : tuple of str or None, default=None
+        Which fits are measured, such as "ray-2" or "processes-2-worker", by the names of `FITS`. None measures all.
+    kinds : tuple of str
+        Who holds the shards of an index: "processes" or "ray".
     folder : str or None, default=None
         A folder for the files.
     on_part : callable or None, default=None
@@ -110,6 +117,8 @@ def bench_cluster(
         if "fit" in parts:
             record["fits"] = []
             for kind, n_workers, fault in FITS:
+                if fits is not None and _name(kind, n_workers, fault) not in fits:
+                    continue
                 tell(f"fit, {kind}, {n_workers} workers, lost: {fault}")
                 record["fits"].append(
                     measure_fit(place / "vectors", kind, n_workers, bits=bits, anchors=anchors, fault=fault)
@@ -124,19 +133,35 @@ def bench_cluster(
             record["encode"] = kill_encoding(place / "model", place / "vectors", place / "codes", kills)
         if "search" in parts:
             tell(f"search, {codes:,} codes")
-            record["search"] = measure_shards(place, 10_000, codes, rounds)
+            record["search"] = {
+                kind: measure_shards(place / kind, kind, 10_000, codes, rounds)
+                for kind in kinds
+            }
     return record
 
 
+def _name(kind: str, n_workers: int, fault: str) -> str:
+    return "-".join((kind, str(n_workers), *([] if fault == "none" else [fault])))
+
+
 def _judged(fits: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the figures that have limits."""
+    """Return the figures that have limits, and the seconds that each fault has cost."""
     seconds = {(each["kind"], each["workers"]): each["seconds"] for each in fits if each["fault"] == "none"}
-    passes = [each["bytes_of_pass"] for each in fits if each["kind"] != "local"]
+    others = [each for each in fits if each["kind"] != "local"]
+    passes = [each["bytes_of_pass"] for each in others]
     return {
         "same_bits": len({each["digest"] for each in fits}) == 1,
-        "driver_mb": max(each["driver_mb"] for each in fits if each["kind"] != "local"),
-        "bytes_over_computed": max(each["received"] / each["computed"] for each in passes),
+        "driver_mb": max((each["driver_mb"] for each in others), default=0.0),
+        "bytes_over_computed": max((each["received"] / each["computed"] for each in passes), default=0.0),
         "two_workers_over_one": {
-            kind: seconds[kind, 2] / seconds[kind, 1] for kind in ("processes", "ray") if (kind, 2) in seconds
+            kind: seconds[kind, 2] / seconds[kind, 1]
+            for kind in ("processes", "ray")
+            if (kind, 1) in seconds and (kind, 2) in seconds
+        },
+        "seconds_of_faults": {
+            _name(each["kind"], each["workers"], each["fault"]): each["seconds"]
+            - seconds[each["kind"], each["workers"]]
+            for each in others
+            if each["fault"] != "none" and (each["kind"], each["workers"]) in seconds
         },
     }

@@ -12,21 +12,27 @@ from typing import Any
 
 import numpy as np
 
+from supquant.arrays import Array
 from supquant.codec import AdditiveCodec
-from supquant.distributed import ProcessWorkers, ShardedIndex
+from supquant.distributed import ProcessWorkers, RayWorkers, ShardedIndex
 from supquant.index import CodeIndex
 
 SHARDS, BYTES, K, BATCH = 2, 8, 10, 64
 """Number of shards, bytes of a code, answers to a query, and queries of a batch."""
 
+LOSSES = 5
+"""How often a worker is killed to see when its shard answers again."""
 
-def measure_shards(folder: Path, small: int, large: int, rounds: int) -> dict[str, Any]:
-    """Search random codes in one index and in shards of local processes, in turn.
+
+def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int) -> dict[str, Any]:
+    """Search random codes in one index and in shards, in turn.
 
     Parameters
     ----------
     folder : Path
         For the folders of the indexes.
+    kind : {"processes", "ray"}
+        Who holds the shards: local processes, or actors of Ray on this machine.
     small : int
         Codes of the index that shows the overhead of a call.
     large : int
@@ -37,51 +43,80 @@ def measure_shards(folder: Path, small: int, large: int, rounds: int) -> dict[st
     Returns
     -------
     dict
-        `call` and `batch`: the median and the best time of each side, and the overhead of medians. `recovery_seconds`,
-        and whether all answers were `equal`.
+        `call` and `batch`: the median and the best time of each side, processor time of this process, and the overhead of
+        medians and of best times. `recovery_seconds` of each loss, and whether all answers were `equal`.
     """
     rng = np.random.default_rng(0)
     codec = AdditiveCodec(rng.normal(size=(BYTES, 256, 16)).astype(np.float32))
     Q = rng.normal(size=(BATCH, 16)).astype(np.float32)
     record: dict[str, Any] = {"shards": SHARDS, "bytes": BYTES}
     equal = True
-    with ProcessWorkers(SHARDS) as workers:
+    with ProcessWorkers(SHARDS) if kind == "processes" else RayWorkers(SHARDS) as workers:
         for name, n, queries in (("call", small, Q[:1]), ("batch", large, Q)):
             codes = rng.integers(256, size=(n, BYTES), dtype=np.uint8)
-            folders = []
-            for number, part in enumerate(np.array_split(codes, SHARDS)):
-                folders.append(folder / f"{name}-{number}")
-                CodeIndex(codec).add_codes(part).save(folders[-1])
             whole = CodeIndex(codec).add_codes(codes)
-            sharded = ShardedIndex(folders, workers=workers)
+            sharded = ShardedIndex(_write_shards(folder / name, codec, codes), workers=workers)
             sides: dict[str, Callable[[], Any]] = {
                 "one": partial(whole.search, queries, K, n_jobs=SHARDS),
                 "shards": partial(sharded.search, queries, K),
             }
-            times: dict[str, list[float]] = {side: [] for side in sides}
-            for _ in range(rounds):
-                answers = {}
-                for side, search in sides.items():
-                    began = time.perf_counter()
-                    answers[side] = search()
-                    times[side].append(time.perf_counter() - began)
-                equal &= _are_equal(answers["one"], answers["shards"])
-            medians = {side: 1e3 * float(np.median(each)) for side, each in times.items()}
-            record[name] = {
-                "codes": n,
-                "queries": len(queries),
-                "ms": medians,
-                "best_ms": {side: 1e3 * min(each) for side, each in times.items()},
-                "overhead_ms": medians["shards"] - medians["one"],
-                "overhead_share": medians["shards"] / medians["one"] - 1,
-            }
+            record[name], same = _compare(sides, rounds)
+            record[name] |= {"codes": n, "queries": len(queries)}
+            equal &= same
         expected = whole.search(Q, K)
-        os.kill(workers.process_ids()[1], signal.SIGKILL)
-        began = time.perf_counter()
-        found = sharded.search(Q, K)
-        record["recovery_seconds"] = time.perf_counter() - began
-        equal &= _are_equal(found, expected)
+        record["recovery_seconds"] = []
+        for _ in range(LOSSES):
+            _kill(workers)
+            began = time.perf_counter()
+            found = sharded.search(Q, K)
+            record["recovery_seconds"].append(time.perf_counter() - began)
+            equal &= _are_equal(found, expected)
     return {**record, "equal": equal}
+
+
+def _write_shards(folder: Path, codec: AdditiveCodec, codes: Array) -> list[Path]:
+    folders = []
+    for number, part in enumerate(np.array_split(codes, SHARDS)):
+        folders.append(folder / str(number))
+        folders[-1].mkdir(parents=True)
+        CodeIndex(codec).add_codes(part).save(folders[-1])
+    return folders
+
+
+def _compare(sides: dict[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, Any], bool]:
+    """Time both sides in turn; return the figures, and whether all answers were equal."""
+    times: dict[str, list[float]] = {side: [] for side in sides}
+    processor: dict[str, list[float]] = {side: [] for side in sides}
+    equal = True
+    for search in sides.values():
+        search()  # the first search checks the files
+    for _ in range(rounds):
+        answers = {}
+        for side, search in sides.items():
+            began, worked = time.perf_counter(), time.process_time()
+            answers[side] = search()
+            times[side].append(time.perf_counter() - began)
+            processor[side].append(time.process_time() - worked)
+        equal &= _are_equal(answers["one"], answers["shards"])
+    medians = {side: 1e3 * float(np.median(each)) for side, each in times.items()}
+    best = {side: 1e3 * min(each) for side, each in times.items()}
+    figures = {
+        "ms": medians,
+        "best_ms": best,
+        "processor_ms": {side: 1e3 * float(np.median(each)) for side, each in processor.items()},
+        "overhead_ms": medians["shards"] - medians["one"],
+        "best_overhead_ms": best["shards"] - best["one"],
+        "overhead_share": medians["shards"] / medians["one"] - 1,
+        "best_overhead_share": best["shards"] / best["one"] - 1,
+    }
+    return figures, equal
+
+
+def _kill(workers: ProcessWorkers | RayWorkers) -> None:
+    if isinstance(workers, RayWorkers):
+        workers.kill_worker(1)
+    else:
+        os.kill(workers.process_ids()[1], signal.SIGKILL)
 
 
 def _are_equal(some: Any, others: Any) -> bool:
