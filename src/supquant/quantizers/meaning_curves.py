@@ -52,10 +52,11 @@ def fit_curves(fit: MeaningFit, codec: SemanticCodec, codes: Codes, rng: np.rand
     known = np.flatnonzero(fit.labels.known)
     labels = fit.labels.take(known)
     asking = labels.take(fit.fitted.held_rows)
-    settled = fit.fitted.held_features.copy()
+    asked = spread_rows(len(asking), CALIBRATION_QUERIES)  # tables of all would take much memory
+    settled = fit.fitted.held_features[asked]
     settled[:, fit.fitted.map.n_columns] = 0  # if all items have labels, no query is new
     tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
-    curve = fit_curve(*first_answers(tables, asking, codes[known], labels, fit.n_jobs))
+    curve = fit_curve(*first_answers(tables, asking.take(asked), codes[known], labels, fit.n_jobs))
     return stack_curves([curve, *_curves_of_unlabelled(fit, codec, labels, asking, rng)])
 
 
@@ -75,9 +76,10 @@ def _curves_of_unlabelled(
     else:
         rows = fit.as_held_out(known[chosen])
     codes = fit.encode_items(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
-    tables = codec.tables_of(codec.prepare(held))
-    products, relevant = first_answers(tables, asking, codes, items, fit.n_jobs)
-    which = codec.curves_of(held[spread_rows(len(held), CALIBRATION_QUERIES)]) - 1
+    asked = spread_rows(len(held), CALIBRATION_QUERIES)
+    tables = codec.tables_of(codec.prepare(held[asked]))
+    products, relevant = first_answers(tables, asking.take(asked), codes, items, fit.n_jobs)
+    which = codec.curves_of(held[asked]) - 1
     of_all = fit_curve(products, relevant)
     curves = []
     for each in range(N_CURVES - 1):

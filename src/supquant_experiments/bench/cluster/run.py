@@ -44,6 +44,9 @@ FITS = (
 LEARNED_ROWS = 5000
 """The model of the encoding is fitted to this number of rows."""
 
+ENCODED_PART = 10
+"""The encoding is killed in as many files with this part of the rows: each of them is started again many times."""
+
 
 def bench_cluster(
     rows: int = 2_000_000,
@@ -111,10 +114,9 @@ def bench_cluster(
     }
     with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=folder) as name:
         place = Path(name)
-        if "fit" in parts or "encode" in parts:
+        if "fit" in parts:
             tell(f"{n_files} files of {rows:,} vectors")
             write_classes(place / "vectors", rows, columns, classes, n_files)
-        if "fit" in parts:
             record["fits"] = []
             for kind, n_workers, fault in FITS:
                 if fits is not None and _name(kind, n_workers, fault) not in fits:
@@ -126,16 +128,17 @@ def bench_cluster(
             record |= _judged(record["fits"])
         if "encode" in parts:
             tell(f"encoding, killed {kills} times")
-            source = open_vectors(place / "vectors", "vector", "label", False)
+            encoded = place / "encoded"
+            write_classes(encoded, max(LEARNED_ROWS, rows // ENCODED_PART), columns, classes, n_files)
+            source = open_vectors(encoded, "vector", "label", False)
             some = next(source.blocks(rows=LEARNED_ROWS))
             model = SupervisedQuantizer(bits // 8, features=LabelKernel(0), max_iter=1, random_state=0)
             model.fit(some.X, some.labels).save(place / "model")
-            record["encode"] = kill_encoding(place / "model", place / "vectors", place / "codes", kills)
+            record["encode"] = kill_encoding(place / "model", encoded, place / "codes", kills)
         if "search" in parts:
             tell(f"search, {codes:,} codes")
             record["search"] = {
-                kind: measure_shards(place / kind, kind, 10_000, codes, rounds)
-                for kind in kinds
+                kind: measure_shards(place / kind, kind, 10_000, codes, rounds) for kind in kinds
             }
     return record
 
