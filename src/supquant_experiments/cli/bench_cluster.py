@@ -63,6 +63,7 @@ def cluster(
         fits=None if fit is None else tuple(fit),
         folder=None if folder is None else str(folder),
         on_part=lambda name: print_line(f"Measuring {name} ..."),
+        on_figures=lambda figures: write_figures(json, figures),
     )
     facts: list[tuple[str, object]] = [("machine", describe(record["machine"]))]
     for each in record.get("fits", ()):

@@ -64,6 +64,7 @@ def bench_cluster(
     kinds: tuple[str, ...] = ("processes", "ray"),
     folder: str | None = None,
     on_part: Callable[[str], None] | None = None,
+    on_figures: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Measure fits, encoding and searching with workers.
 
@@ -91,6 +92,8 @@ def bench_cluster(
         A folder for the files.
     on_part : callable or None, default=None
         Gets the name of each part before it is measured.
+    on_figures : callable or None, default=None
+        Gets the record whenever it has new figures. A run takes long, and what it has found should not be lost with it.
 
     Returns
     -------
@@ -98,6 +101,7 @@ def bench_cluster(
         A record for `json`.
     """
     tell = on_part or (lambda _: None)
+    keep = on_figures or (lambda _: None)
     record: dict[str, Any] = {
         "benchmark": "cluster",
         "rows": rows,
@@ -125,6 +129,7 @@ def bench_cluster(
                 record["fits"].append(
                     measure_fit(place / "vectors", kind, n_workers, bits=bits, anchors=anchors, fault=fault)
                 )
+                keep(record | _judged(record["fits"]))
             record |= _judged(record["fits"])
         if "encode" in parts:
             tell(f"encoding, killed {kills} times")
@@ -135,6 +140,7 @@ def bench_cluster(
             model = SupervisedQuantizer(bits // 8, features=LabelKernel(0), max_iter=1, random_state=0)
             model.fit(some.X, some.labels).save(place / "model")
             record["encode"] = kill_encoding(place / "model", encoded, place / "codes", kills)
+            keep(record)
         if "search" in parts:
             tell(f"search, {codes:,} codes")
             record["search"] = {
