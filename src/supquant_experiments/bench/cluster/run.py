@@ -136,9 +136,9 @@ def bench_cluster(
             encoded = place / "encoded"
             write_classes(encoded, max(LEARNED_ROWS, rows // ENCODED_PART), columns, classes, n_files)
             source = open_vectors(encoded, "vector", "label", False)
-            some = next(source.blocks(rows=LEARNED_ROWS))
+            some = slice(LEARNED_ROWS)
             model = SupervisedQuantizer(bits // 8, features=LabelKernel(0), max_iter=1, random_state=0)
-            model.fit(some.X, some.labels).save(place / "model")
+            model.fit(source.X[some], source.labels[some]).save(place / "model")
             record["encode"] = kill_encoding(place / "model", encoded, place / "codes", kills)
             keep(record)
         if "search" in parts:
