@@ -84,11 +84,12 @@ def test_a_query_that_is_refused_harms_no_other():
     async def work(batcher, scans):
         tasks = [start(batcher, "a", 0)]
         await begun(scans, 1)
-        tasks += [start(batcher, "a", each) for each in (1, -1, 2)]
+        tasks += [start(batcher, "a", each) for each in (1, -1, 2, 3)]
         scans.open.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(found[2], InputError)
-        assert [found[each][0].item() for each in (0, 1, 3)] == [0, 10, 20]
+        assert [found[each][0].item() for each in (0, 1, 3, 4)] == [0, 10, 20, 30]
+        assert scans.asked[-1] == ("a", [2, 3])  # those without a fault are searched together
 
     with_batcher(work)
 

@@ -1,8 +1,10 @@
 """Services that run: where they listen, who is cut, what others save, and how they end."""
 
+import json
 import socket
 import threading
 import time
+from http.client import parse_headers
 
 import numpy as np
 import pytest
@@ -152,3 +154,72 @@ def test_labels_of_every_kind_reach_the_index(serve_index, clusters):
     given[1] = np.nan
     client.add(X[:4], given)
     assert np.array_equal(client.codes(range(4)), model.codec_.encode_items(X[:4], given))
+
+
+def exchange(url, *requests):
+    """Send requests over one connection, all at once, and return the answers: status, content type and body of each."""
+    with connect(url) as own, own.makefile("rb") as answers:
+        own.sendall(b"".join(requests))
+        found = []
+        while len(found) < len(requests):
+            status = int(answers.readline().split()[1])
+            headers = parse_headers(answers)
+            if status != 100:
+                body = answers.read(int(headers["content-length"]))
+                found.append((status, headers.get_content_type(), body))
+        return found
+
+
+def post(path, body, *headers):
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def test_a_search_is_answered_alike_on_the_short_way_and_on_the_long_one(folder, clusters):
+    X, _ = clusters
+    octets, plain = "Content-Type: application/octet-stream", "Content-Type: application/json"
+    nan = np.full((1, 8), np.nan, np.float32).tobytes()
+    cases = [
+        (200, "/v1/things/search?k=3", X[:2].tobytes(), octets),
+        (200, "/v1/things/search?k=3&columns=price&threshold=0.1", X[:1].tobytes(), octets),
+        (200, "/v1/things/search", b'{"query": 7, "where": "price < 9"}', plain),
+        (422, "/v1/things/search", nan, octets),
+        (422, "/v1/things/search?k=0", X[:1].tobytes(), octets),
+        (422, "/v1/things/search", X[0, :3].tobytes(), octets),
+        (400, "/v1/things/search", b"{", plain),
+        (415, "/v1/things/search", b"{}", "Content-Type: text/plain"),
+        (403, "/v1/things/search", b"{}", "Host: example.org"),
+        (413, "/v1/things/search", b"0" * 70_001, octets),
+    ]
+    with running({"things": folder}, max_body=70_000) as (url, service):
+        for status, path, body, header in cases:
+            short = exchange(url, post(path, body, header))
+            # A request that expects to be told to go on, and one behind another, go through uvicorn.
+            long = exchange(url, post(path, body, header, "Expect: 100-continue"))
+            behind = exchange(url, post("/v1/things/search", b"{}", plain), post(path, body, header))
+            assert short[0][0] == status
+            assert short == long == behind[1:]
+        assert (
+            exchange(url, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", post(*cases[0][1:]))[1][0]
+            == 200
+        )
+        text = service.metrics.text().decode()
+        assert 'supquant_requests_total{index="things",operation="search",status="413"} 3.0' in text
+        assert 'supquant_request_seconds_bucket{le="+Inf",operation="search"} 41.0' in text
+
+
+def test_a_search_that_comes_in_pieces_and_asks_to_close_is_answered_and_closed(folder, clusters):
+    X, _ = clusters
+    request = post(
+        "/v1/things/search", X[:1].tobytes(), "Content-Type: application/octet-stream", "Connection: close"
+    )
+    with running({"things": folder}) as (url, _), connect(url) as own:
+        for part in (request[:20], request[20:-10], request[-10:]):
+            own.sendall(part)
+            time.sleep(0.02)
+        with own.makefile("rb") as answers:
+            whole = answers.read()  # up to the end of the connection
+    head, _, body = whole.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"connection: close" in head
+    assert len(json.loads(body)["ids"][0]) == 10

@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,7 @@ Scan = Callable[[Any, NDArray[Any]], Found]
 """Searches queries (q, p) as a key says."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
+class _Job(NamedTuple):
     """The queries of one request, which waits for its answer."""
 
     key: Hashable
@@ -83,12 +82,14 @@ class Batcher:
         """
         if len(self._jobs) >= self._limits.max_queue:
             raise RefusalError(429, "too many searches are waiting: try again later", {"retry-after": "1"})
-        job = _Job(key, queries, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        job = _Job(key, queries, loop.create_future())
         self._jobs.append(job)
         self._waiting += len(queries)
         if not self._running:
-            self._quiet_until = asyncio.get_running_loop().time() + self._max_wait
-            self._start_if_due()
+            self._quiet_until = loop.time() + self._max_wait
+            if self._timer is None or self._waiting >= self._expected:
+                self._start_if_due()
         return await job.answer
 
     def _start_if_due(self) -> None:
@@ -149,10 +150,12 @@ class Batcher:
         except Exception as error:  # noqa: BLE001  # whatever it is, each request gets its own answer
             if len(parts) == 1 or not isinstance(error, SupquantError):
                 return [error] * len(parts)
-            return [self._search_group(key, [part])[0] for part in parts]  # one of them has the fault
+            half = len(parts) // 2  # one of them has the fault; the others are searched together
+            return self._search_group(key, parts[:half]) + self._search_group(key, parts[half:])
         self._on_batch(len(scores))
-        bounds = np.cumsum([len(part) for part in parts])[:-1]
-        return list(zip(np.split(scores, bounds), np.split(ids, bounds), strict=True))
+        ends = accumulate(map(len, parts))
+        rows = [slice(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
+        return [(scores[each], ids[each]) for each in rows]
 
     def _finish(self, jobs: Sequence[_Job], done: asyncio.Future[list[Found | Exception]]) -> None:
         """Hand out the answers of a batch, and consider the next one."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -30,6 +29,12 @@ __all__ = ["JSON", "OCTETS", "Answer", "Call", "Endpoint", "Operation", "error_a
 JSON = "application/json"
 OCTETS = "application/octet-stream"
 """The media types of bodies. A browser asks before it sends them to another site, so no foreign page can send them here."""
+
+Headers = Mapping[bytes, bytes]
+"""The headers of a request, by names in lower case."""
+
+ReadBody = Callable[[], Awaitable[bytes]]
+"""Returns the body of a request when all of it has come."""
 
 _log = logging.getLogger("supquant.serve")
 
@@ -99,11 +104,11 @@ class Call:
     ----------
     service : Service
     operation : Operation
-    scope : dict
-        The head of the request, as ASGI has it.
     served : ServedIndex or None
         The index that the request names.
-    headers : dict of bytes
+    headers : mapping of bytes to bytes
+    query_string : bytes
+        The part of the address behind the question mark.
     body : bytes
     """
 
@@ -111,16 +116,16 @@ class Call:
         self,
         service: Service,
         operation: Operation,
-        scope: Scope,
         served: ServedIndex | None,
-        headers: Mapping[bytes, bytes],
+        headers: Headers,
+        query_string: bytes,
         body: bytes,
     ) -> None:
         self.service = service
         self.operation = operation
         self.headers = headers
         self.body = body
-        self._scope = scope
+        self.query_string = query_string
         self._served = served
         # Everything that a request reads comes from one version of the index.
         self.version: Version | None = None if served is None else served.version
@@ -145,13 +150,7 @@ class Call:
     @property
     def media_type(self) -> str:
         """The media type of the body, without parameters."""
-        return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
-
-    @property
-    def query_string(self) -> bytes:
-        """The part of the address behind the question mark."""
-        found: bytes = self._scope["query_string"]
-        return found
+        return _media_type(self.headers.get(b"content-type", b""))
 
     def accepts(self, media_type: str) -> bool:
         """Return whether the client asks for a media type by name."""
@@ -194,6 +193,11 @@ class Call:
         return await self.service.in_thread(work, *arguments)
 
 
+@lru_cache(maxsize=256)  # many clients send the same
+def _media_type(header: bytes) -> str:
+    return header.partition(b";")[0].strip().lower().decode("latin-1")
+
+
 @lru_cache(maxsize=256)  # many clients ask with the same parameters
 def _read_parameters(query: bytes) -> list[tuple[str, str]]:
     if not query:
@@ -213,7 +217,7 @@ def _check_names(given: list[str], known: Mapping[str, Any], what: str) -> None:
 
 
 class Endpoint:
-    """The ASGI application of one operation: checks the token, reads the body, and answers.
+    """Answers the requests of one operation: checks the token, reads the body, and lets the operation answer.
 
     Parameters
     ----------
@@ -226,13 +230,33 @@ class Endpoint:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, as an ASGI application."""
+        headers = dict(scope["headers"])
+        read_body = partial(_read_body, headers, receive, self._service.limits.max_body)
+        answer = await self.respond(
+            scope["path_params"].get("index", ""), headers, scope["query_string"], read_body
+        )
+        await send_answer(answer, send)
+
+    async def respond(self, name: str, headers: Headers, query_string: bytes, read_body: ReadBody) -> Answer:
+        """Return the answer to one request, within the deadline.
+
+        Parameters
+        ----------
+        name : str
+            The name of an index, or empty.
+        headers : mapping of bytes to bytes
+        query_string : bytes
+            The part of the address behind the question mark.
+        read_body : coroutine function
+            Returns the body. It is called if the operation has one and the token allows it.
+        """
         began = time.perf_counter()
-        name = scope["path_params"].get("index", "")
         served = self._service.indexes.get(name)
         try:
-            async with asyncio.timeout(self._service.limits.deadline):
-                answer = await self._answer(scope, receive, served, name)
+            answer = await self._service.deadlines.limit(
+                self._answer(name, served, headers, query_string, read_body)
+            )
         except TimeoutError:
             answer = error_answer(504, "the request took too long; if it was a change, it may still be made")
         except RefusalError as refusal:
@@ -252,23 +276,26 @@ class Endpoint:
         self._service.metrics.request(
             self._operation.name, "" if served is None else name, answer.status, seconds
         )
-        await send_answer(answer, send)
+        return answer
 
-    async def _answer(self, scope: Scope, receive: Receive, served: ServedIndex | None, name: str) -> Answer:
-        headers = dict(scope["headers"])
-        self._service.check_access(headers, self._operation.access)
-        if served is None and "index" in scope["path_params"]:
+    async def _answer(
+        self,
+        name: str,
+        served: ServedIndex | None,
+        headers: Headers,
+        query_string: bytes,
+        read_body: ReadBody,
+    ) -> Answer:
+        operation = self._operation
+        self._service.check_access(headers, operation.access)
+        if served is None and "{index}" in operation.path:
             raise RefusalError(404, f"no index is named {name[:40]!r}")
-        body = b""
-        if self._operation.method == "POST":
-            body = await _read_body(headers, receive, self._service.limits.max_body)
-        found = await self._operation.handle(
-            Call(self._service, self._operation, scope, served, headers, body)
-        )
+        body = await read_body() if operation.method == "POST" else b""
+        found = await operation.handle(Call(self._service, operation, served, headers, query_string, body))
         return found if isinstance(found, Answer) else json_answer(found)
 
 
-async def _read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
+async def _read_body(headers: Headers, receive: Receive, limit: int) -> bytes:
     """Return the body of a request; raise a `RefusalError` if it is longer than the limit."""
     told = headers.get(b"content-length", b"")
     if told.isdigit() and int(told[:20]) > limit:

@@ -23,7 +23,7 @@ __all__ = [
     "read_number",
     "read_text",
     "read_vectors",
-    "vectors_of_bytes",
+    "rows_of_bytes",
 ]
 
 
@@ -36,27 +36,31 @@ def read_vectors(value: Any, width: int, name: str, limit: int) -> Float32:
         If the value is not such vectors, has too many rows, or holds NaN or infinity.
     """
     if isinstance(value, str):
-        return vectors_of_bytes(_decoded(value, name), width, name, limit)
+        return _finite(rows_of_bytes(_decoded(value, name), width, name, limit), name)
     found = numbers_from(value, name)
     if found.ndim != 2 or found.shape[1] != width:
         raise RefusalError(422, f"{name} must be lists of {width} numbers, got shape {found.shape}")
     with np.errstate(over="ignore"):
-        return _checked(found.astype(np.float32), name, limit)
+        return _finite(_few(found.astype(np.float32), name, limit), name)
 
 
-def vectors_of_bytes(data: bytes, width: int, name: str, limit: int) -> Float32:
-    """Return vectors (n, width) float32 from the bytes of little-endian float32."""
+def rows_of_bytes(data: bytes, width: int, name: str, limit: int) -> Float32:
+    """Return rows (n, width) float32 from the bytes of little-endian float32. They may hold NaN and infinity."""
     if len(data) % (4 * width):
         raise RefusalError(
             422,
             f"{name} must be rows of {width} float32 numbers, {4 * width} bytes each, got {len(data):,} bytes",
         )
-    return _checked(np.frombuffer(data, dtype="<f4").reshape(-1, width), name, limit)
+    return _few(np.frombuffer(data, dtype="<f4").reshape(-1, width), name, limit)
 
 
-def _checked(vectors: Float32, name: str, limit: int) -> Float32:
+def _few(vectors: Float32, name: str, limit: int) -> Float32:
     if len(vectors) > limit:
         raise RefusalError(422, f"{name} must have at most {limit:,} rows, got {len(vectors):,}")
+    return vectors
+
+
+def _finite(vectors: Float32, name: str) -> Float32:
     if not np.isfinite(vectors).all():
         raise RefusalError(422, f"{name} must not hold NaN, infinity or numbers beyond float32")
     return vectors

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
@@ -23,20 +29,8 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._requests = Counter(
-            "supquant_requests",
-            "Answered requests, by operation, index and status.",
-            ("operation", "index", "status"),
-            registry=self._registry,
-        )
-        self._by_request: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._seconds = Histogram(
-            "supquant_request_seconds",
-            "Time from the head of a request to its answer.",
-            ("operation",),
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
+        self._requests = _Requests()
+        self._registry.register(self._requests)
         self._batches = Histogram(
             "supquant_scan_queries",
             "Queries that were joined into one scan.",
@@ -57,15 +51,7 @@ class Metrics:
 
     def request(self, operation: str, index: str, status: int, seconds: float) -> None:
         """Count an answered request. `index` is the name of a served index, or empty."""
-        key = operation, index, status
-        if key not in self._by_request:  # to look labels up takes longer than to count
-            self._by_request[key] = (
-                self._requests.labels(operation, index, str(status)),
-                self._seconds.labels(operation),
-            )
-        counter, histogram = self._by_request[key]
-        counter.inc()
-        histogram.observe(seconds)
+        self._requests.add(operation, index, status, seconds)
 
     def scan(self, index: str, n_queries: int) -> None:
         """Count a scan."""
@@ -86,3 +72,44 @@ class Metrics:
     def text(self) -> bytes:
         """Return all counts and times in the text format of Prometheus."""
         return generate_latest(self._registry)
+
+
+class _Requests:
+    """Counts and times of requests. All are counted by the thread of the event loop, so they need no locks."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, int], int] = {}
+        self._times: dict[
+            str, list[float]
+        ] = {}  # by operation: the numbers of each group of times, and their sum
+
+    def add(self, operation: str, index: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        key = operation, index, status
+        self._counts[key] = self._counts.get(key, 0) + 1
+        times = self._times.get(operation)
+        if times is None:
+            times = self._times[operation] = [0.0] * (len(_SECONDS) + 2)
+        times[bisect_left(_SECONDS, seconds)] += 1
+        times[-1] += seconds
+
+    def collect(self) -> Iterator[Any]:
+        """Yield all counts, as the registry of Prometheus wants them."""
+        requests = CounterMetricFamily(
+            "supquant_requests",
+            "Answered requests, by operation, index and status.",
+            labels=("operation", "index", "status"),
+        )
+        for (operation, index, status), count in list(self._counts.items()):
+            requests.add_metric((operation, index, str(status)), count)
+        seconds = HistogramMetricFamily(
+            "supquant_request_seconds",
+            "Time from the head of a request to its answer.",
+            labels=("operation",),
+        )
+        for operation, times in list(self._times.items()):
+            bounds = [*map(str, map(float, _SECONDS)), "+Inf"]
+            groups = list(zip(bounds, accumulate(times[:-1]), strict=True))
+            seconds.add_metric((operation,), groups, times[-1])
+        yield requests
+        yield seconds

@@ -12,7 +12,9 @@ import uvicorn
 
 from supquant.errors import InputError
 from supquant.serve.app import make_app
-from supquant.serve.connections import timed_protocol
+from supquant.serve.calls import Endpoint
+from supquant.serve.connections import service_protocol
+from supquant.serve.searching import SEARCH
 from supquant.serve.service import Service
 from supquant.serve.tokens import Tokens
 
@@ -119,11 +121,11 @@ def run_service(
 
 def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
     """Return the server of a service; the parameters are those of `run_service`."""
-    deadline = service.limits.deadline
+    limits = service.limits
     config = uvicorn.Config(
         make_app(service, watched=watched),
         loop="uvloop",
-        http=timed_protocol(deadline),
+        http=service_protocol(Endpoint(SEARCH, service), service.indexes, limits.deadline, limits.max_body),
         ws="none",
         lifespan="on",
         log_level="warning",
@@ -133,7 +135,7 @@ def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
         date_header=False,
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=int(deadline) + 1,
+        timeout_graceful_shutdown=int(limits.deadline) + 1,
     )
     return uvicorn.Server(config)
 

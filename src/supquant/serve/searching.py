@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.codec import item_tables
-from supquant.index import Filter
 from supquant.serve import schemas
 from supquant.serve.arrow import ARROW, arrow_answer
 from supquant.serve.calls import OCTETS, Call, Operation
@@ -23,11 +22,12 @@ from supquant.serve.json_values import (
     read_number,
     read_text,
     read_vectors,
-    vectors_of_bytes,
+    rows_of_bytes,
 )
 from supquant.serve.limits import RefusalError
+from supquant.serve.served import SearchKey, search_key
 
-__all__ = ["OPERATIONS"]
+__all__ = ["OPERATIONS", "SEARCH"]
 
 _OPTIONS = ("k", "ranking", "novelty", "where", "state", "threshold", "columns")
 """Fields of a search beside its queries. All but ids may also stand in the address of a search by bytes."""
@@ -42,23 +42,22 @@ class _Search:
     """What a search asks for beside its queries."""
 
     k: int
-    ranking: str | None
-    novelty: Any
-    among: Filter | None
+    key: SearchKey
     threshold: float | None
     columns: list[str] | None
 
 
 async def search(call: Call) -> Any:
     """Answer the k best rows for each query."""
-    limits, codec = call.service.limits, call.index.codec
+    limits, version = call.service.limits, call.served_version
     if call.media_type == OCTETS:
-        queries: Any = vectors_of_bytes(call.body, codec.n_inputs, "the body", limits.max_queries)
-        asked = call.served_version.options.get(call.query_string)
+        # The index checks that all numbers are finite, once for all queries of a scan.
+        queries: Any = rows_of_bytes(call.body, version.width, "the body", limits.max_queries)
+        asked = version.options.get(call.query_string)
         if asked is None:
             asked = await _read_search(call, _typed(call.parameters()))
-            if len(call.served_version.options) < _MOST_OPTIONS:
-                call.served_version.options[call.query_string] = asked
+            if len(version.options) < _MOST_OPTIONS:
+                version.options[call.query_string] = asked
         return await _answer(call, asked, queries)
     fields = call.fields()
     if ("query" in fields) == ("queries" in fields):
@@ -66,17 +65,15 @@ async def search(call: Call) -> Any:
     asked = await _read_search(call, fields)
     if "queries" in fields:
         given = fields["queries"]
-        empty = given == []
-        width = codec.n_inputs
         queries = (
-            np.empty((0, width), np.float32)
-            if empty
-            else read_vectors(given, width, "queries", limits.max_queries)
+            np.empty((0, version.width), np.float32)
+            if given == []
+            else read_vectors(given, version.width, "queries", limits.max_queries)
         )
         return await _answer(call, asked, queries)
     query = fields["query"]
     if isinstance(query, list):
-        return await _answer(call, asked, read_vectors([query], codec.n_inputs, "query", 1), single=True)
+        return await _answer(call, asked, read_vectors([query], version.width, "query", 1), single=True)
     if isinstance(query, bool) or not isinstance(query, int | str):
         raise RefusalError(422, "query must be a vector, or the id of an item")
     return await _answer(call, asked, [query], single=True)
@@ -92,27 +89,25 @@ async def _answer(call: Call, asked: _Search, queries: Float32 | list[Any], *, s
     if isinstance(queries, list):
         scores, ids = await call.in_thread(_search_like, call, asked, queries)
     else:
-        scores, ids = await call.served.search(
-            call.served_version, queries, asked.k, asked.ranking, asked.novelty, asked.among
-        )
+        scores, ids = await call.served.search(asked.key, queries)
+        scores, ids = scores[:, : asked.k], ids[:, : asked.k]
     if call.accepts(ARROW):
         table = await call.in_thread(call.index.tabulate, scores, ids, asked.columns)
         return arrow_answer(table)
-    columns = {}
-    if asked.columns is not None:
-        columns = await call.in_thread(_columns, call, ids, asked.columns)
-    found = {"ids": ids, "scores": scores, **({"columns": columns} if columns else {})}
+    found: dict[str, Any] = {"ids": ids, "scores": scores}
+    if asked.columns:
+        found["columns"] = await call.in_thread(_columns, call, ids, asked.columns)
     if asked.threshold is not None:
-        found = _cut(found, scores, asked.threshold, call.served_version.descends(asked.ranking))
-    return {name: _nested(values, single) for name, values in found.items()}
+        found = _cut(found, scores, asked.threshold, call.served_version.descends(asked.key.ranking))
+    return _first(found) if single else found
 
 
 def _search_like(call: Call, asked: _Search, ids: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Search what is like the items of some ids, by their codes."""
-    if asked.novelty is not None:
+    if asked.key.novelty is not None:
         raise RefusalError(422, "novelty cannot be given with the id of an item")
-    tables = item_tables(call.index.codec, call.index.codes(ids), asked.ranking)
-    sums, found = call.index.search_tables(tables, asked.k, where=asked.among)
+    tables = item_tables(call.index.codec, call.index.codes(ids), asked.key.ranking)
+    sums, found = call.index.search_tables(tables, asked.k, where=asked.key.among)
     return tables.scores(sums), found
 
 
@@ -141,14 +136,9 @@ def _cut(found: dict[str, Any], scores: NDArray[Any], threshold: float, descends
     return {name: cut(values) for name, values in found.items()}
 
 
-def _nested(values: Any, single: bool) -> Any:
-    """Return values as JSON can hold them; of a single query, without the outer list."""
-    if isinstance(values, dict):
-        return {name: _nested(each, single) for name, each in values.items()}
-    inner = values[0] if single else values
-    if not isinstance(inner, np.ndarray):
-        return inner
-    return inner.tolist() if inner.dtype == object else np.ascontiguousarray(inner)
+def _first(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to the first query alone, without the outer lists."""
+    return {name: _first(each) if isinstance(each, dict) else each[0] for name, each in found.items()}
 
 
 async def search_tables(call: Call) -> Any:
@@ -165,10 +155,10 @@ async def search_tables(call: Call) -> Any:
         tables = numbers_from(given, "tables").astype(np.float32)
 
     def scan() -> Any:
-        return call.index.search_tables(tables, asked.k, where=asked.among)
+        return call.index.search_tables(tables, asked.k, where=asked.key.among)
 
     sums, ids = await call.in_thread(scan)
-    return {"ids": _nested(ids, False), "sums": _nested(sums, False)}
+    return {"ids": ids, "sums": sums}
 
 
 async def range_search(call: Call) -> Any:
@@ -184,9 +174,9 @@ async def range_search(call: Call) -> Any:
         return call.index.range_search(
             queries,
             radius,
-            ranking=asked.ranking,
-            novelty=asked.novelty,
-            where=asked.among,
+            ranking=asked.key.ranking,
+            novelty=asked.key.novelty,
+            where=asked.key.among,
         )
 
     bounds, scores, ids = await call.in_thread(scan)
@@ -194,7 +184,7 @@ async def range_search(call: Call) -> Any:
         raise RefusalError(
             422, f"{len(ids):,} rows are within the radius, at most {limits.max_answers:,} are answered"
         )
-    return {"limits": bounds.tolist(), "ids": ids.tolist(), "scores": np.ascontiguousarray(scores)}
+    return {"limits": bounds.tolist(), "ids": ids.tolist(), "scores": scores}
 
 
 async def select(call: Call) -> Any:
@@ -223,11 +213,11 @@ async def _read_search(call: Call, fields: Mapping[str, Any]) -> _Search:
         raise RefusalError(409, "rows were added or removed since the state was read")
     if where is not None:
         among = await call.in_thread(call.served_version.filter, where)
+    k = read_count(fields.get("k", 10), "k", limits.max_k)
+    novelty = tuple(novelty) if isinstance(novelty, list) else read_number(novelty, "novelty")
     return _Search(
-        read_count(fields.get("k", 10), "k", limits.max_k),
-        ranking,
-        tuple(novelty) if isinstance(novelty, list) else read_number(novelty, "novelty"),
-        among,
+        k,
+        search_key(call.served_version, k, ranking, novelty, among),
         read_number(fields.get("threshold"), "threshold"),
         read_names(fields.get("columns"), "columns"),
     )
@@ -263,18 +253,20 @@ def _typed(parameters: Mapping[str, str]) -> dict[str, Any]:
     return fields
 
 
+SEARCH = Operation(
+    "POST",
+    "/v1/{index}/search",
+    search,
+    "Find the k best rows for each query: a vector, several vectors, or the id of an item.",
+    body={**schemas.QUERIES, **schemas.SEARCH},
+    parameters={name: schemas.SEARCH[name] for name in _OPTIONS},
+    answer=schemas.FOUND,
+    octets="Queries as rows of little-endian float32. Options stand in the address.",
+    example={"query": [0.0] * 64, "k": 3, "columns": ["digit"]},
+)
+
 OPERATIONS = (
-    Operation(
-        "POST",
-        "/v1/{index}/search",
-        search,
-        "Find the k best rows for each query: a vector, several vectors, or the id of an item.",
-        body={**schemas.QUERIES, **schemas.SEARCH},
-        parameters={name: schemas.SEARCH[name] for name in _OPTIONS},
-        answer=schemas.FOUND,
-        octets="Queries as rows of little-endian float32. Options stand in the address.",
-        example={"query": [0.0] * 64, "k": 3, "columns": ["digit"]},
-    ),
+    SEARCH,
     Operation(
         "POST",
         "/v1/{index}/search_tables",

@@ -11,7 +11,7 @@ import copy
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +29,7 @@ from supquant.serve.batching import Batcher, Found
 from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
 
-__all__ = ["Change", "ServedIndex", "Version"]
+__all__ = ["Change", "SearchKey", "ServedIndex", "Version", "search_key"]
 
 Change = Callable[[CodeIndex], Any]
 """Changes an index, and returns what its request is answered with. If it raises, the index is unchanged."""
@@ -56,6 +56,7 @@ class Version:
 
     def __init__(self, index: CodeIndex) -> None:
         self.index = index
+        self.width: int = index.codec.n_inputs  # of vectors
         self.options: dict[bytes, Any] = {}  # what searches asked for in their addresses, as it was read
         self._filters: OrderedDict[str, Filter] = OrderedDict()
         self._lock = Lock()
@@ -94,7 +95,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class _SearchKey:
+class SearchKey:
     """What searches must have in common to be joined into one scan."""
 
     version: Version
@@ -103,6 +104,18 @@ class _SearchKey:
     novelty: float | tuple[float, ...] | None
     among: Filter | None
     alone: object = None  # searches with one novelty for each query are joined with no others
+
+
+def search_key(
+    version: Version,
+    k: int,
+    ranking: str | None = None,
+    novelty: float | tuple[float, ...] | None = None,
+    among: Filter | None = None,
+) -> SearchKey:
+    """Return the key of a search. The best k of more answers are the best k, so searches of similar k share a scan."""
+    alone = object() if isinstance(novelty, tuple) else None
+    return SearchKey(version, 1 << (k - 1).bit_length(), ranking, novelty, among, alone)
 
 
 class ServedIndex:
@@ -146,24 +159,11 @@ class ServedIndex:
 
     # searches ------------------------------------------------------------------------------------------------------------
 
-    async def search(
-        self,
-        version: Version,
-        queries: NDArray[Any],
-        k: int,
-        ranking: str | None = None,
-        novelty: float | tuple[float, ...] | None = None,
-        among: Filter | None = None,
-    ) -> Found:
+    def search(self, key: SearchKey, queries: NDArray[Any]) -> Awaitable[Found]:
         """Return the scores and ids (q, k') of the best rows for queries (q, p). Several searches share one scan."""
-        # The best k of more answers are the best k. So searches of similar k share a scan.
-        shared_k = 1 << (k - 1).bit_length()
-        alone = object() if isinstance(novelty, tuple) else None
-        key = _SearchKey(version, shared_k, ranking, novelty, among, alone)
-        scores, ids = await self._batcher.search(key, queries)
-        return scores[:, :k], ids[:, :k]
+        return self._batcher.search(key, queries)
 
-    def _scan(self, key: _SearchKey, queries: NDArray[Any]) -> Found:
+    def _scan(self, key: SearchKey, queries: NDArray[Any]) -> Found:
         return key.version.index.search(
             queries, key.k, ranking=key.ranking, novelty=key.novelty, where=key.among, n_jobs=self._n_jobs
         )
