@@ -30,8 +30,8 @@ def start():
     """Return a function that starts the service of some folders in this process, and returns a client of it."""
     running = []
 
-    def begin(folders, *, watched=False, tokens=None, **limits):
-        service = Service(folders, Limits(**limits), tokens, n_jobs=1)
+    def begin(folders, *, watched=False, tokens=None, encoders=None, **limits):
+        service = Service(folders, Limits(**limits), tokens, n_jobs=1, encoders=encoders)
         client = TestClient(make_app(service, watched=watched), base_url="http://localhost")
         client.__enter__()
         client.service = service

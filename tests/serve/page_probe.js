@@ -32,6 +32,16 @@ addEventListener("load", async () => {
     await wait(() => document.getElementById("told").textContent);
     seen.vector = document.getElementById("query-looks").textContent;
 
+    const ink = document.createElement("canvas"); ink.width = ink.height = 80;
+    const pen = ink.getContext("2d"); pen.fillStyle = "#fff"; pen.fillRect(0, 0, 80, 80); pen.fillStyle = "#000"; pen.fillRect(34, 8, 14, 64);
+    const file = await new Promise((go) => ink.toBlob((blob) => go(new File([blob], "one.png", {type: "image/png"}))));
+    const bag = new DataTransfer(); bag.items.add(file);
+    document.getElementById("told").textContent = "";
+    document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfer: bag}));
+    await wait(() => document.getElementById("told").textContent);
+    seen.picture = document.getElementById("query-looks").textContent;
+    seen.fields = ["text-field", "picture-field"].map((each) => !document.getElementById(each).hidden);
+
     document.getElementById("tab-search").dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight"}));
     await wait(() => all("#legend button").length);
     seen.legend = all("#legend button").map((each) => each.textContent);

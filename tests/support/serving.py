@@ -10,9 +10,9 @@ from supquant.serve.service import Service
 
 
 @contextmanager
-def running(folders, *, watched=False, tokens=None, **limits):
+def running(folders, *, watched=False, tokens=None, encoders=None, **limits):
     """Serve indexes in a thread, and return the address of the service and the service."""
-    service = Service(folders, Limits(**limits), tokens, n_jobs=1)
+    service = Service(folders, Limits(**limits), tokens, n_jobs=1, encoders=encoders)
     server = make_server(service, watched=watched)
     with open_socket("127.0.0.1", 0, None) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -11,6 +11,7 @@ import typer
 
 from supquant.cli.console import print_line
 from supquant.errors import InputError
+from supquant.serve.encoding import load_encoders
 from supquant.serve.limits import Limits
 from supquant.serve.running import name_folders, open_socket, run_service
 from supquant.serve.service import Service
@@ -39,6 +40,13 @@ def serve(
         Path | None, typer.Option(help="File with a line 'read: TOKEN' and a line 'write: TOKEN'.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Take over what other processes save.")] = False,
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Function that encodes queries: [INDEX=]KIND:MODULE:FUNCTION, KIND text or picture.",
+            show_default=False,
+        ),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads of a scan; all cores by default.")] = None,
     max_batch: Annotated[
         int, typer.Option(help="Queries that are joined into one scan.")
@@ -72,7 +80,12 @@ def serve(
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="supquant-demo-"))
             named["digits"] = Path(place) / "digits"
             save_digits(named["digits"])
-        service = Service(named, limits, tokens, jobs)
+        encoders = load_encoders(encoder or [], list(named))
+        if demo:
+            from supquant.demo.encoder import encode_digits  # noqa: PLC0415  # as above
+
+            encoders["digits"].setdefault("picture", encode_digits)
+        service = Service(named, limits, tokens, jobs, encoders)
         names = ", ".join(
             f"{name} ({len(each.version.index):,} rows)" for name, each in service.indexes.items()
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -174,6 +175,16 @@ class Client:
             path = f"{self._path}/search?{urlencode(options)}"
             answer = self._connection.ask("POST", path, queries.astype("<f4").tobytes())
         return self._answer_arrays(answer["scores"], answer["ids"], len(queries), k)
+
+    def search_encoded(
+        self, query: str | bytes, k: int = 10, *, ranking: str | None = None, where: object = None
+    ) -> tuple[Float32, NDArray[Any]]:
+        """Find the k best rows for a text, or for the bytes of a picture's file, which the service encodes."""
+        given = {"text": query} if isinstance(query, str) else {"picture": b64encode(query).decode("ascii")}
+        body = without_none(**given, k=k, ranking=ranking, where=plain_where(where))
+        answer = self._post("search", body)
+        scores, ids = self._answer_arrays([answer["scores"]], [answer["ids"]], 1, k)
+        return scores[0], ids[0]
 
     def query(self, Q: ArrayLike, k: int = 10, columns: Sequence[str] | None = None, **search: Any) -> Any:
         """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.query` does."""

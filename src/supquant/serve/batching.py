@@ -21,11 +21,11 @@ from supquant.serve.limits import Limits, RefusalError
 
 __all__ = ["Batcher", "Found", "Scan"]
 
-Found = tuple[NDArray[Any], NDArray[Any]]
-"""The scores and ids (q, k) of a search."""
+Found = tuple[NDArray[Any], ...]
+"""What was found for q queries: arrays of q rows, such as scores and ids (q, k)."""
 
 Scan = Callable[[Any, NDArray[Any]], Found]
-"""Searches queries (q, p) as a key says."""
+"""Searches or encodes q queries as a key says."""
 
 
 class _Job(NamedTuple):
@@ -73,7 +73,7 @@ class Batcher:
         self._patient_until = 0.0  # then the next scan begins
 
     async def search(self, key: Hashable, queries: NDArray[Any]) -> Found:
-        """Return the scores and ids (q, k) of queries (q, p).
+        """Return what the scan finds for q queries, such as scores and ids (q, k).
 
         Raises
         ------
@@ -146,16 +146,16 @@ class Batcher:
 
     def _search_group(self, key: Hashable, parts: list[NDArray[Any]]) -> list[Found | Exception]:
         try:
-            scores, ids = self._scan(key, parts[0] if len(parts) == 1 else np.concatenate(parts))
+            found = self._scan(key, parts[0] if len(parts) == 1 else np.concatenate(parts))
         except Exception as error:  # noqa: BLE001  # whatever it is, each request gets its own answer
-            if len(parts) == 1 or not isinstance(error, SupquantError):
+            if len(parts) == 1 or not isinstance(error, SupquantError | RefusalError):
                 return [error] * len(parts)
             half = len(parts) // 2  # one of them has the fault; the others are searched together
             return self._search_group(key, parts[:half]) + self._search_group(key, parts[half:])
-        self._on_batch(len(scores))
+        self._on_batch(len(found[0]))
         ends = accumulate(map(len, parts))
         rows = [slice(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
-        return [(scores[each], ids[each]) for each in rows]
+        return [tuple(array[each] for array in found) for each in rows]
 
     def _finish(self, jobs: Sequence[_Job], done: asyncio.Future[list[Found | Exception]]) -> None:
         """Hand out the answers of a batch, and consider the next one."""

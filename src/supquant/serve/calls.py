@@ -75,6 +75,8 @@ class Operation:
         The media type of the answer.
     octets : str, default=None
         What a body of bytes means. None refuses such bodies.
+    picture : str, default=None
+        What a body of a content type such as ``image/png`` means. None refuses such bodies.
     example : dict, default=None
         A body that works with the demonstration.
     """
@@ -89,6 +91,7 @@ class Operation:
     answer: Mapping[str, Any] | None = None
     media_type: str = JSON
     octets: str | None = None
+    picture: str | None = None
     example: Mapping[str, Any] | None = None
 
     @property

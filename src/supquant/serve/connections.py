@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from functools import lru_cache
 from http import HTTPStatus
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -87,7 +88,7 @@ def service_protocol(
             length = headers.get(b"content-length", b"")
             return (
                 self.parser.get_method() == b"POST"
-                and (self.cycle is None or self.cycle.response_complete)
+                and self._answered()
                 and len(length) < 10
                 and length.isdigit()
                 and int(length) <= short_body
@@ -96,6 +97,10 @@ def service_protocol(
                 and not self.parser.should_upgrade()
                 and (self.limit_concurrency is None or len(self.connections) < self.limit_concurrency)
             )
+
+        def _answered(self) -> bool:
+            cycle: Any = self.cycle  # None before the first request
+            return cycle is None or cycle.response_complete
 
         async def _search(self, cycle: _Search, name: str, headers: Headers, query_string: bytes) -> None:
             """Answer a search, and write its answer."""
@@ -108,7 +113,7 @@ def service_protocol(
                     await self.flow.drain()
             finally:
                 cycle.response_complete = True
-                self.tasks.discard(asyncio.current_task())  # type: ignore[arg-type]
+                self.tasks.discard(asyncio.current_task())
             if not cycle.keep_alive:
                 self.transport.close()
             if self.pipeline:
@@ -119,7 +124,7 @@ def service_protocol(
 
         def on_message_complete(self) -> None:
             super().on_message_complete()
-            waits = self.cycle is None or self.cycle.response_complete  # it was answered before it had come
+            waits = self._answered()  # before it had come whole
             self._cut_at = self.loop.time() + self.timeout_keep_alive if waits else None
 
         def pause_writing(self) -> None:
@@ -142,7 +147,7 @@ def service_protocol(
             """Cut all connections that are due, and look again later. One timer serves all of them."""
             nonlocal looking
             now = self.loop.time()
-            for each in list(self.connections):
+            for each in list(cast("set[ServiceProtocol]", self.connections)):
                 if each._cut_at is not None and each._cut_at <= now:
                     each.transport.abort()
             looking = bool(self.connections)

@@ -14,9 +14,10 @@ from supquant.index import CodeIndex
 from supquant.serve import schemas
 from supquant.serve.beside import Beside, columns_of, compact_ids, label_column
 from supquant.serve.calls import Call, Operation
-from supquant.serve.json_values import read_ids_field, read_vectors
+from supquant.serve.json_values import read_ids_field
 from supquant.serve.limits import RefusalError
 from supquant.serve.meanings import class_shares, explain, two_dimensions
+from supquant.serve.queries import read_query
 from supquant.serve.served import ServedIndex, Version
 
 __all__ = ["OPERATIONS"]
@@ -156,15 +157,14 @@ async def read_shown(call: Call) -> Any:
 async def read_reasons(call: Call) -> Any:
     """Answer what a query looks like, and why items are near to it."""
     fields = call.fields()
-    query, ids = fields.get("query"), read_ids_field(fields.get("ids"), call.service.limits)
-    codec = call.index.codec
-    vector = read_vectors([query], codec.n_inputs, "query", 1) if isinstance(query, list) else None
-    if vector is None and (isinstance(query, bool) or not isinstance(query, int | str)):
-        raise RefusalError(422, "query must be a vector, or the id of an item")
+    ids = read_ids_field(fields.get("ids"), call.service.limits)
+    query = await read_query(call, fields)
 
     def work() -> Any:
-        own = None if vector is not None else call.index.codes([query])
-        return explain(codec, vector, own, call.index.codes(ids))
+        index = call.index
+        vector = query if isinstance(query, np.ndarray) else None
+        own = index.codes([query]) if vector is None else None
+        return explain(index.codec, vector, own, index.codes(ids))
 
     return await call.in_thread(work)
 
@@ -234,7 +234,7 @@ OPERATIONS = (
         "/v1/{index}/explain",
         read_reasons,
         "Say what a query looks like, and why items are near to it.",
-        body={"query": schemas.QUERIES["query"], "ids": schemas.IDS},
+        body={**schemas.QUERY, "ids": schemas.IDS},
         answer={
             "classes": _OBJECTS,
             "novelty": {"type": ["number", "null"]},

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
 from supquant.codec import SemanticCodec
+from supquant.codec.words import item_novelty
 from supquant.labels import Labels
 
 __all__ = ["class_shares", "explain", "two_dimensions"]
@@ -16,21 +17,29 @@ __all__ = ["class_shares", "explain", "two_dimensions"]
 MOST_CLASSES = 4096
 """Where a model knows more labels, answers are not explained by classes."""
 
+LEAST_KNOWN = 0.05
+"""The probability that an item is of a known class is taken to be at least this, where it divides."""
+
 SHOWN = 3
 """Classes of a query or an answer that are named, at the most."""
 
 
 def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
-    """Return what decoded items (n, D) are by class, (n, L) from 0 to 1; None if codes hold no classes."""
+    """Return the probabilities of the classes for decoded items (n, D), (n, L) from 0 to 1; None if codes hold no classes.
+
+    A code holds them times the probability that the item is of a known class. They are divided by it, so that they are the same
+    quantity as the probabilities of a vector, and as what a search by the item goes by.
+    """
     if not isinstance(codec, SemanticCodec) or codec.map.n_trained > MOST_CLASSES:
         return None
     spelling = codec.map.spelling
-    L = codec.map.n_trained
+    L, r = codec.map.n_trained, spelling.n_columns
+    meaning = decoded[:, :r] / np.maximum(1 - item_novelty(decoded[:, r : r + 1]), LEAST_KNOWN)
     if codec.multilabel:
-        return np.clip(decoded[:, :L], 0, 1)
+        return np.clip(meaning[:, :L], 0, 1).astype(np.float32)
     every = Labels(codec.classes[:L], False, np.arange(L, dtype=np.int32), None)
-    words = spelling.of_labels(every, 0, L)[:, : spelling.n_columns]  # (L, r)
-    return np.clip(decoded[:, : spelling.n_columns] @ words.T, 0, 1).astype(np.float32)
+    words = spelling.of_labels(every, 0, L)[:, :r]  # (L, r)
+    return np.clip(meaning @ words.T, 0, 1).astype(np.float32)
 
 
 def two_dimensions(codec: Any, codes: Codes) -> Float32:
@@ -80,6 +89,7 @@ def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Co
         novelty = float(codec.novelty(query)[0])
     else:
         t = codec.decode(own)
+        novelty = float(item_novelty(t[:, first - 1 : first])[0, 0])
         found = class_shares(codec, t)
         shares = np.zeros((1, 0), np.float32) if found is None else found
     of_items = class_shares(codec, items)

@@ -89,6 +89,8 @@ def _describe_one(operation: Operation) -> dict[str, Any]:
             bodies[JSON]["example"] = operation.example
         if operation.octets is not None:
             bodies[OCTETS] = {"schema": {"type": "string", "description": operation.octets}}
+        if operation.picture is not None:
+            bodies["image/*"] = {"schema": {"type": "string", "description": operation.picture}}
         described["requestBody"] = {"required": True, "content": bodies}
     return described
 

@@ -11,7 +11,7 @@ const KINDS = {
   confused: ["confused classes", "The share of the items of one class that look like the other."],
   two: ["like two classes", "Classes whose items fall into two parts with few between."],
 };
-let info = {columns: {}}, points = null, audited = null, kind = "label", chosen = new Set(), known = new Map(), asked = 0, sample = [];
+let info = {columns: {}}, points = null, audited = null, kind = "label", chosen = new Set(), known = new Map(), asked = 0, sample = [], edited = "query";
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -74,27 +74,29 @@ const image = (found, id) => found.picture ? element("img", {src: found.picture,
 
 async function search(query) {
   const mine = ++asked;
-  const k = Number($("k").value), itself = Array.isArray(query) ? null : query;
-  const body = {query, k: itself == null ? k : k + 1, ranking: $("ranking").value || null};
+  const given = typeof query === "object" && !Array.isArray(query) ? query : {query}; // a text or a picture; or a vector or an item
+  const k = Number($("k").value), itself = given.query == null || Array.isArray(query) ? null : query;
+  const body = {...given, k: itself == null ? k : k + 1, ranking: $("ranking").value || null};
   if ($("where").value.trim()) body.where = $("where").value.trim();
   const began = performance.now(), found = await ask(route("/search"), body), took = performance.now() - began;
   const kept = [...found.ids.keys()].filter(at => found.ids[at] !== itself).slice(0, k); // an item is no answer to itself
   found.ids = kept.map(at => found.ids[at]); found.scores = kept.map(at => found.scores[at]);
   const own = itself == null ? [] : [itself];
-  const [, why] = await Promise.all([describe([...own, ...found.ids]), ask(route("/explain"), {query, ids: found.ids})]);
+  const [, why] = await Promise.all([describe([...own, ...found.ids]), ask(route("/explain"), {...given, ids: found.ids})]);
   if (mine !== asked) return;
-  showQuery(query, why);
+  showQuery(given, itself, why);
   $("told").textContent = `${found.ids.length} items in ${took.toFixed(0)} ms`;
   const greater = info.descending[body.ranking || info.rankings[0]], probable = (body.ranking || info.rankings[0]) === "semantic";
   $("answers").className = "cards" + (found.ids.some(id => looks(id).text) ? " texts" : "");
   $("answers").replaceChildren(...found.ids.map((id, at) => card(id, found.scores[at], why.answers[at], probable && greater)));
 }
-function showQuery(query, why) {
-  const id = Array.isArray(query) ? null : query, found = id == null ? {} : looks(id), name = each => `${each.label} (${percent(each.share)})`;
-  const lines = [element("div", {}, element("b", {}, id == null ? "A vector of " + query.length + " numbers" : "Item " + id), found.text ? ": " + found.text : "")];
+function showQuery({query, text, picture}, id, why) {
+  const found = picture ? {picture: pictureOf(picture)} : id == null ? {} : looks(id), name = each => `${each.label} (${percent(each.share)})`;
+  const title = text ? "Text" : picture ? "A picture" : id == null ? "A vector of " + query.length + " numbers" : "Item " + id, words = text || found.text;
+  const lines = [element("div", {}, element("b", {}, title), words ? ": " + words : "")];
   if (why.classes.length) lines.push(element("div", {class: "faint"}, "looks like " + why.classes.map(name).join(", ")));
   if (why.novelty != null) lines.push(element("div", {class: "faint"}, percent(why.novelty) + " like no known class"));
-  $("query-looks").replaceChildren(...[image(found, id)].filter(Boolean), element("div", {}, ...lines));
+  $("query-looks").replaceChildren(...[found.picture ? element("img", {src: found.picture, alt: title}) : null].filter(Boolean), element("div", {}, ...lines));
   $("query-looks").hidden = false;
 }
 function card(id, score, why, probable) {
@@ -109,8 +111,9 @@ function card(id, score, why, probable) {
     why.near == null ? null : element("details", {}, element("summary", {}, "Why"),
       ...(shared.length ? shared : ["no class in common"]).map(each => element("div", {}, each)), element("div", {}, `position: cosine ${why.near.toFixed(2)}`)));
 }
-function like(id) { $("query").value = id; open("search"); scrollTo(0, 0); return guarded(() => search(id)); }
+function like(id) { edited = "query"; $("query").value = id; open("search"); scrollTo(0, 0); return guarded(() => search(id)); }
 function readQuery() {
+  if (edited === "text" && $("text").value.trim()) return {text: $("text").value.trim()};
   const text = $("query").value.trim();
   if (!text) throw new Error("Give the id of an item, or a vector.");
   if (/[\s,\[]/.test(text) && !(info.id_kind === "str" && !/^[\[\d\s.,eE+-]+\]?$/.test(text))) {
@@ -254,6 +257,7 @@ async function choose() {
   points = audited = null; sample = []; known = new Map(); selected = []; cursor = -1; off = new Set();
   info = await ask(route(""));
   $("facts").textContent = `${info.rows.toLocaleString()} items, ${info.bytes_per_code} bytes each`;
+  $("text-field").hidden = !info.accepts.includes("text"); $("picture-field").hidden = !info.accepts.includes("picture");
   $("ranking").replaceChildren(...info.rankings.map(each => new Option(each, each)));
   $("columns").replaceChildren(...Object.entries(info.columns).filter(([, type]) => !/binary|struct|list/.test(type)).map(([name, type]) => element("button", {class: "chip", type: "button",
     title: "A column of type " + type, onclick: () => { $("where").value += ($("where").value.trim() ? " and " : "") + name + " = "; $("where").focus(); }}, name)));
@@ -263,11 +267,23 @@ async function choose() {
 async function random() {
   if (!info.rows) return;
   if (!sample.length) sample = (await ask(route("/sample"))).ids;
+  edited = "query";
   $("query").value = sample.splice(Math.floor(Math.random() * sample.length), 1)[0];
   await search(readQuery());
 }
 $("form").addEventListener("submit", event => { event.preventDefault(); guarded(() => search(readQuery())); });
 $("query").addEventListener("keydown", event => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); guarded(() => search(readQuery())); } });
+for (const name of ["query", "text"]) $(name).addEventListener("input", () => { edited = name; });
+async function searchPicture(file) {
+  if (!file || !file.type.startsWith("image/") || $("picture-field").hidden) return;
+  const reader = new FileReader();
+  await new Promise((done, fail) => { reader.onload = done; reader.onerror = () => fail(new Error("The picture cannot be read.")); reader.readAsDataURL(file); });
+  await search({picture: reader.result.slice(reader.result.indexOf(",") + 1)});
+}
+$("picture").addEventListener("change", event => guarded(async () => { await searchPicture(event.target.files[0]); event.target.value = ""; }));
+addEventListener("paste", event => guarded(() => searchPicture([...event.clipboardData.files][0])));
+for (const kind of ["dragover", "dragleave", "drop"]) $("drop").addEventListener(kind, event => { event.preventDefault(); $("drop").classList.toggle("over", kind === "dragover"); });
+$("drop").addEventListener("drop", event => guarded(() => searchPicture(event.dataTransfer.files[0])));
 $("random").addEventListener("click", () => guarded(random));
 $("index").addEventListener("change", () => guarded(choose));
 $("all").addEventListener("click", () => { const all = [...document.querySelectorAll("#findings input")], on = all.some(each => !each.checked); all.forEach(each => { if (each.checked !== on) each.click(); }); });

@@ -39,7 +39,7 @@ async def info(call: Call) -> Any:
         "columns": call.served_version.column_types(),
         "labels": None if classes is None else classes.tolist(),
         "multilabel": bool(getattr(codec, "multilabel", False)),
-        "encoder": None,
+        "accepts": ["vector", "item", *call.served.encoders],
         "state": index.state,
         "limits": asdict(call.service.limits),
         **index.info(),

@@ -61,9 +61,13 @@ LABELS: Schema = {
     "type": "array",
 }
 
-QUERIES: dict[str, Schema] = {
+QUERY: dict[str, Schema] = {
     "query": {"description": "One vector, or the id of an item.", "oneOf": [VECTOR, INTEGER, TEXT]},
-    "queries": VECTORS,
+    "text": {"description": "A text, if the index has an encoder for texts.", **TEXT},
+    "picture": {
+        "description": "The base64 of a picture's file, if the index has an encoder for pictures.",
+        **TEXT,
+    },
 }
 SEARCH: dict[str, Schema] = {
     "k": {"description": "The number of answers to a query.", "type": "integer", "default": 10, "minimum": 1},
@@ -101,10 +105,7 @@ INFO: dict[str, Schema] = {
         "type": ["array", "null"],
     },
     "multilabel": FLAG,
-    "encoder": {
-        "description": "The kind of input that the service encodes itself; null if none.",
-        "type": ["string", "null"],
-    },
+    "accepts": {"description": "What a query may be: vector, item, text, picture.", **NAMES},
     "id_kind": {"type": ["string", "null"]},
     "state": TEXT,
     "limits": {"description": "The limits of the service.", "type": "object"},

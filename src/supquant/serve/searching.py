@@ -25,6 +25,7 @@ from supquant.serve.json_values import (
     rows_of_bytes,
 )
 from supquant.serve.limits import RefusalError
+from supquant.serve.queries import encoded, read_query
 from supquant.serve.served import SearchKey, search_key
 
 __all__ = ["OPERATIONS", "SEARCH"]
@@ -59,24 +60,23 @@ async def search(call: Call) -> Any:
             if len(version.options) < _MOST_OPTIONS:
                 version.options[call.query_string] = asked
         return await _answer(call, asked, queries)
+    if call.media_type.startswith("image/"):
+        asked = await _read_search(call, _typed(call.parameters()))
+        return await _answer(call, asked, await encoded(call, "picture", call.body), single=True)
     fields = call.fields()
-    if ("query" in fields) == ("queries" in fields):
-        raise RefusalError(422, "give either a query or queries")
     asked = await _read_search(call, fields)
-    if "queries" in fields:
-        given = fields["queries"]
-        queries = (
-            np.empty((0, version.width), np.float32)
-            if given == []
-            else read_vectors(given, version.width, "queries", limits.max_queries)
-        )
-        return await _answer(call, asked, queries)
-    query = fields["query"]
-    if isinstance(query, list):
-        return await _answer(call, asked, read_vectors([query], version.width, "query", 1), single=True)
-    if isinstance(query, bool) or not isinstance(query, int | str):
-        raise RefusalError(422, "query must be a vector, or the id of an item")
-    return await _answer(call, asked, [query], single=True)
+    if "queries" not in fields:
+        query = await read_query(call, fields)
+        return await _answer(call, asked, query if isinstance(query, np.ndarray) else [query], single=True)
+    given = fields["queries"]
+    if not {"query", "text", "picture"}.isdisjoint(fields):
+        raise RefusalError(422, "give either a query or queries")
+    queries = (
+        np.empty((0, version.width), np.float32)
+        if given == []
+        else read_vectors(given, version.width, "queries", limits.max_queries)
+    )
+    return await _answer(call, asked, queries)
 
 
 async def _answer(call: Call, asked: _Search, queries: Float32 | list[Any], *, single: bool = False) -> Any:
@@ -257,11 +257,12 @@ SEARCH = Operation(
     "POST",
     "/v1/{index}/search",
     search,
-    "Find the k best rows for each query: a vector, several vectors, or the id of an item.",
-    body={**schemas.QUERIES, **schemas.SEARCH},
+    "Find the k best rows for each query: a vector, several vectors, an item, a text or a picture.",
+    body={**schemas.QUERY, "queries": schemas.VECTORS, **schemas.SEARCH},
     parameters={name: schemas.SEARCH[name] for name in _OPTIONS},
     answer=schemas.FOUND,
     octets="Queries as rows of little-endian float32. Options stand in the address.",
+    picture="The file of a picture, if the index has an encoder. Options stand in the address.",
     example={"query": [0.0] * 64, "k": 3, "columns": ["digit"]},
 )
 

@@ -11,7 +11,7 @@ import copy
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,7 @@ from supquant.errors import InputError, SaveConflictError, SupquantError
 from supquant.index import CodeIndex, Filter
 from supquant.index.manifest import MANIFEST, read_manifest
 from supquant.serve.batching import Batcher, Found
+from supquant.serve.encoding import Encode, Encoder
 from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
 
@@ -131,10 +132,18 @@ class ServedIndex:
     metrics : Metrics
     n_jobs : int, default=None
         The number of threads of a scan. None stands for all cores.
+    encoders : mapping of str to callable, default=None
+        Functions that encode queries, by kind. None stands for none.
     """
 
     def __init__(
-        self, name: str, folder: Path, limits: Limits, metrics: Metrics, n_jobs: int | None = None
+        self,
+        name: str,
+        folder: Path,
+        limits: Limits,
+        metrics: Metrics,
+        n_jobs: int | None = None,
+        encoders: Mapping[str, Encode] | None = None,
     ) -> None:
         self.name = name
         self.folder = folder.resolve()
@@ -148,12 +157,15 @@ class ServedIndex:
         self._batcher = Batcher(
             self._scan, limits, self._searcher, lambda n_queries: metrics.scan(name, n_queries)
         )
+        self.encoders = {kind: Encoder(kind, encode, limits) for kind, encode in (encoders or {}).items()}
         self._changes: list[tuple[Change, asyncio.Future[Any]]] = []
         self._writing = False
         metrics.rows(name, len(self.version.index))
 
     def close(self) -> None:
         """Wait until the threads have done what they began."""
+        for encoder in self.encoders.values():
+            encoder.close()
         self._searcher.shutdown()
         self._writer.shutdown()
 

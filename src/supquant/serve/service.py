@@ -11,6 +11,7 @@ from typing import Any
 
 from supquant.errors import InputError
 from supquant.serve.deadlines import Deadlines
+from supquant.serve.encoding import Encode
 from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
 from supquant.serve.served import ServedIndex, check_name
@@ -38,6 +39,8 @@ class Service:
         None lets everybody on this machine read and write.
     n_jobs : int, default=None
         The number of threads of a scan. None stands for all cores.
+    encoders : mapping, default=None
+        By the name of an index, functions that encode queries, by kind: ``"text"`` or ``"picture"``. None stands for none.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Service:
         limits: Limits | None = None,
         tokens: Tokens | None = None,
         n_jobs: int | None = None,
+        encoders: Mapping[str, Mapping[str, Encode]] | None = None,
     ) -> None:
         if not folders:
             raise InputError("give at least one folder of an index")
@@ -56,7 +60,9 @@ class Service:
         self.openapi: dict[str, Any] = {}  # what the application can do
         self.ready = True
         self.indexes = {
-            check_name(name): ServedIndex(name, folder, self.limits, self.metrics, n_jobs)
+            check_name(name): ServedIndex(
+                name, folder, self.limits, self.metrics, n_jobs, (encoders or {}).get(name)
+            )
             for name, folder in folders.items()
         }
         self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="serve")
