@@ -118,6 +118,22 @@ def test_page_on_audits_finds_the_label_that_it_changes(folder):
     assert (folder / "audit.csv").is_file()
 
 
+def test_commands_of_the_page_on_audits_write_findings(folder):
+    questions.write_items(folder)
+    (install, *for_files), for_a_service = commands_of("docs/audit.md")
+    assert install[:2] == ["pip", "install"]
+    run_commands([*for_files, *for_a_service])
+    assert (folder / "audit.html").stat().st_size > 1000
+    named, beside = (pq.read_table(each)["row"] for each in ("audit.parquet", "items.index.audit.parquet"))
+    assert named.equals(beside)
+    assert len(named) > 0
+
+
+def test_encoder_of_the_page_on_serving_makes_vectors(folder):
+    encode = run_page("docs/serving.md").encode
+    assert encode(["a red shoe"]).shape == (1, questions.DIMENSIONS)
+
+
 def test_commands_of_the_page_on_commands_run(folder, digits):
     questions.write_items(folder)
     items = pd.read_parquet("items.parquet")

@@ -31,6 +31,9 @@ def place(tmp_path, clusters):
     model = ProductQuantizer(2, n_codewords=16, random_state=0).fit(X)
     metadata = {"colour": ["red", "blue", "green"] * 100, "price": np.arange(300)}
     CodeIndex(model).add(X, metadata=metadata).save(tmp_path / "things.index")
+    (tmp_path / "encoders.py").write_text(
+        "def encode(texts):\n    return [[len(each)] * 8 for each in texts]\n"
+    )
     return tmp_path
 
 

@@ -39,7 +39,8 @@ def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
         return np.clip(meaning[:, :L], 0, 1).astype(np.float32)
     every = Labels(codec.classes[:L], False, np.arange(L, dtype=np.int32), None)
     words = spelling.of_labels(every, 0, L)[:, :r]  # (L, r)
-    return np.clip(meaning @ words.T, 0, 1).astype(np.float32)
+    shares = np.clip(meaning @ words.T, 0, 1)
+    return (shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)).astype(np.float32)
 
 
 def two_dimensions(codec: Any, codes: Codes) -> Float32:
