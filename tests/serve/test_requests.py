@@ -60,7 +60,7 @@ def test_an_item_is_searched_by_its_id(service):
         (b"{", 400, "the body is not JSON"),
         (b'{"query": [NaN]}', 400, "the body is not JSON"),
         (b"[]", 422, "must be a JSON object"),
-        (b"{}", 422, "either a query or queries"),
+        (b"{}", 422, "either a query, a text or a picture"),
         (b'{"query": [1, 2]}', 422, "query must be lists of 8 numbers"),
         (b'{"query": [1e99, 0, 0, 0, 0, 0, 0, 0]}', 422, "NaN, infinity or numbers beyond float32"),
         (b'{"queries": [[1], [1, 2]]}', 422, "of the same length"),
