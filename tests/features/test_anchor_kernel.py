@@ -7,6 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from supquant import AnchorKernel
 from supquant.errors import InputError
+from supquant.features.gaussian_map import GaussianMap
 from supquant.parallel import BLOCK_ROWS
 
 
@@ -73,6 +74,16 @@ def test_rows_that_are_all_equal_get_finite_features(rows):
 def test_far_away_rows_get_features_of_zero(clusters):
     features = AnchorKernel(5, random_state=0).fit(clusters[0]).transform(np.full((1, 8), 1e10))
     np.testing.assert_array_equal(features, np.zeros((1, 5)))
+
+
+def test_blas_fills_a_block_with_the_same_features(rng):
+    x, anchors = (rng.normal(size=(n, 30)).astype(np.float32) for n in (50, 21))
+    kernel = GaussianMap(anchors, 4.0)
+    phi = np.ones((50, 22), dtype=np.float32)
+    kernel.fill(x, phi[:, :-1])
+    np.testing.assert_allclose(phi[:, :-1], kernel(x), atol=1e-6)
+    assert (phi[:, -1] == 1).all()
+    assert phi[:, :-1].max() > 0.1
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.uint8, np.int32])

@@ -1,7 +1,7 @@
 """The solver of label features: sums, least squares, logistic regression."""
 
 import warnings
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ from scipy.sparse import csr_array
 from supquant.codec import label_probabilities
 from supquant.errors import InputError
 from supquant.features import least_squares
-from supquant.features.kernel_classifier import logistic_steps
+from supquant.features.gaussian_map import GaussianMap
+from supquant.features.kernel_classifier import curvature_bound, logistic_steps, recorded, steps_of_all
 from supquant.features.kernel_rows import KernelRows, NormalEquations
 from supquant.features.least_squares import calibrate, log_loss, ridge_path
 from supquant.labels import read_labels
@@ -90,16 +91,19 @@ def test_least_squares_does_not_penalise_the_intercept(rng):
     np.testing.assert_allclose(factor.solve(rows.normal_equations().products)[-1], [2 / 3, 1 / 3], atol=1e-5)
 
 
-def test_a_smaller_ridge_is_taken_while_it_lowers_the_loss_clearly(digits):
+@pytest.mark.parametrize(
+    "ridges", [(100.0, 10.0, 1.0, 1e-2, 1e-4, 1e-6), (10.0, 1.0, 1e-2, 1e-4, 1e-6, 1e-7, 1e-8)]
+)
+def test_the_ridge_is_the_largest_one_that_is_nearly_best(digits, ridges):
     X, y = digits
     kept, held = rows_of(X[:1000], y[:1000]), rows_of(X[1000:], y[1000:])
-    path, factor = ridge_path(kept.normal_equations(), held, (100.0, 10.0, 1.0, 1e-2, 1e-4, 1e-6))
-    losses = np.array([each.loss for each in path])
-    gains = 1 - losses[1:] / losses[:-1]
-    assert len(path) > 2
-    assert (gains[:-1] >= least_squares.LEAST_GAIN).all()
-    assert gains[-1] < least_squares.LEAST_GAIN
-    assert factor.ridge == path[-2].ridge
+    sums = kept.normal_equations()
+    path, factor = ridge_path(sums, held, ridges)
+    losses = [ridge_path(sums, held, (ridge,))[0][0].loss for ridge in ridges]
+    clear = [after <= (1 - least_squares.LEAST_GAIN) * before for before, after in pairwise(losses)]
+    assert factor.ridge == ridges[clear.index(False)]
+    assert path[0].ridge == ridges[len(ridges) // 2]  # the first one that is tried
+    assert 1 < len(path) < len(ridges)
 
 
 def test_a_factor_is_float32_only_where_the_ridge_exceeds_its_rounding(digits):
@@ -114,7 +118,7 @@ def test_a_factor_is_float32_only_where_the_ridge_exceeds_its_rounding(digits):
 
 
 def test_of_many_rows_some_make_the_sums(rng, monkeypatch):
-    monkeypatch.setattr("supquant.features.kernel_rows.FEWEST_GRAM_ROWS", 10)
+    monkeypatch.setattr("supquant.features.kernel_rows.FEWEST_GRAM_ROWS", 32)
     X, y = rng.normal(size=(96, 3)).astype(np.float32), np.arange(96) % 4
     rows = rows_of(X, y)
     sums = rows.normal_equations()  # 96 rows for 32 that are wanted: every third of a block
@@ -143,6 +147,39 @@ def test_logistic_steps_reach_a_point_without_slope(rng, multilabel):
     rows = rows_of(X, np.stack([y, 1 - y, rng.integers(0, 2, 200)], axis=1) if multilabel else y)
     factor = rows.normal_equations().factor(0.1)
     start = np.zeros((3, rows.labels.n_labels))
-    weights = next(islice(logistic_steps(rows, start, factor), 199, None))
+    steps = logistic_steps(rows.gradient, start, factor, curvature_bound(rows))
+    weights = next(islice(steps, 199, None))
     assert np.abs(rows.gradient(weights)).max() < 1e-3 * np.abs(rows.gradient(start)).max()
     assert np.abs(weights).max() > 0.1
+
+
+def test_steps_of_all_rows_visit_held_out_rows_alone_if_rows_have_features_of_their_own(digits, monkeypatch):
+    X, y = digits
+    kernel = GaussianMap(X[:600], 1.5)
+    kept, held, every = (
+        rows_of(X[part], y[part], kernel=kernel) for part in (slice(600), slice(600, 750), slice(750))
+    )
+    sums, of_all = kept.normal_equations(), every.normal_equations()
+    start, start_of_all = (4 * each.factor(1e-3).solve(each.products) for each in (sums, of_all))
+    slopes = []
+    first = logistic_steps(recorded(kept, slopes), start, sums.factor(1e-3), curvature_bound(kept))
+    before = next(islice(first, 3, None))
+    exact = logistic_steps(every.gradient, start_of_all, of_all.factor(1e-3), curvature_bound(every))
+    exact = next(islice(exact, 3, None))
+    monkeypatch.setattr(KernelRows, "gradient", forbidden_beyond(len(held), KernelRows.gradient))
+    found = next(islice(steps_of_all(kept, held, slopes, start_of_all, of_all.factor(1e-3)), 3, None))
+    new = rows_of(X[750:], y[750:], kernel=kernel)
+    far, far_before = (np.abs(new.logits(each) - new.logits(exact)).mean() for each in (found, before))
+    assert far < 0.2 * far_before
+    with pytest.raises(AssertionError):  # with a larger ridge all rows are visited
+        next(steps_of_all(kept, held, slopes, start_of_all, of_all.factor(1e-2)))
+
+
+def forbidden_beyond(most, gradient):
+    """Return a gradient that may only be computed for so many rows."""
+
+    def checked(rows, weights):
+        assert len(rows) <= most
+        return gradient(rows, weights)
+
+    return checked

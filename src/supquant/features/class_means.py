@@ -24,6 +24,7 @@ from supquant.features.kernel_classifier import (
     MOST_PASSES,
     LabelClassifier,
     best_step,
+    curvature_bound,
     logistic_steps,
     losses_of_steps,
 )
@@ -153,11 +154,13 @@ def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     cheap = len(kept) * kept.width * n_labels * 4 <= MOST_PASS_WORK
     if len(held) and cheap and len(kept) >= FEWEST_ROWS_A_CLASS * n_labels:
         start = LeastSquares(ridge, weights, Calibration(1.0, 0.0), losses[0])
-        steps = logistic_steps(kept, weights, _metric_factor(sums))
+        steps = logistic_steps(kept.gradient, weights, _metric_factor(sums), curvature_bound(kept))
         weights, losses = best_step(steps, start, held, MOST_PASSES, least_gain=LEAST_GAIN)
         n_iter = int(np.argmin(losses))
         if n_iter:
-            steps = logistic_steps(kept.joined(held), final, _metric_factor(every))
+            steps = logistic_steps(
+                kept.joined(held).gradient, final, _metric_factor(every), curvature_bound(kept)
+            )
             final = next(islice(steps, n_iter - 1, None))
     return LabelClassifier(
         weights=final,

@@ -63,6 +63,15 @@ class GaussianMap:
         """Map a block (b, p) to its features (b, h)."""
         return kernels.active().gaussian(np.ascontiguousarray(x), self.packed, self.norms, self.scale)
 
+    def fill(self, x: Float32, values: Float32) -> None:
+        """Write the features of a large block (b, p) into values (b, h), in half the time of a call.
+
+        They differ from those of a call by rounding, which depends on the BLAS library and on the number of rows.
+        """
+        squared_distances(x, self.anchors, self.norms[: len(self.anchors)], out=values)
+        values *= np.float32(self.scale)
+        np.exp(values, out=values)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file must hold."""
         return {"anchors": self.anchors, "bandwidth": np.array([self.bandwidth])}
@@ -141,9 +150,9 @@ def squared_norms(rows: Float32) -> Float32:
     return norms
 
 
-def squared_distances(x: Float32, anchors: Float32, norms: Float32) -> Float32:
+def squared_distances(x: Float32, anchors: Float32, norms: Float32, out: Float32 | None = None) -> Float32:
     """Return the squared distances (b, h), never negative, of rows (b, p) to anchors (h, p) of squared lengths `norms` (h,)."""
-    squares: Float32 = x @ anchors.T
+    squares: Float32 = np.matmul(x, anchors.T, out=out)
     squares *= -2
     lengths = squared_norms(x)
     squares[np.isinf(lengths)] = 0  # infinitely far from all anchors, whatever the products

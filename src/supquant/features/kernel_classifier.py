@@ -9,37 +9,42 @@ instead of 0.987, COCO without persons 0.427 instead of 0.453).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
 
-from supquant.arrays import Float64
-from supquant.features.kernel_rows import Factor, KernelRows
+from supquant.arrays import Float32, Float64
+from supquant.features.kernel_rows import Factor, KernelRows, NormalEquations
 from supquant.features.least_squares import LeastSquares, log_loss, ridge_path
-from supquant.parallel import ordered_map
 
-RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+RIDGES = (1e-1, 1e-2, 1e-3, 1e-4)
 """Ridges that are tried in this order, in units of the mean diagonal of G."""
 
 SMOOTH_RIDGE = 1e-3
 """The least ridge of the smooth weights, in the same units. Without held-out rows all weights have this ridge."""
 
-MOST_PASSES = 16
-"""Passes of logistic regression at the most: over the rows that are not held out, and then over all rows."""
+MOST_PASSES = 10
+"""Passes of logistic regression at the most."""
 
 MOST_WORK = 8e12
 """Multiplications and additions of all passes over the rows that are not held out, at the most."""
 
-LONGEST_STEP = 4.0
-"""Steps of logistic regression are at most this many times as long as the bound of the second derivative allows."""
+CURVATURE_MARGINS = (3.0, 3.0, 3.0, 1.5)
+"""The second derivative is taken to be this many times the one that was found along the first step: in the second step and in
+those that follow. Steps that lower the loss for so long may be longer."""
 
-CURVATURE_MARGIN = 3.0
-"""The second derivative is taken to be at most this many times the one that was found along the first step."""
+LONGEST_STEP = 12.0
+"""Steps are at most this many times as long as the bound of the second derivative allows, divided by the margin."""
 
-PATIENCE = 2
-"""Logistic regression ends after this many passes without a lower held-out loss."""
+MOST_REUSED_RIDGE, MOST_REUSED_ROWS = 1e-3, 20
+"""The classifier of all rows reuses gradients if its ridge is at most this one, in units of the mean diagonal of G, and if there
+are at most so many rows for each feature of a kernel. A row then has features of its own, and changes little for others."""
+
+LEAST_PASS_GAIN = 0.003
+"""Logistic regression ends with the first pass that lowers the held-out loss by less than this share of it. The first pass, whose
+step is short, does not count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,7 @@ class LabelClassifier:
     """What `learn_classifier` learned. Weights (d + 1, L) are those of logits."""
 
     weights: Float64  # by likelihood, from all rows
-    smooth: Float64  # by least squares, from all rows
+    smooth: Float64  # by least squares, from all rows; the weights themselves if they were not asked for
     held_weights: Float64  # by likelihood, from the rows that were not held out
     ridge: float
     n_iter: int
@@ -55,14 +60,14 @@ class LabelClassifier:
 
 
 def learn_classifier(
-    kept: KernelRows, held: KernelRows, advance: Callable[[float], None] | None = None
+    kept: KernelRows, held: KernelRows, advance: Callable[[float], None] | None = None, *, smooth: bool = True
 ) -> LabelClassifier:
     """Learn a classifier from all rows, with settings that held-out rows chose.
 
     A first classifier is learned from the `kept` rows. The `held` rows choose its ridge, its temperature and the number of
-    passes. A second classifier is learned from all rows with the same settings. It does not begin at the weights of the first:
-    that would be more passes than were chosen, and four of them made 0.762 instead of 0.765 MAP on CIFAR-10 with 5,000 queries.
-    Without held-out rows nothing is chosen, and the result is least squares with `SMOOTH_RIDGE`.
+    passes. A second classifier is learned from all rows with the same settings (`steps_of_all`). It does not begin at the
+    weights of the first: that would be more passes than were chosen, and four of them made 0.762 instead of 0.765 MAP on
+    CIFAR-10 with 5,000 queries. Without held-out rows nothing is chosen, and the result is least squares with `SMOOTH_RIDGE`.
 
     Parameters
     ----------
@@ -70,6 +75,8 @@ def learn_classifier(
         Rows that are not held out, and rows that are.
     advance : callable or None, default=None
         Called with the finished share of the work, from 0 to 1, after the sums and after every pass.
+    smooth : bool, default=True
+        Whether smooth weights are wanted. They may need one more factor.
 
     Returns
     -------
@@ -81,7 +88,7 @@ def learn_classifier(
         nonlocal n_passes
         n_passes += 1
         if advance is not None:
-            advance(of_sums + (1 - of_sums) * min(1.0, n_passes / (2 * MOST_PASSES)))
+            advance(of_sums + (1 - of_sums) * min(1.0, n_passes / MOST_PASSES))
         return weights
 
     judges, ridges = (held, RIDGES) if len(held) else (kept, (SMOOTH_RIDGE,))
@@ -92,24 +99,24 @@ def learn_classifier(
     path, factor = ridge_path(equations, judges, ridges)
     if advance is not None:
         advance(of_sums)
-    by_ridge = {each.ridge: each for each in path}
-    best = by_ridge[factor.ridge]
-    smooth_ridge = max(SMOOTH_RIDGE, best.ridge)
-    smooth = by_ridge.get(smooth_ridge) or ridge_path(equations, judges, (smooth_ridge,))[0][0]
+    best = next(each for each in path if each.ridge == factor.ridge)
     passes = min(MOST_PASSES, int(MOST_WORK / (4 * max(len(kept), 1) * equations.products.size)))
-    steps = map(passed, logistic_steps(kept, best.logit_weights, factor))
+    slopes: list[Float32] = []
+    steps = map(
+        passed, logistic_steps(recorded(kept, slopes), best.logit_weights, factor, curvature_bound(kept))
+    )
     weights, losses = best_step(steps, best, held, passes)
 
-    del factor  # it takes as much memory as the sums
+    del factor, steps  # a factor takes as much memory as the sums
     equations = equations.merged(of_held)
-    distinct = sorted({best.ridge, smooth_ridge})
-    factors = dict(zip(distinct, ordered_map(equations.safe_factor, distinct, kept.n_jobs), strict=True))
-    start = best.calibration.applied(factors[best.ridge].solve(equations.products))
-    steps = map(passed, logistic_steps(kept.joined(held), start, factors[best.ridge]))
+    factor = equations.safe_factor(best.ridge)
+    start = best.calibration.applied(factor.solve(equations.products))
     n_iter = int(np.argmin(losses))
+    of_all = chain([start], steps_of_all(kept, held, slopes, start, factor))
+    final = next(islice(of_all, n_iter, None))
     return LabelClassifier(
-        weights=next(islice(chain([start], steps), n_iter, None)),
-        smooth=smooth.calibration.applied(factors[smooth_ridge].solve(equations.products)),
+        weights=final,
+        smooth=_smooth(equations, judges, factor, path) if smooth else final,
         held_weights=weights,
         ridge=best.ridge,
         n_iter=n_iter,
@@ -118,34 +125,96 @@ def learn_classifier(
     )
 
 
+def _smooth(
+    equations: NormalEquations, judges: KernelRows, factor: Factor, path: list[LeastSquares]
+) -> Float64:
+    """Return the weights (d + 1, L) by least squares with the ridge of a factor, but at least `SMOOTH_RIDGE`."""
+    ridge = max(SMOOTH_RIDGE, factor.ridge)
+    tried = {each.ridge: each for each in path}
+    calibration = (tried.get(ridge) or ridge_path(equations, judges, (ridge,))[0][0]).calibration
+    factor = factor if factor.ridge == ridge else equations.safe_factor(ridge)
+    return calibration.applied(factor.solve(equations.products))
+
+
 def _share_of_sums(rows: KernelRows) -> float:
     """Return the share of the work, from 0 to 1, that is done before the first pass, if all passes are taken."""
     n, d, L = len(rows), rows.width, rows.labels.n_labels
     sums = n * d**2 + 2 * d**3  # and the factors of some ridges
     one_pass = 6 * n * d * L + 4 * d**2 * L  # and a solution; passes are slower than sums
-    return sums / (sums + 2 * MOST_PASSES * one_pass)
+    return sums / (sums + MOST_PASSES * one_pass)
 
 
-def logistic_steps(rows: KernelRows, start: Float64, factor: Factor) -> Iterator[Float64]:
+def curvature_bound(rows: KernelRows) -> float:
+    """Return b: the second derivative of the negative log likelihood is at most b (G + D)."""
+    return 0.25 if rows.labels.multilabel else 0.5
+
+
+def recorded(rows: KernelRows, slopes: list[Float32]) -> Callable[[Float64], Float64]:
+    """Return the function that computes the gradient of rows at weights (d + 1, L), and appends it to `slopes`."""
+
+    def slope(weights: Float64) -> Float64:
+        slopes.append(rows.gradient(weights).astype(np.float32))
+        return slopes[-1].astype(np.float64)
+
+    return slope
+
+
+def steps_of_all(
+    kept: KernelRows, held: KernelRows, slopes: Iterable[Float32], start: Float64, factor: Factor
+) -> Iterator[Float64]:
+    """Take the steps of the `kept` rows once more, now with the `held` rows.
+
+    If rows have features of their own, the kept rows keep the gradients of their own steps, at weights which are near those of
+    these steps, and only the held rows are visited.
+
+    Parameters
+    ----------
+    kept, held : KernelRows
+        Rows that were not held out, and rows that were.
+    slopes : iterable of ndarray
+        Gradients (d + 1, L) of the kept rows at every step, as `recorded` appends them.
+    start : ndarray of shape (d + 1, L), float64
+        Weights to begin with, learned from all rows.
+    factor : Factor
+        Of all rows.
+
+    Yields
+    ------
+    ndarray of shape (d + 1, L), float64
+        Weights after every step.
+    """
+    own_features = kept.kernel is not None and len(kept) <= MOST_REUSED_ROWS * kept.width
+    if factor.ridge > MOST_REUSED_RIDGE or not own_features:
+        return logistic_steps(kept.joined(held).gradient, start, factor, curvature_bound(kept))
+    of_kept = iter(slopes)
+    return logistic_steps(
+        lambda weights: next(of_kept) + held.gradient(weights), start, factor, curvature_bound(kept)
+    )
+
+
+def logistic_steps(
+    slope_at: Callable[[Float64], Float64], start: Float64, factor: Factor, bound: float
+) -> Iterator[Float64]:
     """Lower the log loss from weights `start` (d + 1, L) by Nesterov's accelerated steps; yield the weights of every step.
 
-    One step is one pass over the rows. The first step is as long as the bound b allows. It shows the second derivative, which is
-    mostly far below the bound, because probabilities of most rows are near 0 and 1. Later steps are longer accordingly.
+    One step is one call of `slope_at`, which returns the gradient at weights (d + 1, L). The first step is as long as the bound
+    of the second derivative allows. It shows the second derivative, which is mostly far below the bound, because probabilities
+    of most rows are near 0 and 1. Later steps are longer accordingly.
     """
-    bound = 0.25 if rows.labels.multilabel else 0.5
     weights = ahead = start
-    momentum = 1.0
-    slope = rows.gradient(start)
+    momentum, bounds = 1.0, list[float]()
+    slope = slope_at(start)
     while True:
         new = ahead - factor.solve(slope) / bound
         yield new
         grown = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = new + (momentum - 1) / grown * (new - weights)
-        first, slope = slope, rows.gradient(ahead)
+        first, slope = slope, slope_at(ahead)
         if momentum == 1:  # `ahead` is one step from the start
-            step = ahead - start
+            step, least = ahead - start, bound / LONGEST_STEP
             found = bound * (1 - float(np.vdot(step, slope)) / min(float(np.vdot(step, first)), -1e-30))
-            bound = float(np.clip(CURVATURE_MARGIN * found, bound / LONGEST_STEP, bound))
+            bounds = [float(np.clip(margin * found, margin * least, bound)) for margin in CURVATURE_MARGINS]
+        bound = bounds.pop(0) if bounds else bound
         weights, momentum = new, grown
 
 
@@ -165,7 +234,7 @@ def best_step(
     most : int
         Number of steps at the most.
     least_gain : float, default=0.0
-        Share of the first loss. Steps end too where `PATIENCE` of them gained less than that.
+        Share of the first loss. Steps end too where the first two gained less than that.
 
     Returns
     -------
@@ -176,8 +245,10 @@ def best_step(
     """
     best, losses = start.logit_weights, [start.loss]
     Y = judges.all_indicators()
-    while len(judges) and len(losses) <= most and len(losses) <= np.argmin(losses) + PATIENCE:
-        if len(losses) > PATIENCE and losses[0] - min(losses) < least_gain * losses[0]:
+    while len(judges) and len(losses) <= most:
+        if len(losses) > 2 and losses[-1] > (1 - LEAST_PASS_GAIN) * losses[-2]:
+            break
+        if len(losses) > 2 and losses[0] - min(losses) < least_gain * losses[0]:
             break
         weights = next(steps)
         loss = log_loss(judges.logits(weights), Y, multilabel=judges.labels.multilabel)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Array, Float32, Float64, RowNumbers
 from supquant.codec import label_probabilities
-from supquant.features.gaussian_map import GaussianMap, kernel_features
+from supquant.features.gaussian_map import GaussianMap
 from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
 from supquant.remote import RemoteBlock, RemoteRows
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 GRAM_BYTES = 1 << 30
 """Bytes of the matrices Phi'Phi of single blocks that wait to be added. No more threads work than fit into it."""
 
-ROWS_A_FEATURE, FEWEST_GRAM_ROWS = 8, 1 << 15
+ROWS_A_FEATURE, FEWEST_GRAM_ROWS = 4, 1 << 14
 """Phi'Phi is a sum over about `ROWS_A_FEATURE` rows for each feature, but not fewer than `FEWEST_GRAM_ROWS`, if there are more:
 that is enough for the start and the metric of logistic regression, which then sees all rows."""
 
@@ -82,7 +82,12 @@ class KernelRows:
 
         def compute() -> Float32:
             x = self.vectors(rows)
-            return np.hstack([kernel_features(self.kernel, x), np.ones((len(x), 1), dtype=np.float32)])
+            phi = np.ones((len(x), self.width), dtype=np.float32)
+            if self.kernel is None:
+                phi[:, :-1] = x
+            else:
+                self.kernel.fill(x, phi[:, :-1])
+            return phi
 
         return self.cache.get(int(rows[0]) if self.key is None else self.key, compute)
 

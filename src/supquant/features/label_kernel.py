@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -163,11 +164,12 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         return self
 
     def fit_with_progress(self, X: NDArray[Any], y: Labels, advance: Callable[[float], None]) -> KernelRows:
-        """Learn from vectors X (n, p) and labels, as `fit` does; `advance` is called with the finished share of the work.
+        """Learn from vectors X (n, p) and labels, as `fit` does, but leave the smooth weights out.
 
-        Return the rows that were learned from. They hold kernel features that need not be computed again.
+        `advance` is called with the finished share of the work. Return the rows that were learned from. They hold kernel features
+        that need not be computed again.
         """
-        return self._fit(X, y, advance)
+        return self._fit(X, y, advance, smooth=False)
 
     @defers_interrupts
     def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Float32:
@@ -191,7 +193,14 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         X = check_vectors(X, n_features=self.n_features_in_, estimator=type(self).__name__)
         return map_rows(self.map_, X, self.map_.n_features, resolve_jobs(self.n_jobs))
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, advance: Callable[[float], None] | None = None) -> KernelRows:
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        advance: Callable[[float], None] | None = None,
+        *,
+        smooth: bool = True,
+    ) -> KernelRows:
         """Learn the classifier; return the rows it was learned from, with their kernel features in the cache."""
         n_anchors = None if self.n_anchors is None else check_integer(self.n_anchors, "n_anchors", 0)
         n_directions = check_integer(self.n_directions, "n_directions", 0)
@@ -217,12 +226,15 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         )
         with single_blas():
             mean, directions = scaled_directions(X, n_directions, n_jobs)
-            learned = learn_class_means(kept, held) if by_means else learn_classifier(kept, held, advance)
+            learn = (
+                learn_class_means if by_means else partial(learn_classifier, advance=advance, smooth=smooth)
+            )
+            learned = learn(kept, held)
             self.held_logits_ = (
                 held.logits(learned.held_weights) if n_held else np.zeros((0, labels.n_labels), np.float32)
             )
-        weights, smooth = (each.astype(np.float32) for each in (learned.weights, learned.smooth))
-        self.map_ = LabelMap(kernel, weights, smooth, mean, directions, labels.multilabel)
+        weights, smoother = (each.astype(np.float32) for each in (learned.weights, learned.smooth))
+        self.map_ = LabelMap(kernel, weights, smoother, mean, directions, labels.multilabel)
         self.classes_ = labels.classes
         self.held_rows_ = held_rows
         self.ridge_ = learned.ridge

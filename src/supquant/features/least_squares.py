@@ -59,7 +59,9 @@ class LeastSquares:
 def ridge_path(
     equations: NormalEquations, judges: KernelRows, ridges: Sequence[float]
 ) -> tuple[list[LeastSquares], Factor]:
-    """Solve least squares for descending ridges, as long as the loss of the judging rows falls clearly.
+    """Solve least squares for the middle one of descending ridges, then for its neighbours, towards a lower loss.
+
+    The largest ridge is sought from which no smaller one lowers the loss of the judging rows clearly.
 
     Parameters
     ----------
@@ -73,9 +75,9 @@ def ridge_path(
     Returns
     -------
     path : list of LeastSquares
-        One for each ridge that was tried. A ridge so small that rounding made G + D indefinite ends the path.
+        One for each ridge that was tried, in this order. A ridge so small that rounding made G + D indefinite is not among them.
     factor : Factor
-        That of the last ridge that lowered the loss by at least `LEAST_GAIN` of it.
+        Of the ridge that was found: a smaller one lowers the loss by less than `LEAST_GAIN` of it.
 
     Examples
     --------
@@ -83,23 +85,35 @@ def ridge_path(
     >>> from supquant.rows import FeatureCache
     >>> X, labels = np.array([[0.0], [0.1], [0.9], [1.0]]), read_labels([0, 0, 1, 1])
     >>> rows = KernelRows.of(X, labels, None, np.arange(4), cache=FeatureCache(0), n_jobs=1)
-    >>> path, factor = ridge_path(rows.normal_equations(), rows, (1.0, 1e-1))
+    >>> path, factor = ridge_path(rows.normal_equations(), rows, (10.0, 1.0, 1e-1))
     >>> [each.ridge for each in path], factor.ridge
     ([1.0, 0.1], 0.1)
     """
     Y = judges.all_indicators()
     path: list[LeastSquares] = []
-    best: Factor | None = None
-    for ridge in ridges:
+
+    def solved(ridge: float) -> tuple[float, Factor | None]:
         factor = equations.factor(ridge)
         if factor is None:
-            break
+            return np.inf, None
         weights = factor.solve(equations.products)
         calibration, loss = calibrate(judges.logits(weights), Y, multilabel=judges.labels.multilabel)
         path.append(LeastSquares(ridge, weights, calibration, loss))
-        if best is not None and loss > (1 - LEAST_GAIN) * path[-2].loss:
+        return loss, factor
+
+    middle = len(ridges) // 2
+    loss, best = solved(ridges[middle])
+    for ridge in ridges[middle + 1 :] if best is not None else ():
+        smaller, factor = solved(ridge)
+        if smaller > (1 - LEAST_GAIN) * loss:
             break
-        best = factor
+        loss, best = smaller, factor
+    if best is None or best.ridge == ridges[middle]:
+        for ridge in reversed(ridges[:middle]):
+            larger, factor = solved(ridge)
+            if loss <= (1 - LEAST_GAIN) * larger:
+                break
+            loss, best = larger, factor
     if best is None:
         raise InputError(
             f"X gives no least squares that can be solved with a ridge of {ridges[0]} of the mean diagonal"
