@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from supquant.arrays import Float32, Float64
+from supquant.arrays import Flags, Float32, Float64
 from supquant.codec import label_probabilities
+from supquant.codec.queries import fill_blocks
 from supquant.codec.spelling import Spelling
 from supquant.features.added_classes import class_means
 from supquant.features.gaussian_map import GaussianMap, kernel_features, map_rows
+from supquant.features.kernel_rows import KernelRows
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.leaving_out import (
@@ -35,8 +37,9 @@ from supquant.features.novelty import (
 )
 from supquant.features.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.labels import Labels
+from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Reporter
-from supquant.remote import RemoteRows, some_rows
+from supquant.remote import RemoteBlock, RemoteRows, some_rows
 from supquant.validation import as_float32
 
 DEFAULT_SHARE = 0.25
@@ -71,6 +74,8 @@ class FittedMeaning:
         The principal directions of positions; None where the map was taken from a shorter code.
     metric_ridge : float, default=inf
         The ridge of the metric of positions; infinite where the metric does not depend on labels.
+    outputs : ndarray of shape (n, L + 1), float32, or None, default=None
+        Logits and discriminator of the labelled rows, if the fit of the classifier has left their kernel features.
     """
 
     map: MeaningMap
@@ -81,6 +86,20 @@ class FittedMeaning:
     sureness_of_new: float
     directions: Directions | None = None
     metric_ridge: float = np.inf
+    outputs: Float32 | None = None
+
+    def item_features(self, X: NDArray[Any] | RemoteRows, known: Flags, n_jobs: int) -> Float32:
+        """Return the features (n, F) of all rows X (n, p) as items, of which some are `known` (n,) by their labels.
+
+        Labelled rows are not compared with the anchors again if their outputs are there.
+        """
+        if self.outputs is None:
+            return map_rows(self.map, X, self.map.n_features, n_jobs)
+        features = np.empty((len(X), self.map.n_features), dtype=np.float32)
+        features[known] = _from_outputs(self.map, _rows_where(X, known), self.outputs, n_jobs)
+        if not known.all():
+            features[~known] = map_rows(self.map, _rows_where(X, ~known), self.map.n_features, n_jobs)
+        return features
 
     def placed_without(
         self,
@@ -154,9 +173,9 @@ def fit_meaning(
     """
     reporter = reporter or Reporter()
     known = np.flatnonzero(labels.known)
-    X_known, labels_known = X if len(known) == len(X) else some_rows(X, known), labels.take(known)
+    X_known, labels_known = _rows_where(X, labels.known), labels.take(known)
     with reporter.stage("classifier", 1) as stage:
-        kernel.fit_with_progress(X_known, labels_known, stage.advance)
+        rows = kernel.fit_with_progress(X_known, labels_known, stage.advance)
         stage.step()
     with reporter.stage("new classes", 1) as stage:
         directions = principal_directions(X, n_jobs)
@@ -179,9 +198,12 @@ def fit_meaning(
     opinion_mean, opinion = _opinion(opinion_roots(spelling.of_probabilities(p)), study.opinion_weight)
     discriminator, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
     n_position = metric.shape[1] + opinion.shape[1]
+    weights = np.column_stack([map_.weights, discriminator]).astype(np.float32)
+    outputs = _outputs(rows, weights) if map_.kernel is not None and len(rows) == len(known) else None
+    del rows  # with all kernel features
     fitted = MeaningMap(
         map_.kernel,
-        np.column_stack([map_.weights, discriminator]).astype(np.float32),
+        weights,
         directions.mean,
         metric,
         cosine,
@@ -194,19 +216,17 @@ def fit_meaning(
         spelling,
     )
     first = fitted.n_columns + 1
-    z = map_rows(
-        lambda block: fitted.of_labelled(block)[:, first : first + n_position],
-        x,
-        n_position,
-        n_jobs,
-        fitted.block_rows,
-    )
+    if outputs is None:
+        of_x = map_rows(fitted.of_labelled, x, fitted.n_features, n_jobs, fitted.block_rows)
+    else:
+        of_x = _from_outputs(fitted, x, outputs[sample], n_jobs)
+    z = of_x[:, first : first + n_position]
     of_sample = labels_known.take(sample)
     scatter = within_scatter(z[:, : metric.shape[1]], of_sample)
     fitted = replace(fitted, scatter=scatter.astype(np.float32), means=class_means(z, of_sample))
     of_held = _discriminator_values(map_.kernel, discriminator, held)
-    outputs = np.column_stack([kernel.held_logits_, of_held.astype(np.float32)])
-    held_features = fitted.from_logits(outputs, held)
+    of_held_rows = np.column_stack([kernel.held_logits_, of_held.astype(np.float32)])
+    held_features = fitted.from_logits(of_held_rows, held)
     squares = spelling.length * np.square(held_features[:, : fitted.n_columns]).sum(axis=1)
     return FittedMeaning(
         fitted,
@@ -217,7 +237,46 @@ def fit_meaning(
         study.sureness * (float(squares.mean()) if len(held) else 1.0),
         directions,
         study.metric_ridge,
+        outputs,
     )
+
+
+def _rows_where(X: Any, chosen: Flags) -> Any:
+    """Return the rows of X (n, p), an array or remote rows, that are `chosen` (n,): X itself if all are."""
+    return X if chosen.all() else some_rows(X, np.flatnonzero(chosen))
+
+
+def _outputs(rows: KernelRows, weights: Float32) -> Float32:
+    """Return the logits and the discriminator (n, L + 1) of all rows by weights (d + 1, L + 1), in the order of row numbers."""
+    with single_blas():
+        found = rows.logits(weights.astype(np.float64))
+    outputs = np.empty_like(found)
+    outputs[np.concatenate(rows.blocks)] = found
+    return outputs
+
+
+def _from_outputs(map_: MeaningMap, X: NDArray[Any] | RemoteRows, outputs: Float32, n_jobs: int) -> Float32:
+    """Return the features (n, F) of rows X (n, p) as items, from their logits and discriminator (n, L + 1)."""
+    features = np.empty((len(X), map_.n_features), dtype=np.float32)
+    blocks = row_blocks(len(X))
+    if isinstance(X, RemoteRows):
+        own = [outputs[slice(*block)] for block in blocks]
+        for block, found in zip(blocks, X.map_blocks(_of_block, blocks, map_, own), strict=True):
+            features[slice(*block)] = found
+        return features
+    with single_blas():
+        fill_blocks(
+            lambda x, block: (map_.from_logits(outputs[slice(*block)], x, of_items=True),),
+            X,
+            (features,),
+            blocks,
+            n_jobs,
+        )
+    return features
+
+
+def _of_block(block: RemoteBlock, outputs: Float32, map_: MeaningMap) -> Float32:
+    return map_.from_logits(outputs, as_float32(block.x), of_items=True)
 
 
 def _novelty(

@@ -155,14 +155,15 @@ class MeaningMap:
         """Return the first part of z (b, k) for vectors of unit length (b, p)."""
         return row_products(units - self.mean, self._packed["metric"])
 
-    def _place(self, x: Float32, features: Float32) -> Float32:
+    def _place(self, x: Float32, features: Float32, *, of_items: bool) -> Float32:
         """Fill the first parts of z and c in the features (b, r + 1 + 2 g) of a block (b, p); return that of z (b, k)."""
         first, k = self.n_columns + 1, self.metric.shape[1]
         units = unit_rows(x)
         place = self._placed(units)
         features[:, first : first + k] = place
-        first += self.n_position
-        features[:, first : first + k] = row_products(units, self._packed["cosine"])
+        if not of_items:
+            first += self.n_position
+            features[:, first : first + k] = row_products(units, self._packed["cosine"])
         return place
 
     def cosines(self, z: Float32) -> Float32:
@@ -193,11 +194,14 @@ class MeaningMap:
         place = self._placed(unit_rows(x))
         return divided(p, self._novelty(outputs, p), place, self._by_place, self.n_trained)[0]
 
-    def from_logits(self, outputs: Float32, x: Float32) -> Float32:
-        """Return the features (b, r + 1 + 2 g) of a block x (b, p), from its logits and discriminator (b, L + 1)."""
+    def from_logits(self, outputs: Float32, x: Float32, *, of_items: bool = False) -> Float32:
+        """Return the features (b, r + 1 + 2 g) of a block x (b, p), from its logits and discriminator (b, L + 1).
+
+        With `of_items`, c is zero: only queries need it.
+        """
         L, k, g = self.n_columns, self.metric.shape[1], self.n_position
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
-        place = self._place(x, features)
+        place = self._place(x, features, of_items=of_items)
         p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
         s = self.spelling.of_probabilities(p)
         features[:, L + 1 + k : L + 1 + g] = self._opinions(s)

@@ -134,8 +134,9 @@ class MeaningFit:
         kept = None
         if len(X) * width * 4 <= FEATURE_BYTES:
             with reporter.stage(FEATURES, 1) as stage:
-                kept = map_rows(fitted.map, X, width, n_jobs)
+                kept = fitted.item_features(X, labels.known, n_jobs)
                 stage.step()
+        fitted = replace(fitted, outputs=None)
         return cls(X, labels, kept, fitted, shorter, missing_label, n_codebooks, n_codewords, n_jobs)
 
     # the steps of a fit -----------------------------------------------------------------------------------------------
