@@ -223,6 +223,19 @@ def test_words_that_are_not_allowed_are_not_taken(rng):
     assert allowed[np.arange(4), codes].all()
 
 
+def test_a_quick_search_finds_codes_as_good(rng):
+    codebooks = rng.normal(size=(4, 16, 12)).astype(np.float32)
+    vectors = rng.normal(size=(300, 12)).astype(np.float32)
+    allowed = np.arange(16) % 5 < np.arange(1, 5)[:, None]
+    exact, quick = (
+        ItemSearch.of(codebooks, 5, np.array([2, 0.3]), allowed, quick=each).search(vectors)
+        for each in (False, True)
+    )
+    assert (exact == quick).all(
+        axis=1
+    ).mean() > 0.99  # they differ where two codes cost the same up to rounding
+
+
 @pytest.mark.parametrize("M", [2, 4])
 def test_sparse_columns_and_few_allowed_words_do_not_change_codes(rng, M):
     """Both only spare products: the codes are those of vectors and words that are taken as dense."""

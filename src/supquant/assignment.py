@@ -51,6 +51,9 @@ class CodeSearch:
     retries: int = 0  # times that a code is disturbed and searched anew, for codes of three words or more
     beam: int = 1  # beginnings of a code that are kept while a start is chosen
     n_sparse: int = 0  # the first columns of targets, in which few values differ from zero
+    quick: bool = (
+        False  # whether BLAS makes the products with targets: their rounding then depends on the batch
+    )
 
     def target(
         self, projected: NDArray[np.floating], labels: NDArray[np.floating] | None
@@ -76,7 +79,10 @@ class CodeSearch:
     def _single_costs(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute the cost (n, M K) of every codeword alone, up to the row's own constant; z are targets (n, r')."""
         chosen, a = self._few_words, self.n_sparse
-        costs = kernels.active().products(np.ascontiguousarray(z[:, a:]), self._packed)
+        if self.quick:
+            costs: NDArray[np.float32] = z[:, a:] @ self._dense_pull
+        else:
+            costs = kernels.active().products(np.ascontiguousarray(z[:, a:]), self._packed)
         if a:
             costs += _sparse(z[:, :a]) @ self._sparse_pull
         costs += self._squares if chosen is None else self._squares[chosen]
@@ -151,10 +157,15 @@ class CodeSearch:
         return np.flatnonzero(self.allowed)
 
     @cached_property
-    def _packed(self) -> Packed:
-        """The columns of `_pull` for these codewords, without the rows of sparse columns: packed for products."""
+    def _dense_pull(self) -> NDArray[np.float32]:
+        """The columns of `_pull` for these codewords, without the rows of sparse columns."""
         pull = self._pull[self.n_sparse :]
-        return pack_rows((pull if self._few_words is None else pull[:, self._few_words]).T)
+        return pull if self._few_words is None else pull[:, self._few_words]
+
+    @cached_property
+    def _packed(self) -> Packed:
+        """`_dense_pull`, packed for products."""
+        return pack_rows(self._dense_pull.T)
 
     @cached_property
     def _sparse_pull(self) -> NDArray[np.float32]:
@@ -227,15 +238,16 @@ class ItemSearch:
         retries: int = RETRIES,
         sparse: bool = False,
         beam: int = BEAM,
-        dtype: type[np.floating] = np.float64,
+        quick: bool = False,
     ) -> ItemSearch:
         """Prepare for codebooks (M, K, D), whose first columns have the first of two weights (2,), and words allowed (M, K).
 
         `sparse` says that few of these first columns differ from zero in a vector, as in those of items with labels. `retries`
-        and `beam` are those of `CodeSearch`. Products of codewords are computed in `dtype`.
+        and `beam` are those of `CodeSearch`, and so is `quick`, which also computes products of codewords in float32.
         """
+        dtype = np.float32 if quick else np.float64
         scale = np.sqrt(np.repeat(weights, (n_first, codebooks.shape[2] - n_first))).astype(np.float32)
-        scaled = codebooks.astype(dtype) * scale.astype(dtype)
+        scaled: NDArray[np.floating] = codebooks.astype(dtype) * scale.astype(dtype)
         search = CodeSearch(
             scaled,
             None,
@@ -247,6 +259,7 @@ class ItemSearch:
             retries=retries,
             beam=beam,
             n_sparse=n_first * sparse,
+            quick=quick,
         )
         return cls(search, scale)
 

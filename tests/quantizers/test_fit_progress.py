@@ -74,7 +74,7 @@ def test_codes_do_not_depend_on_being_watched(rows):
 @pytest.mark.parametrize(
     ("grown", "stage"),
     [
-        ({"n_rows": 30_000}, "classifier"),
+        ({"n_rows": 15_000}, "classifier"),
         ({"n_labels": 200}, "classifier"),
         ({"n_codebooks": 16}, "codes, 16 codebooks"),
         ({"n_rows": 30_000}, "features"),
@@ -82,7 +82,7 @@ def test_codes_do_not_depend_on_being_watched(rows):
 )
 def test_more_work_is_expected_to_take_longer(monkeypatch, grown, stage):
     monkeypatch.setattr("supquant.quantizers.fit_costs.operations_a_second", lambda: 1e9)
-    sizes = {"n_rows": 15_000, "n_inputs": 64, "n_labels": 10, "n_codebooks": 8, "n_codewords": 256}
+    sizes = {"n_rows": 5_000, "n_inputs": 64, "n_labels": 10, "n_codebooks": 8, "n_codewords": 256}
     told = {"max_iter": 30, "from_shorter": False, "n_jobs": 1}
     small, large = (expected_seconds(**each, **told) for each in (sizes, sizes | grown))
     assert large[stage] > 1.5 * small[stage.replace("16", "8")]

@@ -52,7 +52,7 @@ def item_search(
     *,
     max_sweeps: int = 20,
     retries: int = RETRIES,
-    dtype: type[np.floating] = np.float64,
+    quick: bool = False,
 ) -> ItemSearch | LabelSearch:
     """Return the search for codes of items of one kind.
 
@@ -69,12 +69,12 @@ def item_search(
         Weights of a squared error in meaning and of one in position.
     max_sweeps, retries : int
         As in `CodeSearch`.
-    dtype : type, default=float64
-        The type in which products of codewords are computed.
+    quick : bool, default=False
+        Whether the search may round as BLAS does, so that codes can depend on the batch.
     """
     allowed = allowed_words(words, kind)
     if kind == LABELLED and (words[allowed] == LABEL_WORD).all() and allowed.sum() == n_meaning - 1:
         return LabelSearch(words)
     return ItemSearch.of(
-        codebooks, n_meaning, weights, allowed, max_sweeps, retries, sparse=kind == LABELLED, dtype=dtype
+        codebooks, n_meaning, weights, allowed, max_sweeps, retries, sparse=kind == LABELLED, quick=quick
     )

@@ -31,11 +31,11 @@ CLASSIFIER, NOVELTY, FEATURES, CALIBRATION = "classifier", "new classes", "featu
 ENCODING = "codes of all rows"
 """The work after the last round. It is planned and reports nothing: a callback that raises there would lose the model."""
 
-EXPECTED_PASSES = 14
-"""Passes of logistic regression, over the rows that are not held out and then over all rows: at most 32, often fewer."""
+EXPECTED_PASSES = 7
+"""Passes of logistic regression: at most ten, often fewer. Later the solutions are made once more, which counts here too."""
 
-FACTORS = 5
-"""Cholesky factors of the classifier: one for each ridge, then that of all rows."""
+FACTORS = 4
+"""Cholesky factors of the classifier: one for each ridge that is tried, then that of all rows."""
 
 EXPECTED_ROUNDS = 5
 """Rounds of codes and codebooks that a fit takes; they end when one gains little."""
@@ -59,10 +59,10 @@ SEARCH = 17.0
 STUDY_OPERATIONS, STUDY_OPERATIONS_A_ROW = 8e9, 3e6
 """Operations of one fold of the study of new classes beside its classifier: it judges rankings."""
 
-CURVE_OPERATIONS = 2e10
+CURVE_OPERATIONS = 6e10
 """Operations of the curves and of the forecast at the end, which judge rankings too."""
 
-CODEBOOK_ROWS = 1 << 16
+CODEBOOK_ROWS = 1 << 15
 """Rows from which codebooks are learned, at the most."""
 
 TRIAL_SIDE, TRIALS = 384, 3
@@ -119,6 +119,7 @@ def expected_seconds(
     learned = min(n_rows, MOST_ROWS)
     anchors = min(MOST_ANCHORS if few else ANCHORS_OF_MANY_LABELS, max(1, n_rows - held_count(n_rows)))
     kernel = 2 * anchors * n_inputs  # of one row
+    kept = few and n_rows <= MOST_ROWS  # then the classifier leaves the kernel features of all rows
     M, K, D = n_codebooks, n_codewords, min(n_labels, n_codewords) + POSITION_COLUMNS
     coded = min(1.6 * n_rows, CODEBOOK_ROWS)
     rounds = min(max_iter, EXPECTED_ROUNDS)
@@ -135,7 +136,7 @@ def expected_seconds(
     costs = {
         CLASSIFIER: _classifier(learned, anchors, n_inputs, n_labels),
         NOVELTY: N_FOLDS * study + 2 * n_rows * n_inputs**2,
-        FEATURES: n_rows * (kernel + 4 * anchors * n_labels),
+        FEATURES: n_rows * (4 * anchors * n_labels + (12 * POSITION_COLUMNS * n_inputs if kept else kernel)),
         codes_stage(M): start + coded * encoding + rounds * a_round,
         ENCODING: n_rows * final,
         CALIBRATION: CURVE_OPERATIONS

@@ -24,10 +24,10 @@ from supquant.fitting import Record
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.steps import NamedStep
 
-KMEANS_ROWS_PER_CODEWORD = 64
+KMEANS_ROWS_PER_CODEWORD = 32
 """K-means sees at most this number of rows for each codeword."""
 
-KMEANS_ITERATIONS = 6
+KMEANS_ITERATIONS = 4
 """K-means takes this number of iterations for each codebook of the start."""
 
 SHRINKAGE = 1.0
@@ -43,7 +43,7 @@ LATER_SWEEPS = 4
 RETRIES = 1
 """In a search, codes are disturbed and searched again this number of times."""
 
-MIN_GAIN = 1e-2
+MIN_GAIN = 2e-2
 """A round that lowers the error by less than this part of it is the last one. Smaller gains do not change rankings."""
 
 MAX_SOLVED_CODEWORDS = 4096
@@ -318,7 +318,7 @@ def _assign(
             weights,
             max_sweeps=FIRST_SWEEPS if codes is None else LATER_SWEEPS,
             retries=RETRIES,
-            dtype=np.float32,
+            quick=True,
         )
 
         def assign(

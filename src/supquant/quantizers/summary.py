@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_QUERIES = 300
 """Held-out rows that are queries of the forecast, at the most."""
 
-MOST_ITEMS = 10_000
+MOST_ITEMS = 4_000
 """Rows that are items of the forecast, at the most."""
 
 FEWEST_JUDGED = 50
