@@ -143,7 +143,7 @@ def _views(memory: Memory, snapshot: Snapshot, among: Among) -> list[View] | Non
         kept: Filter | None = memory.setdefault("filters", {}).get(among.filter)
         return None if kept is None or not kept.belongs_to(snapshot) else kept.views(snapshot)
     if among.where is None:
-        return snapshot.views()
+        return snapshot.views
     return views_of(snapshot, choose(snapshot, among.where, among.known))
 
 
