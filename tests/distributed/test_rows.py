@@ -186,8 +186,10 @@ def test_a_process_killed_in_the_middle_of_a_fit_changes_no_bit(processes, class
 
 def test_a_worker_that_runs_out_of_memory_in_a_fit_changes_no_bit(processes, classes, local):
     path, _, y = classes
-    before = processes.n_restarts
+    for worker in processes.process_ids():  # new ones have no memory left over from earlier work
+        os.kill(worker, signal.SIGKILL)
     list(processes.run(limit_memory, [0, 1], 200 << 10, pinned=True))  # too little for a block of rows
+    before = processes.n_restarts
     assert bits(quantizer().fit(InlineRows(path, workers=processes), y)) == local
     assert processes.n_restarts > before
 

@@ -56,7 +56,7 @@ class ShardedFilter:
             self.ids[shard] = self.ids[shard][~np.isin(self.ids[shard], removed)]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class ShardedSearch(Search):
     """A search of the rows of all shards. In place of positions it has ids.
 

@@ -253,7 +253,7 @@ def scores(
 ) -> Float32:
     scan_arguments.check_scores(sums, offsets, curves, curve_of)
     made = np.empty(sums.shape, dtype=np.float32)
-    if not _native.scores(sums, offsets, descending, curves, curve_of, made):
+    if not _native.scores(np.ascontiguousarray(sums), offsets, descending, curves, curve_of, made):
         scan_arguments.refuse_curves()
     return made
 
