@@ -67,8 +67,8 @@ def encode_dataset(
 
     Parameters
     ----------
-    model : str, path, codec or fitted estimator
-        The model, or the file of one.
+    model : str, path or fitted estimator
+        The model, its `codec_`, or the file of one.
     source : str or path
         A file of vectors or a folder of such files, as in `open_vectors`. Every worker must be able to read it.
     target : str or path
