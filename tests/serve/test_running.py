@@ -14,6 +14,7 @@ from supquant import CodeIndex, InputError
 from supquant.client import Client, ServiceError
 from supquant.serve.running import name_folders, open_socket
 from supquant.serve.tokens import Tokens
+from supquant_experiments.bench.serving.asking import ask
 from supquant_experiments.bench.serving.fuzzing import READ, WRITE, fuzz, write_folders
 from supquant_experiments.bench.serving.process import ServiceProcess
 
@@ -130,6 +131,14 @@ def test_sigterm_finishes_what_is_under_way(folder, clusters):
         client.close()
     assert (code, errors) == (0, "")
     assert len(CodeIndex.load(folder)) >= 300 + len(answers)
+
+
+@pytest.mark.parametrize("body", ["octets", "json"])
+def test_the_clients_of_the_benchmark_are_answered(folder, body):
+    with running({"things": folder}) as (url, _):
+        found = ask(url, n_clients=4, seconds=0.1, core=0, body=body)
+    assert found["searches"] >= 4
+    assert found["per_second"] > 0
 
 
 def test_odd_requests_get_the_right_answers(tmp_path):

@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -64,8 +64,7 @@ class _Asker(asyncio.Protocol):
         self.done = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # that of uvloop is of no class of asyncio
         self._ask()
 
     def _ask(self) -> None:
