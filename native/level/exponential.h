@@ -8,9 +8,9 @@
 namespace {
 
 #if SUPQUANT_LANES == 1
-typedef int32_t Whole;
+typedef uint32_t Whole;
 #else
-typedef int32_t Whole __attribute__((vector_size(4 * SUPQUANT_LANES)));
+typedef uint32_t Whole __attribute__((vector_size(4 * SUPQUANT_LANES)));
 #endif
 
 // Returns exp(x) for x <= 0, and 0 below -87: exp(x) = 2^n exp(r) with n = round(x / log 2) and |r| <= log(2) / 2. The
@@ -29,7 +29,7 @@ inline Vec exponential(Vec x) {
     p = p * (r * r) + r + 1.0f;
     Whole bits;
     __builtin_memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits << 23) + 0x3f800000;  // what the magic number left above n is shifted out
+    bits = (bits << 23) + 0x3f800000u;  // unsigned, so it may overflow; what the magic number left above n is shifted out
     Vec power;
     __builtin_memcpy(&power, &bits, sizeof power);
     const Vec zero = Vec();
