@@ -49,6 +49,12 @@ def test_rows_come_back_with_their_columns(index):
 
 
 @everywhere
+def test_lists_of_lists_are_no_ids(index):
+    with pytest.raises(InputError, match="ids must be all integers or all strings"):
+        index.get([[1, 2], [3]])
+
+
+@everywhere
 def test_answers_come_back_as_a_table(index):
     table = index.query([[0.2], [4.0]], k=2, columns=["price"])
     scores, ids = index.search([[0.2], [4.0]], k=2)

@@ -336,7 +336,8 @@ class ShardedReader:
         """Return the columns of rows as a `pyarrow.Table`, as `CodeIndex.get` does."""
         with self._lock:
             table = _Table(self._shards)
-            return row_table({"id": np.asarray(ids)}, table, table.locate(read_ids(ids)), columns)
+            positions = table.locate(read_ids(ids))  # first, because it refuses what are no ids
+            return row_table({"id": np.asarray(ids)}, table, positions, columns)
 
     def query(self, Q: ArrayLike, k: int = 10, columns: Sequence[str] | None = None, **search: Any) -> Any:
         """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.query` does."""

@@ -55,7 +55,8 @@ class TableReader(IndexReader):
         [{'id': 'shoe', 'price': 50}]
         """
         snapshot = self._snapshot
-        return row_table({"id": np.asarray(ids)}, snapshot, snapshot.locate(read_ids(ids)), columns)
+        positions = snapshot.locate(read_ids(ids))  # first, because it refuses what are no ids
+        return row_table({"id": np.asarray(ids)}, snapshot, positions, columns)
 
     def query(
         self,
