@@ -51,6 +51,8 @@ async def _once(call: Call, key: Any, work: Callable[[], Any]) -> Any:
     begun = _begun.setdefault(call.served_version, {})
     if key not in begun or (begun[key].done() and begun[key].exception() is not None):
         begun[key] = asyncio.ensure_future(call.in_thread(work))
+        # If nobody asks again, nobody looks at its error, and asyncio would write it into the log.
+        begun[key].add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.wait([begun[key]], timeout=min(PATIENCE, call.service.limits.deadline / 2))
     return begun[key].result() if begun[key].done() else None
 
