@@ -12,7 +12,7 @@ import pytest
 from inline_workers import InlineWorkers, limit_memory
 
 from supquant import InputError, SupervisedQuantizer
-from supquant.distributed import ProcessRows, RayRows
+from supquant.distributed import ProcessRows, RayRows, row_reader
 from supquant.distributed.row_reader import RowReader
 from supquant.distributed.rows import WorkerRows
 from supquant.distributed.source_files import SourceFiles
@@ -117,18 +117,63 @@ def test_rows_are_fetched_by_slices_numbers_and_masks(classes):
     assert np.array_equal(chosen.take(np.array([0, 5]))[np.array([1])], X[y == 2][5:6])
 
 
-def test_consecutive_blocks_are_read_in_one_go(classes, monkeypatch):
-    path, X, _ = classes
-    opened = []
+@pytest.fixture
+def opened(monkeypatch):
+    """The readings of Parquet files, in pages of 300 rows."""
+    readings = []
     read = ParquetPart.tables
-    monkeypatch.setattr(ParquetPart, "tables", lambda part, *rows: opened.append(rows) or read(part, *rows))
-    reader = RowReader(open_vectors(path, "vector", ids=False))
+    monkeypatch.setattr(ParquetPart, "tables", lambda part, *rows: readings.append(rows) or read(part, *rows))
+    monkeypatch.setattr(row_reader, "PAGE_ROWS", 300)
+    monkeypatch.setattr(row_reader, "SKIPPED_ROWS", 700)
+    return readings
+
+
+def test_consecutive_rows_are_read_in_one_go_and_never_twice_without_a_cache(classes, opened):
+    path, X, _ = classes
+    reader = RowReader(open_vectors(path, "vector", ids=False), 0)
     edges = [0, 10, 700, 1010, 1500, 1501, N]
     for start, stop in pairwise(edges):
         assert np.array_equal(reader.read((start, stop)), X[start:stop])
     assert len(opened) == 3  # once for every file
     assert np.array_equal(reader.read((5, 2000)), X[5:2000])
     assert len(opened) == 5
+
+
+def test_rows_that_lie_close_together_are_reached_by_reading_on(classes, opened):
+    path, X, _ = classes
+    reader = RowReader(open_vectors(path, "vector", ids=False), 0)
+    close = np.array([5, 290, 310, 1499, 1800])  # pages 0, 1, 4 and 6
+    assert np.array_equal(reader.read(close), X[close])
+    assert len(opened) == 2  # of the first file and of the second one
+    assert np.array_equal(reader.read(np.array([4500])), X[[4500]])
+    assert len(opened) == 3
+
+
+def test_a_page_that_was_kept_is_not_read_again(classes, opened):
+    path, X, _ = classes
+    page = X[:300].nbytes
+    reader = RowReader(open_vectors(path, "vector", ids=False), 2 * page)
+    assert np.array_equal(reader.read((0, 900)), X[:900])
+    before = len(opened)
+    assert np.array_equal(reader.read(np.array([0, 299, 599])), X[[0, 299, 599]])
+    assert np.array_equal(reader.read((300, 600)), X[300:600])
+    assert len(opened) == before
+    assert np.array_equal(reader.read((600, 601)), X[600:601])
+    assert len(opened) == before + 1  # the third page had no room
+
+
+def test_all_workers_take_part_in_fetching_a_sample(classes):
+    path, X, _ = classes
+    workers = InlineWorkers(4)
+    rows = InlineRows(path, workers=workers)
+    numbers = np.arange(0, N, 9)
+    items = []
+    run = workers.run
+    workers.run = lambda task, given, *rest, **options: (
+        items.extend(given) or run(task, given, *rest, **options)
+    )
+    assert np.array_equal(rows[numbers], X[numbers])
+    assert [len(item.blocks[0]) for item in items] == [128, 128, 128, 128]
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 4])

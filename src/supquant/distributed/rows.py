@@ -22,7 +22,6 @@ from supquant.distributed.worker import Memory
 from supquant.parallel import row_blocks, single_blas
 from supquant.remote import BlockFunction, RemoteBlock, RemoteRows, RowPass, Rows
 from supquant.row_sums import RUN, RunSum
-from supquant.rows import FeatureCache
 from supquant.validation import check_integer
 
 __all__ = ["ProcessRows", "RayRows", "WorkerRows"]
@@ -89,7 +88,11 @@ class WorkerRows(RemoteRows):
         numbers = np.asarray(rows)
         numbers = np.flatnonzero(numbers) if numbers.dtype == bool else numbers
         distinct, places = np.unique(numbers, return_inverse=True)
-        found = self._fetched([distinct[slice(*block)] for block in row_blocks(len(distinct), FETCHED_ROWS)])
+        W = self.workers.n_workers
+        # All workers take part, each in rows that it may have kept.
+        rounds = max(1, -(-len(distinct) // (W * FETCHED_ROWS)))
+        size = max(1, -(-len(distinct) // (W * rounds)))
+        found = self._fetched([distinct[slice(*block)] for block in row_blocks(len(distinct), size)])
         return found if len(places) == len(distinct) and (np.diff(numbers) > 0).all() else found[places]
 
     def _fetched(self, pieces: Sequence[Rows]) -> Array:
@@ -314,23 +317,14 @@ class _Block:
 
     @property
     def x(self) -> Array:
-        """The vectors (b, p)."""
-        files, cache = self.memory.get("rows", (None, None))
-        if files != self.common.files:
-            cache = FeatureCache(self.common.cache_bytes // 2)
-            self.memory["rows"] = self.common.files, cache
-        assert cache is not None
-        return cache.get(self.key, self.read)
-
-    def read(self) -> Array:
-        """Return the vectors (b, p) as the files have them."""
-        return RowReader.of(self.common.files, self.memory).read(self.rows)
+        """The vectors (b, p) as the files have them."""
+        half = self.common.cache_bytes // 2
+        return RowReader.of(self.common.files, self.memory, half).read(self.rows)
 
 
 def _vectors_of(block: RemoteBlock, own: None, shared: None) -> Array:
     del own, shared
-    assert isinstance(block, _Block)
-    return block.read()  # samples are asked for once
+    return block.x
 
 
 def _largest_of(block: RemoteBlock, own: None, shared: None) -> float:
