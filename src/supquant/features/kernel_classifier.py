@@ -74,7 +74,7 @@ def learn_classifier(
     kept, held : KernelRows
         Rows that are not held out, and rows that are.
     advance : callable or None, default=None
-        Called with the finished share of the work, from 0 to 1, after the sums and after every pass.
+        Called with the finished share of the work, from 0 to 1, during and after the sums and after every pass.
     smooth : bool, default=True
         Whether smooth weights are wanted. They may need one more factor.
 
@@ -82,23 +82,24 @@ def learn_classifier(
     -------
     LabelClassifier
     """
-    of_sums, n_passes = _share_of_sums(kept), 0
+    of_sums, of_factors = _shares_of_work(kept)
+    n_passes, before_passes = 0, of_sums + of_factors
+
+    def tell(share: float) -> None:
+        if advance is not None:
+            advance(share)
 
     def passed(weights: Float64) -> Float64:
         nonlocal n_passes
         n_passes += 1
-        if advance is not None:
-            advance(of_sums + (1 - of_sums) * min(1.0, n_passes / MOST_PASSES))
+        tell(before_passes + (1 - before_passes) * min(1.0, n_passes / MOST_PASSES))
         return weights
 
     judges, ridges = (held, RIDGES) if len(held) else (kept, (SMOOTH_RIDGE,))
     of_held = held.normal_equations()  # before those of kept rows, so that the cache keeps these features
-    equations = kept.normal_equations()
-    if advance is not None:
-        advance(of_sums / 2)
+    equations = kept.normal_equations(advance=lambda share: tell(of_sums * share))
     path, factor = ridge_path(equations, judges, ridges)
-    if advance is not None:
-        advance(of_sums)
+    tell(before_passes)
     best = next(each for each in path if each.ridge == factor.ridge)
     passes = min(MOST_PASSES, int(MOST_WORK / (4 * max(len(kept), 1) * equations.products.size)))
     slopes: list[Float32] = []
@@ -136,12 +137,13 @@ def _smooth(
     return calibration.applied(factor.solve(equations.products))
 
 
-def _share_of_sums(rows: KernelRows) -> float:
-    """Return the share of the work, from 0 to 1, that is done before the first pass, if all passes are taken."""
+def _shares_of_work(rows: KernelRows) -> tuple[float, float]:
+    """Return the shares of the work, from 0 to 1, of the sums and of the factors of some ridges, if all passes are taken."""
     n, d, L = len(rows), rows.width, rows.labels.n_labels
-    sums = n * d**2 + 2 * d**3  # and the factors of some ridges
+    sums, factors = n * d**2, 2 * d**3
     one_pass = 6 * n * d * L + 4 * d**2 * L  # and a solution; passes are slower than sums
-    return sums / (sums + MOST_PASSES * one_pass)
+    work = sums + factors + MOST_PASSES * one_pass
+    return sums / work, factors / work
 
 
 def curvature_bound(rows: KernelRows) -> float:

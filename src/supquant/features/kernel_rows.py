@@ -121,29 +121,37 @@ class KernelRows:
         function: Callable[[KernelRows, RowNumbers, Any], tuple[Array, ...]],
         shared: object = None,
         n_jobs: int | None = None,
+        advance: Callable[[float], None] | None = None,
     ) -> tuple[Float64, ...]:
-        """Return the sums of the arrays that a function returns for every block, which are called as in `map_blocks`."""
+        """Return the sums of the arrays that a function returns for every block, which are called as in `map_blocks`.
+
+        If the rows are in this process, `advance` is called as in `sum_in_order`.
+        """
         if isinstance(self.X, RemoteRows):
             own = [self.labels.take(rows) for rows in self.blocks]
             return self.X.sum_blocks(_visit, self.blocks, (self.kernel, function, shared), own)
-        return sum_in_order(lambda rows: function(self, rows, shared), self.blocks, n_jobs or self.n_jobs)
+        return sum_in_order(
+            lambda rows: function(self, rows, shared), self.blocks, n_jobs or self.n_jobs, advance
+        )
 
     def logits(self, weights: Float64) -> Float32:
         """Return phi W (n, L) of all rows for weights W (d + 1, L), in the order of the blocks."""
         return np.concatenate(list(self.map_blocks(_logits, weights.astype(np.float32))))
 
-    def normal_equations(self, *, of_all: bool = False) -> NormalEquations:
+    def normal_equations(
+        self, *, of_all: bool = False, advance: Callable[[float], None] | None = None
+    ) -> NormalEquations:
         """Sum products over rows: in float32 within a block, in float64 over blocks.
 
         If there are many more than `ROWS_A_FEATURE` rows for each feature, only every k-th row counts, k times, unless the
-        sums must be `of_all` rows.
+        sums must be `of_all` rows. The finished share of the work goes to `advance`.
         """
         width = self.width
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
         every = max(1, round(len(self) / max(ROWS_A_FEATURE * width, FEWEST_GRAM_ROWS)))
         every = 1 if of_all else every
-        gram, products = self.sum_blocks(_products, every, gram_jobs(width, self.n_jobs))
+        gram, products = self.sum_blocks(_products, every, gram_jobs(width, self.n_jobs), advance)
         return NormalEquations(gram * every, products * every)
 
     def gradient(self, weights: Float64) -> Float64:
