@@ -18,7 +18,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 
-.PHONY: build demo test lint types pytest dist docs sanitize browser develop clean
+.PHONY: build demo test lint types pytest dist docs sanitize sanitize-address sanitize-thread browser develop clean
 
 build: $(STAMP)
 
@@ -79,10 +79,14 @@ define sanitized_build
 endef
 CHECK_SANITIZED = -c 'import supquant.kernels._native as n; assert n.__file__.startswith("$(SANITIZED)"), n.__file__'
 
-sanitize: $(STAMP)
+sanitize: sanitize-address sanitize-thread
+
+sanitize-address: $(STAMP)
 	$(call sanitized_build,address,address$(COMMA)undefined$(COMMA)float-cast-overflow)
 	$(ADDRESS) $(CHECK_SANITIZED)
 	$(ADDRESS) -m pytest --capture=sys tests/kernels --ignore=tests/kernels/test_compile.py --ignore=tests/kernels/test_levels.py
+
+sanitize-thread: $(STAMP)
 	$(call sanitized_build,thread,thread)
 	$(THREAD) $(CHECK_SANITIZED)
 	$(THREAD) -m pytest --capture=sys -k thread tests/kernels/test_threads.py tests/kernels/test_scan.py
