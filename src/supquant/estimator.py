@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from supquant.arrays import ArrayLike, Codes
 from supquant.codec import load_codec_of
 from supquant.errors import FileFormatError, InputError
+from supquant.parameters import resolve_jobs
 from supquant.storage import shorten
-from supquant.validation import resolve_jobs
 
 
 class CodeEstimator(TransformerMixin, BaseEstimator):

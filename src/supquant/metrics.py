@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import betaln
 
 from supquant.errors import InputError
-from supquant.validation import check_integer
+from supquant.parameters import check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,6 +11,7 @@ from supquant import hashing, quantizers
 from supquant.errors import FileFormatError, InputError
 from supquant.estimator import CodeEstimator
 from supquant.hashing import BRE, CCAITQ, KSH, MLH, SDH, SSH, ClassifierBits, ClassifierLabels, FastHash
+from supquant.parameters import check_choice
 from supquant.quantizers import (
     CompositeQuantizer,
     OptimizedProductQuantizer,
@@ -19,7 +20,6 @@ from supquant.quantizers import (
     TripletQuantizer,
 )
 from supquant.storage import read_kind, shorten
-from supquant.validation import check_choice
 
 
 def _quantizer(kind: Callable[..., CodeEstimator], **parameters: Any) -> Callable[[int], CodeEstimator]:

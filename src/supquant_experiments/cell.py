@@ -17,7 +17,7 @@ from supquant.evaluation import (
     judge_first_answers,
     tune,
 )
-from supquant.validation import check_choice
+from supquant.parameters import check_choice
 from supquant_experiments.machine import describe_machine, peak_memory_mb
 from supquant_experiments.methods import (
     EstimatorMethod,

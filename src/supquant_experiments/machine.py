@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 
 import supquant
 from supquant import kernels
-from supquant.validation import resolve_jobs
+from supquant.parameters import resolve_jobs
 
 ARM_SERVERS = {
     "implementer 0x41 part 0xd0c": "Neoverse-N1",

@@ -22,9 +22,10 @@ from supquant.index import CodeIndex
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
+from supquant.parameters import check_integer, random_generator, resolve_jobs
 from supquant.progress import Progress, Reporter
 from supquant.sources import VectorSource
-from supquant.validation import check_integer, check_training_vectors, random_generator, resolve_jobs
+from supquant.validation import check_training_vectors
 
 FEWEST_JUDGED = 2
 """A label of fewer rows is not judged: without the row that has it, nothing is known about the label."""

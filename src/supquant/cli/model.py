@@ -18,9 +18,9 @@ from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
 from supquant.errors import InputError
 from supquant.labels import read_labels
 from supquant.models import load_model
+from supquant.parameters import resolve_jobs
 from supquant.storage.json_file import write_json
 from supquant.unlabelled import labelled_rows
-from supquant.validation import resolve_jobs
 
 ModelFile = Annotated[
     Path, typer.Argument(help="A model file written by `supquant fit`.", show_default=False)

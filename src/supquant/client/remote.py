@@ -26,7 +26,8 @@ from supquant.client.values import (
     without_none,
 )
 from supquant.errors import InputError
-from supquant.validation import as_float32, check_choice, check_integer, refuse_masked, resolve_jobs
+from supquant.parameters import check_choice, check_integer, resolve_jobs
+from supquant.validation import as_float32, refuse_masked
 
 __all__ = ["Client"]
 

@@ -28,7 +28,8 @@ from supquant.codec.queries import pack_rows, row_products
 from supquant.errors import InputError
 from supquant.kernels import Packed
 from supquant.labels import Labels, read_labels
-from supquant.validation import as_float32, check_choice, check_number, check_vectors
+from supquant.parameters import check_choice, check_number
+from supquant.validation import as_float32, check_vectors
 
 MissingLabels = Literal["predict", "drop"]
 Ranking = Literal["semantic", "euclidean"]

@@ -21,8 +21,9 @@ from supquant.codec.queries import by_queries, fill_blocks, pack_rows, row_produ
 from supquant.errors import FileFormatError, InputError
 from supquant.kernels import Packed
 from supquant.parallel import row_blocks, single_blas
+from supquant.parameters import check_choice, check_integer, resolve_jobs
 from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
-from supquant.validation import check_choice, check_integer, check_vectors, refuse_masked, resolve_jobs
+from supquant.validation import check_vectors, refuse_masked
 
 MOST_CODEBOOKS = 64
 """Codebooks of a code at the most, which is the limit of the kernels."""

@@ -11,7 +11,7 @@ from supquant.arrays import ArrayLike, Float32
 from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
 from supquant.codec.queries import pack_rows
 from supquant.kernels import Packed
-from supquant.validation import check_integer
+from supquant.parameters import check_integer
 
 HALF_ERROR = 1e-3
 """Codebooks are rounded to half precision if no column of theirs then changes by more than this part of its length. A half has an

@@ -27,7 +27,8 @@ from supquant.codec.semantic_vectors import FeatureParts, item_vectors
 from supquant.codec.words import LABELLED, N_KINDS, any_unlabelled, item_kinds
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
-from supquant.validation import as_float32, check_choice, check_vectors
+from supquant.parameters import check_choice
+from supquant.validation import as_float32, check_vectors
 
 
 @dataclass(frozen=True, eq=False, repr=False)

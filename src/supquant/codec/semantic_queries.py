@@ -23,7 +23,8 @@ from supquant.codec.semantic_vectors import (
     semantic_queries,
 )
 from supquant.kernels import Packed, QueryKernel
-from supquant.validation import as_float32, check_vectors, resolve_jobs
+from supquant.parameters import resolve_jobs
+from supquant.validation import as_float32, check_vectors
 
 __all__ = ["N_CURVES", "SemanticQueries"]
 

@@ -12,7 +12,7 @@ from supquant.distributed.pool import Lost, Workers
 from supquant.distributed.worker import Worker
 from supquant.errors import InputError, WorkerError
 from supquant.interrupts import check_interrupt
-from supquant.validation import check_integer
+from supquant.parameters import check_integer
 
 __all__ = ["RayWorkers"]
 

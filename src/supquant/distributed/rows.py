@@ -20,9 +20,9 @@ from supquant.distributed.row_reader import RowReader
 from supquant.distributed.source_files import SourceFiles
 from supquant.distributed.worker import Memory
 from supquant.parallel import row_blocks, single_blas
+from supquant.parameters import check_integer
 from supquant.remote import BlockFunction, RemoteBlock, RemoteRows, RowPass, Rows
 from supquant.row_sums import RUN, RunSum
-from supquant.validation import check_integer
 
 __all__ = ["ProcessRows", "RayRows", "WorkerRows"]
 

@@ -16,7 +16,7 @@ from supquant.index.filters import Filter, choose, chosen_positions, views_of
 from supquant.index.searching import Search
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import View
-from supquant.validation import resolve_jobs
+from supquant.parameters import resolve_jobs
 
 __all__ = [
     "ALL_ROWS",

@@ -17,8 +17,8 @@ from supquant.errors import InputError, WorkerError
 from supquant.index.code_index import check_length, encode_rows
 from supquant.index.columns import Columns, read_columns
 from supquant.index.ids import name_some
+from supquant.parameters import check_integer
 from supquant.sources import VectorSource
-from supquant.validation import check_integer
 
 __all__ = ["PartialAnswer", "ShardedIndex"]
 

@@ -32,7 +32,7 @@ from supquant.index.ids import read_ids
 from supquant.index.reader import check_state
 from supquant.index.row_ids import Ids
 from supquant.index.snapshot import Snapshot
-from supquant.validation import check_integer, resolve_jobs
+from supquant.parameters import check_integer, resolve_jobs
 
 __all__ = ["PartialAnswer", "ShardedReader"]
 

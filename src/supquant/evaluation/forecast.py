@@ -13,7 +13,8 @@ from supquant.errors import InputError
 from supquant.evaluation.retrieval import evaluate_tables
 from supquant.evaluation.splits import default_queries
 from supquant.labels import read_labels
-from supquant.validation import check_vectors, random_generator
+from supquant.parameters import random_generator
+from supquant.validation import check_vectors
 
 if TYPE_CHECKING:
     from supquant.estimator import CodeEstimator

@@ -26,7 +26,7 @@ from supquant.metrics import (
     tie_aware_average_precision,
 )
 from supquant.parallel import ordered_map, row_blocks
-from supquant.validation import check_integer, resolve_jobs
+from supquant.parameters import check_integer, resolve_jobs
 
 if TYPE_CHECKING:
     from supquant.labels import Labels

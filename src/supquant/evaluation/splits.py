@@ -9,7 +9,7 @@ import numpy as np
 
 from supquant.arrays import Flags, RowNumbers
 from supquant.errors import InputError
-from supquant.validation import check_choice
+from supquant.parameters import check_choice
 
 if TYPE_CHECKING:
     from supquant.labels import Labels

@@ -28,15 +28,9 @@ from supquant.evaluation.splits import default_queries
 from supquant.features import fit_feature_map
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
+from supquant.parameters import check_choice, check_integer, random_generator, resolve_jobs
 from supquant.progress import Progress, Reporter, TimeIsUpError, TimeLimit
-from supquant.validation import (
-    as_float32,
-    check_choice,
-    check_integer,
-    check_vectors,
-    random_generator,
-    resolve_jobs,
-)
+from supquant.validation import as_float32, check_vectors
 
 if TYPE_CHECKING:
     import os

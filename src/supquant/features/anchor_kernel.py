@@ -20,16 +20,9 @@ from supquant.arrays import ArrayLike, Float32
 from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.parameters import check_integer, check_positive, random_generator, resolve_jobs
 from supquant.remote import RemoteBlock, RemoteRows
-from supquant.validation import (
-    as_float32,
-    check_integer,
-    check_positive,
-    check_training_vectors,
-    check_vectors,
-    random_generator,
-    resolve_jobs,
-)
+from supquant.validation import as_float32, check_training_vectors, check_vectors
 
 
 class AnchorKernel(TransformerMixin, BaseEstimator):

@@ -19,9 +19,10 @@ from supquant.codec.queries import fill_blocks
 from supquant.errors import InputError
 from supquant.kernels import GROUP, Packed, pack_rows
 from supquant.parallel import row_blocks, single_blas
+from supquant.parameters import check_positive
 from supquant.remote import RemoteBlock, RemoteRows
 from supquant.storage import lay_out_as_stored
-from supquant.validation import as_float32, check_positive
+from supquant.validation import as_float32
 
 _KERNEL = "kernel."
 """Prefix of a kernel's arrays among those of a map that holds it."""

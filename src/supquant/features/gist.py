@@ -20,8 +20,8 @@ from scipy import fft
 from supquant.arrays import Float32
 from supquant.errors import InputError
 from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.parameters import resolve_jobs
 from supquant.progress import Reporter
-from supquant.validation import resolve_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,17 +23,10 @@ from supquant.features.label_map import LabelMap
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
 from supquant.parallel import single_blas
+from supquant.parameters import check_integer, check_positive, random_generator, resolve_jobs
 from supquant.row_sums import sum_rows
 from supquant.rows import FeatureCache
-from supquant.validation import (
-    as_float32,
-    check_integer,
-    check_positive,
-    check_training_vectors,
-    check_vectors,
-    random_generator,
-    resolve_jobs,
-)
+from supquant.validation import as_float32, check_training_vectors, check_vectors
 
 FEWEST_ROWS = 8
 """Below this number of rows, none is held out."""

@@ -21,13 +21,9 @@ from supquant.hashing.rows import HashRows
 from supquant.interrupts import defers_interrupts
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
+from supquant.parameters import check_integer, random_generator, resolve_jobs
 from supquant.progress import Progress, Reporter
-from supquant.validation import (
-    check_integer,
-    check_training_vectors,
-    random_generator,
-    resolve_jobs,
-)
+from supquant.validation import check_training_vectors
 
 
 @dataclass(frozen=True)

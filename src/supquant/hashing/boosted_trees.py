@@ -22,7 +22,7 @@ from supquant.codec import FeatureMap
 from supquant.codec.base import number_in
 from supquant.codec.feature_maps import load_feature_map
 from supquant.errors import InputError
-from supquant.validation import check_integer
+from supquant.parameters import check_integer
 
 N_BINS = 256
 """Number of bins of a feature: as many as a byte can number."""

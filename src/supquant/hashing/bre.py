@@ -28,8 +28,8 @@ from supquant.features import Features
 from supquant.hashing.algebra import signs
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.rows import HashRows
+from supquant.parameters import check_integer, check_nonnegative, check_positive
 from supquant.progress import Progress
-from supquant.validation import check_integer, check_nonnegative, check_positive
 
 INITIAL_SPREAD = 1e-3
 """Standard deviation of the random weights that the fit starts from, as in the authors' release."""

@@ -28,9 +28,9 @@ from supquant.hashing.itq import rotations
 from supquant.hashing.rows import HashRows
 from supquant.labels import Labels
 from supquant.parallel import row_blocks
+from supquant.parameters import check_integer, check_positive
 from supquant.progress import Progress
 from supquant.statistics import Moments
-from supquant.validation import check_integer, check_positive
 
 SMALLEST_CORRELATION = 1e-6
 """Correlations up to this are rounding errors and are left out. Labels that sum to one in every row have one such."""

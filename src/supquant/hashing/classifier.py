@@ -26,9 +26,10 @@ from supquant.hashing.rows import HashRows
 from supquant.interrupts import defers_interrupts
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
+from supquant.parameters import check_positive, random_generator, resolve_jobs
 from supquant.progress import Progress
 from supquant.statistics import Moments
-from supquant.validation import check_positive, check_training_vectors, random_generator, resolve_jobs
+from supquant.validation import check_training_vectors
 
 
 class ClassifierLabels(CodeEstimator):

@@ -27,8 +27,8 @@ from supquant.hashing.bit_inference import (
 )
 from supquant.hashing.boosted_trees import BinnedRows, BoostedTrees, Boosting, boost
 from supquant.hashing.rows import HashRows
+from supquant.parameters import check_integer, check_positive
 from supquant.progress import Progress
-from supquant.validation import check_integer, check_positive
 
 MAX_TREE_DEPTH = 12
 """Largest number of levels of a tree. All 2**depth leaves of a tree are stored."""

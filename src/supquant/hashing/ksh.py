@@ -33,8 +33,8 @@ from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.pairs import LabelGroups
 from supquant.hashing.rows import HashRows
 from supquant.labels import Labels
+from supquant.parameters import check_integer, check_positive
 from supquant.progress import Progress
-from supquant.validation import check_integer, check_positive
 
 CONVERGED_CHANGE = 1e-2
 """The ascent ends if a step changes the smoothed objective by at most this much a row, as in the authors' release."""

@@ -32,8 +32,8 @@ from supquant.features import Features
 from supquant.hashing.algebra import signs
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.rows import HashRows
+from supquant.parameters import check_integer, check_nonnegative, check_positive
 from supquant.progress import Progress
-from supquant.validation import check_integer, check_nonnegative, check_positive
 
 BATCH_PAIRS = 100
 """Number of pairs of one update, as published."""

@@ -26,9 +26,9 @@ from supquant.features import Features
 from supquant.hashing.algebra import add_ridge, signs
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.rows import HashRows
+from supquant.parameters import check_integer, check_positive
 from supquant.progress import Progress
 from supquant.statistics import Moments
-from supquant.validation import check_integer, check_positive
 
 
 class SDH(HashEstimator):

@@ -41,8 +41,8 @@ from supquant.hashing.algebra import signs, top_eigenvectors
 from supquant.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant.hashing.pairs import LabelGroups
 from supquant.hashing.rows import HashRows
+from supquant.parameters import check_choice, check_nonnegative
 from supquant.progress import Progress
-from supquant.validation import check_choice, check_nonnegative
 
 VARIANTS = ("sequential", "nonorthogonal", "orthogonal")
 

@@ -20,7 +20,7 @@ from supquant.index.searching import Search
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums
-from supquant.validation import check_integer, resolve_jobs
+from supquant.parameters import check_integer, resolve_jobs
 
 __all__ = ["IndexReader", "check_state"]
 

@@ -17,7 +17,8 @@ from supquant.errors import InputError
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums, View, find_lowest, find_within
 from supquant.parallel import BLOCK_ROWS, row_blocks
-from supquant.validation import check_choice, check_vectors, refuse_masked
+from supquant.parameters import check_choice
+from supquant.validation import check_vectors, refuse_masked
 
 __all__ = ["Search"]
 

@@ -20,8 +20,9 @@ from supquant.estimator import CodeEstimator
 from supquant.fitting import FitStage, Record, StepT, learn
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
+from supquant.parameters import check_integer, random_generator
 from supquant.progress import Progress, Reporter
-from supquant.validation import check_integer, check_training_vectors, random_generator
+from supquant.validation import check_training_vectors
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from supquant.errors import InputError
 from supquant.features import fit_feature_map
 from supquant.labels import Labels
 from supquant.parallel import single_blas
+from supquant.parameters import check_integer, random_generator
 from supquant.quantizers.base import FitPlan, Quantizer, check_enough_rows
 from supquant.quantizers.remote_codes import encode_training_rows
 from supquant.quantizers.training import SHORTEST_CODE, Training
-from supquant.validation import check_integer, check_training_vectors, random_generator
+from supquant.validation import check_training_vectors
 
 
 class ChainedQuantizer(Quantizer):

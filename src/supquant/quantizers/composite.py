@@ -26,6 +26,7 @@ from supquant.codec import AdditiveCodec
 from supquant.fitting import FitStage, Record
 from supquant.labels import Labels
 from supquant.parallel import row_blocks
+from supquant.parameters import check_integer, check_nonnegative, resolve_jobs
 from supquant.progress import Progress
 from supquant.quantizers.base import FitPlan, UnsupervisedQuantizer
 from supquant.quantizers.initialisation import principal_components
@@ -37,7 +38,7 @@ from supquant.quantizers.steps import CodedStep, Start
 from supquant.quantizers.training import with_seeds
 from supquant.rows import LocalRows
 from supquant.statistics import Moments, Penalties
-from supquant.validation import as_float32, check_integer, check_nonnegative, resolve_jobs
+from supquant.validation import as_float32
 
 KMEANS_ITERATIONS = 25
 """K-means takes at most this number of iterations at the start, as many as product quantization takes."""

@@ -24,10 +24,10 @@ from supquant import kernels
 from supquant.arrays import Codes, Float32, Float64
 from supquant.codec import AdditiveCodec
 from supquant.fitting import FitStage, Record
+from supquant.parameters import check_integer, resolve_jobs
 from supquant.progress import Progress
 from supquant.quantizers.base import FitPlan, UnsupervisedQuantizer
 from supquant.quantizers.product import column_groups, product_codebooks, sample_rows
-from supquant.validation import check_integer, resolve_jobs
 
 KMEANS_ITERATIONS = 25
 """K-means takes at most this number of iterations at the start, as many as product quantization takes."""

@@ -19,8 +19,9 @@ from threadpoolctl import threadpool_limits
 from supquant.arrays import Float32
 from supquant.codec import AdditiveCodec
 from supquant.parallel import ordered_map, single_blas
+from supquant.parameters import check_integer, resolve_jobs
 from supquant.quantizers.base import UnsupervisedQuantizer
-from supquant.validation import as_float32, check_integer, resolve_jobs
+from supquant.validation import as_float32
 
 ROWS_PER_CODEWORD = 256
 """K-means sees at most this number of rows for each codeword; more rows change the centres little."""

@@ -19,6 +19,7 @@ from supquant.codec import AdditiveCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
+from supquant.parameters import check_choice, check_integer, check_nonnegative, check_positive, resolve_jobs
 from supquant.progress import Plan, Progress, Reporter
 from supquant.quantizers.base import FitPlan
 from supquant.quantizers.by_meaning import MeaningFit
@@ -37,13 +38,6 @@ from supquant.quantizers.supervised_features import (
 )
 from supquant.quantizers.training import PROJECTION_TYPES, ProjectionName, Training
 from supquant.remote import RemoteRows, some_rows
-from supquant.validation import (
-    check_choice,
-    check_integer,
-    check_nonnegative,
-    check_positive,
-    resolve_jobs,
-)
 
 _logger = logging.getLogger("supquant")
 

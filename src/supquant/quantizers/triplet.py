@@ -19,6 +19,7 @@ from supquant.errors import InputError
 from supquant.features import Features, check_features
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
+from supquant.parameters import check_integer, check_nonnegative, check_positive, resolve_jobs
 from supquant.progress import Progress
 from supquant.quantizers.base import FitPlan
 from supquant.quantizers.chain import ChainedQuantizer
@@ -26,7 +27,6 @@ from supquant.quantizers.initialisation import lengthen
 from supquant.quantizers.training import Training, with_seeds
 from supquant.quantizers.triplet_solver import TripletStep, triplet_steps
 from supquant.remote import RemoteRows
-from supquant.validation import check_integer, check_nonnegative, check_positive, resolve_jobs
 
 
 class TripletQuantizer(ChainedQuantizer):

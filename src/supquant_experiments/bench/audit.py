@@ -18,7 +18,7 @@ from supquant.auditing import Audit, audit
 from supquant.auditing.out_of_fold import learn_out_of_fold
 from supquant.labels import read_labels
 from supquant.parallel import single_blas
-from supquant.validation import resolve_jobs
+from supquant.parameters import resolve_jobs
 from supquant_experiments.datasets import Dataset
 from supquant_experiments.machine import describe_machine
 

@@ -20,7 +20,7 @@ from supquant.evaluation import RetrievalQuality, euclidean_scores, evaluate_sco
 from supquant.evaluation.retrieval import PRECISION_CUTS, RECALL_LEVELS
 from supquant.labels import Labels, read_labels
 from supquant.metrics import relevance
-from supquant.validation import check_integer, resolve_jobs
+from supquant.parameters import check_integer, resolve_jobs
 from supquant_experiments.bench.process import run_fresh
 from supquant_experiments.bench.search import WrongAnswersError
 from supquant_experiments.machine import describe_machine, peak_memory_mb

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from supquant.evaluation import evaluate_tables
 from supquant.features import AnchorKernel
+from supquant.parameters import resolve_jobs
 from supquant.quantizers import SupervisedQuantizer
-from supquant.validation import resolve_jobs
 from supquant_experiments.bench.clock import seconds_of
 from supquant_experiments.bench.data import benchmark_data
 from supquant_experiments.bench.default_fit import bench_default_fits

@@ -10,8 +10,8 @@ import numpy as np
 
 from supquant.arrays import Array
 from supquant.features.gist import gist_descriptors
+from supquant.parameters import check_integer, resolve_jobs
 from supquant.storage.npz import read_arrays
-from supquant.validation import check_integer, resolve_jobs
 from supquant_experiments.datasets import data_folder
 from supquant_experiments.machine import describe_machine, peak_memory_mb
 

@@ -26,8 +26,8 @@ from supquant.index import CodeIndex
 from supquant.labels import Labels
 from supquant.metrics import average_precision, precision_at, relevance
 from supquant.parallel import single_blas
+from supquant.parameters import check_integer, check_nonnegative, check_positive, resolve_jobs
 from supquant.quantizers import SupervisedQuantizer
-from supquant.validation import check_integer, check_nonnegative, check_positive, resolve_jobs
 from supquant_experiments.bench.clock import seconds_of
 from supquant_experiments.bench.gaussian_classes import SEVERAL_SPREAD, GaussianClasses, spread_for
 from supquant_experiments.bench.process import run_fresh

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from supquant import SupervisedQuantizer
-from supquant.validation import resolve_jobs
+from supquant.parameters import resolve_jobs
 from supquant_experiments.machine import describe_machine
 from supquant_experiments.problem import pose
 

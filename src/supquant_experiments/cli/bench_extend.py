@@ -9,7 +9,7 @@ import typer
 from supquant.cli.console import err, print_facts, print_table
 from supquant.cli.parameters import read_numbers
 from supquant.errors import InputError
-from supquant.validation import check_integer
+from supquant.parameters import check_integer
 from supquant_experiments.bench.extend import bench_extend
 from supquant_experiments.cli.options import JsonFile, check_figures, describe, write_figures
 from supquant_experiments.datasets import NAMES, load

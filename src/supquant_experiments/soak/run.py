@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from supquant.validation import check_integer, check_positive
+from supquant.parameters import check_integer, check_positive
 from supquant_experiments.bench.process import run_fresh
 from supquant_experiments.machine import describe_machine
 from supquant_experiments.soak.trials import Trials

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from supquant.validation import resolve_jobs
+from supquant.parameters import resolve_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
