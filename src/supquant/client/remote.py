@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 import numpy as np
-from numpy.typing import NDArray
 
-from supquant.arrays import ArrayLike, Codes, Float32
+from supquant.arrays import Array, ArrayLike, Codes, Float32, RowNumbers
 from supquant.client.connection import ARROW, Connection
 from supquant.client.values import (
     ClientFilter,
@@ -26,16 +26,19 @@ from supquant.client.values import (
     without_none,
 )
 from supquant.errors import InputError
-from supquant.parameters import check_choice, check_integer, resolve_jobs
+from supquant.index.changeable import ChangeableIndex
+from supquant.index.searchable import SearchableIndex, SearchOptions
+from supquant.parameters import check_choice, resolve_jobs
 from supquant.validation import as_float32, refuse_masked
 
 __all__ = ["Client"]
 
 
-class Client:
+class Client(SearchableIndex, ChangeableIndex):
     """An index that a service holds. Its methods take and return what those of `CodeIndex` do.
 
     A change is saved by the service before its method returns. So there is no `save`, `load` or `reload`, and no `codec`.
+    Many queries are sent in several requests. The service decides the number of threads, so `n_jobs` is checked and ignored.
     Errors of input are `InputError`, all others `ServiceError`. Any number of threads may use one client.
 
     Parameters
@@ -103,7 +106,7 @@ class Client:
             return False
 
     @property
-    def ids(self) -> NDArray[Any]:
+    def ids(self) -> Array:
         """The ids of all rows, in order of insertion: int64, or objects that are str."""
         return self._id_array(self._connection.ask("GET", f"{self._path}/ids")["ids"])
 
@@ -140,35 +143,21 @@ class Client:
 
     # searches ------------------------------------------------------------------------------------------------------------
 
-    def search(
-        self,
-        Q: ArrayLike,
-        k: int = 10,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> tuple[Float32, NDArray[Any]]:
-        """Find the k best rows for every query, as `CodeIndex.search` does.
-
-        Many queries are sent in several requests. The service decides the number of threads, so `n_jobs` is ignored.
-        """
-        check_integer(k, "k", 1)
-        single = isinstance(Q, np.ndarray) and Q.ndim == 1
-        queries = self._read_queries(Q[None] if single else Q, ranking, n_jobs)
-        among = plain_where(where)
+    def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
+        queries = self._read_queries(Q, options)
+        among = plain_where(options.where)
         found = [
-            self._search_block(queries[rows], k, ranking, novelty_of(novelty, rows), among, state)
+            self._search_block(
+                queries[rows], k, options.ranking, novelty_of(options.novelty, rows), among, options.state
+            )
             for rows in self._blocks(len(queries), k)
         ]
         scores, ids = (np.concatenate(each) for each in zip(*found, strict=True))
-        return (scores[0], ids[0]) if single else (scores, ids)
+        return scores, ids
 
     def _search_block(
         self, queries: Float32, k: int, ranking: str | None, novelty: Any, where: Any, state: str | None
-    ) -> tuple[Float32, NDArray[Any]]:
+    ) -> tuple[Float32, Array]:
         options = without_none(k=k, ranking=ranking, novelty=novelty, where=where, state=state)
         if isinstance(where, dict) or isinstance(novelty, list):
             answer = self._post("search", {"queries": to_base64(queries), **options})
@@ -179,7 +168,7 @@ class Client:
 
     def search_encoded(
         self, query: str | bytes, k: int = 10, *, ranking: str | None = None, where: object = None
-    ) -> tuple[Float32, NDArray[Any]]:
+    ) -> tuple[Float32, Array]:
         """Find the k best rows for a text, or for the bytes of a picture's file, which the service encodes."""
         given = {"text": query} if isinstance(query, str) else {"picture": b64encode(query).decode("ascii")}
         body = without_none(**given, k=k, ranking=ranking, where=plain_where(where))
@@ -189,29 +178,12 @@ class Client:
 
     def query(self, Q: ArrayLike, k: int = 10, columns: Sequence[str] | None = None, **search: Any) -> Any:
         """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.query` does."""
-        queries = self._read_queries(np.atleast_2d(Q), search.get("ranking"), search.pop("n_jobs", None))
-        body = without_none(
-            queries=to_base64(queries),
-            k=k,
-            columns=None if columns is None else list(columns),
-            where=plain_where(search.pop("where", None)),
-            novelty=novelty_of(search.pop("novelty", None), slice(None)),
-            **search,
-        )
+        body = self._search_body(np.atleast_2d(Q), SearchOptions(**search))
+        body |= without_none(k=k, columns=None if columns is None else list(columns))
         return table_of(self._connection.ask("POST", f"{self._path}/search", body, accept=ARROW))
 
-    def search_tables(
-        self,
-        tables: ArrayLike,
-        k: int = 10,
-        *,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> tuple[Float32, NDArray[Any]]:
-        """Find the k rows with the lowest sums of table entries, as `CodeIndex.search_tables` does."""
-        check_integer(k, "k", 1)
-        resolve_jobs(n_jobs)
+    def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
+        resolve_jobs(options.n_jobs)
         array = np.asarray(refuse_masked(getattr(tables, "tables", tables), "tables"))
         facts = self.info()
         M, K = facts["bytes_per_code"], facts["codewords"]
@@ -219,30 +191,16 @@ class Client:
             raise InputError(
                 f"tables must be numbers of shape (q, {M}, {K}), got {array.dtype} of shape {array.shape}"
             )
-        body = without_none(tables=to_base64(as_float32(array)), k=k, where=plain_where(where), state=state)
+        body = without_none(
+            tables=to_base64(as_float32(array)), k=k, where=plain_where(options.where), state=options.state
+        )
         answer = self._post("search_tables", body)
         return self._answer_arrays(answer["sums"], answer["ids"], len(array), k)
 
-    def range_search(
-        self,
-        Q: ArrayLike,
-        radius: float,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> tuple[NDArray[np.int64], Float32, NDArray[Any]]:
-        """Find all rows whose score is as good as `radius` or better, as `CodeIndex.range_search` does."""
-        body = without_none(
-            queries=to_base64(self._read_queries(Q, ranking, n_jobs)),
-            radius=radius,
-            ranking=ranking,
-            novelty=novelty_of(novelty, slice(None)),
-            where=plain_where(where),
-            state=state,
-        )
+    def _find_in_range(
+        self, Q: ArrayLike, radius: float, options: SearchOptions
+    ) -> tuple[RowNumbers, Float32, Array]:
+        body = self._search_body(Q, options) | without_none(radius=radius)
         answer = self._post("range_search", body)
         return (
             np.array(answer["limits"], dtype=np.int64),
@@ -250,16 +208,13 @@ class Client:
             self._id_array(answer["ids"]),
         )
 
-    def rank(self, Q: ArrayLike, **search: Any) -> Iterator[tuple[Float32, NDArray[Any]]]:
-        """Rank all rows for every query, in blocks of queries, as `CodeIndex.rank` does.
-
-        An index with more rows than the service's limit on k is refused. Each block sees the index as it is then.
-        """
-        queries = self._read_queries(Q, search.get("ranking"), search.pop("n_jobs", None))
+    def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Float32, Array]]:
+        queries = self._read_queries(Q, options)
         n_rows = max(1, len(self))
-        novelty = search.pop("novelty", None)
         return (
-            self.search(queries[rows], n_rows, novelty=novelty_of(novelty, rows), **search)
+            self._find_best(
+                queries[rows], n_rows, replace(options, novelty=novelty_of(options.novelty, rows))
+            )
             for rows in self._blocks(len(queries), n_rows)
             if len(queries)
         )
@@ -268,21 +223,31 @@ class Client:
         """Choose rows for searches among them: the ids that are now of a mask, of ids or of a condition."""
         return ClientFilter(self.select(ids_or_mask, state=state))
 
-    def select(self, where: object, *, state: str | None = None) -> NDArray[Any]:
+    def select(self, where: object, *, state: str | None = None) -> Array:
         """Return the ids of some rows, in order of insertion, as `CodeIndex.select` does."""
         return self._select(plain_where(where), state)
 
-    def _select(self, where: Any, state: str | None = None) -> NDArray[Any]:
+    def _select(self, where: Any, state: str | None = None) -> Array:
         return self._id_array(self._post("select", without_none(where=where, state=state))["ids"])
 
-    def _read_queries(self, Q: ArrayLike, ranking: str | None, n_jobs: int | None) -> Float32:
+    def _search_body(self, Q: ArrayLike, options: SearchOptions) -> dict[str, Any]:
+        """Return the fields of a search of queries (q, p)."""
+        return without_none(
+            queries=to_base64(self._read_queries(Q, options)),
+            ranking=options.ranking,
+            novelty=novelty_of(options.novelty, slice(None)),
+            where=plain_where(options.where),
+            state=options.state,
+        )
+
+    def _read_queries(self, Q: ArrayLike, options: SearchOptions) -> Float32:
         """Return queries (q, p) as float32, and check what else the index would refuse."""
-        if ranking is not None:
-            check_choice(ranking, "ranking", self._rankings)
-        resolve_jobs(n_jobs)
+        if options.ranking is not None:
+            check_choice(options.ranking, "ranking", self._rankings)
+        resolve_jobs(options.n_jobs)
         return read_vectors(Q, "Q", self._n_inputs)
 
-    def _answer_arrays(self, scores: Any, ids: Any, n_queries: int, k: int) -> tuple[Float32, NDArray[Any]]:
+    def _answer_arrays(self, scores: Any, ids: Any, n_queries: int, k: int) -> tuple[Float32, Array]:
         """Return the scores and ids (q, k') of an answer as arrays."""
         width = len(ids[0]) if n_queries else min(k, len(self))
         flat = [each for row in ids for each in row]
@@ -291,7 +256,7 @@ class Client:
             self._id_array(flat).reshape(n_queries, width),
         )
 
-    def _id_array(self, ids: list[Any]) -> NDArray[Any]:
+    def _id_array(self, ids: list[Any]) -> Array:
         """Return a list of ids as an array: int64, or objects that are str."""
         strings = isinstance(ids[0], str) if ids else self.info()["id_kind"] == "str"
         return np.array(ids, dtype=object if strings else np.int64)
@@ -305,70 +270,35 @@ class Client:
 
     # changes -------------------------------------------------------------------------------------------------------------
 
-    def add(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        ids: ArrayLike | None = None,
-        *,
-        metadata: object = None,
-        n_jobs: int | None = None,
+    def _add_items(
+        self, X: ArrayLike, y: ArrayLike, ids: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self:
-        """Encode items and append them, as `CodeIndex.add` does. They are saved when this returns."""
+        return self._change_items("add", ids, X, y, metadata, n_jobs)
+
+    def _update_items(
+        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
+    ) -> Self:
+        return self._change_items("update", ids, X, y, metadata, n_jobs)
+
+    def _upsert_items(
+        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
+    ) -> Self:
+        return self._change_items("upsert", ids, X, y, metadata, n_jobs)
+
+    def _change_items(
+        self, operation: str, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
+    ) -> Self:
         resolve_jobs(n_jobs)
-        return self._change(
-            "add",
-            ids,
-            metadata,
-            vectors=to_base64(read_vectors(X, "X", self._n_inputs)),
-            labels=plain_labels(y),
-        )
+        vectors = to_base64(read_vectors(X, "X", self._n_inputs))
+        return self._change(operation, ids, metadata, vectors=vectors, labels=plain_labels(y))
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
         """Append rows that are already encoded, as `CodeIndex.add_codes` does."""
         return self._change("add", ids, metadata, codes=plain_codes(codes))
 
-    def update(
-        self,
-        ids: ArrayLike,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        metadata: object = None,
-        n_jobs: int | None = None,
-    ) -> Self:
-        """Encode items anew, as `CodeIndex.update` does."""
-        resolve_jobs(n_jobs)
-        return self._change(
-            "update",
-            ids,
-            metadata,
-            vectors=to_base64(read_vectors(X, "X", self._n_inputs)),
-            labels=plain_labels(y),
-        )
-
     def update_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
         """Replace the codes of rows, as `CodeIndex.update_codes` does."""
         return self._change("update", ids, metadata, codes=plain_codes(codes))
-
-    def upsert(
-        self,
-        ids: ArrayLike,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        metadata: object = None,
-        n_jobs: int | None = None,
-    ) -> Self:
-        """Encode items, update those whose ids are in the index, and append the others, as `CodeIndex.upsert` does."""
-        resolve_jobs(n_jobs)
-        return self._change(
-            "upsert",
-            ids,
-            metadata,
-            vectors=to_base64(read_vectors(X, "X", self._n_inputs)),
-            labels=plain_labels(y),
-        )
 
     def upsert_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
         """Update the codes of rows whose ids are in the index, and append the others, as `CodeIndex.upsert_codes` does."""

@@ -14,16 +14,16 @@ from supquant.distributed.shard import change_shard, describe_shard, which_taken
 from supquant.distributed.shard_rows import id_array
 from supquant.distributed.sharded_reader import PartialAnswer, ShardedReader
 from supquant.errors import InputError, WorkerError
-from supquant.index.code_index import check_length, encode_rows
+from supquant.index.changeable import ChangeableIndex
+from supquant.index.code_index import beside_items, check_length, encode_rows
 from supquant.index.columns import Columns, read_columns
 from supquant.index.ids import name_some
 from supquant.parameters import check_integer
-from supquant.sources import VectorSource
 
 __all__ = ["PartialAnswer", "ShardedIndex"]
 
 
-class ShardedIndex(ShardedReader):
+class ShardedIndex(ShardedReader, ChangeableIndex):
     """One index whose rows lie in several folders, each of which was written by `CodeIndex.save`.
 
     Its methods take and return what those of `CodeIndex` do. A query goes to all shards. Answers are those of one `CodeIndex`
@@ -78,8 +78,8 @@ class ShardedIndex(ShardedReader):
         y: ArrayLike | None = None,
         ids: ArrayLike | None = None,
         *,
-        metadata: object = None,
         shard: int = -1,
+        metadata: object = None,
         n_jobs: int | None = None,
     ) -> Self:
         """Encode items in this process and append them to a shard.
@@ -96,9 +96,18 @@ class ShardedIndex(ShardedReader):
         -------
         self
         """
-        if isinstance(X, VectorSource):
-            y, ids = X.labels if y is None else y, X.ids if ids is None else ids
-            metadata = X.metadata if metadata is None else metadata
+        return self._add_items(X, y, ids, metadata, n_jobs, shard)
+
+    def _add_items(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        ids: ArrayLike,
+        metadata: object,
+        n_jobs: int | None,
+        shard: int = -1,
+    ) -> Self:
+        y, ids, metadata = beside_items(X, y, ids, metadata)
         self.check_new(ids)  # before the long work of encoding
         return self.add_codes(encode_rows(self.codec, X, y, n_jobs), ids, metadata=metadata, shard=shard)
 
@@ -142,16 +151,9 @@ class ShardedIndex(ShardedReader):
                     filter_.forget(number, there)
         return self
 
-    def update(
-        self,
-        ids: ArrayLike,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        metadata: object = None,
-        n_jobs: int | None = None,
+    def _update_items(
+        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self:
-        """Encode items anew, as `CodeIndex.update` does. Each row keeps its shard, its id and its place."""
         given = id_array(ids, distinct=True)
         self._shards.owned(given)  # before the long work of encoding
         return self.update_codes(given, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata=metadata)
@@ -169,16 +171,9 @@ class ShardedIndex(ShardedReader):
             self._change("update_codes", changes, {})
         return self
 
-    def upsert(
-        self,
-        ids: ArrayLike,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        metadata: object = None,
-        n_jobs: int | None = None,
+    def _upsert_items(
+        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self:
-        """Encode items, update those whose ids are in the index, and append the others, as `CodeIndex.upsert` does."""
         given = id_array(ids, distinct=True)
         self.contains(given)  # ids of another kind are refused before the long work of encoding
         return self.upsert_codes(given, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata=metadata)

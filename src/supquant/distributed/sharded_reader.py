@@ -6,12 +6,13 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 
-from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32
+from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32, RowNumbers
 from supquant.codec import AnyCodec
 from supquant.distributed.pool import Workers
 from supquant.distributed.shard import (
@@ -31,8 +32,9 @@ from supquant.index.filters import as_mask, is_condition
 from supquant.index.ids import read_ids
 from supquant.index.reader import check_state
 from supquant.index.row_ids import Ids
+from supquant.index.searchable import SearchableIndex, SearchOptions
 from supquant.index.snapshot import Snapshot
-from supquant.parameters import check_integer, resolve_jobs
+from supquant.parameters import resolve_jobs
 
 __all__ = ["PartialAnswer", "ShardedReader"]
 
@@ -45,7 +47,14 @@ class PartialAnswer(NamedTuple):
     missing: dict[str, str]  # the folder of every shard that could not answer, and why
 
 
-class ShardedReader:
+@dataclass(eq=False, slots=True)
+class _ShardedOptions(SearchOptions):
+    """What a search of shards is told. `missing` takes those that cannot answer, and why; None if that is an error."""
+
+    missing: dict[int, str] | None = None
+
+
+class ShardedReader(SearchableIndex):
     """The part of `ShardedIndex` that reads rows: searches, ids, codes and columns.
 
     Parameters
@@ -167,30 +176,31 @@ class ShardedReader:
 
     # searches ------------------------------------------------------------------------------------------------------------
 
+    @overload
     def search(
-        self,
-        Q: ArrayLike,
-        k: int = 10,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-        partial: bool = False,
+        self, Q: ArrayLike, k: int = 10, *, partial: Literal[False] = False, **search: Any
+    ) -> tuple[Float32, Array]: ...
+
+    @overload
+    def search(
+        self, Q: ArrayLike, k: int = 10, *, partial: bool, **search: Any
+    ) -> tuple[Float32, Array] | PartialAnswer: ...
+
+    def search(
+        self, Q: ArrayLike, k: int = 10, *, partial: bool = False, **search: Any
     ) -> tuple[Float32, Array] | PartialAnswer:
         """Find the k best rows for every query, exactly, as `CodeIndex.search` does.
 
         Parameters
         ----------
-        Q, k, ranking, novelty, state
+        Q, k
             As in `CodeIndex.search`.
-        where : ids, ShardedFilter, mask (n,) of bool, or condition, default=None
-            Search only among these rows. A mask is in the order of `ids`. A column that a shard lacks is null in its rows.
-        n_jobs : int or None, default=None
-            Number of threads of each shard. None takes the number that the index was made with.
         partial : bool, default=False
             Whether shards that cannot answer are left out. Otherwise one of them is an error.
+        **search
+            `ranking`, `novelty`, `where`, `state` and `n_jobs`, as in `CodeIndex.search`. In a condition, a column that a shard
+            lacks is null in its rows. `n_jobs` is the number of threads of each shard. None takes the number that the index was
+            made with.
 
         Returns
         -------
@@ -199,60 +209,29 @@ class ShardedReader:
         missing : dict of str to str
             Only if `partial`: the folders of the shards that could not answer, and why.
         """
-        k = check_integer(k, "k", 1)
-        one = isinstance(Q, np.ndarray) and Q.ndim == 1
         missing: dict[int, str] | None = {} if partial else None
-        with self._lock:
-            search = self._start_search(where, state, n_jobs, novelty, missing)
-            scores, ids = search.find_best(np.asarray(Q)[None] if one else Q, k, ranking)
-        if one:
-            scores, ids = scores[0], ids[0]
+        scores, ids = self._search(Q, k, _ShardedOptions(**search, missing=missing))
         if missing is None:
             return scores, ids
         return PartialAnswer(scores, ids, {self.folders[number]: why for number, why in missing.items()})
 
-    def search_tables(
-        self,
-        tables: ArrayLike,
-        k: int = 10,
-        *,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> tuple[Float32, Array]:
-        """Find the k rows with the lowest sums of table entries, as `CodeIndex.search_tables` does."""
-        k = check_integer(k, "k", 1)
+    def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         with self._lock:
-            return self._start_search(where, state, n_jobs).find_lowest_sums(tables, k)
+            return self._start_search(options).find_best(Q, k, options.ranking)
 
-    def range_search(
-        self,
-        Q: ArrayLike,
-        radius: float,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> tuple[Array, Float32, Array]:
-        """Find all rows whose score is as good as `radius` or better, as `CodeIndex.range_search` does."""
+    def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         with self._lock:
-            return self._start_search(where, state, n_jobs, novelty).find_in_range(Q, radius, ranking)
+            return self._start_search(options).find_lowest_sums(tables, k)
 
-    def rank(
-        self,
-        Q: ArrayLike,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> Iterator[tuple[Float32, Array]]:
-        """Rank all rows for every query, as `CodeIndex.rank` does. Each block of the answer sees the index as it is then."""
+    def _find_in_range(
+        self, Q: ArrayLike, radius: float, options: SearchOptions
+    ) -> tuple[RowNumbers, Float32, Array]:
         with self._lock:
-            return self._start_search(where, state, n_jobs, novelty).rank_rows(Q, ranking)
+            return self._start_search(options).find_in_range(Q, radius, options.ranking)
+
+    def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Float32, Array]]:
+        with self._lock:
+            return self._start_search(options).rank_rows(Q, options.ranking)
 
     def filter(self, ids_or_mask: ArrayLike, *, state: str | None = None) -> ShardedFilter:
         """Prepare searches among some of the rows, as `CodeIndex.filter` does.
@@ -280,26 +259,20 @@ class ShardedReader:
         items = {number: (self.folders[number], among) for number, among in self._among(where).items()}
         return self._shards.ask(select_in_shard, items)
 
-    def _start_search(
-        self,
-        where: object,
-        state: str | None,
-        n_jobs: int | None,
-        novelty: ArrayLike | None = None,
-        missing: dict[int, str] | None = None,
-    ) -> ShardedSearch:
-        check_state(self.state, state)
-        resolve_jobs(n_jobs)
+    def _start_search(self, options: SearchOptions) -> ShardedSearch:
+        check_state(self.state, options.state)
+        resolve_jobs(options.n_jobs)
+        missing = options.missing if isinstance(options, _ShardedOptions) else None
         return ShardedSearch(
             self.codec,
             Snapshot(),
             (),
-            resolve_jobs(self._n_jobs if n_jobs is None else n_jobs),
-            novelty,
+            resolve_jobs(self._n_jobs if options.n_jobs is None else options.n_jobs),
+            options.novelty,
             self._shards.all_labelled,
             self._shards,
-            self._among(where, missing),
-            where if isinstance(where, ShardedFilter) else None,
+            self._among(options.where, missing),
+            options.where if isinstance(options.where, ShardedFilter) else None,
             missing,
         )
 

@@ -3,6 +3,7 @@
 A writer never changes what a search may be reading. It makes a new snapshot and replaces the old one.
 
     code_index    CodeIndex, the class for users: adds, removes, saves and loads rows
+    searchable | changeable      the searches and changes that indexes of several places share, described once
     reader        IndexReader, the part of CodeIndex that only reads: searches, ids, codes
     searching     one search over one snapshot: queries to answers
     filters       Filter: searches among some of the rows

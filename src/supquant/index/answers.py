@@ -69,10 +69,8 @@ class TableReader(IndexReader):
 
         Parameters
         ----------
-        Q : array (q, p), or one query (p,)
-            The queries.
-        k : int, default=10
-            The number of rows to find.
+        Q, k
+            As in `search`.
         columns : sequence of str, default=None
             The columns to return. None stands for all that are kept beside codes.
         **search

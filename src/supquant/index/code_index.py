@@ -10,6 +10,7 @@ import numpy as np
 from supquant.arrays import ArrayLike, Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
+from supquant.index.changeable import ChangeableIndex
 from supquant.index.columns import read_columns
 from supquant.index.files import StoredCodec
 from supquant.index.ids import join_ids, read_ids
@@ -20,10 +21,10 @@ from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
 from supquant.sources import VectorSource
 
-__all__ = ["CodeIndex", "check_length", "encode_rows"]
+__all__ = ["CodeIndex", "beside_items", "check_length", "encode_rows"]
 
 
-class CodeIndex(SavedIndex):
+class CodeIndex(SavedIndex, ChangeableIndex):
     """An exact index of compact codes.
 
     A row is a code with an id. A search adds up a query's look-up tables over every code, and returns the best rows. Of equal
@@ -64,43 +65,10 @@ class CodeIndex(SavedIndex):
 
     # changes -------------------------------------------------------------------------------------------------------------
 
-    def add(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        ids: ArrayLike | None = None,
-        *,
-        metadata: object = None,
-        n_jobs: int | None = None,
+    def _add_items(
+        self, X: ArrayLike, y: ArrayLike, ids: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self:
-        """Encode items and append them.
-
-        Parameters
-        ----------
-        X : array (n, p), or VectorSource
-            The items. A source is read block by block, and its labels, ids and metadata are taken if none are given.
-        y : labels of the items, default=None
-            Known labels, if the codec has learned from labels.
-        ids : sequence or array (n,) of int or str, default=None
-            The ids of the rows. None numbers the rows 0, 1, 2, ..., and never uses a number again. The first rows decide whether
-            the index has automatic numbers, integers or strings.
-        metadata : table or dict of columns, default=None
-            Other columns of the rows, which are kept beside the codes: a DataFrame, a `pyarrow.Table`, or lists by their names.
-        n_jobs : int, default=None
-            The number of threads. None stands for all cores.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            If an id is already in the index, comes twice, or is of another kind. Then the index is unchanged.
-        """
-        if isinstance(X, VectorSource):
-            y, ids = X.labels if y is None else y, X.ids if ids is None else ids
-            metadata = X.metadata if metadata is None else metadata
+        y, ids, metadata = beside_items(X, y, ids, metadata)
         read = _read_new_ids(ids)
         self._snapshot.check_new(read)  # before the long work of encoding
         return self._append(encode_rows(self.codec, X, y, n_jobs), read, metadata)
@@ -111,12 +79,7 @@ class CodeIndex(SavedIndex):
         Parameters
         ----------
         ids : sequence or array (n,) of int or str, default=None
-            As in `add`.
-
-        Raises
-        ------
-        InputError
-            As in `add`.
+            As in `add`, which raises the same errors.
         """
         self._snapshot.check_new(_read_new_ids(ids))
 
@@ -128,16 +91,7 @@ class CodeIndex(SavedIndex):
         codes : array (n, M) of int
             The codes.
         ids, metadata
-            As in `add`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As in `add`.
+            As in `add`, which has the same result and raises the same errors.
         """
         return self._append(self.codec.check_codes(codes), _read_new_ids(ids), metadata)
 
@@ -173,37 +127,9 @@ class CodeIndex(SavedIndex):
             self._snapshot = self._snapshot.without_rows(removed)
         return self
 
-    def update(
-        self,
-        ids: ArrayLike,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        metadata: object = None,
-        n_jobs: int | None = None,
+    def _update_items(
+        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self:
-        """Encode items anew. Each row keeps its id and its place. A search sees all of the change or nothing.
-
-        Parameters
-        ----------
-        ids : sequence or array (n,) of int or str
-            The ids of the rows.
-        X : array (n, p)
-            The new items.
-        metadata : table or dict of columns, default=None
-            New values of these columns. Other columns, or all if None, keep their values.
-        y, n_jobs
-            As in `add`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As in `remove`.
-        """
         read = read_ids(ids, distinct=True)
         self._snapshot.locate(read)  # before the long work of encoding
         return self._replace(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
@@ -213,60 +139,16 @@ class CodeIndex(SavedIndex):
 
         Parameters
         ----------
-        ids : sequence or array (n,) of int or str
-            The ids of the rows.
         codes : array (n, M) of int
             The new codes.
-        metadata
-            As in `update`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As in `remove`.
+        ids, metadata
+            As in `update`, which has the same result and raises the same errors.
         """
         return self._replace(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
 
-    def upsert(
-        self,
-        ids: ArrayLike,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        metadata: object = None,
-        n_jobs: int | None = None,
+    def _upsert_items(
+        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self:
-        """Encode items. Those whose ids are in the index are updated, the others are added. A search sees all of it or nothing.
-
-        Parameters
-        ----------
-        ids : sequence or array (n,) of int or str
-            The ids of the rows.
-        X : array (n, p)
-            The items.
-        y, metadata, n_jobs
-            As in `add` and `update`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            If an id comes twice, or is of another kind than those of the index. Then the index is unchanged.
-
-        Examples
-        --------
-        >>> from supquant import AdditiveCodec
-        >>> index = CodeIndex(AdditiveCodec(np.array([[[0.0], [1.0]]], dtype=np.float32)))
-        >>> index.upsert(["a", "b"], [[0], [0]]).upsert(["b", "c"], [[1], [1]]).codes(["a", "b", "c"]).tolist()
-        [[0], [1], [1]]
-        """
         read = read_ids(ids, distinct=True)
         self._snapshot.find(read)  # before the long work of encoding
         return self._put(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
@@ -276,21 +158,10 @@ class CodeIndex(SavedIndex):
 
         Parameters
         ----------
-        ids : sequence or array (n,) of int or str
-            The ids of the rows.
         codes : array (n, M) of int
             The codes.
-        metadata
-            As in `upsert`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As in `upsert`.
+        ids, metadata
+            As in `upsert`, which has the same result and raises the same errors.
         """
         return self._put(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
 
@@ -357,6 +228,17 @@ class CodeIndex(SavedIndex):
             index._snapshot = self._snapshot.detached().ordered_by(CodeOrder(index.codec))
             index._known_folders = self._known_folders.copy()
         return index
+
+
+def beside_items(X: ArrayLike, y: Any, ids: Any, metadata: object) -> tuple[Any, Any, Any]:
+    """Return labels, ids and metadata of items X. Those that are None are taken from X, if it is a `VectorSource`."""
+    if not isinstance(X, VectorSource):
+        return y, ids, metadata
+    return (
+        X.labels if y is None else y,
+        X.ids if ids is None else ids,
+        X.metadata if metadata is None else metadata,
+    )
 
 
 def encode_rows(codec: AnyCodec, X: ArrayLike, y: Any, n_jobs: int | None) -> Codes:

@@ -10,22 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import ArrayLike, Codes
+from supquant.arrays import Array, ArrayLike, Codes
 from supquant.codec import AnyCodec, SemanticCodec
 from supquant.errors import InputError
 from supquant.index.files import StoredCodec
 from supquant.index.filters import Filter, choose, views_of
 from supquant.index.ids import read_ids
+from supquant.index.searchable import SearchableIndex, SearchOptions
 from supquant.index.searching import Search
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums
-from supquant.parameters import check_integer, resolve_jobs
+from supquant.parameters import resolve_jobs
 
 __all__ = ["IndexReader", "check_state"]
 
 
-class IndexReader:
+class IndexReader(SearchableIndex):
     """The part of `CodeIndex` that reads rows: searches, ids and codes.
 
     Every method reads the reference to the snapshot once. So it sees the index as it was at one moment, without a lock.
@@ -65,7 +66,7 @@ class IndexReader:
         return self._snapshot.find(read_ids(ids)) >= 0
 
     @property
-    def ids(self) -> NDArray[Any]:
+    def ids(self) -> Array:
         """The ids of all rows, in order of insertion: int64, or objects that are str."""
         return self._snapshot.live_ids()
 
@@ -174,138 +175,19 @@ class IndexReader:
 
     # searches ------------------------------------------------------------------------------------------------------------
 
-    def search(
-        self,
-        Q: ArrayLike,
-        k: int = 10,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> tuple[Sums, NDArray[Any]]:
-        """Find the k best rows for every query, exactly.
+    def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Sums, Array]:
+        return self._start_search(options).find_best(Q, k, options.ranking)
 
-        Parameters
-        ----------
-        Q : array (q, p), or one query (p,)
-            The queries.
-        k : int, default=10
-            The number of rows to find.
-        ranking : str, default=None
-            One of the codec's `rankings`. None stands for the first of them.
-        novelty : float or array (q,), default=None
-            The probability that a query belongs to no known class: 0 compares only labels, 1 compares only positions. None lets
-            the codec predict it, or takes 0 if all items of the index have labels.
-        where : ids, Filter, mask (n,) of bool, or condition, default=None
-            Search only among these rows. A mask has an entry for every row, in the order of `ids`. A condition is text in the
-            SQL of DuckDB, such as ``"price < 10 and brand = 'x'"``, or an expression of pyarrow. It uses columns of the index.
-        state : str, default=None
-            The `state` of the index that a mask was made for. If rows were added or removed since, the search is refused. None
-            compares only the length of the mask with the number of rows.
-        n_jobs : int, default=None
-            The number of threads. None stands for all cores. The answer does not depend on it.
+    def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Sums, Array]:
+        return self._start_search(options).find_lowest_sums(tables, k)
 
-        Returns
-        -------
-        scores : ndarray (q, k') float32
-            The best score comes first. Distances ascend. Scores for which greater is better descend. k' is k, or the number of
-            rows if that is smaller.
-        ids : ndarray (q, k')
-            int64, or objects that are str. Rows of equal scores come in order of insertion. For one query (p,), both have one
-            dimension.
-        """
-        k = check_integer(k, "k", 1)
-        if isinstance(Q, np.ndarray) and Q.ndim == 1:
-            scores, ids = self._start_search(where, state, n_jobs, novelty).find_best(Q[None], k, ranking)
-            return scores[0], ids[0]
-        return self._start_search(where, state, n_jobs, novelty).find_best(Q, k, ranking)
+    def _find_in_range(
+        self, Q: ArrayLike, radius: float, options: SearchOptions
+    ) -> tuple[Positions, Sums, Array]:
+        return self._start_search(options).find_in_range(Q, radius, options.ranking)
 
-    def search_tables(
-        self,
-        tables: ArrayLike,
-        k: int = 10,
-        *,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> tuple[Sums, NDArray[Any]]:
-        """Find the k rows with the lowest sums of table entries.
-
-        Parameters
-        ----------
-        tables : array (q, M, K), or QueryTables
-            Look-up tables, as the codec's `query_tables` makes them.
-        k, where, state, n_jobs
-            As in `search`.
-
-        Returns
-        -------
-        sums : ndarray (q, k') float32
-            In ascending order. Entries are added in float32, in the order of the codebooks.
-        ids : ndarray (q, k')
-            As in `search`.
-        """
-        k = check_integer(k, "k", 1)
-        return self._start_search(where, state, n_jobs).find_lowest_sums(tables, k)
-
-    def range_search(
-        self,
-        Q: ArrayLike,
-        radius: float,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> tuple[Positions, Sums, NDArray[Any]]:
-        """Find all rows whose score is as good as `radius` or better.
-
-        Parameters
-        ----------
-        Q : array (q, p)
-            The queries.
-        radius : float
-            The greatest distance, or the lowest score if greater scores are better. It is compared in float32.
-        ranking, novelty, where, state, n_jobs
-            As in `search`.
-
-        Returns
-        -------
-        limits : ndarray (q + 1,) int64
-            The answers of query i are those from ``limits[i]`` up to ``limits[i + 1]``, in the order of `search`.
-        scores : ndarray (limits[-1],) float32
-        ids : ndarray (limits[-1],)
-        """
-        return self._start_search(where, state, n_jobs, novelty).find_in_range(Q, radius, ranking)
-
-    def rank(
-        self,
-        Q: ArrayLike,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-    ) -> Iterator[tuple[Sums, NDArray[Any]]]:
-        """Rank all rows for every query.
-
-        All blocks of the answer see the index as it was when `rank` was called.
-
-        Parameters
-        ----------
-        Q, ranking, novelty, where, state, n_jobs
-            As in `search`.
-
-        Returns
-        -------
-        iterator of (scores, ids)
-            Both (b, n), for the next b queries. Memory does not grow with the number of queries.
-        """
-        return self._start_search(where, state, n_jobs, novelty).rank_rows(Q, ranking)
+    def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Sums, Array]]:
+        return self._start_search(options).rank_rows(Q, options.ranking)
 
     def filter(self, ids_or_mask: ArrayLike, *, state: str | None = None) -> Filter:
         """Prepare searches among some of the rows.
@@ -331,12 +213,12 @@ class IndexReader:
         check_state(snapshot.state, state)
         return Filter(snapshot.origin, choose(snapshot, ids_or_mask))
 
-    def _start_search(
-        self, where: object, state: str | None, n_jobs: int | None, novelty: ArrayLike | None = None
-    ) -> Search:
-        snapshot = self._snapshot
-        check_state(snapshot.state, state)
-        all_labelled = isinstance(self.codec, SemanticCodec) and not self._any_unlabelled(snapshot)
+    def _start_search(self, options: SearchOptions) -> Search:
+        snapshot, where = self._snapshot, options.where
+        if options.state is not None:
+            check_state(snapshot.state, options.state)
+        codec = self.codec
+        all_labelled = isinstance(codec, SemanticCodec) and not self._any_unlabelled(snapshot)
         if where is None:
             views = snapshot.views
         elif not isinstance(where, Filter):
@@ -348,7 +230,7 @@ class IndexReader:
                 "the filter was made by another index, or before this one was copied or read anew: make one with the filter "
                 "method of this index"
             )
-        return Search(self.codec, snapshot, views, resolve_jobs(n_jobs), novelty, all_labelled)
+        return Search(codec, snapshot, views, resolve_jobs(options.n_jobs), options.novelty, all_labelled)
 
     def _any_unlabelled(self, snapshot: Snapshot) -> bool:
         """Return whether any item was added without labels. A removed item counts until a merge drops it."""

@@ -1,0 +1,186 @@
+"""Queries to answers: the searches that every index has, wherever its rows lie.
+
+`CodeIndex`, `ShardedIndex` and `Client` inherit these methods. Each of them says only how it finds the answers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from supquant.arrays import Array, ArrayLike, Float32, RowNumbers
+from supquant.parameters import check_integer
+
+__all__ = ["SearchOptions", "SearchableIndex"]
+
+
+@dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
+class SearchOptions:
+    """What a search is told beside its queries. `SearchableIndex.search` describes each option."""
+
+    ranking: str | None = None
+    novelty: ArrayLike | None = None
+    where: object = None
+    state: str | None = None
+    n_jobs: int | None = None
+
+
+class SearchableIndex(ABC):
+    """An index that can be searched."""
+
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+    ) -> tuple[Float32, Array]:
+        """Find the k best rows for every query, exactly.
+
+        Parameters
+        ----------
+        Q : array (q, p), or one query (p,)
+            The queries.
+        k : int, default=10
+            The number of rows to find.
+        ranking : str, default=None
+            One of the codec's `rankings`. None stands for the first of them.
+        novelty : float or array (q,), default=None
+            The probability that a query belongs to no known class: 0 compares only labels, 1 compares only positions. None lets
+            the codec predict it, or takes 0 if all items of the index have labels.
+        where : ids, filter, mask (n,) of bool, or condition, default=None
+            Search only among these rows. A filter is what the method `filter` returned. A mask has an entry for every row, in
+            the order of `ids`. A condition is text in the SQL of DuckDB, such as ``"price < 10 and brand = 'x'"``, or an
+            expression of pyarrow. It uses columns of the index.
+        state : str, default=None
+            The `state` of the index that a mask was made for. If rows were added or removed since, the search is refused. None
+            compares only the length of the mask with the number of rows.
+        n_jobs : int, default=None
+            The number of threads. None stands for all cores. The answer does not depend on it.
+
+        Returns
+        -------
+        scores : ndarray (q, k') float32
+            The best score comes first. Distances ascend. Scores for which greater is better descend. k' is k, or the number of
+            rows if that is smaller.
+        ids : ndarray (q, k')
+            int64, or objects that are str. Rows of equal scores come in order of insertion. For one query (p,), both have one
+            dimension.
+        """
+        return self._search(Q, k, SearchOptions(ranking, novelty, where, state, n_jobs))
+
+    def _search(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
+        k = check_integer(k, "k", 1)
+        if isinstance(Q, np.ndarray) and Q.ndim == 1:
+            scores, ids = self._find_best(Q[None], k, options)
+            return scores[0], ids[0]
+        return self._find_best(Q, k, options)
+
+    def search_tables(
+        self,
+        tables: ArrayLike,
+        k: int = 10,
+        *,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+    ) -> tuple[Float32, Array]:
+        """Find the k rows with the lowest sums of table entries.
+
+        Parameters
+        ----------
+        tables : array (q, M, K), or QueryTables
+            Look-up tables, as the codec's `query_tables` makes them.
+        k, where, state, n_jobs
+            As in `search`.
+
+        Returns
+        -------
+        sums : ndarray (q, k') float32
+            In ascending order. Entries are added in float32, in the order of the codebooks.
+        ids : ndarray (q, k')
+            As in `search`.
+        """
+        k = check_integer(k, "k", 1)
+        return self._find_lowest_sums(tables, k, SearchOptions(where=where, state=state, n_jobs=n_jobs))
+
+    def range_search(
+        self,
+        Q: ArrayLike,
+        radius: float,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+    ) -> tuple[RowNumbers, Float32, Array]:
+        """Find all rows whose score is as good as `radius` or better.
+
+        Parameters
+        ----------
+        Q : array (q, p)
+            The queries.
+        radius : float
+            The greatest distance, or the lowest score if greater scores are better. It is compared in float32.
+        ranking, novelty, where, state, n_jobs
+            As in `search`.
+
+        Returns
+        -------
+        limits : ndarray (q + 1,) int64
+            The answers of query i are those from ``limits[i]`` up to ``limits[i + 1]``, in the order of `search`.
+        scores : ndarray (limits[-1],) float32
+        ids : ndarray (limits[-1],)
+        """
+        return self._find_in_range(Q, radius, SearchOptions(ranking, novelty, where, state, n_jobs))
+
+    def rank(
+        self,
+        Q: ArrayLike,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+    ) -> Iterator[tuple[Float32, Array]]:
+        """Rank all rows for every query.
+
+        All blocks of the answer of a `CodeIndex` see it as it was when `rank` was called. A `ShardedIndex` and a service answer
+        each block as they are then. A service refuses to rank more rows than its limit on k.
+
+        Parameters
+        ----------
+        Q, ranking, novelty, where, state, n_jobs
+            As in `search`.
+
+        Returns
+        -------
+        iterator of (scores, ids)
+            Both (b, n), for the next b queries. Memory does not grow with the number of queries.
+        """
+        return self._rank_rows(Q, SearchOptions(ranking, novelty, where, state, n_jobs))
+
+    @abstractmethod
+    def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]: ...
+
+    @abstractmethod
+    def _find_lowest_sums(
+        self, tables: ArrayLike, k: int, options: SearchOptions
+    ) -> tuple[Float32, Array]: ...
+
+    @abstractmethod
+    def _find_in_range(
+        self, Q: ArrayLike, radius: float, options: SearchOptions
+    ) -> tuple[RowNumbers, Float32, Array]: ...
+
+    @abstractmethod
+    def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Float32, Array]]: ...
