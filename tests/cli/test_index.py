@@ -1,5 +1,6 @@
 import csv
 import json
+import multiprocessing
 import os
 import resource
 import signal
@@ -89,23 +90,26 @@ def test_append_adds_to_the_index_under_ids_of_its_kind(run, files, model, folde
     assert index.ids[-1] == "1059"
 
 
-def test_processes_that_append_at_once_lose_nothing(run, fork, files, model, tmp_path):
+def test_processes_that_append_at_once_lose_nothing(run, fork, files, model, tmp_path, monkeypatch):
+    """Every process waits before its first save until all have loaded the index. So only one of these saves can succeed."""
     folder = tmp_path / "i"
     CodeIndex(load_model(model)).save(folder)
-    waiting, begin = os.pipe()
+    all_have_loaded = multiprocessing.Barrier(3)
+    save, firsts = CodeIndex.save, iter([all_have_loaded.wait])  # each child has an iterator of its own
+
+    def save_when_all_have_loaded(index, path, **options):
+        next(firsts, lambda: None)()
+        save(index, path, **options)
 
     def append(number):
-        os.close(begin)
-        os.read(waiting, 1)  # up to the end of the pipe
         command = ("index", model, files / "queries.npz", "-o", folder, "--append")
         result = run(*command, "--ids", tmp_path / f"{number}.txt", "--jobs", "1")
         assert result.exit_code == 0, result.output
 
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("\n".join(f"{number}/{i}" for i in range(60)))
+    monkeypatch.setattr(CodeIndex, "save", save_when_all_have_loaded)
     children = [fork(partial(append, number)) for number in range(3)]
-    os.close(waiting)
-    os.close(begin)  # all of them begin now
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     expected = {f"{number}/{i}" for number in range(3) for i in range(60)}
     assert set(CodeIndex.load(folder, verify="full").ids) == expected
