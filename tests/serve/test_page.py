@@ -1,9 +1,11 @@
 """The page in a browser: search, filter, map, box, export and audit, on a desk and on a phone, with a silent console."""
 
 import base64
+import gc
 import html
 import json
 import re
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -15,6 +17,7 @@ from page_probe import running, with_probe
 from supquant import CodeIndex, SupervisedQuantizer, audit
 from supquant.demo.encoder import encode_digits
 from supquant.demo.pictures import png
+from supquant.serve import looking
 from supquant.serve.app import make_app
 from supquant.serve.service import Service
 
@@ -106,6 +109,25 @@ def test_map_and_audit_refuse_columns_that_are_not_there(service):
     assert places["column"] is None
     assert len(places["x"]) == 300
     assert set(places["labels"]) == {0, 1, 2}
+
+
+def test_an_error_that_nobody_waits_for_is_not_logged(service, monkeypatch, caplog):
+    answered = threading.Event()
+
+    def fail_after_the_answer(*_):
+        answered.wait()
+        raise RuntimeError("nobody waits for this")
+
+    monkeypatch.setattr(looking, "_audit_of", fail_after_the_answer)
+    monkeypatch.setattr(looking, "PATIENCE", 0)
+    assert service.get("/v1/things/audit").json() == {"ready": False}
+    works = looking._begun[service.service.indexes["things"].version]
+    answered.set()
+    while not works["audit", None].done():
+        time.sleep(0.001)
+    works.clear()
+    gc.collect()  # asyncio logs an error that nobody has looked at when its task is deleted
+    assert "nobody waits for this" not in caplog.text
 
 
 def test_reasons_name_the_class_of_the_query_and_how_near_answers_are(service, clusters):
