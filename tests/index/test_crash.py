@@ -269,14 +269,17 @@ def test_a_full_disk_leaves_the_old_index_and_the_one_in_memory(scene, children)
     scene.restore()
 
     def save_too_much():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, (34_000, 34_000)
+        )  # 32,563 bytes of codes fit, 36,896 of ids do not
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         with pytest.raises(OSError, match="large"):
             scene.save()
         assert scene.portrait(scene.changed) == scene.new
 
     assert not died(children.fork(save_too_much), None)
-    assert scene.judge("full disk").found == "old"
+    # The codes were written, and deleted when the ids did not fit.
+    assert scene.judge("full disk") == Kill("full disk", "before", "old")
     scene.save()
     assert scene.judge("room again").found == "new"
 
