@@ -1,9 +1,7 @@
 import gc
 import os
-import signal
 import threading
 import time
-import warnings
 from functools import cached_property
 
 import pytest
@@ -165,7 +163,7 @@ def test_the_last_of_several_threads_lifts_the_limit(two_blas_threads):
     assert blas_threads() == {2}
 
 
-def test_a_fork_waits_for_a_thread_that_is_setting_the_number(monkeypatch):
+def test_a_fork_waits_for_a_thread_that_is_setting_the_number(monkeypatch, works_in_child):
     begun, ended = threading.Event(), threading.Event()
 
     def slowly(library, n_threads):
@@ -181,48 +179,21 @@ def test_a_fork_waits_for_a_thread_that_is_setting_the_number(monkeypatch):
     thread = threading.Thread(target=work)
     thread.start()
     begun.wait()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:  # a lock of the library that was open then is open here too
-        os._exit(0 if ended.is_set() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def check():  # a lock of the library that was open when the child was forked is open here too
+        assert ended.is_set()
+
+    assert works_in_child(check)
     thread.join()
 
 
-def test_a_child_forked_while_another_thread_holds_the_lock_can_work():
-    with parallel._blas_limit._lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks beside threads
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)  # a child that waits for the lock ends by this
-            run_inside(lambda: None)
-            os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-
-
-@pytest.fixture
-def ends_well():
-    """Return a function that runs `work` in a forked child, and returns whether it ended without an error."""
-
-    def run(work):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if child == 0:
-            try:
-                signal.alarm(20)  # a child that waits for a lock ends by this
-                work()
-                os._exit(0)
-            except BaseException:  # noqa: BLE001, the child must not return into pytest
-                os._exit(1)
-        return os.waitpid(child, 0)[1] == 0
-
-    return run
+def test_a_child_forked_while_another_thread_holds_the_lock_can_work(works_in_child):
+    with parallel._blas_limit._lock:
+        assert works_in_child(lambda: run_inside(lambda: None))
 
 
 def test_a_child_forked_while_another_thread_is_inside_gets_its_blas_threads_back(
-    two_blas_threads, ends_well
+    two_blas_threads, works_in_child
 ):
     inside, go_on = threading.Event(), threading.Event()
 
@@ -240,24 +211,24 @@ def test_a_child_forked_while_another_thread_is_inside_gets_its_blas_threads_bac
     thread = threading.Thread(target=run_inside, args=[stay])
     thread.start()
     inside.wait()
-    good = ends_well(check)
+    good = works_in_child(check)
     go_on.set()
     thread.join()
     assert good
     assert blas_threads() == {2}
 
 
-def test_a_child_forked_by_a_thread_inside_keeps_the_limit(two_blas_threads, ends_well):
+def test_a_child_forked_by_a_thread_inside_keeps_the_limit(two_blas_threads, works_in_child):
     def check():
         run_inside(lambda: None)
         assert blas_threads() == {1}
 
     good = []
-    run_inside(lambda: good.append(ends_well(check)))
+    run_inside(lambda: good.append(works_in_child(check)))
     assert good == [True]
 
 
-def test_a_child_forked_while_a_cached_property_is_computed_can_compute_it(monkeypatch, ends_well):
+def test_a_child_forked_while_a_cached_property_is_computed_can_compute_it(monkeypatch, works_in_child):
     computing, go_on = threading.Event(), threading.Event()
     parent = os.getpid()
 
@@ -276,7 +247,7 @@ def test_a_child_forked_while_a_cached_property_is_computed_can_compute_it(monke
     thread = threading.Thread(target=compute)
     thread.start()
     computing.wait()
-    good = ends_well(compute)
+    good = works_in_child(compute)
     go_on.set()
     thread.join()
     assert good

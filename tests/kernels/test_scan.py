@@ -4,9 +4,7 @@ A kernel reads `LIST` rows at a time. Bytes rule rows out only once k rows are k
 to come to it; `scan_within` does from its first row on.
 """
 
-import os
-import threading
-import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -322,32 +320,16 @@ def busy_scan(rng):
     return answers_are_right
 
 
-def test_a_forked_child_can_scan(busy_scan):
-    assert busy_scan()  # the parent's pool has threads now, which the child does not inherit
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
-        child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            status = 0 if busy_scan() else 2
-        finally:
-            os._exit(status)
-    guard = threading.Timer(60, os.kill, (child, 9))
-    guard.start()
-    _, status = os.waitpid(child, 0)
-    guard.cancel()
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert busy_scan()
+def test_a_forked_child_can_scan(busy_scan, works_in_child):
+    def scan():
+        assert busy_scan()
+
+    scan()  # the parent's pool has threads now, which the child does not inherit
+    assert works_in_child(scan)
+    scan()
 
 
 def test_scans_may_run_in_several_threads_at_once(busy_scan):
-    answers = []
-    threads = [
-        threading.Thread(target=lambda: answers.extend(busy_scan() for _ in range(10))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: busy_scan(), range(40)))
     assert answers == [True] * 40

@@ -6,7 +6,6 @@ import base64
 import json
 import math
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.errors import InputError
+from supquant.index.columns import import_pyarrow
 from supquant.index.ids import read_ids
 from supquant.validation import as_float32, check_vectors, refuse_masked
 
@@ -97,10 +97,10 @@ def plain_metadata(metadata: Any) -> Any:
     if metadata is None:
         return None
     try:
-        pa = import_module("pyarrow")
-    except ModuleNotFoundError:
+        pa = import_pyarrow("tables")
+    except InputError:
         if not isinstance(metadata, dict):
-            raise InputError("pip install 'supquant[arrow]' brings pyarrow, which tables need") from None
+            raise
         return json.loads(json.dumps(metadata))
     try:
         table = pa.table(metadata)
@@ -114,12 +114,7 @@ def plain_metadata(metadata: Any) -> Any:
 
 def table_of(stream: bytes) -> Any:
     """Return the `pyarrow.Table` of an Arrow stream."""
-    try:
-        pa = import_module("pyarrow")
-    except ModuleNotFoundError:
-        raise InputError(
-            "pip install 'supquant[arrow]' brings pyarrow, which tables of answers need"
-        ) from None
+    pa = import_pyarrow("tables of answers")
     return pa.ipc.open_stream(pa.py_buffer(stream)).read_all()
 
 

@@ -19,7 +19,7 @@ from supquant.codec.spelling import Spelling, spelling_from
 from supquant.errors import InputError
 from supquant.features.added_classes import class_directions, class_logits, class_means, divided
 from supquant.features.gaussian_map import GaussianMap, kernel_arrays, kernel_features, kernel_from_arrays
-from supquant.kernels import FeatureKernel, Packed, pack_rows
+from supquant.kernels import FeatureKernel, MeaningParts, Packed, pack_rows
 from supquant.labels import Labels
 from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
@@ -122,7 +122,7 @@ class MeaningMap:
             return None
         packed = self._packed
         kernel = self.kernel
-        return compiled.meaning_map(
+        parts = MeaningParts(
             [
                 packed["metric"] if kernel is None else kernel.packed,
                 *(packed[name] for name in ("weights", "metric", "cosine", "opinion")),
@@ -138,6 +138,7 @@ class MeaningMap:
             n_columns=self.spelling.n_columns,
             multilabel=self.multilabel,
         )
+        return compiled.meaning_map(parts)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone. What is made from them is made anew in a copy, and compiled code cannot be copied."""

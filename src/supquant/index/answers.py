@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike
 from supquant.errors import InputError
+from supquant.index.columns import import_pyarrow
 from supquant.index.filters import choose, chosen_positions
 from supquant.index.ids import read_ids
 from supquant.index.reader import IndexReader, check_state
@@ -168,12 +168,7 @@ def answer_table(snapshot: Any, scores: Any, ids: Any, columns: Sequence[str] | 
 
 def row_table(fixed: dict[str, Any], snapshot: Any, positions: Any, columns: Sequence[str] | None) -> Any:
     """Return a table of fixed columns, and the columns of rows by their positions."""
-    try:
-        pa = import_module("pyarrow")
-    except ModuleNotFoundError:
-        raise InputError(
-            "pip install 'supquant[arrow]' brings pyarrow, which tables of answers need"
-        ) from None
+    pa = import_pyarrow("tables of answers")
     known = snapshot.column_types()
     wanted = list(known) if columns is None else list(columns)
     for name in wanted:

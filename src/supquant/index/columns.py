@@ -16,7 +16,7 @@ from supquant.errors import InputError
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.storage import ArrayFile
 
-__all__ = ["Columns", "read_columns", "rows_where"]
+__all__ = ["Columns", "import_pyarrow", "read_columns", "rows_where"]
 
 _ROW = "__row__"
 """The name of a column of row numbers, which is added while an expression is evaluated."""
@@ -47,7 +47,7 @@ class Columns(StoredArrays):
     @classmethod
     def of_table(cls, table: Any) -> Self:
         """Return the columns of a `pyarrow.Table`."""
-        pa = _pyarrow()
+        pa = import_pyarrow()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
@@ -66,7 +66,7 @@ class Columns(StoredArrays):
         """
         if all(columns is None for columns, _, _ in pieces):
             return None
-        pa = _pyarrow()
+        pa = import_pyarrow()
         tables = []
         for columns, n_rows, mask in pieces:
             table = _nulls(n_rows) if columns is None else columns.table()
@@ -80,15 +80,15 @@ class Columns(StoredArrays):
 
     def take(self, rows: RowNumbers) -> Any:
         """Return the columns of some rows, a `pyarrow.Table`."""
-        return self.table().take(_pyarrow().array(rows))
+        return self.table().take(import_pyarrow().array(rows))
 
     def kept(self, mask: Flags) -> Columns:
         """Return the columns of the rows that a mask (n_rows,) keeps."""
-        return Columns.of_table(self.table().filter(_pyarrow().array(mask)))
+        return Columns.of_table(self.table().filter(import_pyarrow().array(mask)))
 
     def replaced(self, rows: RowNumbers, table: Any) -> Columns:
         """Return the columns after some rows (r,) get the values of a table of r rows. Columns that it lacks stay as they are."""
-        pa = _pyarrow()
+        pa = import_pyarrow()
         old = self.table()
         places = np.arange(self.n_rows)
         places[rows] = self.n_rows + np.arange(len(rows))
@@ -107,7 +107,7 @@ class Columns(StoredArrays):
 
     @cached_property
     def _opened(self) -> Any:
-        pa = _pyarrow()
+        pa = import_pyarrow()
         return pa.ipc.open_stream(pa.py_buffer(self._ipc)).read_all()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Columns(StoredArrays):
         return {"ipc"}
 
     def _find_flaw(self) -> str | None:
-        pa = _pyarrow()
+        pa = import_pyarrow()
         try:
             table = pa.ipc.open_stream(pa.py_buffer(self._ipc)).read_all()
             table.validate(full=True)
@@ -159,7 +159,7 @@ def read_columns(metadata: Any, n_rows: int, index: HasColumns) -> Columns | Non
     """
     if metadata is None:
         return None
-    pa = _pyarrow()
+    pa = import_pyarrow()
     known = index.column_types()
     try:
         table = pa.table(metadata)
@@ -181,7 +181,7 @@ def _kept(column: Any, known: Any) -> Any:
 
     Dictionaries of merged parts would differ, and Arrow cannot take rows of views: such a column becomes a plain one.
     """
-    pa = _pyarrow()
+    pa = import_pyarrow()
     if known is not None and pa.types.is_null(known):
         known = None
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -203,7 +203,7 @@ def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], w
     where : str or pyarrow.compute.Expression
         A condition in the SQL of DuckDB, such as ``"price < 10 and brand = 'x'"``, or an expression of pyarrow.
     """
-    pa = _pyarrow()
+    pa = import_pyarrow()
     table = pa.table({_ROW: pa.array(np.arange(n_rows))})
     own = (
         {}
@@ -245,14 +245,13 @@ def _database(process: int) -> Any:
 
 def _nulls(n_rows: int) -> Any:
     """Return a table of some rows without columns."""
-    pa = _pyarrow()
+    pa = import_pyarrow()
     return pa.table({_ROW: pa.nulls(n_rows)}).select([])
 
 
-def _pyarrow() -> Any:
+def import_pyarrow(needed_by: str = "columns beside codes") -> Any:
+    """Return pyarrow. If it is missing, raise an `InputError` that says how to install it and what needs it."""
     try:
         return import_module("pyarrow")
     except ModuleNotFoundError:
-        raise InputError(
-            "pip install 'supquant[arrow]' brings pyarrow, which columns beside codes need"
-        ) from None
+        raise InputError(f"pip install 'supquant[arrow]' brings pyarrow, which {needed_by} need") from None

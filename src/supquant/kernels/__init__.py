@@ -13,7 +13,7 @@ import warnings
 from supquant.kernels import reference
 from supquant.kernels.packing import GROUP, Packed, pack_rows
 from supquant.kernels.protocol import Kernels
-from supquant.kernels.queries import CompiledKernels, FeatureKernel, QueryKernel, QueryRule
+from supquant.kernels.queries import CompiledKernels, FeatureKernel, MeaningParts, QueryKernel, QueryRule
 from supquant.kernels.scanned import BLOCK_ROWS, Cells, Scanned, blocks_of
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "CompiledKernels",
     "FeatureKernel",
     "Kernels",
+    "MeaningParts",
     "Packed",
     "QueryKernel",
     "QueryRule",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Float32, Float64
 from supquant.kernels.packing import GROUP, Packed
 from supquant.kernels.protocol import Numbers, Real
+from supquant.kernels.queries import MeaningParts
 from supquant.kernels.scanned import BLOCK_ROWS, Bytes
 
 __all__ = [
@@ -207,34 +208,28 @@ def check_gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_
     return q
 
 
-def check_meaning(
-    matrices: Sequence[Packed],
-    has_kernel: bool,
-    norms: Float32,
-    shifts: Float32,
-    mean: Float32,
-    opinion_mean: Float32,
-    novelty: Float32,
-    words: Numbers,
-    n_columns: int,
-) -> None:
+def check_meaning(parts: MeaningParts) -> None:
     """Refuse the parts of a map to features that do not fit together."""
+    matrices, words, has_kernel = parts.matrices, parts.words, parts.has_kernel
     for each in matrices:
         check_packed(each)
     anchors, _, metric, _, opinion = matrices
-    (p,), (r,) = (check_array(each, "a mean", (None,), np.float32) for each in (mean, opinion_mean))
+    means = parts.mean, parts.opinion_mean
+    (p,), (r,) = (check_array(each, "a mean", (None,), np.float32) for each in means)
     L, t = check_array(words, "words", (None, None), np.int32)
-    check_array(shifts, "shifts", (L + 1,), np.float32)
-    check_array(novelty, "novelty", (3,), np.float32)
+    check_array(parts.shifts, "shifts", (L + 1,), np.float32)
+    check_array(parts.novelty, "novelty", (3,), np.float32)
     h = anchors.n if has_kernel else p
     if has_kernel:
-        check_array(norms, "norms", (-(-h // GROUP) * GROUP,), np.float32)
+        check_array(parts.norms, "norms", (-(-h // GROUP) * GROUP,), np.float32)
     found = [(each.n, each.d) for each in (*matrices[not has_kernel :],)]
     wanted = [(h, p)] * has_kernel + [(L + 1, h), (metric.n, p), (metric.n, p), (opinion.n, r)]
     if found != wanted:
         raise ValueError(f"matrices must have the shapes {wanted}, got {found}")
-    if r != n_columns or not L or not t or (t == 1 and r != L) or words.min() < 0 or words.max() >= r:
-        raise ValueError(f"{L} labels of {t} words must be spelled with {n_columns} columns, got {r} columns")
+    if r != parts.n_columns or not L or not t or (t == 1 and r != L) or words.min() < 0 or words.max() >= r:
+        raise ValueError(
+            f"{L} labels of {t} words must be spelled with {parts.n_columns} columns, got {r} columns"
+        )
 
 
 def check_decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int) -> tuple[int, int, int]:

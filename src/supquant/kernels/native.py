@@ -16,7 +16,7 @@ from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.kernels import arguments, reference, scan_arguments
 from supquant.kernels.packing import Packed
 from supquant.kernels.protocol import Numbers, Real
-from supquant.kernels.queries import FeatureKernel, QueryKernel, QueryRule
+from supquant.kernels.queries import FeatureKernel, MeaningParts, QueryKernel, QueryRule
 from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned
 
 # NumPy sorts the codes here too; there is no compiled loop.
@@ -120,38 +120,12 @@ def gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_thread
     return values
 
 
-def meaning_map(
-    matrices: Sequence[Packed],
-    *,
-    has_kernel: bool,
-    scale: float,
-    norms: Float32,
-    shifts: Float32,
-    mean: Float32,
-    opinion_mean: Float32,
-    novelty: Float32,
-    words: Numbers,
-    n_columns: int,
-    multilabel: bool,
-) -> FeatureKernel:
-    arguments.check_meaning(
-        matrices, has_kernel, norms, shifts, mean, opinion_mean, novelty, words, n_columns
-    )
-    return _native.MeaningMap(
-        [each.floats for each in matrices],
-        [each.halves for each in matrices],
-        [(each.n, each.d) for each in matrices],
-        has_kernel,
-        scale,
-        norms,
-        shifts,
-        mean,
-        opinion_mean,
-        novelty,
-        words,
-        n_columns,
-        multilabel,
-    )
+def meaning_map(parts: MeaningParts) -> FeatureKernel:
+    arguments.check_meaning(parts)
+    others = dict(vars(parts))
+    matrices: Sequence[Packed] = others.pop("matrices")
+    floats, halves = [each.floats for each in matrices], [each.halves for each in matrices]
+    return _native.MeaningMap(floats, halves, [(each.n, each.d) for each in matrices], **others)
 
 
 def query_vectors(features: Float32, rule: QueryRule) -> Float32:

@@ -8,7 +8,7 @@ from supquant.arrays import Float32, RowNumbers
 from supquant.kernels.packing import Packed
 from supquant.kernels.protocol import Kernels, Numbers
 
-__all__ = ["CompiledKernels", "FeatureKernel", "QueryKernel", "QueryRule"]
+__all__ = ["CompiledKernels", "FeatureKernel", "MeaningParts", "QueryKernel", "QueryRule"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,42 @@ class QueryRule:
         return self.n_columns + 1 + self.n_position
 
 
+@dataclass(frozen=True, eq=False)
+class MeaningParts:
+    """What the map to meanings and positions consists of.
+
+    Parameters
+    ----------
+    matrices : sequence of Packed
+        Anchors (h, p), weights (L + 1, d), metric (k, p), cosine (k, p) and opinion (o, r). Without a kernel the anchors
+        are not used.
+    has_kernel : bool
+    scale, norms
+        As in `Kernels.gaussian`.
+    shifts : ndarray (L + 1,) float32
+        The intercepts of the weights.
+    mean, opinion_mean, novelty : ndarray, float32
+        Of shapes (p,), (r,) and (3,).
+    words : ndarray (L, t) int32
+        The columns of the words of every label, below r.
+    n_columns : int
+        r, the number of columns of words.
+    multilabel : bool
+    """
+
+    matrices: Sequence[Packed]
+    has_kernel: bool
+    scale: float
+    norms: Float32
+    shifts: Float32
+    mean: Float32
+    opinion_mean: Float32
+    novelty: Float32
+    words: Numbers
+    n_columns: int
+    multilabel: bool
+
+
 class FeatureKernel(Protocol):
     """A fitted map from vectors to features, in compiled code. It may be used by several threads."""
 
@@ -72,41 +108,8 @@ class QueryKernel(Protocol):
 class CompiledKernels(Kernels, Protocol):
     """Kernels that compute in one call what callers can also compute step by step in NumPy."""
 
-    def meaning_map(
-        self,
-        matrices: Sequence[Packed],
-        *,
-        has_kernel: bool,
-        scale: float,
-        norms: Float32,
-        shifts: Float32,
-        mean: Float32,
-        opinion_mean: Float32,
-        novelty: Float32,
-        words: Numbers,
-        n_columns: int,
-        multilabel: bool,
-    ) -> FeatureKernel:
-        """Return the map that `supquant.features.meaning_map.MeaningMap` describes.
-
-        Parameters
-        ----------
-        matrices : sequence of Packed
-            Anchors (h, p), weights (L + 1, d), metric (k, p), cosine (k, p) and opinion (o, r). Without a kernel the anchors
-            are not used.
-        has_kernel : bool
-        scale, norms
-            As in `gaussian`.
-        shifts : ndarray (L + 1,) float32
-            The intercepts of the weights.
-        mean, opinion_mean, novelty : ndarray, float32
-            Of shapes (p,), (r,) and (3,).
-        words : ndarray (L, t) int32
-            The columns of the words of every label, below r.
-        n_columns : int
-            r, the number of columns of words.
-        multilabel : bool
-        """
+    def meaning_map(self, parts: MeaningParts) -> FeatureKernel:
+        """Return the map that `supquant.features.meaning_map.MeaningMap` describes."""
         ...
 
     def query_vectors(self, features: Float32, rule: QueryRule) -> Float32:
