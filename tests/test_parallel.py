@@ -187,9 +187,14 @@ def test_a_fork_waits_for_a_thread_that_is_setting_the_number(monkeypatch, works
     thread.join()
 
 
-def test_a_child_forked_while_another_thread_holds_the_lock_can_work(works_in_child):
+def test_all_threads_of_a_child_forked_by_a_thread_that_holds_the_lock_can_work(works_in_child):
+    def work():
+        thread = threading.Thread(target=run_inside, args=[lambda: None])
+        thread.start()
+        thread.join()
+
     with parallel._blas_limit._lock:
-        assert works_in_child(lambda: run_inside(lambda: None))
+        assert works_in_child(work)
 
 
 def test_a_child_forked_while_another_thread_is_inside_gets_its_blas_threads_back(
