@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes, Flags, Float32
+from supquant.arrays import Codes, Float32
 from supquant.codec import SemanticCodec
 from supquant.codec.words import item_kinds
-from supquant.features import FittedMeaning, fit_meaning, map_rows
+from supquant.features import FittedMeaning, fit_meaning
 from supquant.features.meaning import DEFAULT_SHARE
 from supquant.fitting import FitStage
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.fit_costs import CODEBOOK_ROWS, FEATURES, codes_stage
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
 from supquant.quantizers.meaning_curves import fit_curves
+from supquant.quantizers.meaning_rows import MeaningRows
 from supquant.quantizers.meaning_words import choose_spelling, word_purposes
 from supquant.quantizers.remote_codes import encode_training_rows
-from supquant.quantizers.unseen_rows import imitate_held_out_rows, mix_rows
-from supquant.remote import RemoteRows
+from supquant.quantizers.unseen_rows import mix_rows
 
 if TYPE_CHECKING:
     from supquant.features import LabelKernel
@@ -82,18 +82,13 @@ WITHOUT_NEW_CLASSES = Balance((10, 0.005), (1, 0.0005), (1, 0.0005), 1 / 32, 1.0
 
 
 @dataclass(frozen=True)
-class MeaningFit:
-    """A fit to rows X (n, p), of which some or all have labels, and the learned map to their features."""
+class MeaningFit(MeaningRows):
+    """A fit to rows, of which some or all have labels."""
 
-    X: NDArray[Any] | RemoteRows
-    labels: Labels
-    kept: Float32 | None  # (n, F)  the features of all rows, or None if they are made when needed
-    fitted: FittedMeaning
     shorter: SemanticCodec | None  # the code from which this one starts
     missing_label: Any
     n_codebooks: int
     n_codewords: int
-    n_jobs: int
 
     @classmethod
     def prepare(
@@ -137,7 +132,7 @@ class MeaningFit:
                 kept = fitted.item_features(X, labels.known, n_jobs)
                 stage.step()
         fitted = replace(fitted, outputs=None)
-        return cls(X, labels, kept, fitted, shorter, missing_label, n_codebooks, n_codewords, n_jobs)
+        return cls(X, labels, kept, fitted, n_jobs, shorter, missing_label, n_codebooks, n_codewords)
 
     # the steps of a fit -----------------------------------------------------------------------------------------------
 
@@ -178,41 +173,7 @@ class MeaningFit:
             return codec
         return replace(codec, curves=fit_curves(self, codec, codes, rng))
 
-    # features and vectors of items ------------------------------------------------------------------------------------
-
-    def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Float32:
-        """Return the features (r, F) of some rows (r,); if all are `labelled`, only what their item vectors need."""
-        if self.kept is not None:
-            return self.kept[rows]
-        map_ = self.fitted.map
-        mapped = map_.of_labelled if labelled else map_
-        return map_rows(mapped, self.X[rows], map_.n_features, self.n_jobs, map_.block_rows)
-
-    def as_held_out(self, rows: NDArray[np.intp]) -> Float32:
-        """Return the features (r, F) of labelled rows (r,) as a model would make them that has not seen the rows."""
-        held = np.flatnonzero(self.labels.known)[self.fitted.held_rows]
-        spelled = self.fitted.map.spelling.of_labels
-        changed = imitate_held_out_rows(
-            self.features(rows),
-            spelled(self.labels.take(rows), 0, len(rows)) > 0,
-            self.fitted.held_features,
-            spelled(self.labels.take(held), 0, len(held)) > 0,
-            multilabel=self.labels.multilabel,
-            n_jobs=self.n_jobs,
-        )
-        return self.fitted.map.with_opinions(changed)
-
-    def encode_items(self, codec: SemanticCodec, items: Float32, known: Flags) -> Codes:
-        """Return the codes (n, M) of item vectors (n, D), whose labels are `known` (n,) or not."""
-        codes = np.empty((len(items), codec.n_codebooks), dtype=np.uint8)
-
-        def encode(block: tuple[int, int]) -> None:
-            rows = slice(*block)
-            codes[rows] = codec.encode_vectors(items[rows], known[rows])
-
-        for _ in ordered_map(encode, row_blocks(len(codes)), self.n_jobs):
-            pass
-        return codes
+    # vectors of items -------------------------------------------------------------------------------------------------
 
     def _item_rows(self, rng: np.random.Generator) -> ItemRows:
         """Sample the rows from which codebooks are learned; if few rows have no label, add others that stand in for them."""

@@ -24,7 +24,7 @@ from supquant.validation import as_float32
 
 if TYPE_CHECKING:
     from supquant.labels import Labels
-    from supquant.quantizers.by_meaning import MeaningFit
+    from supquant.quantizers.meaning_rows import MeaningRows
 
 UNLABELLED_ROWS = 1 << 13
 """At most this number of training rows stand in for items without labels."""
@@ -33,12 +33,13 @@ MIN_CURVE_QUERIES = 40
 """With fewer queries than this, a curve is that of all queries."""
 
 
-def fit_curves(fit: MeaningFit, codec: SemanticCodec, codes: Codes, rng: np.random.Generator) -> Float32:
+def fit_curves(fit: MeaningRows, codec: SemanticCodec, codes: Codes, rng: np.random.Generator) -> Float32:
     """Fit all curves of a codec to the held-out rows, of which there must be at least one.
 
     Parameters
     ----------
-    fit : MeaningFit
+    fit : MeaningRows
+        The rows of the fit.
     codec : SemanticCodec
     codes : (n, M) uint8
         Codes of the training rows.
@@ -61,7 +62,7 @@ def fit_curves(fit: MeaningFit, codec: SemanticCodec, codes: Codes, rng: np.rand
 
 
 def _curves_of_unlabelled(
-    fit: MeaningFit, codec: SemanticCodec, labels: Labels, asking: Labels, rng: np.random.Generator
+    fit: MeaningRows, codec: SemanticCodec, labels: Labels, asking: Labels, rng: np.random.Generator
 ) -> list[Float32]:
     """Return the curves for items without labels."""
     fitted, known = fit.fitted, np.flatnonzero(fit.labels.known)
@@ -90,13 +91,14 @@ def _curves_of_unlabelled(
 
 
 def treat_classes_as_new(
-    fit: MeaningFit, numbers: NDArray[np.intp], rng: np.random.Generator
+    fit: MeaningRows, numbers: NDArray[np.intp], rng: np.random.Generator
 ) -> tuple[Float32, Float32, NDArray[np.intp]]:
     """Let rows and held-out rows look as if some of their classes were new.
 
     Parameters
     ----------
-    fit : MeaningFit
+    fit : MeaningRows
+        The rows of the fit.
         Its rows have one label each.
     numbers : (n,) int
         Numbers of labelled rows.
@@ -120,14 +122,14 @@ def treat_classes_as_new(
     return rows, _treat_as_new(fit, fitted.held_features, held_numbers, new, placed, rng), new
 
 
-def _neighbouring_classes(fit: MeaningFit, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _neighbouring_classes(fit: MeaningRows, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return the numbers (n,) of a random class and the classes nearest to it; new classes often resemble each other."""
     means = unit_rows(fit.fitted.map.means)
     return np.argsort(-(means @ means[rng.integers(len(means))]), kind="stable")[:n]
 
 
 def _treat_as_new(
-    fit: MeaningFit,
+    fit: MeaningRows,
     features: Float32,
     numbers: NDArray[np.intp],
     new: NDArray[np.intp],
@@ -138,7 +140,8 @@ def _treat_as_new(
 
     Parameters
     ----------
-    fit : MeaningFit
+    fit : MeaningRows
+        The rows of the fit.
     features : (n, F) float32
     numbers : (n,) int
         Numbers of the rows.

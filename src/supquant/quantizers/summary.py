@@ -17,7 +17,7 @@ from supquant.quantizers.meaning_curves import treat_classes_as_new
 if TYPE_CHECKING:
     from supquant.codec import SemanticCodec
     from supquant.labels import Labels
-    from supquant.quantizers.by_meaning import MeaningFit
+    from supquant.quantizers.meaning_rows import MeaningRows
 
 MOST_QUERIES = 300
 """Held-out rows that are queries of the forecast, at the most."""
@@ -132,7 +132,7 @@ class ModelSummary:
         return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
 
 
-def summarize(fit: MeaningFit, codec: SemanticCodec, codes: Codes) -> ModelSummary:
+def summarize(fit: MeaningRows, codec: SemanticCodec, codes: Codes) -> ModelSummary:
     """Return the summary of a fit by meaning, given its codec and the codes (n, M) of its rows."""
     summary = ModelSummary.of(codes, fit.labels)
     held = fit.fitted.held_features
@@ -164,7 +164,7 @@ def summarize(fit: MeaningFit, codec: SemanticCodec, codes: Codes) -> ModelSumma
     )
 
 
-def _recognised(fit: MeaningFit, held: Float32, asking: Labels) -> tuple[float | None, float | None]:
+def _recognised(fit: MeaningRows, held: Float32, asking: Labels) -> tuple[float | None, float | None]:
     """Return the share of held-out rows that are recognised, and the share of the most frequent label among them."""
     spelling = fit.fitted.map.spelling
     if asking.indices is None or len(held) < FEWEST_JUDGED:
@@ -181,7 +181,7 @@ def _every_label(labels: Labels) -> Labels:
 
 
 def _map_of_new(
-    fit: MeaningFit, codec: SemanticCodec, numbers: NDArray[np.intp], asking: Labels
+    fit: MeaningRows, codec: SemanticCodec, numbers: NDArray[np.intp], asking: Labels
 ) -> float | None:
     """Return the MAP of held-out rows whose classes are treated as new, over rows that stand in for items without labels."""
     if not len(fit.fitted.novelty_of_new) or asking.indices is None:

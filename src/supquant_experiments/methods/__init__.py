@@ -21,7 +21,6 @@ from supquant_experiments.methods.interface import (
     Method,
     Settings,
     Steps,
-    Training,
     apply_steps,
 )
 from supquant_experiments.methods.kept import KeptFits
@@ -35,6 +34,7 @@ from supquant_experiments.methods.quantization import (
     TripletQuantization,
     WithoutTransform,
 )
+from supquant_experiments.methods.training import Training
 from supquant_experiments.methods.vectors import CosineVectors, EuclideanVectors
 
 __all__ = [

@@ -15,8 +15,9 @@ from supquant.features import GaussianMap, LabelMap, MeaningMap
 from supquant.models import make_estimator
 from supquant.parallel import row_blocks
 from supquant.progress import TimeIsUpError
-from supquant_experiments.methods.interface import Fitted, Method, Steps, Training
+from supquant_experiments.methods.interface import Fitted, Method, Steps
 from supquant_experiments.methods.kept import fingerprint
+from supquant_experiments.methods.training import Training
 from supquant_experiments.methods.watch import Watch
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-
 from supquant.arrays import Array
 from supquant.features import AnchorKernel, GaussianMap
 from supquant.progress import Progress
+from supquant_experiments.methods.training import Training
 
 if TYPE_CHECKING:
     from supquant_experiments.methods.kept import KeptFits
@@ -41,47 +40,6 @@ def apply_steps(steps: Steps, queries: Array) -> Array:
     20
     """
     return reduce(lambda value, step: step(value), steps.values(), queries)
-
-
-def _no_rows() -> Array:
-    return np.empty((0, 0), dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class Training:
-    """The rows that a method is fitted to: rows with labels and, for methods that use them, rows without.
-
-    Examples
-    --------
-    >>> training = Training(np.zeros((2, 1)), np.array([5, 7]), np.ones((1, 1)))
-    >>> training.every_row.shape, training.every_label
-    ((3, 1), masked_array(data=[5, 7, --],
-                 mask=[False, False,  True],
-           fill_value=999999))
-    """
-
-    X: Array  # (n, d) float32
-    y: Array  # (n,) or (n, L)
-    unlabelled: Array = field(default_factory=_no_rows)  # (u, d) float32
-
-    @property
-    def every_row(self) -> Array:
-        """All rows (n + u, d), those with labels first; `X` itself if there are no others."""
-        return self.X if len(self.unlabelled) == 0 else np.vstack([self.X, self.unlabelled])
-
-    @property
-    def every_label(self) -> Array:
-        """The labels of `every_row`, masked for rows without labels; `y` itself if all rows have labels."""
-        n, u = len(self.y), len(self.unlabelled)
-        if u == 0:
-            return self.y
-        masked: Array = np.ma.masked_array(np.resize(self.y, (n + u, *self.y.shape[1:])), mask=False)
-        masked[n:] = np.ma.masked
-        return masked
-
-    def labelled(self) -> Training:
-        """Return only the rows with labels."""
-        return Training(self.X, self.y)
 
 
 @dataclass(frozen=True)
