@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 __all__ = ["Array", "ArrayLike", "Codes", "Flags", "Float32", "Float64", "RowNumbers"]
 
 Array = NDArray[Any]
-"""Of any dtype."""
+"""An array of any dtype."""
 
 ArrayLike = Any
 """What a caller may give for an array: lists, arrays, tensors, sparse matrices or data frames. The gates check it."""
 
 Float32 = NDArray[np.float32]
-"""Vectors, features, tables and scores."""
+"""Vectors, features, tables and scores are float32."""
 
 Float64 = NDArray[np.float64]
-"""What is summed over rows and solved."""
+"""Sums over rows, and what is solved from them, are float64."""
 
 Codes = NDArray[np.uint8]
-"""One byte for each codebook: (n, M)."""
+"""Codes (n, M) have one byte for each codebook."""
 
 RowNumbers = NDArray[np.int64]
-"""Numbers of rows, counted from 0."""
+"""Rows are numbered from 0."""
 
 Flags = NDArray[np.bool_]
-"""Yes or no, most often for each row."""
+"""Flags say yes or no, most often for each row."""

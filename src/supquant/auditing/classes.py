@@ -16,7 +16,7 @@ FEWEST_DIVIDED = 20
 """A class with fewer rows is not divided."""
 
 MOST_DIVIDED = 4000
-"""Rows of a class that are divided, at the most."""
+"""At most this number of rows of a class is divided."""
 
 LEAST_PART = 0.1
 """Share of the rows of a class that its smaller part must have."""

@@ -19,7 +19,7 @@ from supquant.labels import Labels
 from supquant.parallel import BLOCK_ROWS, ordered_map, row_blocks
 
 BLOCK_SCORES = 1 << 23
-"""Scores of a block at the most, one for each row and label."""
+"""A block has at most this number of scores, one for each row and label."""
 
 FORGOTTEN = 0.5
 """With several labels a row, a label that is not given is suggested if the belief in it is at least this."""

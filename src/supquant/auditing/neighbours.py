@@ -23,16 +23,16 @@ from supquant.quantizers import ProductQuantizer
 from supquant.validation import as_float32
 
 N_DIRECTIONS = 32
-"""Principal coordinates at the most."""
+"""Vectors have at most this number of principal coordinates."""
 
 N_CODEBOOKS = 16
-"""Bytes of a code at the most, one for two coordinates."""
+"""A code has at most this number of bytes, one for every two coordinates."""
 
 CODEBOOK_ROWS = 8192
-"""Rows that the codebooks are learned from, at the most."""
+"""The codebooks are learned from at most this number of rows."""
 
 MOST_ROWS = 1 << 18
-"""Rows among which neighbours are searched, at the most: random ones where there are more."""
+"""Neighbours are searched among at most this number of rows, which are drawn at random from more."""
 
 DUPLICATE_RATIO = 0.2
 """Two rows are near-duplicates if they are nearer than this share of the distance at which a row usually has its last neighbour.

@@ -26,10 +26,10 @@ from supquant.parallel import ordered_map
 from supquant.rows import FeatureCache
 
 MOST_ANCHORS = 2000
-"""Anchors of the kernel at the most. With more than `MANY_LABELS` labels, or vectors wider than `WIDE`, there are none."""
+"""The kernel has at most this number of anchors. It has none with more than `MANY_LABELS` labels or vectors wider than `WIDE`."""
 
 JUDGES = 4096
-"""Rows that choose ridge and temperature, at the most."""
+"""At most this number of rows choose ridge and temperature."""
 
 MOST_LOSS_RATIO = 1.02
 """No smaller ridge is tried after a loss that is more than this many times the lowest one."""

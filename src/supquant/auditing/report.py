@@ -11,7 +11,7 @@ from supquant.auditing.findings import Audit
 from supquant.auditing.shown import Shown
 
 MOST_SHOWN = 200
-"""Findings of a kind that the page shows, at the most. The tables of an `Audit` hold all of them."""
+"""The page shows at most this number of findings of a kind. The tables of an `Audit` hold all of them."""
 
 TITLES = {
     "label": (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 ANSWER_FILES = (".npz", ".csv", ".jsonl", ".parquet")
-"""Endings of the files of answers."""
+"""Files of answers have one of these endings."""
 
 
 def write_answers(

@@ -31,16 +31,16 @@ from supquant.sources import Block, VectorSource, read_id_file
 app = typer.Typer()
 
 STEPS = 100
-"""Steps in which the progress of encoding is reported."""
+"""The progress of encoding is reported in this number of steps."""
 
 SHOWN_QUERIES = 3
-"""Queries whose answers are printed where no file is written."""
+"""If no file is written, the answers to this number of queries are printed."""
 
 SHOWN_LETTERS = 40
-"""Letters of a column's value that are printed."""
+"""At most this number of letters of a column's value is printed."""
 
 ID_FILES = (".npy", ".npz", ".txt", ".csv", ".parquet")
-"""Endings of files of ids."""
+"""Files of ids have one of these endings."""
 
 IndexFolder = Annotated[
     Path, typer.Argument(help="A folder written by `supquant index`.", show_default=False)

@@ -26,10 +26,10 @@ from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_ar
 from supquant.validation import check_vectors, refuse_masked
 
 MOST_CODEBOOKS = 64
-"""Codebooks of a code at the most, which is the limit of the kernels."""
+"""A code has at most this number of codebooks, which is the limit of the kernels."""
 
 _LONGEST_REASON = 300
-"""Characters of the reason why a file holds no codec, at the most."""
+"""The reason why a file holds no codec is cut to this number of characters."""
 
 _FEATURES = "features."
 """Prefix of a feature map's arrays in a file."""
@@ -372,7 +372,7 @@ _CLASS_DTYPE = re.compile(r"[<>|=]?([iuf][1248]|b1|f16|U[0-9]{1,9})|O")
 """The dtypes that class labels in a file may have."""
 
 _MOST_WIDTH = 64
-"""Characters of an array of strings for each character that its strings hold, at the most. Other strings are saved as objects."""
+"""An array of strings may take this number of characters for each one that its strings hold. Others are saved as objects."""
 
 
 def _is_wide(dtype: np.dtype[Any], values: list[Any]) -> bool:

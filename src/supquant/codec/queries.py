@@ -21,7 +21,7 @@ from supquant.validation import as_float32
 __all__ = ["QUERY_ROWS", "by_queries", "fill_blocks", "pack_rows", "row_products"]
 
 QUERY_ROWS = 128
-"""Queries of one block."""
+"""A block has this number of queries."""
 
 
 def row_products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:

@@ -14,7 +14,7 @@ from supquant.quantizers import SupervisedQuantizer
 __all__ = ["save_digits"]
 
 N_CODEBOOKS = 4
-"""Bytes of a code."""
+"""A code has this number of bytes."""
 
 N_TRAINING = 600
 """Number of digits whose labels are known. The others are labelled by the model."""

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 N_CODEBOOKS = 2
-"""Bytes of a code."""
+"""A code has this number of bytes."""
 
 ANCHORS = 200
-"""Anchors of the kernel features."""
+"""The kernel features have this number of anchors."""
 
 SHOWN = 10
-"""Items that the page shows for a query."""
+"""The page shows this number of items for a query."""
 
 N_HARDEST = 4
 """Queries that the page shows because our codes have the lowest average precision on them."""

@@ -27,7 +27,7 @@ from supquant.row_sums import RUN, RunSum
 __all__ = ["ProcessRows", "RayRows", "WorkerRows"]
 
 FETCHED_ROWS = 8192
-"""Rows of a sample that travel at a time."""
+"""This number of rows of a sample travel at a time."""
 
 MEMORY_SHARE = 0.5
 """Share of the free memory of a machine that its workers keep rows and features in, unless the user says otherwise."""

@@ -38,10 +38,10 @@ ORIENTATIONS = 8
 """Number of orientations of the filters."""
 
 GRID = 4
-"""Cells along each side of a picture."""
+"""A picture has this number of cells along each side."""
 
 DIMENSIONS = SCALES * ORIENTATIONS * GRID**2
-"""Width of a descriptor."""
+"""A descriptor has this number of dimensions."""
 
 BRIGHTNESS_CYCLES = 4.0
 """Cycles per longer side of a picture. Slower changes are brightness, not shape, and are removed."""

@@ -26,10 +26,10 @@ SMOOTH_RIDGE = 1e-3
 """The least ridge of the smooth weights, in the same units. Without held-out rows all weights have this ridge."""
 
 MOST_PASSES = 10
-"""Passes of logistic regression at the most."""
+"""Logistic regression makes at most this number of passes."""
 
 MOST_WORK = 8e12
-"""Multiplications and additions of all passes over the rows that are not held out, at the most."""
+"""All passes over the rows that are not held out take at most this number of multiplications and additions."""
 
 CURVATURE_MARGINS = (3.0, 3.0, 3.0, 1.5)
 """The second derivative is taken to be this many times the one that was found along the first step: in the second step and in

@@ -61,7 +61,7 @@ ANCHOR_LOSS_RATIO = 0.8
 """Anchors are taken if the held-out loss with them is less than this share of the loss without them."""
 
 BANDWIDTH_ROWS = 2000
-"""Number of rows whose distances to the anchors make the bandwidth, at the most."""
+"""The bandwidth is made from the distances of at most this number of rows to the anchors."""
 
 CACHE_BYTES = 2 << 30
 """Bytes of kernel features that are kept between passes. Others are computed again."""

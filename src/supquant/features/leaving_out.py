@@ -24,22 +24,23 @@ from supquant.labels import Labels
 from supquant.validation import as_float32
 
 N_FOLDS = 5
-"""Number of folds that the classes are divided into, at the most."""
+"""The classes are divided into at most this number of folds."""
 
 STUDY_ROWS = 6000
-"""Rows of the study at the most."""
+"""The study has at most this number of rows."""
 
 STUDY_CLASSES = 1200
-"""Classes of the study at the most. With more classes there would be few rows of each."""
+"""The study has at most this number of classes. With more classes there would be few rows of each."""
 
 STUDY_ANCHORS = 600
-"""Anchors of the classifiers of the study, where they have any."""
+"""The classifiers of the study have this number of anchors, if they have any."""
 
 FOLD_QUERIES = 100
-"""Queries of a fold at the most."""
+"""A fold has at most this number of queries."""
 
 FOLD_ITEMS = 2000
-"""Items of a fold: left-out rows up to this number, then held-out rows up to this number in all, but at least half of them."""
+"""A fold takes at most this number of left-out rows as items. Held-out rows fill the items up to this number, and at least half
+of the held-out rows are taken."""
 
 FEWEST_FOLD_ROWS = 50
 """A fold with fewer rows to learn from is passed over."""

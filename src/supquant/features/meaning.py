@@ -46,10 +46,10 @@ DEFAULT_SHARE = 0.25
 """Share of rows of new classes that is expected where neither the user nor unlabelled rows tell it."""
 
 MOST_OPINIONS = 32
-"""Columns of a position that hold the opinion, at the most."""
+"""At most this number of columns of a position hold the opinion."""
 
 SAMPLE_ROWS = 16384
-"""Rows on which metric, spreads and class means are measured, at the most."""
+"""Metric, spreads and class means are measured on at most this number of rows."""
 
 
 @dataclass(frozen=True)

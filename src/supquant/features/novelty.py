@@ -24,10 +24,10 @@ FEWEST_UNLABELLED = 200
 """With fewer rows without labels, or a quarter as many held-out rows with labels, there is no discriminator."""
 
 MOST_ROWS = 16384
-"""Rows of each kind, labelled and unlabelled, that the discriminator learns from, at the most."""
+"""The discriminator learns from at most this number of labelled rows, and of unlabelled ones."""
 
 MOST_ANCHORS = 1024
-"""Anchors of the classifier that the discriminator has weights for, at the most."""
+"""The discriminator has weights for at most this number of anchors of the classifier."""
 
 RIDGE = 1e-2
 """Ridge of the discriminator, in units of the mean variance of a feature, times the number of rows."""

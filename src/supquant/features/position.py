@@ -20,7 +20,7 @@ VARIANCE_KEPT = 0.99
 """Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MOST_DIRECTIONS`."""
 
 MOST_DIRECTIONS = 256
-"""Number of principal directions at the most."""
+"""At most this number of principal directions is kept."""
 
 
 @dataclass(frozen=True)

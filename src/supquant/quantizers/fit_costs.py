@@ -26,44 +26,44 @@ from supquant.quantizers.meaning_curves import UNLABELLED_ROWS
 from supquant.quantizers.summary import MOST_ITEMS
 
 CLASSIFIER, NOVELTY, FEATURES, CALIBRATION = "classifier", "new classes", "features", "calibration"
-"""Names of the stages beside that of the codes."""
+"""The stages of a fit have these names, beside those of the codes."""
 
 ENCODING = "codes of all rows"
 """The work after the last round. It is planned and reports nothing: a callback that raises there would lose the model."""
 
 EXPECTED_PASSES = 7
-"""Passes of logistic regression: at most ten, often fewer. Later the solutions are made once more, which counts here too."""
+"""Logistic regression makes about this number of passes. The later solution for all rows counts as one of them."""
 
 FACTORS = 4
-"""Cholesky factors of the classifier: one for each ridge that is tried, then that of all rows."""
+"""The classifier needs this number of Cholesky factors: one for each ridge that is tried, then that of all rows."""
 
 EXPECTED_ROUNDS = 5
-"""Rounds of codes and codebooks that a fit takes; they end when one gains little."""
+"""A fit takes about this number of rounds of codes and codebooks. They end when a round gains little."""
 
 FIRST_VISITS, LATER_VISITS = 5, 3
-"""Visits of every codebook that a search takes until nothing changes: without codes to start from, and with them."""
+"""A search visits every codebook about so often until nothing changes: without codes to start from, and with them."""
 
 POSITION_COLUMNS = 48
-"""Columns of a position, roughly; the vector of an item has one more for every word of a label."""
+"""A position has about this number of columns. The vector of an item has one more for every word of a label."""
 
 SLOWER = 2.0
-"""Time of an operation of a factor, a solution or a pass, in operations of a float32 product of large matrices, measured on
-Banking77 with AVX-512."""
+"""An operation of a factor, a solution or a pass takes as long as this number of operations of a float32 product of large
+matrices. It was measured on Banking77 with AVX-512."""
 
 CLASSIFIER_FACTOR = 0.75
-"""Time of the operations of a classifier, in the same unit: its matrices are large, measured on Banking77 and MNIST."""
+"""An operation of a classifier, whose matrices are large, takes this time in the same unit, measured on Banking77 and MNIST."""
 
 SEARCH = 17.0
-"""Time of an addition in a search for codes, in the same unit, measured on Banking77."""
+"""An addition in a search for codes takes this time in the same unit, measured on Banking77."""
 
 STUDY_OPERATIONS, STUDY_OPERATIONS_A_ROW = 8e9, 3e6
-"""Operations of one fold of the study of new classes beside its classifier: it judges rankings."""
+"""Beside its classifier, one fold of the study of new classes takes this number of operations to judge rankings."""
 
 CURVE_OPERATIONS = 6e10
-"""Operations of the curves and of the forecast at the end, which judge rankings too."""
+"""The curves and the forecast at the end judge rankings, too, in this number of operations."""
 
 CODEBOOK_ROWS = 1 << 15
-"""Rows from which codebooks are learned, at the most."""
+"""Codebooks are learned from at most this number of rows."""
 
 TRIAL_SIDE, TRIALS = 384, 3
 """Side of the matrices whose product tells the speed of the machine, and how often it is made."""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from supquant.quantizers.meaning_rows import MeaningRows
 
 MOST_QUERIES = 300
-"""Held-out rows that are queries of the forecast, at the most."""
+"""At most this number of held-out rows are queries of the forecast."""
 
 MOST_ITEMS = 4_000
-"""Rows that are items of the forecast, at the most."""
+"""At most this number of rows are items of the forecast."""
 
 FEWEST_JUDGED = 50
 """With fewer held-out rows than this, nothing is said about labels that seem random."""

@@ -21,7 +21,7 @@ from supquant.metrics import relevance
 from supquant.parallel import ordered_map, row_blocks
 
 Rows = NDArray[np.intp]
-"""Row numbers."""
+"""Rows are given by their numbers."""
 
 SIMILAR_PER_PART = 2
 """Number of rows in a part that are similar to a given row, on average."""

@@ -23,23 +23,23 @@ from supquant.serve.served import ServedIndex, Version
 __all__ = ["OPERATIONS"]
 
 MOST_POINTS = 50_000
-"""Items on the map at the most: random ones where there are more."""
+"""The map has at most this number of items, which are drawn at random from more."""
 
 MOST_AUDITED = 100_000
-"""Items whose labels are audited by a service at the most."""
+"""A service audits the labels of at most this number of items."""
 
 MOST_LISTED = 500
-"""Findings of a kind that are answered at the most."""
+"""At most this number of findings of a kind is answered."""
 
 SAMPLED = 100
 """Number of random items that are answered."""
 
 PATIENCE = 10.0
-"""Seconds that a request waits for a map or an audit. The work goes on, and the next request gets it."""
+"""A request waits this number of seconds for a map or an audit. The work goes on, and the next request gets it."""
 
 _beside: WeakKeyDictionary[ServedIndex, Beside] = WeakKeyDictionary()
 _begun: WeakKeyDictionary[Version, dict[Any, asyncio.Future[Any]]] = WeakKeyDictionary()
-"""Maps and audits of a version, by what they are of, under way or finished."""
+"""The maps and audits of each version, under way or finished, by their kind and the column of labels."""
 
 
 def _table_beside(call: Call) -> Beside:

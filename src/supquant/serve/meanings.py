@@ -21,7 +21,7 @@ LEAST_KNOWN = 0.05
 """The probability that an item is of a known class is taken to be at least this, where it divides."""
 
 SHOWN = 3
-"""Classes of a query or an answer that are named, at the most."""
+"""At most this number of classes of a query or an answer is named."""
 
 
 def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
