@@ -26,11 +26,11 @@ estimator does not change it. An index uses a codec through `AnyCodec`.
 from supquant.codec.additive import (
     RANKINGS,
     AdditiveCodec,
-    MissingLabels,
     Ranking,
     label_columns,
 )
 from supquant.codec.binary import BinaryCodec
+from supquant.codec.codebooks import MissingLabels
 from supquant.codec.curves import least_product
 from supquant.codec.feature_maps import FeatureMap, MeaningFeatures, block_rows
 from supquant.codec.interface import AnyCodec, QueryTables

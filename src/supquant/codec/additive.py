@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import CodeSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
-from supquant.codec.codebooks import CodebookCodec, pack_codebooks
+from supquant.codec.codebooks import CodebookCodec, MissingLabels, pack_codebooks
 from supquant.codec.feature_maps import FeatureMap
 from supquant.codec.interface import QueryTables
 from supquant.codec.meaning import Meaning
@@ -31,7 +31,6 @@ from supquant.labels import Labels, read_labels
 from supquant.parameters import check_choice, check_number
 from supquant.validation import as_float32, check_vectors
 
-MissingLabels = Literal["predict", "drop"]
 Ranking = Literal["semantic", "euclidean"]
 
 RANKINGS: tuple[Ranking, ...] = ("semantic", "euclidean")
@@ -222,49 +221,14 @@ class AdditiveCodec(CodebookCodec):
         scores = self.decision_function(X, n_jobs=n_jobs)
         return meaning.probabilities(scores, L, multilabel=self.multilabel)
 
-    def encode_items(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        missing_labels: MissingLabels = "predict",
-        n_jobs: int | None = None,
-    ) -> Codes:
-        """Encode vectors X (n, p): codes (n, M) uint8.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-            Vectors of items.
-        y : array-like or None, default=None
-            Their labels, of the kind that the codec was learned from.
-        missing_labels : {"predict", "drop"}, default="predict"
-            Without `y`, label vectors are predicted, or with ``"drop"`` codes depend on the quantization error alone.
-        n_jobs : int or None, default=None
-            Number of threads; None takes all cores.
-
-        Returns
-        -------
-        ndarray of shape (n, M), uint8
-        """
-        if y is None:
-            return self.encode(X, missing_labels=missing_labels, n_jobs=n_jobs)
+    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
         if self.classes is None:
             raise InputError("this codec was learned without labels: encode its items without y")
-        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
-        labels = read_labels(y, n_rows=len(X), classes=self.classes, multilabel=self.multilabel)
-        return self.encode(X, labels, missing_labels=missing_labels, n_jobs=n_jobs)
+        return read_labels(y, n_rows=n_rows, classes=self.classes, multilabel=self.multilabel)
 
-    def encode(
-        self,
-        X: ArrayLike,
-        labels: Labels | None = None,
-        *,
-        missing_labels: MissingLabels = "predict",
-        n_jobs: int | None = None,
+    def _encode(
+        self, X: ArrayLike, labels: Labels | None, missing_labels: MissingLabels, n_jobs: int | None
     ) -> Codes:
-        """Encode vectors X (n, p), as `encode_items` does, with labels that were read already: codes (n, M) uint8."""
-        check_choice(missing_labels, "missing_labels", ("predict", "drop"))
         search = self._search(labels is not None or missing_labels == "predict")
 
         def encode_block(features: Float32, block: tuple[int, int]) -> Codes:

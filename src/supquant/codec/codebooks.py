@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Literal
 
 import numpy as np
 
 from supquant import kernels
-from supquant.arrays import ArrayLike, Float32
+from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
 from supquant.codec.queries import pack_rows
 from supquant.kernels import Packed
-from supquant.parameters import check_integer
+from supquant.labels import Labels
+from supquant.parameters import check_choice, check_integer
+from supquant.validation import check_vectors
+
+MissingLabels = Literal["predict", "drop"]
+"""How items without labels are encoded: `CodebookCodec.encode_items` describes it."""
 
 HALF_ERROR = 1e-3
 """Codebooks are rounded to half precision if no column of theirs then changes by more than this part of its length. A half has an
@@ -82,3 +88,55 @@ class CodebookCodec(ProjectingCodec):
     def decode(self, codes: ArrayLike) -> Float32:
         """Return the vectors (n, r) that codes (n, M) stand for."""
         return kernels.active().decode(self.check_codes(codes), self.codebooks)
+
+    def encode_items(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        missing_labels: MissingLabels = "predict",
+        n_jobs: int | None = None,
+    ) -> Codes:
+        """Encode vectors X (n, p): codes (n, M) uint8.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Vectors of items.
+        y : array-like or None, default=None
+            Their labels, of the kind that the codec was learned from. None says that all are unknown. With a
+            `SemanticCodec`, some labels may be unknown.
+        missing_labels : {"predict", "drop"}, default="predict"
+            How items without labels are encoded. With ``"predict"`` their codes hold the meaning that is predicted, with
+            ``"drop"`` only their position.
+        n_jobs : int or None, default=None
+            Number of threads; None takes all cores.
+
+        Returns
+        -------
+        ndarray of shape (n, M), uint8
+        """
+        if y is None:
+            return self.encode(X, missing_labels=missing_labels, n_jobs=n_jobs)
+        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+        return self.encode(X, self._read_labels(y, len(X)), missing_labels=missing_labels, n_jobs=n_jobs)
+
+    def encode(
+        self,
+        X: ArrayLike,
+        labels: Labels | None = None,
+        *,
+        missing_labels: MissingLabels = "predict",
+        n_jobs: int | None = None,
+    ) -> Codes:
+        """Encode vectors X (n, p), as `encode_items` does, with labels that were read already: codes (n, M) uint8."""
+        check_choice(missing_labels, "missing_labels", ("predict", "drop"))
+        return self._encode(X, labels, missing_labels, n_jobs)
+
+    @abstractmethod
+    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels: ...
+
+    @abstractmethod
+    def _encode(
+        self, X: ArrayLike, labels: Labels | None, missing_labels: MissingLabels, n_jobs: int | None
+    ) -> Codes: ...

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import ItemSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
+from supquant.codec.codebooks import MissingLabels
 from supquant.codec.curves import IDENTITY, check_curve, stack_curves
 from supquant.codec.feature_maps import FeatureMap
 from supquant.codec.item_search import LabelSearch, item_search
@@ -27,7 +28,6 @@ from supquant.codec.semantic_vectors import FeatureParts, item_vectors
 from supquant.codec.words import LABELLED, N_KINDS, any_unlabelled, item_kinds
 from supquant.errors import InputError
 from supquant.labels import Labels, read_labels
-from supquant.parameters import check_choice
 from supquant.validation import as_float32, check_vectors
 
 
@@ -123,55 +123,19 @@ class SemanticCodec(SemanticQueries):
         """Return the vectors t (b, D) of items with features (b, F); spelled labels of unknown items are NaN, or None for all."""
         return item_vectors(FeatureParts.of(features, self.map), self.map, labels)
 
-    def encode_items(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        missing_labels: str = "predict",
-        n_jobs: int | None = None,
-    ) -> Codes:
-        """Encode vectors X (n, p): codes (n, M) uint8.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-            Vectors of items.
-        y : array-like or None, default=None
-            Their labels; some may be unknown. None says that all are unknown.
-        missing_labels : {"predict", "drop"}, default="predict"
-            Items without labels keep the meaning that the classifier predicts, or with ``"drop"`` their position alone.
-        n_jobs : int or None, default=None
-            Number of threads; None takes all cores.
-
-        Returns
-        -------
-        ndarray of shape (n, M), uint8
-        """
-        if y is None:
-            return self.encode(X, missing_labels=missing_labels, n_jobs=n_jobs)
-        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
-        labels = read_labels(
+    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
+        return read_labels(
             y,
-            n_rows=len(X),
+            n_rows=n_rows,
             classes=self.classes,
             multilabel=self.multilabel,
             missing=True,
             missing_label=self.missing_label,
         )
-        return self.encode(X, labels, missing_labels=missing_labels, n_jobs=n_jobs)
 
-    def encode(
-        self,
-        X: ArrayLike,
-        labels: Labels | None = None,
-        *,
-        missing_labels: str = "predict",
-        n_jobs: int | None = None,
+    def _encode(
+        self, X: ArrayLike, labels: Labels | None, missing_labels: MissingLabels, n_jobs: int | None
     ) -> Codes:
-        """Encode vectors X (n, p) with labels that were read already: codes (n, M) uint8."""
-        check_choice(missing_labels, "missing_labels", ("predict", "drop"))
-
         def encode_block(x: Float32, block: tuple[int, int]) -> Codes:
             given = None if labels is None else self.map.spelling.of_labels(labels, *block)
             known = np.zeros(len(x), dtype=bool) if given is None else ~np.isnan(given[:, 0])
