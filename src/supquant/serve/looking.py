@@ -39,30 +39,38 @@ PATIENCE = 10.0
 
 _beside: WeakKeyDictionary[ServedIndex, Beside] = WeakKeyDictionary()
 _begun: WeakKeyDictionary[Version, dict[Any, asyncio.Future[Any]]] = WeakKeyDictionary()
-"""The maps and audits of each version, under way or finished, by their kind and the column of labels."""
+"""The maps and audits of each version, under way or finished, by the function that makes them and the column of labels."""
 
 
 def _table_beside(call: Call) -> Beside:
     return _beside.setdefault(call.served, Beside(call.served.folder))
 
 
-async def _once(call: Call, key: Any, work: Callable[[], Any]) -> Any:
-    """Return the result of some work, which is done once for a version of the index; None while it is under way."""
+async def read_map(call: Call) -> Any:
+    """Answer a place in two dimensions for every item, or for a sample of them."""
+    return await _once(call, _map_of)
+
+
+async def read_audit(call: Call) -> Any:
+    """Answer labels that look wrong, near-duplicates, rows of no class, and confused classes."""
+    return await _once(call, _audit_of)
+
+
+async def _once(call: Call, work: Callable[[CodeIndex, Beside, str | None], dict[str, Any]]) -> Any:
+    """Return the result of some work for a column of labels, which is done once for a version of the index.
+
+    While it is under way, the answer is that it is not ready.
+    """
+    wanted = call.parameters().get("label")
+    index, beside = call.index, _table_beside(call)
     begun = _begun.setdefault(call.served_version, {})
+    key = work, wanted
     if key not in begun or (begun[key].done() and begun[key].exception() is not None):
-        begun[key] = asyncio.ensure_future(call.in_thread(work))
+        begun[key] = asyncio.ensure_future(call.in_thread(work, index, beside, wanted))
         # If nobody asks again, nobody looks at its error, and asyncio would write it into the log.
         begun[key].add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.wait([begun[key]], timeout=min(PATIENCE, call.service.limits.deadline / 2))
-    return begun[key].result() if begun[key].done() else None
-
-
-async def read_map(call: Call) -> Any:
-    """Answer a place in two dimensions for every item, or for a sample of them."""
-    wanted = call.parameters().get("label")
-    beside = _table_beside(call)
-    found = await _once(call, ("map", wanted), lambda: _map_of(call.index, beside, wanted))
-    return found if found is not None else {"ready": False}
+    return begun[key].result() if begun[key].done() else {"ready": False}
 
 
 def _map_of(index: CodeIndex, beside: Beside, wanted: str | None) -> dict[str, Any]:
@@ -99,14 +107,6 @@ def _map_of(index: CodeIndex, beside: Beside, wanted: str | None) -> dict[str, A
         "column": column,
         "rows": len(ids),
     }
-
-
-async def read_audit(call: Call) -> Any:
-    """Answer labels that look wrong, near-duplicates, rows of no class, and confused classes."""
-    wanted = call.parameters().get("label")
-    beside = _table_beside(call)
-    found = await _once(call, ("audit", wanted), lambda: _audit_of(call.index, beside, wanted))
-    return found if found is not None else {"ready": False}
 
 
 def _audit_of(index: CodeIndex, beside: Beside, wanted: str | None) -> dict[str, Any]:
