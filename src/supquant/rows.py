@@ -177,7 +177,8 @@ class BlockRows(ABC):
         Returns the distinct codes (u', M) in these numbers, their counts (u',), and the number of used codewords of each
         codebook.
         """
-        if self._compacted is None or not np.array_equal(self._compacted[0], used):
+        last = self._compacted
+        if last is None or not (last[0] is used or np.array_equal(last[0], used)):
             codes, counts = self.distinct()
             n_codebooks, K = codes.shape[1], self._n_codewords
             sizes = np.bincount(used // K, minlength=n_codebooks).tolist()
@@ -187,8 +188,8 @@ class BlockRows(ABC):
             #     for m in range(n_codebooks):
             #         compact[i, m] = number[m * K + code[m]]
             compact = number[codes + K * np.arange(n_codebooks)]
-            self._compacted = used, (compact, counts, sizes)
-        return self._compacted[1]
+            last = self._compacted = used, (compact, counts, sizes)
+        return last[1]
 
     @property
     def _n_words(self) -> int:

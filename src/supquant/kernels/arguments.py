@@ -5,6 +5,7 @@ They protect compiled code from mistakes inside the library. Input of users has 
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -118,13 +119,12 @@ def check_interaction(
     n, M = check_codes(codes, MAX_CODEWORDS)
     if len(sizes) != M or sum(sizes) != width or min(sizes) < 1 or max(sizes) > MAX_CODEWORDS:
         raise ValueError(f"sizes must be {M} numbers of codewords that add up to {width}, got {list(sizes)}")
-    if n and (codes.max(axis=0) >= np.array(sizes)).any():
-        raise ValueError(
-            f"codes must be below the sizes {list(sizes)}, got up to {codes.max(axis=0).tolist()}"
-        )
+    largest = codes.max(axis=0, initial=0).tolist()
+    if any(code >= size for code, size in zip(largest, sizes, strict=True)):
+        raise ValueError(f"codes must be below the sizes {list(sizes)}, got up to {largest}")
     check_array(gram, "gram", (width, width), np.float64)
     check_threads(n_threads)
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64), _weights(counts, n)
+    return np.array([0, *accumulate(sizes)], dtype=np.uint64), _weights(counts, n)
 
 
 def _codewords_of(codes: Bytes, width: int, name: str) -> int:

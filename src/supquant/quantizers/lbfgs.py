@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -45,13 +46,22 @@ def minimise_codebooks(
     (u, r) float64
         Never worse than the start.
     """
-    start, _ = evaluate(C)
+    last = _Evaluated(C, *evaluate(C))
+    start = last.value
     scale = abs(start) or 1.0  # the first step of L-BFGS-B has length one, whatever the units are
+
+    def evaluated(flat: Float64) -> _Evaluated:
+        """Evaluate at C (u r,), unless it is the point of the last time, as the first and the last one of a search are."""
+        nonlocal last
+        words = flat.reshape(C.shape)
+        if not np.array_equal(words, last.words):
+            last = _Evaluated(words.copy(), *evaluate(words))
+        return last
 
     def function(flat: Float64) -> tuple[float, Float64]:
         check_interrupt()
-        value, gradient = evaluate(flat.reshape(C.shape))
-        return value / scale, gradient.ravel() / scale
+        found = evaluated(flat)
+        return found.value / scale, found.gradient.ravel() / scale
 
     result = minimize(
         function,
@@ -60,8 +70,16 @@ def minimise_codebooks(
         method="L-BFGS-B",
         options={"maxiter": max_iter, "maxcor": HISTORY, "ftol": tol, "gtol": 0.0, "maxfun": 2 * max_iter},
     )
-    best: Float64 = result.x.reshape(C.shape)
-    return best if evaluate(best)[0] < start else C
+    best = evaluated(result.x)
+    return best.words if best.value < start else C
+
+
+class _Evaluated(NamedTuple):
+    """A point with the function's value and gradient there."""
+
+    words: Float64  # (u, r)
+    value: float
+    gradient: Float64  # (u, r)
 
 
 def minimise_preconditioned(

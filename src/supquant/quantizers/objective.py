@@ -10,7 +10,8 @@ row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -39,7 +40,7 @@ class ObjectiveTerms:
 
     def as_dict(self) -> dict[str, float]:
         """Return the terms and their sum by name."""
-        return {**asdict(self), "total": self.total}
+        return {**vars(self), "total": self.total}
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,17 @@ class SmallProblem:
     def constant(self, gram: Float64) -> float:
         """Return eps, the mean of e (equation 9), from the products (u, u) of the codewords."""
         # for words j, k of two different codebooks: total += bb[j, k] * gram[j, k]
-        book = self.used // self.n_codewords
-        first = np.searchsorted(
-            book, np.arange(book[-1] + 2)
-        )  # where each codebook begins among the used words
         total = np.vdot(self.bb, gram)
-        for start, stop in pairwise(first):
-            total -= np.vdot(self.bb[start:stop, start:stop], gram[start:stop, start:stop])
+        for words in self._words_of_codebooks:
+            total -= np.vdot(self.bb[words, words], gram[words, words])
         return float(total) / self.moments.n_rows
+
+    @cached_property
+    def _words_of_codebooks(self) -> list[slice]:
+        """The places of each codebook's words among the used ones."""
+        book = self.used // self.n_codewords
+        first = np.searchsorted(book, np.arange(book[-1] + 2))
+        return [slice(start, stop) for start, stop in pairwise(first)]
 
     def projected(self, P: Float64) -> Projected:
         """Return the sums over rows under any projection P (d, r)."""
