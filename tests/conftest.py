@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+import threading
 import traceback
 import warnings
 from pathlib import Path
@@ -67,6 +69,37 @@ def fork():
             os._exit(1)
 
     return start
+
+
+@pytest.fixture
+def telling_child(fork):
+    """Return a function that runs `work(tell)` in a child, and returns its process id and a file of the lines that it tells.
+
+    What the child writes to stderr is among these lines: errors, also those that Python ignores. A child that still runs when
+    the test ends is killed. A new Python would take much longer to start, because of its imports.
+    """
+    children, files = [], []
+
+    def start(work):
+        ours, theirs = os.pipe()
+
+        def told():
+            os.dup2(theirs, STDERR)
+            sys.stderr = os.fdopen(STDERR, "w", buffering=1)
+            sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
+            work(lambda line: os.write(theirs, f"{line}\n".encode()))
+
+        child = fork(told)
+        os.close(theirs)
+        children.append(child)
+        files.append(os.fdopen(ours))
+        return child, files[-1]
+
+    yield start
+    for child, file in zip(children, files, strict=True):
+        file.close()
+        os.kill(child, signal.SIGKILL)  # not waited for yet, so its number is still its own
+        os.waitpid(child, 0)
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,16 @@
 """Interrupts during a fit: at whatever moment they come, they are raised, and nothing is left locked."""
 
-import os
 import signal
-import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 from supquant import SupervisedQuantizer
 from supquant.fitting import FitStage, learn
 from supquant.interrupts import check_interrupt, defers_interrupts
+from supquant.models import make_estimator
 from supquant.progress import Reporter
 
 
@@ -221,60 +221,54 @@ def test_a_callback_that_is_interrupted_ends_the_fit_with_the_step_it_was_told_o
     assert quantizer.encode(clusters[0]).shape == (300, 1)
 
 
-SWEEP = """
-import signal, sys, threading
-import numpy as np
-from supquant.models import make_estimator
+def sweep(name, tries):
+    """Fit with an interrupt at `tries` moments; return how the fits ended, and how many of them came to their moment."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, size=60)
+    X = rng.normal(scale=3, size=(3, 4))[y] + rng.normal(size=(60, 4))
+    settings = {"random_state": 0, "n_jobs": 2}
+    if name == "pq":
+        settings |= {"n_codewords": 2, "max_iter": 2}
 
-name, tries = sys.argv[1], int(sys.argv[2])
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background otherwise
-rng = np.random.default_rng(0)
-y = rng.integers(0, 3, size=60)
-X = rng.normal(scale=3, size=(3, 4))[y] + rng.normal(size=(60, 4))
-settings = {"random_state": 0, "n_jobs": 2}
-if name == "pq":
-    settings |= {"n_codewords": 2, "max_iter": 2}
+    def fit(moment):
+        # Fit, with SIGINT at a line of Python that the main thread comes to; return how many lines it came to, and the end.
+        lines = 0
 
-def fit(moment):
-    # Fit, with SIGINT at a line of Python that the main thread comes to; return how many lines it came to, and the end.
-    lines = 0
+        def count(frame, event, argument):
+            nonlocal lines
+            lines += 1
+            if lines == moment:
+                interrupt()
+            return count
 
-    def count(frame, event, argument):
-        nonlocal lines
-        lines += 1
-        if lines == moment:
-            signal.raise_signal(signal.SIGINT)
-        return count
+        estimator = make_estimator(name, 8, settings)
+        call = estimator.fit
+        sys.settrace(count)
+        try:
+            call(X, y)
+        except KeyboardInterrupt:
+            return lines, "interrupted"
+        finally:
+            sys.settrace(None)
+        return lines, "not interrupted"
 
-    estimator = make_estimator(name, 8, settings)
-    call = estimator.fit
-    sys.settrace(count)
-    try:
-        call(X, y)
-    except KeyboardInterrupt:
-        return lines, "interrupted"
-    finally:
-        sys.settrace(None)
-    return lines, "not interrupted"
-
-fit(0)
-n = fit(0)[0]
-ends = [fit(int(moment)) for moment in np.linspace(10, n - 10, tries)]
-reached = [end for (lines, end), moment in zip(ends, np.linspace(10, n - 10, tries)) if lines >= int(moment)]
-print(len(reached) >= 0.9 * tries, set(reached))
-assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-"""
+    fit(0)
+    n = fit(0)[0]
+    moments = np.linspace(10, n - 10, tries).astype(int)
+    ends = [fit(moment) for moment in moments]
+    reached = [end for (lines, end), moment in zip(ends, moments, strict=True) if lines >= moment]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return set(reached), len(reached)
 
 
 @pytest.mark.parametrize("name", ["classifier", "sdh-linear", "pq"])
-def test_an_interrupt_at_any_moment_ends_the_fit(name):
+def test_an_interrupt_at_any_moment_ends_the_fit(name, telling_child):
     """The moments are 100 lines of Python, evenly spaced: in our code, in thread pools, in locks, in finalisers."""
-    done = subprocess.run(
-        [sys.executable, "-c", SWEEP, name, "100"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert (done.stdout, done.stderr) == ("True {'interrupted'}\n", "")
+
+    def work(tell):
+        signal.alarm(60)
+        ends, n_reached = sweep(name, 100)
+        tell(f"{n_reached >= 90} {ends}")
+
+    _, lines = telling_child(work)
+    assert lines.read() == "True {'interrupted'}\n"

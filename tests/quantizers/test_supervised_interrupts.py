@@ -2,10 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
+from functools import partial
 
+import numpy as np
 import pytest
 
 from supquant import SupervisedQuantizer
@@ -132,44 +131,34 @@ def test_an_interrupt_before_the_solver_begins_leaves_the_old_model(clusters, mo
     assert vars(quantizer) == before
 
 
-PROGRAM = """
-import signal
-import sys
-import numpy as np
-from supquant import SupervisedQuantizer
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background otherwise
-
-rng = np.random.default_rng(0)
-y = rng.integers(0, 5, size=6000)
-X = (rng.normal(scale=3, size=(5, 20))[y] + rng.normal(size=(6000, 20))).astype(np.float32)
-sq = SupervisedQuantizer(
-    4, n_codewords=64, features=None, solver=sys.argv[1], quantization_weight=1.0, tol=0.0, max_iter=10_000,
-    random_state=0, n_jobs=2, callback=lambda progress: print("step", flush=True),
-)
-try:
-    sq.fit(X, y)
-except KeyboardInterrupt:
-    print("interrupted", sq.encode(X[:10]).shape, (sq.predict(X) == y).mean() > 0.5, len(sq.objective_) > 1, flush=True)
-"""
-
-
-def test_a_real_interrupt_returns_at_once_with_a_usable_model(solver):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM), solver],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
+def fit_until_interrupted(solver, tell):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background otherwise
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 5, size=6000)
+    X = (rng.normal(scale=3, size=(5, 20))[y] + rng.normal(size=(6000, 20))).astype(np.float32)
+    sq = SupervisedQuantizer(
+        4,
+        n_codewords=64,
+        features=None,
+        solver=solver,
+        quantization_weight=1.0,
+        tol=0.0,
+        max_iter=10_000,
+        random_state=0,
+        n_jobs=2,
+        callback=lambda progress: tell("step"),
     )
     try:
-        first = process.stdout.readline()
-        assert first == "step\n", process.communicate()[1]
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=20)
-    finally:
-        process.kill()
-        process.wait()
-    assert errors == ""
-    assert output.splitlines()[-1] == "interrupted (10, 4) True True"
+        sq.fit(X, y)
+    except KeyboardInterrupt:
+        codes, right = sq.encode(X[:10]), (sq.predict(X) == y).mean()
+        tell(f"interrupted {codes.shape} {right > 0.5} {len(sq.objective_) > 1}")
+
+
+def test_a_real_interrupt_returns_at_once_with_a_usable_model(solver, telling_child):
+    child, lines = telling_child(partial(fit_until_interrupted, solver))
+    assert lines.readline() == "step\n"
+    os.kill(child, signal.SIGINT)
+    *steps, last = lines.read().splitlines()
+    assert last == "interrupted (10, 4) True True"
+    assert set(steps) <= {"step"}

@@ -1,8 +1,7 @@
 import hashlib
 import os
+import select
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -104,22 +103,22 @@ def test_shards_that_changed_are_joined_anew(pictures):
     )
 
 
-def test_killed_join_is_never_taken_for_a_whole(pictures, own_folder):
+def test_killed_join_is_never_taken_for_a_whole(pictures, own_folder, telling_child):
     X, y, folder = pictures
     write_npy(folder, X, y)
-    stop_half_way = f"""
-import time
-from supquant_experiments.datasets import imagenet, load
-imagenet.DIMENSIONS = {WIDTH}
-def wait(progress):
-    if progress.step == 2:
-        print("half way", flush=True)
-        time.sleep(60)
-load("imagenet", callback=wait)
-"""
-    with subprocess.Popen([sys.executable, "-c", stop_half_way], stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"half way\n"
-        process.send_signal(signal.SIGKILL)
+
+    def stop_half_way(tell):
+        def wait(progress):
+            if progress.step == 2:
+                tell("half way")
+                signal.pause()
+
+        load("imagenet", callback=wait)
+
+    child, lines = telling_child(stop_half_way)
+    assert lines.readline() == "half way\n"
+    os.kill(child, signal.SIGKILL)
+    assert lines.read() == ""  # it has ended
     (left,) = cache_folder().glob("imagenet-*.unfinished")
     assert (left / "X.npy").stat().st_size > 40 * WIDTH * 4
     data = load("imagenet")
@@ -127,28 +126,28 @@ load("imagenet", callback=wait)
     assert not left.exists()
 
 
-def test_second_process_waits_for_the_first(pictures):
+def test_second_process_waits_for_the_first(pictures, telling_child):
     X, y, folder = pictures
     write_npy(folder, X, y)
-    load_it = f"""
-from supquant_experiments.datasets import imagenet, load
-imagenet.DIMENSIONS, imagenet.TRAINING_ROWS, imagenet.VALIDATION_ROWS = {WIDTH}, 30, 10
-print("loading", flush=True)
-print(load("imagenet").X.shape)
-"""
-    started = []
+    heard, say = os.pipe()
+
+    def load_when_told(tell):
+        os.read(heard, 1)
+        tell("loading")
+        tell(load("imagenet").X.shape)
+
+    _, lines = telling_child(load_when_told)
 
     def start_another(progress):
         if progress.step == 1:
-            process = subprocess.Popen([sys.executable, "-c", load_it], stdout=subprocess.PIPE)
-            started.append(process)
-            assert process.stdout.readline() == b"loading\n"
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(timeout=0.5)
+            os.write(say, b".")
+            assert lines.readline() == "loading\n"
+            assert not select.select([lines], [], [], 0.5)[0]  # nothing more is told meanwhile
 
     load("imagenet", callback=start_another)
-    with started[0] as process:
-        assert process.stdout.read() == b"(40, 8)\n"
+    assert lines.read() == "(40, 8)\n"
+    os.close(heard)
+    os.close(say)
 
 
 def test_failed_join_leaves_nothing_behind(pictures):
