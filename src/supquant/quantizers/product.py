@@ -21,6 +21,7 @@ from supquant.codec import AdditiveCodec
 from supquant.parallel import ordered_map, single_blas
 from supquant.parameters import check_integer, resolve_jobs
 from supquant.quantizers.base import UnsupervisedQuantizer
+from supquant.quantizers.seeding import plus_plus_seeds
 from supquant.validation import as_float32
 
 ROWS_PER_CODEWORD = 256
@@ -148,7 +149,9 @@ def product_codebooks(
         columns, seed = item
         if len(columns) == 0:  # more codebooks than dimensions
             return np.zeros((n_codewords, 0), dtype=np.float32), 0
-        kmeans = KMeans(n_codewords, n_init=1, max_iter=max_iter, random_state=int(seed))
+        kmeans = KMeans(
+            n_codewords, init=plus_plus_seeds, n_init=1, max_iter=max_iter, random_state=int(seed)
+        )
         with threadpool_limits(1, user_api="openmp"):
             kmeans.fit(np.ascontiguousarray(Z[:, columns]))
         return kmeans.cluster_centers_, kmeans.n_iter_
