@@ -116,6 +116,21 @@ def test_a_task_that_fails_is_told_about_and_the_others_go_on(tmp_path, how, wor
     assert ("no such thing" if how == "raises" else "killed") in why["error"]
 
 
+@dataclass(frozen=True)
+class Telling(Broken):
+    """A task that tells a variable of its environment."""
+
+    def run(self, workplace):
+        (workplace.folder / "told").write_text(os.environ.get(self.how, "not set"))
+
+
+def test_workers_have_the_environment_of_the_moment_at_which_they_start(tmp_path, monkeypatch):
+    for value in ("one", "two"):
+        monkeypatch.setenv("SUPQUANT_TOLD", value)
+        list(run_grid([Telling("SUPQUANT_TOLD")], Workplace(tmp_path), workers=1))
+        assert (tmp_path / "told").read_text() == value
+
+
 def test_a_failure_is_forgotten_when_the_task_succeeds(tmp_path):
     failing = replace(GRID[0], parameters={"no_such_parameter": 1})
     (outcome,) = run_grid([failing], Workplace(tmp_path), workers=0)
