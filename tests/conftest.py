@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: small, seeded, read-only."""
 
 import faulthandler
+import gc
 import os
 import shutil
 import signal
@@ -60,6 +61,7 @@ def fork():
         if child:
             return child
         try:
+            gc.freeze()
             faulthandler.register(signal.SIGALRM, file=STDERR, chain=True)
             signal.alarm(HANG_SECONDS)
             work()

@@ -1,4 +1,7 @@
-"""Workers of both kinds, started once: two local processes, and two actors of one small Ray cluster."""
+"""Workers of both kinds, started once: two local processes, and two actors of one small Ray cluster.
+
+They end with the tests of this folder, because a cluster is busy even when nobody asks it anything.
+"""
 
 import os
 from importlib.util import find_spec
@@ -12,13 +15,13 @@ from supquant import ProductQuantizer
 from supquant.distributed import ProcessWorkers, RayWorkers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def processes():
     with ProcessWorkers(2) as workers:
         yield workers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ray_cluster():
     """A cluster of two processors on this machine; the tests are skipped where Ray has no wheel."""
     if find_spec("ray") is None:
@@ -39,7 +42,7 @@ def ray_cluster():
     ray.shutdown()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def actors(ray_cluster):
     with RayWorkers(2) as workers:
         yield workers
