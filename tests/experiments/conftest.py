@@ -2,6 +2,7 @@ import gzip
 from types import SimpleNamespace
 
 import pytest
+from preloaded import PreloadedModule
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -13,6 +14,23 @@ def seconds_of_timing():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query_time, "MOST_SECONDS", 0.0)
         yield seconds
+
+
+@pytest.fixture(scope="module", autouse=True)
+def start_anew():
+    """Run modules in copies of a process that has imported much already. Return the function that starts a new Python."""
+    from supquant_experiments.bench import process
+
+    start = process._start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "_start", PreloadedModule)
+        yield start
+
+
+@pytest.fixture
+def new_python(monkeypatch, start_anew):
+    """Run modules in a new Python, as in earnest."""
+    monkeypatch.setattr("supquant_experiments.bench.process._start", start_anew)
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,7 @@ def test_default_fits_stand_beside_other_libraries():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.usefixtures("new_python")
 def test_memory_is_watched_in_a_fresh_process(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "COLUMNS", 20)
     monkeypatch.setattr(memory.write_clusters, "__defaults__", (20, 10))

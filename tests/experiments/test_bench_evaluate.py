@@ -58,6 +58,7 @@ def test_half_a_byte_is_refused():
         evaluate.bench_evaluate(bits=12)
 
 
+@pytest.mark.usefixtures("new_python")
 def test_a_process_that_fails_is_told_about():
     with pytest.raises(InputError, match=r"could not judge the scores of tables: .*invalid literal"):
         evaluate._measure_fresh("tables", "many", 2, 8)

@@ -8,6 +8,7 @@ from http.client import parse_headers
 
 import numpy as np
 import pytest
+from preloaded import PreloadedModule
 from serving import running
 
 from supquant import CodeIndex, InputError
@@ -134,7 +135,8 @@ def test_sigterm_finishes_what_is_under_way(folder, clusters):
 
 
 @pytest.mark.parametrize("body", ["octets", "json"])
-def test_the_clients_of_the_benchmark_are_answered(folder, body):
+def test_the_clients_of_the_benchmark_are_answered(folder, body, monkeypatch):
+    monkeypatch.setattr("supquant_experiments.bench.process._start", PreloadedModule)
     with running({"things": folder}) as (url, _):
         found = ask(url, n_clients=4, seconds=0.1, core=0, body=body)
     assert found["searches"] >= 4

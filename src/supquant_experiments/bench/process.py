@@ -61,8 +61,7 @@ def run_fresh(
     ...
     supquant.errors.InputError: could not measure anything: ...No module named no_such_module
     """
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with _start(module, [str(argument) for argument in arguments]) as process:
         try:
             while watch is not None and process.poll() is None:
                 watch(process.pid)
@@ -75,3 +74,9 @@ def run_fresh(
         last = errors.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
         raise InputError(f"could not {purpose}: {last[0]}")
     return json.loads(output) if output else None
+
+
+def _start(module: str, arguments: list[str]) -> subprocess.Popen[str]:
+    """Start ``python -m module arguments``, with pipes for what it prints."""
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
