@@ -12,6 +12,8 @@ PYTHON ?= python3
 VENV   := .venv
 WORKERS ?= 2
 BIN    := $(VENV)/bin
+NEEDED := $(VENV)/.needed
+WHEEL  := build/dist/.built
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -25,14 +27,22 @@ build: $(STAMP)
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "supquant needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
-
-# Not editable: such an install would go stale silently after an edit of the C++ sources. The wheel is built from the sdist, as
-# users of a package index get it, so `dist` has nothing to compile again.
-$(STAMP): $(BIN)/python $(SOURCES)
-	rm -rf build/dist && mkdir -p build
 	$(PIP) build
+
+# Installs what the package and its tests need, and the package without its extension, which takes no compiler. With --jobs 2
+# the extension is compiled meanwhile.
+$(NEEDED): $(BIN)/python pyproject.toml
+	$(PIP) --config-settings=wheel.cmake=false '.[test]'
+	@touch $@
+
+# The wheel is built from the sdist, as users of a package index get it, so `dist` has nothing to compile again.
+$(WHEEL): $(BIN)/python $(SOURCES)
+	rm -rf build/dist && mkdir -p build
 	$(BIN)/python -m build --outdir build/dist . >build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
-	$(PIP) "$$(echo build/dist/*.whl)[test]"
+	@touch $@
+
+# Not editable: such an install would go stale silently after an edit of the C++ sources.
+$(STAMP): $(NEEDED) $(WHEEL)
 	$(PIP) --force-reinstall --no-deps build/dist/*.whl
 	@touch $@
 
