@@ -147,31 +147,21 @@ def test_the_time_left_follows_what_tasks_took(whole):
     assert second.seconds_left == pytest.approx(taken * 8.0)
 
 
-def test_a_killed_grid_goes_on_to_the_same_results(whole, tmp_path):
-    stopped = tmp_path / "stopped"
-    script = (
-        "from pathlib import Path; from tests_grid import GRID;"
-        "from supquant_experiments.grid import Workplace, run_grid;"
-        f"[print(o.status, flush=True) for o in run_grid(GRID, Workplace(Path({str(stopped)!r}),"
-        f" Path({str(tmp_path / 'keep')!r})), workers=0)]"
-    )
-    (tmp_path / "tests_grid.py").write_text(
-        "from supquant_experiments.grid import CellsTask\nGRID = " + repr(GRID) + "\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    process = subprocess.Popen([sys.executable, "-c", script], env=environment)
-    until = time.monotonic() + 120
-    while not list(stopped.glob("cells/*sq-*16bits*")):  # in the middle of the chain
-        assert time.monotonic() < until
-        assert process.poll() is None
-        time.sleep(0.001)
-    process.kill()
-    process.wait()
-    statuses = [
-        outcome.status for outcome in run_grid(GRID, Workplace(stopped, tmp_path / "keep"), workers=0)
-    ]
+def test_a_killed_grid_goes_on_to_the_same_results(whole, tmp_path, telling_child):
+    workplace = Workplace(tmp_path / "stopped", tmp_path / "keep")
+
+    def run(tell):
+        signal.alarm(120)
+        for outcome in run_grid(GRID, workplace, workers=0):
+            tell(outcome.status)
+
+    child, lines = telling_child(run)
+    wait_until(lambda: list(workplace.folder.glob("cells/*sq-*16bits*")))  # in the middle of the chain
+    os.kill(child, signal.SIGKILL)
+    assert lines.read() == "done\n" * 3
+    statuses = [outcome.status for outcome in run_grid(GRID, workplace, workers=0)]
     assert statuses == ["there"] * 3 + ["done"]
-    assert measured(stopped) == measured(whole.folder)
+    assert measured(workplace.folder) == measured(whole.folder)
 
 
 WORKER = """
@@ -218,7 +208,7 @@ def wait_until(happens, seconds=120):
     until = time.monotonic() + seconds
     while not (found := happens()):
         assert time.monotonic() < until
-        time.sleep(0.01)
+        time.sleep(0.001)
     return found
 
 
