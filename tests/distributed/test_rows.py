@@ -162,18 +162,36 @@ def test_a_page_that_was_kept_is_not_read_again(classes, opened):
     assert len(opened) == before + 1  # the third page had no room
 
 
-def test_all_workers_take_part_in_fetching_a_sample(classes):
-    path, X, _ = classes
-    workers = InlineWorkers(4)
-    rows = InlineRows(path, workers=workers)
+@pytest.fixture
+def items_of_four_workers(classes):
+    """Rows of four workers, and the items that these are sent."""
+    workers, items, run = InlineWorkers(4), [], InlineWorkers.run
+    workers.run = lambda task, given, *rest: items.extend(given) or run(workers, task, given, *rest)
+    return InlineRows(classes[0], workers=workers), items
+
+
+def test_all_workers_take_part_in_fetching_a_sample(classes, items_of_four_workers):
+    _, X, _ = classes
+    rows, items = items_of_four_workers
     numbers = np.arange(0, N, 9)
-    items = []
-    run = workers.run
-    workers.run = lambda task, given, *rest, **options: (
-        items.extend(given) or run(task, given, *rest, **options)
-    )
     assert np.array_equal(rows[numbers], X[numbers])
     assert [len(item.blocks[0]) for item in items] == [128, 128, 128, 128]
+
+
+def test_a_single_block_of_scattered_rows_is_fetched_by_all_workers(classes, items_of_four_workers):
+    _, X, _ = classes
+    rows, items = items_of_four_workers
+    numbers = np.arange(0, N, 9)
+    (found,) = rows.map_blocks(_doubled, [numbers], 2)
+    assert np.array_equal(found, 2 * X[numbers])
+    *fetched, block = items
+    assert [len(item.blocks[0]) for item in fetched] == [128, 128, 128, 128]
+    assert np.array_equal(block.sent[0], X[numbers])
+
+
+def _doubled(block, own, factor):
+    del own
+    return factor * block.x
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 4])

@@ -100,8 +100,8 @@ class WorkerRows(RemoteRows):
         sizes = [rows[1] - rows[0] if isinstance(rows, tuple) else len(rows) for rows in pieces]
         found = np.empty((sum(sizes), self.shape[1]), dtype=self.dtype)
         firsts = [0, *accumulate(sizes)]
-        row_pass = RowPass(_vectors_of, pieces, None)
-        for number, vectors in self._results(row_pass, self._items(row_pass, 1)):
+        items = [_Item((rows,), None) for rows in pieces]
+        for number, vectors in self._results(RowPass(_vectors_of, pieces, None), items):
             found[firsts[number] : firsts[number + 1]] = vectors
         return found
 
@@ -138,10 +138,23 @@ class WorkerRows(RemoteRows):
         return total.total()
 
     def _items(self, row_pass: RowPass, at_once: int, *, is_summed: bool = False) -> list[_Item]:
-        """Divide a pass into items of `at_once` blocks."""
+        """Divide a pass into items of `at_once` blocks.
+
+        If there are fewer blocks than workers, blocks of scattered rows travel with their items. All workers fetch such rows
+        from those that they keep; the worker of the block alone would read most of the files.
+        """
         blocks, own = row_pass.blocks, row_pass.own
+        is_scattered = len(blocks) < self.workers.n_workers
         return [
-            _Item(tuple(blocks[a:b]), None if own is None else own[a:b], is_summed)
+            _Item(
+                tuple(blocks[a:b]),
+                None if own is None else own[a:b],
+                is_summed,
+                [
+                    self[rows] if is_scattered and not isinstance(rows, tuple) else None
+                    for rows in blocks[a:b]
+                ],
+            )
             for a, b in row_blocks(len(blocks), at_once)
         ]
 
@@ -283,15 +296,17 @@ class _Item:
     blocks: tuple[Rows, ...]
     own: Any  # what belongs to each block, or None
     is_summed: bool = False  # whether the answer is the sum of a whole run
+    sent: Sequence[Array | None] | None = None  # the vectors of each block, or None if the worker reads them
 
 
 def visit_blocks(memory: Memory, common: _Common, item: _Item) -> Any:
     """Apply the function of a pass to the blocks of an item, on one thread: the task of a worker."""
-    own = [None] * len(item.blocks) if item.own is None else item.own
+    nothing = [None] * len(item.blocks)
+    own, sent = (nothing if each is None else each for each in (item.own, item.sent))
     with single_blas():
         results = (
-            common.function(_Block(rows, memory, common), mine, common.shared)
-            for rows, mine in zip(item.blocks, own, strict=True)
+            common.function(_Block(rows, memory, common, vectors), mine, common.shared)
+            for rows, mine, vectors in zip(item.blocks, own, sent, strict=True)
         )
         if not item.is_summed:
             return next(results)
@@ -308,6 +323,7 @@ class _Block:
     rows: Rows
     memory: Memory
     common: _Common
+    sent: Array | None  # its vectors, or None if they are read
     key: int = field(init=False)
     cache_bytes: int = field(init=False)
 
@@ -318,6 +334,8 @@ class _Block:
     @property
     def x(self) -> Array:
         """The vectors (b, p) as the files have them."""
+        if self.sent is not None:
+            return self.sent
         half = self.common.cache_bytes // 2
         return RowReader.of(self.common.files, self.memory, half).read(self.rows)
 
