@@ -37,7 +37,7 @@ def measure_fit(
     kind : {"local", "processes", "ray"}
         Where the rows are: in this process, or read by workers.
     n_workers : int
-        Number of workers, and of threads of a local fit or of a driver, whose workers wait while it works.
+        Number of workers, and of threads of a local fit. A driver has one thread, with which it takes least memory.
     bits : int
         Length of a code.
     anchors : int
@@ -90,7 +90,7 @@ def _fit(folder: Path, kind: str, n_workers: int, bits: int, anchors: int, fault
         features=LabelKernel(anchors),
         max_iter=3,
         random_state=0,
-        n_jobs=n_workers,
+        n_jobs=n_workers if kind == "local" else 1,
     )
     if fault != "none":
         losses = {

@@ -20,6 +20,9 @@ from supquant.index import CodeIndex
 SHARDS, BYTES, K, BATCH = 2, 8, 10, 64
 """Number of shards, bytes of a code, answers to a query, and queries of a batch."""
 
+CALLS = 10
+"""Single queries are timed this many times as often as batches: they take little time, and the first ones take longer."""
+
 LOSSES = 5
 """How often a worker is killed to see when its shard answers again."""
 
@@ -38,7 +41,7 @@ def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int)
     large : int
         Codes of the index that shows the overhead of a batch.
     rounds : int
-        How often each side is measured; medians count.
+        How often each side searches a batch, and a tenth of how often it searches a single query; medians count.
 
     Returns
     -------
@@ -51,8 +54,13 @@ def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int)
     Q = rng.normal(size=(BATCH, 16)).astype(np.float32)
     record: dict[str, Any] = {"shards": SHARDS, "bytes": BYTES}
     equal = True
+    if kind == "ray":
+        _start_ray()
     with ProcessWorkers(SHARDS) if kind == "processes" else RayWorkers(SHARDS) as workers:
-        for name, n, queries in (("call", small, Q[:1]), ("batch", large, Q)):
+        for name, n, queries, times in (
+            ("call", small, Q[:1], CALLS * rounds),
+            ("batch", large, Q, rounds),
+        ):
             codes = rng.integers(256, size=(n, BYTES), dtype=np.uint8)
             whole = CodeIndex(codec).add_codes(codes)
             sharded = ShardedIndex(_write_shards(folder / name, codec, codes), workers=workers)
@@ -60,7 +68,7 @@ def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int)
                 "one": partial(whole.search, queries, K, n_jobs=SHARDS),
                 "shards": partial(sharded.search, queries, K),
             }
-            record[name], same = _compare(sides, rounds)
+            record[name], same = _compare(sides, times)
             record[name] |= {"codes": n, "queries": len(queries)}
             equal &= same
         expected = whole.search(Q, K)
@@ -72,6 +80,14 @@ def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int)
             record["recovery_seconds"].append(time.perf_counter() - began)
             equal &= _are_equal(found, expected)
     return {**record, "equal": equal}
+
+
+def _start_ray() -> None:
+    """Start Ray on this machine. Without an address it would look for the cluster of a fit that has ended."""
+    import ray  # noqa: PLC0415  # an extra
+
+    if not ray.is_initialized():
+        ray.init("local", num_cpus=SHARDS, include_dashboard=False, log_to_driver=False)
 
 
 def _write_shards(folder: Path, codec: AdditiveCodec, codes: Array) -> list[Path]:
