@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import print_facts, print_line
-from supquant_experiments.bench.cluster.run import LIMITS, bench_cluster
+from supquant_experiments.bench.cluster.run import LIMITS, PARTS, bench_cluster
 from supquant_experiments.cli.options import JsonFile, Quick, check_figures, describe, write_figures
 
 app = typer.Typer()
@@ -59,7 +59,7 @@ def cluster(
         }
     record = bench_cluster(
         **sizes,
-        parts=tuple(part or ("fit", "encode", "search")),
+        parts=tuple(part or PARTS),
         fits=None if fit is None else tuple(fit),
         folder=None if folder is None else str(folder),
         on_part=lambda name: print_line(f"Measuring {name} ..."),

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 
 def test_shards_are_measured_beside_one_index(run, tmp_path):
     done = run("bench", "cluster", "--quick", "--part", "search", "--json", tmp_path / "record.json")
@@ -8,3 +10,10 @@ def test_shards_are_measured_beside_one_index(run, tmp_path):
     assert record["search"]["processes"]["equal"]
     assert min(record["search"]["processes"]["recovery_seconds"]) > 0
     assert "fits" not in record
+
+
+@pytest.mark.parametrize("unknown", [("--part", "sorting"), ("--fit", "ray-7")])
+def test_what_cannot_be_measured_is_refused(run, unknown):
+    done = run("bench", "cluster", "--quick", *unknown)
+    assert done.exit_code == 2
+    assert f"there is no {unknown[0][2:]} '{unknown[1]}': expected one of" in done.output

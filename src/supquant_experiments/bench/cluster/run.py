@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from supquant.errors import InputError
 from supquant.features import LabelKernel
 from supquant.quantizers import SupervisedQuantizer
 from supquant.sources import open_vectors
@@ -41,6 +42,9 @@ FITS = (
 )
 """Where the rows of a fit are, the number of workers, and what is lost."""
 
+PARTS = ("fit", "encode", "search")
+"""What can be measured."""
+
 LEARNED_ROWS = 5000
 """The model of the encoding is fitted to this number of rows."""
 
@@ -59,7 +63,7 @@ def bench_cluster(
     n_files: int = 20,
     kills: int = 20,
     rounds: int = 21,
-    parts: tuple[str, ...] = ("fit", "encode", "search"),
+    parts: tuple[str, ...] = PARTS,
     fits: tuple[str, ...] | None = None,
     kinds: tuple[str, ...] = ("processes", "ray"),
     folder: str | None = None,
@@ -100,6 +104,8 @@ def bench_cluster(
     dict
         A record for `json`.
     """
+    _check_names("part", parts, PARTS)
+    _check_names("fit", fits or (), tuple(_name(*each) for each in FITS))
     tell = on_part or (lambda _: None)
     keep = on_figures or (lambda _: None)
     record: dict[str, Any] = {
@@ -147,6 +153,12 @@ def bench_cluster(
                 kind: measure_shards(place / kind, kind, 10_000, codes, rounds) for kind in kinds
             }
     return record
+
+
+def _check_names(what: str, names: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no {what} {name!r}: expected one of {', '.join(known)}")
 
 
 def _name(kind: str, n_workers: int, fault: str) -> str:
