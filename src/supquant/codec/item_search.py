@@ -1,27 +1,61 @@
 """The search for the code of an item: its kind says which words a code may have, and how errors are weighted.
 
-Where every codebook has words of labels, there is nothing to search for an item with a label: its code is the words of the label.
+Where labels have words of their own, the code of an item with a label begins with the words of the label. There is nothing to
+search but words for its position, in the other codebooks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant import kernels
 from supquant.arrays import Codes, Float32
 from supquant.assignment import RETRIES, ItemSearch
-from supquant.codec.words import LABEL_WORD, LABELLED, allowed_words
+from supquant.codec.words import LABEL_WORD, LABELLED, POSITION_WORD, allowed_words
 
 __all__ = ["LabelSearch", "item_search"]
 
 
 @dataclass(frozen=True)
+class PositionSearch:
+    """Finds the words of items with labels in codebooks of position words, for what the words of labels leave of the position."""
+
+    of_labels: Float32  # (M', K, g)  positions of words, in the codebooks of labels
+    search_: ItemSearch  # for the position words of the other codebooks
+    words: NDArray[np.uint8]  # (M - M', K)  all words of these codebooks, those of position first
+
+    @classmethod
+    def of(cls, of_labels: Float32, codebooks: Float32, words: NDArray[np.uint8], **options: Any) -> Self:
+        """Prepare for codebooks (M - M', K, g) with words of these purposes (M - M', K), and options of `ItemSearch`."""
+        for_position = words == POSITION_WORD
+        order = np.argsort(~for_position, axis=1, kind="stable").astype(np.uint8)
+        few = order[:, : for_position.sum(axis=1).max()].astype(np.intp)
+        search = ItemSearch.of(
+            np.take_along_axis(codebooks, few[:, :, None], axis=1),
+            0,
+            allowed=np.take_along_axis(for_position, few, axis=1),
+            **options,
+        )
+        return cls(of_labels, search, order)
+
+    def search(self, positions: Float32, of_labels: Codes, codes: Codes | None) -> Codes:
+        """Return words (n, M - M') for positions (n, g) of items whose labels have words (n, M'), from given words on or anew."""
+        left = positions - kernels.active().decode(of_labels, self.of_labels)
+        if codes is not None:
+            places = np.argsort(self.words, axis=1).astype(np.uint8)  # of every word, in this order
+            codes = np.take_along_axis(places, codes.T.astype(np.intp), axis=1).T
+        found = self.search_.search(left, codes)
+        return np.take_along_axis(self.words, found.T.astype(np.intp), axis=1).T
+
+
+@dataclass(frozen=True)
 class LabelSearch:
-    """Finds the codes of items with labels where codes hold labels and nothing else.
+    """Finds the codes of items with labels that have words of their own.
 
     Examples
     --------
@@ -30,17 +64,24 @@ class LabelSearch:
     array([[1, 2]], dtype=uint8)
     """
 
-    words: NDArray[np.uint8]  # (M, K) purposes of the codewords
+    words: NDArray[np.uint8]  # (M', K) purposes in the first codebooks, those with words of labels
+    positions: PositionSearch | None = None  # for the codebooks after them
 
     def search(self, vectors: Float32, codes: Codes | None = None) -> Codes:
-        """Return the codes (n, M) of vectors (n, D), whose first columns are labels as they are spelled."""
-        del codes
+        """Return the codes (n, M) of vectors (n, D), whose first columns are labels as they are spelled.
+
+        The search for words of position starts from `codes` (n, M) if they are given.
+        """
         of_labels = self.words == LABEL_WORD
         edges = np.cumsum([0, *of_labels.sum(axis=1)])
         found = np.empty((len(vectors), len(self.words)), dtype=np.uint8)
         for m, columns in enumerate(pairwise(edges)):
             found[:, m] = np.flatnonzero(of_labels[m])[vectors[:, slice(*columns)].argmax(axis=1)]
-        return found
+        if self.positions is None:
+            return found
+        given = None if codes is None else codes[:, len(self.words) :]
+        n_meaning = int(edges[-1]) + 1  # the last of these columns is that of novelty
+        return np.hstack([found, self.positions.search(vectors[:, n_meaning:], found, given)])
 
 
 def item_search(
@@ -73,8 +114,31 @@ def item_search(
         Whether the search may round as BLAS does, so that codes can depend on the batch.
     """
     allowed = allowed_words(words, kind)
-    if kind == LABELLED and (words[allowed] == LABEL_WORD).all() and allowed.sum() == n_meaning - 1:
-        return LabelSearch(words)
-    return ItemSearch.of(
-        codebooks, n_meaning, weights, allowed, max_sweeps, retries, sparse=kind == LABELLED, quick=quick
+    options: dict[str, Any] = {
+        "weights": weights,
+        "max_sweeps": max_sweeps,
+        "retries": retries,
+        "quick": quick,
+    }
+    if kind == LABELLED and _spells_labels(words, n_meaning):
+        n_words = int((words == LABEL_WORD).any(axis=1).sum())
+        of_labels, others = np.split(np.ascontiguousarray(codebooks[:, :, n_meaning:]), [n_words])
+        positions = PositionSearch.of(of_labels, others, words[n_words:], **options) if len(others) else None
+        return LabelSearch(words[:n_words], positions)
+    return ItemSearch.of(codebooks, n_meaning, allowed=allowed, sparse=kind == LABELLED, **options)
+
+
+def _spells_labels(words: NDArray[np.uint8], n_meaning: int) -> bool:
+    """Return whether the first codebooks have a word for every column of labels, and the others have words for position.
+
+    The words (M, K) are purposes, and `n_meaning` the number of columns of labels and of novelty.
+    """
+    with_labels, with_position = ((words == word).any(axis=1) for word in (LABEL_WORD, POSITION_WORD))
+    n_words = int(with_labels.sum())
+    return bool(
+        n_words > 0
+        and with_labels[:n_words].all()
+        and with_position[n_words:].all()
+        and not with_position[:n_words].any()
+        and (words == LABEL_WORD).sum() == n_meaning - 1
     )

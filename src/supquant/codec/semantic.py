@@ -142,7 +142,8 @@ class SemanticCodec(SemanticQueries):
             spelled = known.copy()
             if given is not None:  # no codeword means an added label
                 spelled &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
-                if spelled.all() and isinstance(search := self._searches[LABELLED], LabelSearch):
+                search = self._searches[LABELLED]
+                if spelled.all() and isinstance(search, LabelSearch) and search.positions is None:
                     return search.search(given)  # the codes hold no position
             items = self.item_vectors(self.map.of_labelled(x) if known.all() else self.map(x), given)
             if missing_labels == "drop":
@@ -157,6 +158,8 @@ class SemanticCodec(SemanticQueries):
         kinds = item_kinds(items[:, self._n_meaning - 1], known)
         for kind, search in enumerate(self._searches):
             rows = kinds == kind
+            if rows.all():
+                return search.search(items)
             if rows.any():
                 codes[rows] = search.search(items[rows])
         return codes
