@@ -13,6 +13,8 @@ namespace {
 
 constexpr float kMostProbability = 1 - 0x1p-20f;  // with a greater one, one label would outweigh all others
 
+constexpr double kLeastShare = 1e-28;  // of the likeliest label; smaller ones are zero, as processors are slow with subnormals
+
 // Returns -log(1 - p), the weight of one of several labels.
 double label_weight(float p) { return -std::log1p(-double(std::min(p, kMostProbability))); }
 
@@ -117,7 +119,7 @@ class Block {
             double sum = 0;
             for (size_t j = 0; j < L; ++j) {
                 const double share = std::exp(outputs[j] - highest);
-                p[j] = float(share);
+                p[j] = share < kLeastShare ? 0 : float(share);
                 sum += share;
             }
             for (size_t j = 0; j < L; ++j) p[j] = float(p[j] / sum);

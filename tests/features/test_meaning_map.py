@@ -61,6 +61,18 @@ def test_compiled_features_are_those_of_numpy(drawn):
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
 
 
+def test_no_probability_is_subnormal(rng):
+    feature_map = draw_map("spelled labels", rng)
+    feature_map = replace(feature_map, weights=feature_map.weights * 40)  # logits that differ by 100 and more
+    x = rng.normal(size=(300, P)).astype(np.float32)
+    outputs = feature_map._outputs(x)[:, :6]
+    apart = outputs.max(axis=1, keepdims=True) - outputs
+    assert ((apart > 88) & (apart < 103)).any()  # whose exponentials are subnormal in float32
+    for found in (feature_map(x), feature_map.from_logits(feature_map._outputs(x), x)):
+        s = found[:, : feature_map.n_columns]
+        assert not ((s > 0) & (s < np.finfo(np.float32).tiny)).any()
+
+
 def test_rows_have_the_same_bits_alone_in_any_batch_on_any_threads_and_at_every_level(drawn):
     feature_map, x = drawn
     whole = feature_map(x)

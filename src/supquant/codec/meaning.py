@@ -26,6 +26,10 @@ from supquant.errors import InputError
 _MOST_PROBABILITY = np.float32(1 - 2.0**-20)
 """Greatest probability of one of several labels. With a greater one, its ``-log(1 - p)`` would outweigh all other labels."""
 
+LEAST_SHARE = 1e-28
+"""Least probability of a label, as a part of that of the likeliest one. Smaller ones are zero: they could be subnormal numbers,
+with which processors are slow."""
+
 
 @dataclass(frozen=True, eq=False)
 class Meaning:
@@ -121,5 +125,6 @@ def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[An
     if multilabel:
         return scipy.special.expit(scores)
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    np.copyto(shares, 0, where=shares < LEAST_SHARE)
     shares /= shares.sum(axis=1, keepdims=True)
     return shares
