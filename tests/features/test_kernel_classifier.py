@@ -127,7 +127,8 @@ def test_of_many_rows_some_make_the_sums(rng, monkeypatch):
     monkeypatch.setattr("supquant.features.kernel_rows.FEWEST_GRAM_ROWS", 32)
     X, y = rng.normal(size=(96, 3)).astype(np.float32), np.arange(96) % 4
     rows = rows_of(X, y)
-    sums = rows.normal_equations()  # 96 rows for 32 that are wanted: every third of a block
+    assert rows.gram_stride == 3  # 96 rows for 32 that are wanted: every third of a block
+    sums = rows.normal_equations(rows.gram_stride)
     chosen = np.concatenate([np.arange(0, 48, 3), np.arange(48, 96, 3)])
     phi = np.hstack([X, np.ones((96, 1))])[chosen]
     np.testing.assert_allclose(sums.gram, 3 * phi.T @ phi, atol=1e-4)

@@ -99,7 +99,7 @@ def learn_out_of_fold(X: NDArray[Any], labels: Labels, rng: np.random.Generator,
     kernel = None if plain else gaussian_kernel(X, order, MOST_ANCHORS, None)
     # No features are kept: blocks of judges and of all rows begin at the same row, and a cache knows blocks by that.
     learned = KernelRows.of(X, labels, kernel, np.sort(order), cache=FeatureCache(0), n_jobs=n_jobs)
-    equations = learned.normal_equations(of_all=True)  # each row is taken out of the sums again
+    equations = learned.normal_equations()  # each row is taken out of the sums again
     judges = np.sort(order[:JUDGES])
     Y = learned.indicators(judges)
 

@@ -96,8 +96,10 @@ def learn_classifier(
         return weights
 
     judges, ridges = (held, RIDGES) if len(held) else (kept, (SMOOTH_RIDGE,))
-    of_held = held.normal_equations()  # before those of kept rows, so that the cache keeps these features
-    equations = kept.normal_equations(advance=lambda share: tell(of_sums * share))
+    every = kept.gram_stride
+    # Held rows come before kept ones, so that the cache keeps their features.
+    of_held = held.normal_equations(every)
+    equations = kept.normal_equations(every, advance=lambda share: tell(of_sums * share))
     path, factor = ridge_path(equations, judges, ridges)
     tell(before_passes)
     best = next(each for each in path if each.ridge == factor.ridge)
@@ -140,7 +142,7 @@ def _smooth(
 def _shares_of_work(rows: KernelRows) -> tuple[float, float]:
     """Return the shares of the work, from 0 to 1, of the sums and of the factors of some ridges, if all passes are taken."""
     n, d, L = len(rows), rows.width, rows.labels.n_labels
-    sums, factors = n * d**2, 2 * d**3
+    sums, factors = n / rows.gram_stride * d**2, 2 * d**3
     one_pass = 6 * n * d * L + 4 * d**2 * L  # and a solution; passes are slower than sums
     work = sums + factors + MOST_PASSES * one_pass
     return sums / work, factors / work

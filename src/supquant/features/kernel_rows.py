@@ -82,7 +82,8 @@ class KernelRows:
 
         def compute() -> Float32:
             x = self.vectors(rows)
-            phi = np.ones((len(x), self.width), dtype=np.float32)
+            phi = np.empty((len(x), self.width), dtype=np.float32)
+            phi[:, -1] = 1
             if self.kernel is None:
                 phi[:, :-1] = x
             else:
@@ -138,19 +139,21 @@ class KernelRows:
         """Return phi W (n, L) of all rows for weights W (d + 1, L), in the order of the blocks."""
         return np.concatenate(list(self.map_blocks(_logits, weights.astype(np.float32))))
 
-    def normal_equations(
-        self, *, of_all: bool = False, advance: Callable[[float], None] | None = None
-    ) -> NormalEquations:
-        """Sum products over rows: in float32 within a block, in float64 over blocks.
+    @property
+    def gram_stride(self) -> int:
+        """k, where Phi'Phi is a sum over every k-th row: one if there are not many more rows than it needs."""
+        return max(1, round(len(self) / max(ROWS_A_FEATURE * self.width, FEWEST_GRAM_ROWS)))
 
-        If there are many more than `ROWS_A_FEATURE` rows for each feature, only every k-th row counts, k times, unless the
-        sums must be `of_all` rows. The finished share of the work goes to `advance`.
+    def normal_equations(
+        self, every: int = 1, *, advance: Callable[[float], None] | None = None
+    ) -> NormalEquations:
+        """Sum products over every k-th row, which counts k times: in float32 within a block, in float64 over blocks.
+
+        The finished share of the work goes to `advance`.
         """
         width = self.width
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
-        every = max(1, round(len(self) / max(ROWS_A_FEATURE * width, FEWEST_GRAM_ROWS)))
-        every = 1 if of_all else every
         gram, products = self.sum_blocks(_products, every, gram_jobs(width, self.n_jobs), advance)
         return NormalEquations(gram * every, products * every)
 
@@ -177,7 +180,7 @@ def _gradient(rows: KernelRows, numbers: RowNumbers, W: Float32) -> tuple[Float3
     residual = label_probabilities(phi @ W, multilabel=rows.labels.multilabel)
     carried = rows.indicators(numbers).tocoo()
     residual[carried.row, carried.col] -= 1
-    return (np.asarray(phi.T @ residual),)
+    return ((residual.T @ phi).T,)  # BLAS is slower with the long matrix on the left
 
 
 def _visit(block: RemoteBlock, labels: Labels, shared: tuple[GaussianMap | None, Any, Any]) -> Any:
