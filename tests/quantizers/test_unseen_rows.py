@@ -49,6 +49,18 @@ def test_rows_as_held_out_ones_are_as_sure_of_labels_they_carry_and_of_others(rn
     np.testing.assert_array_equal(made[:, 5:], features[:, 5:])
 
 
+def test_probabilities_that_are_as_good_as_zero_become_zero_and_others_those_of_held_out_rows(rng, features):
+    labels = np.zeros((500, 5), dtype=bool)
+    held = features.copy()
+    held[:, :5] = 10.0 ** rng.uniform(-12, 0, size=(500, 5))
+    made = imitate_held_out_rows(features, labels, held, labels, multilabel=True)[:, :5]
+    images = np.interp(features[:, :5], *_quantile_map(features[:, :5].ravel(), held[:, :5].ravel()))
+    zero = made == 0
+    assert (images[zero] < 1e-6).all()
+    assert zero.sum() > 0.99 * (images < 1e-6).sum() > 0
+    np.testing.assert_allclose(made[~zero], images[~zero], rtol=1e-6)
+
+
 def test_rows_stay_as_they_are_where_none_were_held_out(features):
     labels = np.eye(5)[features[:, :5].argmax(axis=1)]
     none = imitate_held_out_rows(features, labels, features[:0], labels[:0], multilabel=False)

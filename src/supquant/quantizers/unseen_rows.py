@@ -25,6 +25,9 @@ TEMPERATURE_ROWS = 4096
 N_RANKS = 2048
 """Number of ranks, from each end, at which the values of training rows become exactly those of held-out rows."""
 
+LEAST_IMAGE = 1e-6
+"""If a probability is so small in held-out rows, that of training rows with the same rank becomes zero."""
+
 
 def imitate_held_out_rows(
     features: Float32,
@@ -69,10 +72,18 @@ def imitate_held_out_rows(
         for own in (False, True)
     )
 
+    # Of many labels, most have a probability that is as good as zero: only the others need an interpolation.
+    points, images = of_others
+    n_small = int(np.searchsorted(images, LEAST_IMAGE))
+    least, of_small = (points[n_small - 1], 0.0) if n_small else (points[0], images[0])
+
     def change(block: tuple[int, int]) -> None:
         p, own = changed[slice(*block), :n_labels], labels[slice(*block)]
         own_values = np.interp(p[own], *of_own)
-        p[...] = np.interp(p, *of_others)
+        counting = p > least
+        values = np.interp(p[counting], points, images)
+        p[...] = of_small
+        p[counting] = values
         p[own] = own_values
         if not multilabel:
             p /= np.maximum(p.sum(axis=1, keepdims=True), 1e-30)
