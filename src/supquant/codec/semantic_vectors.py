@@ -172,14 +172,15 @@ def item_vectors(
     """
     r = features.n_spelled
     items = np.empty((len(features.s), r + 1 + feature_map.n_position), dtype=np.float32)
-    np.multiply(1 - features.u, features.trained, out=items[:, :r])
-    items[:, r] = novelty_coordinate(features.untrained[:, 0])
     items[:, r + 1 :] = features.z
-    if labels is None:
+    known = None if labels is None else ~np.isnan(labels[:, 0])
+    if known is None or not known.all():
+        np.multiply(1 - features.u, features.trained, out=items[:, :r])
+        items[:, r] = novelty_coordinate(features.untrained[:, 0])
+    if known is None or labels is None:
         return items
-    known = ~np.isnan(labels[:, 0])
-    items[known, :r] = labels[known, :r]
-    items[known, r] = NOVELTY_WEIGHT * labels[known, r:].any(axis=1)
+    np.copyto(items[:, :r], labels[:, :r], where=known[:, None], casting="same_kind")
+    np.copyto(items[:, r], NOVELTY_WEIGHT * labels[:, r:].any(axis=1), where=known, casting="same_kind")
     # An item with an added label is moved along the mean of the label, until its product with the label's direction is 1.
     rows, added = np.nonzero(labels[:, r:] == 1)
     lacking = 1 - np.einsum("ij,ij->i", items[rows, r + 1 :], feature_map.added_directions[added])

@@ -17,7 +17,6 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
-import scipy.linalg
 
 from supquant.arrays import Array, Float64, RowNumbers
 from supquant.features.kernel_classifier import (
@@ -81,7 +80,7 @@ class ClassSums:
         else:  # one row a class does not show the scatter within a class
             within = self.gram / total - np.outer(middle, middle)
         means[present] -= middle
-        variances, vectors = scipy.linalg.eigh(within)
+        variances, vectors = np.linalg.eigh(within)
         return middle, np.maximum(variances, 0), vectors, means @ vectors
 
     def weights(self, ridge: float) -> Float64:

@@ -54,7 +54,7 @@ ANCHORS_OF_MANY_LABELS = 1000
 MOST_ANCHORED_LABELS = 4096
 """Where there are more labels, there is no such trial: a query would need too many weights of anchors."""
 
-TRIAL_ROWS, TRIAL_CLASSES = 20_000, 500
+TRIAL_ROWS, TRIAL_CLASSES = 10_000, 500
 """The trial has at most this many rows beside the held-out ones, of at most this many classes."""
 
 ANCHOR_LOSS_RATIO = 0.8

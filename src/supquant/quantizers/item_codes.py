@@ -24,7 +24,7 @@ from supquant.fitting import Record
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.steps import NamedStep
 
-KMEANS_ROWS_PER_CODEWORD = 32
+KMEANS_ROWS_PER_CODEWORD = 16
 """K-means sees at most this number of rows for each codeword."""
 
 KMEANS_ITERATIONS = 4
@@ -43,8 +43,12 @@ LATER_SWEEPS = 4
 RETRIES = 1
 """In a search, codes are disturbed and searched again this number of times."""
 
-MIN_GAIN = 2e-2
-"""A round that lowers the error by less than this part of it is the last one. Smaller gains do not change rankings."""
+MIN_GAIN = 1e-1
+"""A round that lowers the error by less than this part of it is the last one. The next one would gain about an eighth of that,
+which does not change rankings."""
+
+NEAREST_ROWS = 1024
+"""Rows whose nearest centre is searched at a time."""
 
 MAX_SOLVED_CODEWORDS = 4096
 """Least squares is solved for at most this number of codewords in all; longer codes stay with residual quantization."""
@@ -298,7 +302,7 @@ def _nearest(
         rows = slice(*block)
         found[rows] = (scaled[rows] @ pull + weights[rows] @ sizes).argmin(axis=1)
 
-    for _ in ordered_map(search, row_blocks(len(scaled)), n_jobs):
+    for _ in ordered_map(search, row_blocks(len(scaled), NEAREST_ROWS), n_jobs):
         pass
     return found
 
@@ -352,16 +356,16 @@ def _solve(
     solved = codebooks.reshape(M * K, D).astype(np.float64)
     fixed = np.flatnonzero((words == LABEL_WORD) | (words == POSITION_WORD))
     free = np.setdiff1d(np.arange(M * K), fixed)
-    gram = _gram(codes, K, masses[:, 0], n_jobs)
-    wanted = sums[free, :a] - gram[np.ix_(free, fixed)] @ solved[fixed, :a]
-    solved[free, :a] = _solution(gram[np.ix_(free, free)], wanted)
-    solved[:, a:] = _solution(_gram(codes, K, masses[:, 1], n_jobs), sums[:, a:])
+    of_meaning, of_position = (_gram(codes, K, np.ascontiguousarray(each), n_jobs) for each in masses.T)
+    wanted = sums[free, :a] - of_meaning[np.ix_(free, fixed)] @ solved[fixed, :a]
+    systems = ((of_meaning[np.ix_(free, free)], wanted), (of_position, sums[:, a:]))
+    solved[free, :a], solved[:, a:] = ordered_map(lambda system: _solution(*system), systems, n_jobs)
     return solved.reshape(M, K, D).astype(np.float32)
 
 
 def _gram(codes: Codes, n_codewords: int, masses: Float64, n_jobs: int) -> Float64:
     """Return the products (M K, M K) of indicators of codes (n, M), weighted by the masses (n,) of rows, with `SHRINKAGE`."""
-    gram = kernels.active().pair_counts(codes, n_codewords, np.ascontiguousarray(masses), n_threads=n_jobs)
+    gram = kernels.active().pair_counts(codes, n_codewords, masses, n_threads=n_jobs)
     gram[np.diag_indices_from(gram)] += SHRINKAGE * float(masses.mean())
     return gram
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Flags, Float32
+from supquant.assignment import SEARCH_ROWS
 from supquant.features import FittedMeaning, map_rows
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.unseen_rows import imitate_held_out_rows
@@ -61,6 +62,6 @@ class MeaningRows:
             rows = slice(*block)
             codes[rows] = codec.encode_vectors(items[rows], known[rows])
 
-        for _ in ordered_map(encode, row_blocks(len(codes)), self.n_jobs):
+        for _ in ordered_map(encode, row_blocks(len(codes), SEARCH_ROWS), self.n_jobs):
             pass
         return codes

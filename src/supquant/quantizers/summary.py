@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import Codes, Float32
 from supquant.metrics import average_precision
+from supquant.parallel import ordered_map
 from supquant.quantizers.calibration import spread_rows
 from supquant.quantizers.meaning_curves import treat_classes_as_new
 
@@ -144,15 +145,15 @@ def summarize(fit: MeaningRows, codec: SemanticCodec, codes: Codes) -> ModelSumm
     queries = spread_rows(len(held), MOST_QUERIES)
     settled = held[queries]
     settled[:, fit.fitted.map.n_columns] = 0  # if all items have labels, no query is new
-    seen = np.setdiff1d(known, numbers)
+    seen = np.delete(known, fit.fitted.held_rows)
     items = seen[spread_rows(len(seen), MOST_ITEMS)]
     tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
-    labelled = _map(tables, asking.take(queries), codes[items], fit.labels.take(items))
+    labelled = _map(tables, asking.take(queries), codes[items], fit.labels.take(items), fit.n_jobs)
     # One half of the held-out rows are queries, the other half are items without labels.
     odd, even = np.arange(1, len(held), 2), np.arange(0, len(held), 2)[:MOST_QUERIES]
     of_odd = fit.encode_items(codec, codec.item_vectors(held[odd]), np.zeros(len(odd), dtype=bool))
     tables = codec.tables_of(codec.prepare(held[even]))
-    unlabelled = _map(tables, asking.take(even), of_odd, asking.take(odd))
+    unlabelled = _map(tables, asking.take(even), of_odd, asking.take(odd), fit.n_jobs)
     accuracy, chance = _recognised(fit, held, asking)
     return replace(
         summary,
@@ -195,16 +196,18 @@ def _map_of_new(
         return None
     codes = fit.encode_items(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
     tables = codec.tables_of(codec.prepare(held[queries]))
-    return _map(tables, asking.take(queries), codes, fit.labels.take(chosen))
+    return _map(tables, asking.take(queries), codes, fit.labels.take(chosen), fit.n_jobs)
 
 
-def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels) -> float | None:
-    """Return the mean average precision of queries with tables (q, M, K) over codes (n, M)."""
+def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: int) -> float | None:
+    """Return the mean average precision of queries with tables (q, M, K) over codes (n, M), on `n_jobs` threads."""
     if not len(codes) or not len(tables):
         return None
-    precisions = []
-    for number, table in enumerate(tables):
-        sums = kernels.active().table_sums(np.ascontiguousarray(codes), table[None])
+    codes = np.ascontiguousarray(codes)
+
+    def precision(number: int) -> float:
+        sums = kernels.active().table_sums(codes, tables[number][None])
         order = np.argsort(sums[0], kind="stable")
-        precisions.append(average_precision(asking.take(np.array([number])).shared_with(labels.take(order))))
-    return float(np.mean(precisions))
+        return float(average_precision(asking.take(np.array([number])).shared_with(labels.take(order)))[0])
+
+    return float(np.mean(list(ordered_map(precision, range(len(tables)), n_jobs))))
