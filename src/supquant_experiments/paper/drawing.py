@@ -53,7 +53,7 @@ class Figure:
 
     def inline(self) -> str:
         """Return the SVG for a page, whose colours it takes; no two figures share an id."""
-        return inline(self.svg, self.alt, PALETTE)
+        return inline(self.svg, self.name, self.alt, PALETTE)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from supquant_experiments.paper import drawing
+from supquant_experiments.paper import drawing, svg
 from supquant_experiments.paper.drawing import PALETTE, spread_labels, style
 from supquant_experiments.paper.figures import map_figure, sweep_figure
 from supquant_experiments.paper.measurements import sweep_table
@@ -28,23 +28,30 @@ def test_drawing_again_gives_the_same_bytes(results):
 
 def test_small_drawings_show_what_matplotlib_drew(results, monkeypatch):
     small = map_figure(results, "mnist", "paper", "learned").svg
-    monkeypatch.setattr(drawing, "shrink", lambda svg: svg)
+    monkeypatch.setattr(drawing, "shrink", lambda drawn: drawn)
     large = map_figure(results, "mnist", "paper", "learned").svg
     assert len(small) < 0.7 * len(large)
     assert texts_of(small) == texts_of(large)
     assert marks_of(small) == pytest.approx(marks_of(large), abs=0.006)
 
 
-def texts_of(svg):
+def test_inline_figures_have_the_styles_that_small_ones_have_as_classes(results, monkeypatch):
+    figure = map_figure(results, "mnist", "paper", "learned")
+    assert " style=" not in figure.svg
+    monkeypatch.setattr(svg, "_with_classes", lambda body: body)
+    assert figure.inline() == map_figure(results, "mnist", "paper", "learned").inline()
+
+
+def texts_of(drawn):
     return [
-        "".join(each.itertext()).strip() for each in ET.fromstring(svg).iter() if each.tag.endswith("}text")
+        "".join(each.itertext()).strip() for each in ET.fromstring(drawn).iter() if each.tag.endswith("}text")
     ]
 
 
-def marks_of(svg):
+def marks_of(drawn):
     """Every coordinate of a marker or of a line, in the order in which they are drawn."""
     found = []
-    for element in ET.fromstring(svg).iter():
+    for element in ET.fromstring(drawn).iter():
         if element.tag.endswith("}use"):
             found += [float(element.get("x")), float(element.get("y"))]
         elif element.tag.endswith("}path"):
