@@ -39,7 +39,7 @@ def command_of(cell: Cell) -> str:
 
 
 def cells_table(cells: Sequence[Cell], name: str, caption: str) -> Table:
-    """Return the table of cells with their MAP, time and command."""
+    """Return the table of cells with their MAP, time and command, which is too long to be kept in the repository."""
     rows = []
     for cell in cells:
         seconds = cell.value("cell_seconds")
@@ -57,7 +57,7 @@ def cells_table(cells: Sequence[Cell], name: str, caption: str) -> Table:
         rows.append(
             Row(Entry(cell.series.label, cell["protocol"]), entries, "ours" if cell.series.is_ours else "")
         )
-    return Table(name, caption, ["method", "bits", "seed", "MAP", "seconds", "command"], rows)
+    return Table(name, caption, ["method", "bits", "seed", "MAP", "seconds", "command"], rows, kept=False)
 
 
 def machines_table(results: Results) -> Table:

@@ -170,8 +170,8 @@ def _index(said: Headline, shown: list[_DrawnSection]) -> str:
                     for figure in pictures
                 )
             )
-        if tables:
-            lines.append(
-                "Tables: " + ", ".join(f"[{table.name}](tables/{table.name}.md)" for table in tables) + "."
-            )
+        if kept := [f"[{table.name}](tables/{table.name}.md)" for table in tables if table.kept]:
+            lines.append(f"Tables: {', '.join(kept)}.")
+        if long := [f"`tables/{table.name}.md`" for table in tables if not table.kept]:
+            lines.append(f"`supquant paper --render` writes {', '.join(long)}.")
     return "\n\n".join(filter(None, lines)) + "\n"

@@ -80,6 +80,8 @@ class Table:
         A line above the header that names groups of columns; may be empty.
     notes : sequence of str
         Sentences below the table. The note on `CUT_SHORT` is added where it is needed.
+    kept : bool, default=True
+        Whether its file is small enough to be kept in the repository, where the index page links to it.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Table:
     rows: Sequence[Row]
     groups: Sequence[Entry] = ()
     notes: Sequence[str] = ()
+    kept: bool = True
 
     @property
     def all_notes(self) -> list[str]:

@@ -280,6 +280,16 @@ def test_same_files_give_the_same_bytes(made, tmp_path):
     assert one.headline == other.headline
 
 
+def test_index_page_names_the_long_tables_of_cells_and_links_to_others(rendered):
+    index = rendered.index.read_text(encoding="utf-8")
+    names = {path.stem for path in rendered.tables}
+    long = {name for name in names if name.startswith("cells-")}
+    assert long
+    linked = set(re.findall(r"\]\(tables/([^)]*)\.md\)", index))
+    assert {"machines", "splits", "size-mnist"} <= linked <= names - long
+    assert all(f"`tables/{name}.md`" in index for name in long)
+
+
 def test_figures_and_tables_are_files_too(rendered):
     assert {path.suffix for path in rendered.figures} == {".svg"}
     assert all(path.is_file() for path in (*rendered.figures, *rendered.tables))
