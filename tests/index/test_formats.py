@@ -4,6 +4,7 @@ The folders in ``tests/fixtures`` and the answers beside them were written once 
 written again. A new version gets new folders.
 """
 
+import gzip
 import importlib.util
 import json
 import shutil
@@ -36,11 +37,15 @@ FOLDERS = [
 ]
 
 
+def answers_beside(folder):
+    return json.loads(gzip.decompress(Path(f"{folder}.json.gz").read_bytes()))
+
+
 @pytest.fixture(params=FOLDERS)
 def kept(request):
     """A folder of old and the answers it must give."""
     folder = FIXTURES / request.param
-    return folder, json.loads(Path(f"{folder}.json").read_text("utf-8"))
+    return folder, answers_beside(folder)
 
 
 @pytest.mark.parametrize("verify", ["full", "lazy"])
@@ -90,8 +95,7 @@ def test_fixtures_can_be_made_and_are_never_overwritten(maker, tmp_path, content
         version = 4 if name[9:] in maker.COMPACT else int(name[7])
         assert json.loads((folder / "manifest.json").read_text())["version"] == version
         index = CodeIndex.load(folder, verify="full")
-        expected = json.loads(Path(f"{folder}.json").read_text("utf-8"))
-        assert maker.answers(index) == expected
+        assert maker.answers(index) == answers_beside(folder)
         assert sum(len(content) for content in contents(folder).values()) < 50_000
     before = contents(tmp_path / "index-v1-strings")
     with pytest.raises(FileExistsError, match="never written again"):
