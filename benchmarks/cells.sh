@@ -1,10 +1,10 @@
 # What the scripts beside this file share. A cell is a file, FOLDER/NAME.json, until `fold` makes it a line of
-# FOLDER/<data set>.jsonl.gz; `supquant results` reads both.
+# FOLDER/<data set>.jsonl.xz; `supquant results` reads both.
 supquant=${SUPQUANT:-supquant}
 
 # there FOLDER NAME: whether a cell has been measured; * in NAME stands for any letters
 there() {
-    compgen -G "$1/$2.json" > /dev/null || zgrep -q "^{\"name\":\"${2//\*/[^\"]*}\"" "$1"/*.jsonl.gz 2> /dev/null
+    compgen -G "$1/$2.json" > /dev/null || xzgrep -q "^{\"name\":\"${2//\*/[^\"]*}\"" "$1"/*.jsonl.xz 2> /dev/null
 }
 
 # fold FOLDER: move the finished cells of a folder, and of those in it, into one file a data set

@@ -1,15 +1,16 @@
 """Report: the files of measurements. Cells have one file each while a grid runs, one line each afterwards.
 
 A process writes each cell that it finishes to a file of its own, ``<name>.json``. `fold_cells` moves these files into
-``<data set>.jsonl.gz``, one line a cell, sorted by name. Readers accept both forms.
+``<data set>.jsonl.xz``, one line a cell, sorted by name. Readers accept both forms, and files of lines that were
+compressed with gzip, as they were at first.
 """
 
 from __future__ import annotations
 
 import fcntl
 import gzip
-import io
 import json
+import lzma
 import os
 import zlib
 from collections import defaultdict
@@ -30,8 +31,11 @@ CELL_FIELDS = frozenset({"dataset", "method", "bits", "protocol", "ranking", "se
 CELL_FOLDERS = ("cells", "curves")
 """The folders of a results folder that hold cells."""
 
-LINES = ".jsonl.gz"
+LINES = ".jsonl.xz"
 """The suffix of a compressed file with one record a line."""
+
+OLD_LINES = ".jsonl.gz"
+"""The suffix that such files had before. They are read; `fold_cells` moves their lines."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def cell_name(
 
 
 def read_records(folder: Path, *, subfolders: bool = False) -> list[Record]:
-    """Return the records of all .json and .jsonl.gz files of a folder, sorted by name.
+    """Return the records of all .json and .jsonl.xz files of a folder, sorted by name.
 
     Parameters
     ----------
@@ -96,36 +100,43 @@ def read_records(folder: Path, *, subfolders: bool = False) -> list[Record]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "one.json").write_text('{"map": 0.5}')
-    ...     _ = Path(folder, "digits.jsonl.gz").write_bytes(gzip.compress(b'{"name":"two","map":0.25}'))
+    ...     _ = Path(folder, "digits.jsonl.xz").write_bytes(lzma.compress(b'{"name":"two","map":0.25}'))
     ...     [(record.name, record.content) for record in read_records(Path(folder))]
     [('one', {'map': 0.5}), ('two', {'map': 0.25})]
     """
     find = folder.rglob if subfolders else folder.glob
     # Files go first: a file that another process folds meanwhile is then found among the lines.
     files = [record for path in sorted(find("*.json")) for record in _read_file(path, folder)]
-    lines = [record for path in sorted(find(f"*{LINES}")) for record in _read_lines(path, folder)]
+    lines = [
+        record
+        for suffix in (OLD_LINES, LINES)
+        for path in sorted(find(f"*{suffix}"))
+        for record in _read_lines(path, folder)
+    ]
     newest = {record.name: record for record in (*lines, *files)}
     return [newest[name] for name in sorted(newest)]
 
 
 def is_recorded(path: Path) -> bool:
-    """Whether the record of a file is there: as this file, or as a line of a .jsonl.gz file beside it."""
+    """Whether the record of a file is there: as this file, or as a line of a .jsonl.xz file beside it."""
     return path.is_file() or any(
-        path.stem in _names_of_lines(beside, _version_of(beside)) for beside in path.parent.glob(f"*{LINES}")
+        path.stem in _names_of_lines(beside, _version_of(beside))
+        for suffix in (LINES, OLD_LINES)
+        for beside in path.parent.glob(f"*{suffix}")
     )
 
 
 def fold_cells(folder: Path) -> dict[str, int]:
-    """Move the cells that have files of their own, in a folder and below it, into its .jsonl.gz files.
+    """Move the cells that have files of their own, in a folder and below it, into its .jsonl.xz files.
 
-    One process folds at a time; others wait. A .jsonl.gz file is replaced as a whole before the files that went into it
+    One process folds at a time; others wait. A .jsonl.xz file is replaced as a whole before the files that went into it
     are removed, so a stop at any moment loses nothing. A file replaces the line of the same name. The same cells always
     give the same bytes.
 
     Returns
     -------
     dict
-        The number of cells moved, by the name of the .jsonl.gz file.
+        The number of cells moved, by the name of the .jsonl.xz file.
 
     Examples
     --------
@@ -134,23 +145,25 @@ def fold_cells(folder: Path) -> dict[str, int]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "one.json").write_text(json.dumps(cell))
     ...     fold_cells(Path(folder)), [path.name for path in Path(folder).iterdir()]
-    ({'digits.jsonl.gz': 1}, ['digits.jsonl.gz'])
+    ({'digits.jsonl.xz': 1}, ['digits.jsonl.xz'])
     """
     with _locked(folder):
         files = [record for path in sorted(folder.rglob("*.json")) for record in _read_file(path, folder)]
         cells = [record for record in files if record.is_cell]
         by_file: dict[str, dict[str, Any]] = defaultdict(dict)
         for record in cells:
-            by_file[f"{Path(record.content['dataset']).stem}{LINES}"][record.name] = record.content
-        for name, contents in by_file.items():
-            path = folder / name
-            before = {line.name: line.content for line in _read_lines(path, folder)} if path.is_file() else {}
+            by_file[Path(record.content["dataset"]).stem][record.name] = record.content
+        for dataset, contents in by_file.items():
+            old, path = (folder / f"{dataset}{suffix}" for suffix in (OLD_LINES, LINES))
+            there = [each for each in (old, path) if each.is_file()]
+            before = {line.name: line.content for each in there for line in _read_lines(each, folder)}
             _write_lines(path, before | contents)
+            old.unlink(missing_ok=True)
         for path in {record.path for record in cells}:
             path.unlink(missing_ok=True)
             with suppress(OSError):  # the folder itself, and folders that hold something else, stay
                 path.parent.rmdir()
-    return {name: len(contents) for name, contents in by_file.items()}
+    return {f"{dataset}{LINES}": len(contents) for dataset, contents in by_file.items()}
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
@@ -191,10 +204,11 @@ def _read_file(path: Path, folder: Path) -> list[Record]:
 def _read_lines(path: Path, folder: Path) -> list[Record]:
     parent = path.parent.relative_to(folder)
     found: dict[str, Record] = {}
+    decompress = gzip.decompress if path.suffix == ".gz" else lzma.decompress
     try:
-        lines = gzip.decompress(path.read_bytes()).splitlines()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is not a whole gzip file: {error}") from error
+        lines = decompress(path.read_bytes()).splitlines()
+    except (lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is not a whole {path.suffix} file: {error}") from error
     for number, line in enumerate(lines, 1):
         try:
             content = json.loads(line)
@@ -209,7 +223,7 @@ def _read_lines(path: Path, folder: Path) -> list[Record]:
 
 @lru_cache(maxsize=64)
 def _names_of_lines(path: Path, version: tuple[int, int]) -> frozenset[str]:
-    """Return the names in a .jsonl.gz file, which is read once for each version."""
+    """Return the names in a file of lines, which is read once for each version."""
     del version
     return frozenset(record.name for record in _read_lines(path, path.parent))
 
@@ -220,13 +234,11 @@ def _version_of(path: Path) -> tuple[int, int]:
 
 
 def _write_lines(path: Path, contents: Mapping[str, Any]) -> None:
-    """Replace a .jsonl.gz file at once by one line for each name."""
+    """Replace a .jsonl.xz file at once by one line for each name."""
     lines = (_compact({"name": name, **contents[name]}) for name in sorted(contents))
-    compressed = io.BytesIO()
-    # A header without name and time; `gzip.compress` writes another one in other versions of Python.
-    with gzip.GzipFile("", "wb", compresslevel=9, fileobj=compressed, mtime=0) as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
-    _replace(path, compressed.getvalue())
+    _replace(
+        path, lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=lzma.PRESET_EXTREME | 9)
+    )
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-import gzip
+import lzma
 from types import SimpleNamespace
 
 import pytest
@@ -35,12 +35,12 @@ def new_python(monkeypatch, start_anew):
 
 @pytest.fixture(scope="session")
 def lines():
-    """Read and write the lines of a .jsonl.gz file."""
+    """Read and write the lines of a .jsonl.xz file."""
 
     def read(path):
-        return gzip.decompress(path.read_bytes()).decode().splitlines()
+        return lzma.decompress(path.read_bytes()).decode().splitlines()
 
     def write(path, lines):
-        path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+        path.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
 
     return SimpleNamespace(read=read, write=write)

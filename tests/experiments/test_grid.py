@@ -71,8 +71,8 @@ def test_the_cheapest_task_goes_first_and_all_files_are_there(whole, lines):
     folder, outcomes = whole.folder, whole.outcomes
     assert [outcome.task.method for outcome in outcomes] == ["euclidean", "cca-itq", "pq", "sq"]
     assert {outcome.status for outcome in outcomes} == {"done"}
-    assert [path.name for path in folder.rglob("*.json*")] == ["digits.jsonl.gz"]
-    names = [json.loads(line)["name"] for line in lines.read(folder / "cells/digits.jsonl.gz")]
+    assert [path.name for path in folder.rglob("*.json*")] == ["digits.jsonl.xz"]
+    names = [json.loads(line)["name"] for line in lines.read(folder / "cells/digits.jsonl.xz")]
     assert [f"cells/{name}.json" for name in names] == sorted(
         output for task in GRID for output in task.outputs()
     )
@@ -90,7 +90,7 @@ def test_what_is_there_is_not_run_again(tmp_path):
 def test_only_the_missing_lengths_of_a_task_are_run(tmp_path, lines):
     list(run_grid([GRID[2]], Workplace(tmp_path), workers=0))
     whole = measured(tmp_path)
-    path = tmp_path / "cells" / "digits.jsonl.gz"
+    path = tmp_path / "cells" / "digits.jsonl.xz"
     short, _ = sorted(lines.read(path), key=lambda line: json.loads(line)["bits"])
     lines.write(path, [short])
     assert [outcome.status for outcome in run_grid([GRID[2]], Workplace(tmp_path), workers=0)] == ["done"]

@@ -1,5 +1,6 @@
 """Cells are read from files and from lines alike, and folding loses none of them."""
 
+import gzip
 import json
 import multiprocessing
 
@@ -35,8 +36,8 @@ def test_folding_changes_no_name_and_no_number(tmp_path):
         write(tmp_path / f"cell-{number}.json", CELL | {"seed": number, "map": 1 / (3 + number)})
     write(tmp_path / "other.json", CELL | {"dataset": "data/photos.npz"})
     before = contents(tmp_path)
-    assert fold_cells(tmp_path) == {"mnist.jsonl.gz": 4, "photos.jsonl.gz": 1}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mnist.jsonl.gz", "photos.jsonl.gz"]
+    assert fold_cells(tmp_path) == {"mnist.jsonl.xz": 4, "photos.jsonl.xz": 1}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mnist.jsonl.xz", "photos.jsonl.xz"]
     assert contents(tmp_path) == before
     assert fold_cells(tmp_path) == {}
 
@@ -45,10 +46,10 @@ def test_lines_are_sorted_so_that_a_new_cell_is_one_new_line(tmp_path, lines):
     for name in ("b", "d"):
         write(tmp_path / f"{name}.json", CELL)
     fold_cells(tmp_path)
-    before = lines.read(tmp_path / "mnist.jsonl.gz")
+    before = lines.read(tmp_path / "mnist.jsonl.xz")
     write(tmp_path / "c.json", CELL)
     fold_cells(tmp_path)
-    after = lines.read(tmp_path / "mnist.jsonl.gz")
+    after = lines.read(tmp_path / "mnist.jsonl.xz")
     assert [before[0], before[1]] == [after[0], after[2]]
     assert json.loads(after[1])["name"] == "c"
 
@@ -61,9 +62,9 @@ def test_the_same_cells_give_the_same_bytes(tmp_path, monkeypatch):
         fold_cells(in_turn)
     monkeypatch.setattr("time.time", lambda: 0.0)
     fold_cells(together)
-    content = (together / "mnist.jsonl.gz").read_bytes()
-    assert content == (in_turn / "mnist.jsonl.gz").read_bytes()
-    assert content[:10] == b"\x1f\x8b\x08" + bytes(5) + b"\x02\xff"  # no name, no time, level 9, any system
+    content = (together / "mnist.jsonl.xz").read_bytes()
+    assert content == (in_turn / "mnist.jsonl.xz").read_bytes()
+    assert content[:6] == b"\xfd7zXZ\0"  # a format that holds neither names nor times
 
 
 def test_a_file_is_newer_than_the_line_of_its_name(tmp_path):
@@ -84,7 +85,7 @@ def test_files_below_a_folder_keep_their_path_as_name_and_others_stay(tmp_path):
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
         "gamma-2",
         "gamma-2/points.json",
-        "mnist.jsonl.gz",
+        "mnist.jsonl.xz",
     ]
     assert list(contents(tmp_path)) == [
         "chain/mnist-paper-sq-alternating-euclidean-32bits-seed0",
@@ -93,6 +94,17 @@ def test_files_below_a_folder_keep_their_path_as_name_and_others_stay(tmp_path):
         "gamma-2/a",
     ]
     assert "gamma-2/points" in contents(tmp_path, subfolders=True)
+
+
+def test_lines_that_gzip_compressed_are_read_and_move_with_the_next_cell(tmp_path):
+    old = tmp_path / "mnist.jsonl.gz"
+    old.write_bytes(gzip.compress(json.dumps({"name": "old", **CELL}).encode()))
+    assert [record.name for record in read_records(tmp_path)] == ["old"]
+    assert is_recorded(tmp_path / "old.json")
+    write(tmp_path / "new.json", CELL)
+    fold_cells(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mnist.jsonl.xz"]
+    assert {record.name: record.content for record in read_records(tmp_path)} == {"new": CELL, "old": CELL}
 
 
 def test_a_record_is_found_as_a_file_and_as_a_line(tmp_path):
@@ -144,7 +156,7 @@ def test_processes_that_fold_one_folder_lose_no_cell(tmp_path):
         worker.join()
         assert worker.exitcode == 0
     assert set(contents(tmp_path)) == {str(number) for number in range(60)}
-    assert [path.name for path in tmp_path.iterdir()] == ["mnist.jsonl.gz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mnist.jsonl.xz"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +169,7 @@ def test_processes_that_fold_one_folder_lose_no_cell(tmp_path):
     ],
 )
 def test_lines_that_cannot_be_right_are_refused_by_number(tmp_path, lines, text, message):
-    lines.write(tmp_path / "mnist.jsonl.gz", text.splitlines())
+    lines.write(tmp_path / "mnist.jsonl.xz", text.splitlines())
     with pytest.raises(InputError, match=message):
         read_records(tmp_path)
 
@@ -168,7 +180,7 @@ def test_lines_that_cannot_be_right_are_refused_by_number(tmp_path, lines, text,
 def test_a_damaged_file_of_lines_is_named(tmp_path, damage):
     write(tmp_path / "a.json", CELL)
     fold_cells(tmp_path)
-    path = tmp_path / "mnist.jsonl.gz"
+    path = tmp_path / "mnist.jsonl.xz"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(InputError, match=r"mnist\.jsonl\.gz is not a whole gzip file"):
+    with pytest.raises(InputError, match=r"mnist\.jsonl\.xz is not a whole \.xz file"):
         read_records(tmp_path)

@@ -191,7 +191,7 @@ def results(
         bool,
         typer.Option(
             "--fold",
-            help="Print no table: move cells that have a file of their own into one .jsonl.gz file a data set.",
+            help="Print no table: move cells that have a file of their own into one .jsonl.xz file a data set.",
         ),
     ] = False,
 ) -> None:

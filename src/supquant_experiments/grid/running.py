@@ -66,7 +66,7 @@ def run_grid(tasks: Iterable[Task], workplace: Workplace, *, workers: int = 1) -
     Notes
     -----
     Every finished cell is written at once to a file of its own, so a run that is stopped or killed loses only the cells that it
-    was measuring. At the end of a run these files become lines of one .jsonl.gz file a data set; those of a killed run do so
+    was measuring. At the end of a run these files become lines of one .jsonl.xz file a data set; those of a killed run do so
     at the end of the next one. Several runs may share a folder. Workers end when the process that started them ends.
 
     Examples

@@ -50,7 +50,7 @@ class Workplace:
         return all(map(self.has_output, task.outputs()))
 
     def has_output(self, output: str) -> bool:
-        """Whether one output is there, as a file or as a line of a .jsonl.gz file."""
+        """Whether one output is there, as a file or as a line of a .jsonl.xz file."""
         return is_recorded(self.folder / output)
 
     def write(self, output: str, content: Any) -> None:

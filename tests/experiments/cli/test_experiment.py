@@ -188,7 +188,7 @@ def test_cells_are_folded_into_one_file_a_data_set(run, tmp_path):
     table = run("results", tmp_path, "--markdown").output
     result = run("results", tmp_path, "--fold")
     assert result.exit_code == 0, result.output
-    assert "digits.jsonl.gz: 2 cells moved into it" in result.output
-    assert [path.name for path in (tmp_path / "cells").iterdir()] == ["digits.jsonl.gz"]
+    assert "digits.jsonl.xz: 2 cells moved into it" in result.output
+    assert [path.name for path in (tmp_path / "cells").iterdir()] == ["digits.jsonl.xz"]
     assert run("results", tmp_path, "--markdown").output == table
     assert run("results", tmp_path / "nowhere", "--fold").exit_code == 2

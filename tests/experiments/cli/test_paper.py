@@ -29,13 +29,13 @@ def test_it_tells_the_time_before_and_what_is_left_and_writes_the_report(run, ta
     assert "left" in result.output
     assert (tmp_path / "report.html").is_file()
     (path,) = (tmp_path / "cells").iterdir()
-    assert path.name == "digits.jsonl.gz"
+    assert path.name == "digits.jsonl.xz"
     assert len(lines.read(path)) == 3
 
 
 def test_it_goes_on_where_it_was(run, tasks, tmp_path, lines):
     run("paper", "--quick", "--results", tmp_path)
-    path = tmp_path / "cells" / "digits.jsonl.gz"
+    path = tmp_path / "cells" / "digits.jsonl.xz"
     lines.write(path, [line for line in lines.read(path) if '"method":"pq"' not in line])
     result = run("paper", "--quick", "--results", tmp_path)
     assert "2 tasks, 1 done before" in result.output
@@ -131,6 +131,6 @@ def test_a_file_in_the_place_of_a_folder_is_refused_before_any_work(run, tasks, 
 
 def test_cells_name_the_command_that_makes_them(run, tasks, tmp_path, lines):
     run("paper", "--quick", "--results", tmp_path)
-    cells = map(json.loads, lines.read(tmp_path / "cells" / "digits.jsonl.gz"))
+    cells = map(json.loads, lines.read(tmp_path / "cells" / "digits.jsonl.xz"))
     (cell,) = (cell for cell in cells if cell["method"] == "pq")
     assert cell["command"].startswith("supquant experiment --dataset digits --method pq --bits 16")
