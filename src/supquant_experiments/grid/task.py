@@ -9,11 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from supquant.storage.json_file import write_json
 from supquant_experiments.datasets import Dataset, load
 from supquant_experiments.methods import KeptFits, Settings
 from supquant_experiments.problem import Problem, pose
-from supquant_experiments.records import is_recorded
+from supquant_experiments.records import is_recorded, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,11 +52,11 @@ class Workplace:
         """Whether one output is there, as a file or as a line of a .jsonl.xz file."""
         return is_recorded(self.folder / output)
 
-    def write(self, output: str, content: Any) -> None:
+    def write(self, output: str, content: Mapping[str, Any]) -> None:
         """Write one output as a JSON file, whole or not at all."""
         path = self.folder / output
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, content)
+        write_record(path, content)
 
     def settings(
         self, seed: int, anchors: int | None, parameters: Mapping[str, Any] | None = None
