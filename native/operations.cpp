@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -34,6 +35,21 @@ void sort_by_code(const Codes& codes, int m, uint32_t* rows, uint32_t* starts) {
     for (size_t i = 0; i < codes.n; ++i) rows[next[codes.data[i * codes.M + m]]++] = uint32_t(i);
 }
 
+// For fewer sums of pairs than this, one thread is done before another one has begun.
+constexpr size_t kFewSums = size_t(1) << 15;
+
+// Writes a block (rows, columns) as columns into a matrix whose rows are `width` doubles apart. The plain loop over j and k is
+// into[k * width + j] = block[j * columns + k]. It goes by squares of one cache line a row: of whole rows that lie a power
+// of two apart, each evicts the last one from the cache.
+void transpose(const double* block, size_t rows, size_t columns, double* into, size_t width) {
+    constexpr size_t kSide = 8;
+    for (size_t top = 0; top < rows; top += kSide)
+        for (size_t left = 0; left < columns; left += kSide)
+            for (size_t k = left; k < std::min(left + kSide, columns); ++k)
+                for (size_t j = top; j < std::min(top + kSide, rows); ++j)
+                    into[k * width + j] = block[j * columns + k];
+}
+
 // Fills a symmetric matrix with sums of weights over pairs of codewords, one pair of codebooks a task. The plain loop,
 // over rows i and codebooks a and b, is: sums[first[a] + codes[i, a], first[b] + codes[i, b]] += weights[i]. Blocks of
 // one codebook with itself stay zero unless `diagonal`. A task sums into a compact scratch block and copies that: rows
@@ -45,21 +61,22 @@ void pair_sums(const Codes& codes, const uint64_t* first, const double* weights,
     std::vector<std::pair<int, int>> pairs;
     for (int a = 0; a < codes.M; ++a)
         for (int b = a; b < codes.M; ++b) pairs.emplace_back(a, b);
-    constexpr size_t kBlock = size_t(kMaxCodewords) * kMaxCodewords;
-    std::vector<double> scratch(kBlock * n_threads);
+    size_t largest = 0;
+    for (int m = 0; m < codes.M; ++m) largest = std::max(largest, size_t(first[m + 1] - first[m]));
+    if (codes.n * pairs.size() + width * width < kFewSums) n_threads = 1;
+    const size_t size = largest * largest;
+    const std::unique_ptr<double[]> scratch(new double[size * std::min(size_t(n_threads), pairs.size())]);
     parallel_for(pairs.size(), n_threads, [&](size_t task, int slot) {
         const auto [a, b] = pairs[task];
         const size_t rows = first[a + 1] - first[a], columns = first[b + 1] - first[b];
-        double* block = scratch.data() + kBlock * slot;
+        double* block = &scratch[size * slot];
         if (a == b && !diagonal)
             std::fill_n(block, rows * columns, 0.0);
         else
             kernels.pair_block(codes.data, weights, codes.n, codes.M, a, b, rows, columns, block);
         for (size_t j = 0; j < rows; ++j)
-            for (size_t k = 0; k < columns; ++k) {
-                sums[(first[a] + j) * width + first[b] + k] = block[j * columns + k];
-                sums[(first[b] + k) * width + first[a] + j] = block[j * columns + k];
-            }
+            std::copy_n(block + j * columns, columns, sums + (first[a] + j) * width + first[b]);
+        if (a != b) transpose(block, rows, columns, sums + first[b] * width + first[a], width);
     });
 }
 
