@@ -208,18 +208,34 @@ def _set_threads(library: Any, n_threads: int) -> None:
         forget(force=True)
 
 
+_cached_properties: dict[str, tuple[int, list[Any]]] = {}
+"""By the name of a module of the library: the number of its names, and the cached properties of the classes among them."""
+
+
+def _find_cached_properties() -> None:
+    """Note the cached properties of the library before a fork. Only modules with other names than before are searched.
+
+    The search reads all classes. In a child, it would make the system copy the memory that they lie in.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "supquant":
+            n_names, _ = _cached_properties.get(name, (0, []))
+            if len(vars(module)) != n_names:
+                classes = [each for each in list(vars(module).values()) if isinstance(each, type)]
+                attributes = [attribute for each in classes for attribute in list(vars(each).values())]
+                found = [attribute for attribute in attributes if isinstance(attribute, cached_property)]
+                _cached_properties[name] = len(vars(module)), found
+
+
 def _renew_property_locks() -> None:
     """Renew the lock of every cached property of the library.
 
     In Python 3.11 a `cached_property` holds a lock of its class while a value is computed. If a thread computes one during a
     fork, the lock would stay closed in the child for ever. Python 3.12 has no such lock.
     """
-    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "supquant"]
-    classes = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
-    for each in classes:
-        for attribute in vars(each).values():
-            if isinstance(attribute, cached_property):
-                attribute.lock = threading.RLock()  # type: ignore[attr-defined]
+    for _, properties in _cached_properties.values():
+        for each in properties:
+            each.lock = threading.RLock()
 
 
 _blas_limit = _BlasLimit()
@@ -229,4 +245,4 @@ os.register_at_fork(
     after_in_child=_blas_limit.in_child,
 )
 if sys.version_info < (3, 12):
-    os.register_at_fork(after_in_child=_renew_property_locks)
+    os.register_at_fork(before=_find_cached_properties, after_in_child=_renew_property_locks)
