@@ -1,33 +1,24 @@
 """Fixtures shared by all tests: small, seeded, read-only."""
 
-import faulthandler
-import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import traceback
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import forking
 import numpy as np
 import pytest
 from hypothesis import settings
 
-pytest.register_assert_rewrite("scan_cases", "stored_arrays")
+pytest.register_assert_rewrite("killed_saves", "scan_cases", "stored_arrays")
 
 # Shared and slow machines make a deadline on single examples a source of noise, not of findings.
 settings.register_profile("supquant", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("supquant")
-
-HANG_SECONDS = 20
-"""A child that takes longer is taken to hang. Its work takes milliseconds."""
-
-STDERR = 2
-"""The file descriptor. What is written to it is not lost when a child ends at once."""
 
 
 def _read_only(*arrays):
@@ -49,28 +40,8 @@ def no_wait_for_the_disk():
 
 @pytest.fixture(scope="session")
 def fork():
-    """Return a function that runs `work` in a child and returns its process id.
-
-    The child ends with status 0, with 1 after an error, or by a signal if it hangs; then it writes where.
-    """
-
-    def start(work):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
-            child = os.fork()
-        if child:
-            return child
-        try:
-            gc.freeze()
-            faulthandler.register(signal.SIGALRM, file=STDERR, chain=True)
-            signal.alarm(HANG_SECONDS)
-            work()
-            os._exit(0)
-        except BaseException:  # noqa: BLE001, the child must not return into pytest
-            os.write(STDERR, traceback.format_exc().encode())
-            os._exit(1)
-
-    return start
+    """Return a function that runs `work` in a child and returns its process id, as `forking.fork` says."""
+    return forking.fork
 
 
 @pytest.fixture
@@ -86,8 +57,8 @@ def telling_child(fork):
         ours, theirs = os.pipe()
 
         def told():
-            os.dup2(theirs, STDERR)
-            sys.stderr = os.fdopen(STDERR, "w", buffering=1)
+            os.dup2(theirs, forking.STDERR)
+            sys.stderr = os.fdopen(forking.STDERR, "w", buffering=1)
             sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
             work(lambda line: os.write(theirs, f"{line}\n".encode()))
 

@@ -6,114 +6,18 @@ import resource
 import shutil
 import signal
 import stat
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from killed_saves import Saves, changed_index
 
 from supquant import CodeIndex
 from supquant.errors import FileFormatError
 
 TIMED, MID_WRITE = 100, 30
-STEPS = {  # what a save asks of the system, by the names Python has for it
-    *("open", "write", "writelines", "flush", "close", "__exit__", "truncate", "fsync", "fdatasync"),
-    *("replace", "rename", "link", "unlink", "remove", "mkdir", "rmdir", "listdir", "scandir", "mmap"),
-}
-
-
-class Children:
-    """Children that do some work and are killed over it. Each way says whether the kill came in time."""
-
-    def __init__(self, fork):
-        self.fork = fork
-
-    def duration(self, work):
-        """Let a child do its work; return the seconds from its beginning to its end."""
-        child = self._begun(work)
-        began = time.monotonic()
-        assert not died(child, None)
-        return time.monotonic() - began
-
-    def killed_after(self, work, delay):
-        """Kill a child `delay` seconds after it began."""
-        child = self._begun(work)
-        time.sleep(delay)
-        os.kill(child, signal.SIGKILL)
-        return died(child, signal.SIGKILL)
-
-    def _begun(self, work):
-        reading, writing = os.pipe()
-
-        def announced():
-            os.write(writing, b"!")
-            work()
-
-        child = self.fork(announced)
-        os.read(reading, 1)
-        os.close(reading)
-        os.close(writing)
-        return child
-
-    def killed_at_step(self, work, step):
-        """Let a child kill itself at one of its `steps`."""
-
-        def suicidal():
-            on_each_step(lambda i: os.kill(os.getpid(), signal.SIGKILL) if i == step else None)
-            work()
-
-        return died(self.fork(suicidal), signal.SIGKILL)
-
-    def killed_in_a_write(self, work, n_bytes):
-        """Let the system kill a child as soon as a file would grow past `n_bytes`."""
-
-        def limited():
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
-            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-            work()
-
-        return died(self.fork(limited), signal.SIGXFSZ)
-
-    def steps(self, work):
-        """Let a child do its work; return the numbers of its steps."""
-        reading, writing = os.pipe()
-
-        def counted():
-            seen = []
-            on_each_step(seen.append)
-            work()
-            sys.setprofile(None)
-            os.write(writing, str(len(seen)).encode())
-
-        assert not died(self.fork(counted), None)
-        count = int(os.read(reading, 20))
-        os.close(reading)
-        os.close(writing)
-        return range(1, count + 1)
-
-
-def died(child, by):
-    """Wait for a child; say whether it died by a signal. One that failed by itself is an error."""
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in {0, -by if by else 0}, f"the child ended with {status}"
-    return status != 0
-
-
-def on_each_step(then):
-    """Call ``then(i)`` before and after everything this process asks of the system from now on, counted from 1."""
-    seen = 0
-
-    def hook(_frame, event, function):
-        nonlocal seen
-        if event in {"c_call", "c_return", "c_exception"} and function.__name__ in STEPS:
-            seen += 1
-            then(seen)
-
-    sys.setprofile(hook)
 
 
 class Kill(NamedTuple):
@@ -137,10 +41,13 @@ class Scene:
         index.save(self.kept)
         self.old = portrait(index)
         self.restore()
-        self.changed = CodeIndex.load(self.folder)
-        self.changed.remove(range(1, 3500, 90))
-        self.changed.update_codes(range(2, 3500, 90), draw_codes(codec, rng, 39))
-        self.changed.add_codes(draw_codes(codec, rng, 1500), ids=range(4000, 5500))
+        changes = [
+            ("remove", [range(1, 3500, 90)], {}),
+            ("update_codes", [range(2, 3500, 90), draw_codes(codec, rng, 39)], {}),
+            ("add_codes", [draw_codes(codec, rng, 1500)], {"ids": range(4000, 5500)}),
+        ]
+        self.changed = changed_index(self.folder, changes)
+        self.children = Saves(self.folder, changes)
         self.new = portrait(self.changed)
         assert self.new != self.old
         forms = [(segment["sorted"], segment["grouped"]) for segment in self.changed.info()["segments"]]
@@ -174,16 +81,13 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory, tied_codec, draw_codes, portrait, contents, sort_early):
-    return Scene(tmp_path_factory.mktemp("crash"), tied_codec, draw_codes, portrait, contents)
+    scene = Scene(tmp_path_factory.mktemp("crash"), tied_codec, draw_codes, portrait, contents)
+    yield scene
+    scene.children.close()
 
 
 @pytest.fixture(scope="module")
-def children(fork):
-    return Children(fork)
-
-
-@pytest.fixture(scope="module")
-def kills(scene, children):
+def kills(scene):
     """Kill many saves, each over a fresh copy of the old index, and write down what they left."""
     found = []
 
@@ -194,21 +98,21 @@ def kills(scene, children):
 
     durations = []
     for _ in range(5):
-        durations.append(children.duration(scene.save))
+        durations.append(scene.children.duration(scene.folder))
         scene.restore()
     attempts = 0
     while len(found) < TIMED and attempts < 4 * TIMED:  # some kills come too late
         delay = min(durations) * (attempts % TIMED) / TIMED
-        record("timed", children.killed_after(scene.save, delay))
+        record("timed", scene.children.killed_after(scene.folder, delay))
         attempts += 1
 
-    steps = children.steps(scene.save)
+    steps = scene.children.steps(scene.folder)
     largest = max(file.stat().st_size for file in scene.folder.iterdir())
     scene.restore()
     for step in steps:
-        record("at a step", children.killed_at_step(scene.save, step))
+        record("at a step", scene.children.killed_at_step(scene.folder, step))
     for n_bytes in np.linspace(0, largest - 1, MID_WRITE, dtype=int).tolist():
-        record("in a write", children.killed_in_a_write(scene.save, n_bytes))
+        record("in a write", scene.children.killed_in_a_write(scene.folder, n_bytes))
     return found
 
 
@@ -229,13 +133,13 @@ def test_the_kills_were_many_and_fell_everywhere(kills):
     assert between["in a write"] >= 10
 
 
-def test_a_later_save_clears_away_what_killed_ones_left(scene, children, tmp_path):
+def test_a_later_save_clears_away_what_killed_ones_left(scene, tmp_path):
     scene.restore()
-    steps = children.steps(scene.save)
+    steps = scene.children.steps(scene.folder)
     scene.restore()
     left = set()
     for step in steps[::4]:  # one after the other, over what the last one left
-        children.killed_at_step(scene.save, step)
+        scene.children.killed_at_step(scene.folder, step)
         left |= set(scene.contents(scene.folder))
         if scene.judge("at a step").stage == "after":
             break
@@ -246,16 +150,16 @@ def test_a_later_save_clears_away_what_killed_ones_left(scene, children, tmp_pat
     assert scene.contents(scene.folder) == clean
 
 
-def test_a_killed_first_save_does_not_bar_the_folder(scene, children, tmp_path):
+def test_a_killed_first_save_does_not_bar_the_folder(scene, tmp_path):
     folder = tmp_path / "first"
 
     def save():
         scene.changed.save(folder, overwrite=True)  # a killed child may have saved it
 
     halfway = 0
-    for step in children.steps(save)[::3]:
+    for step in scene.children.steps(folder)[::3]:
         shutil.rmtree(folder, ignore_errors=True)
-        children.killed_at_step(save, step)
+        scene.children.killed_at_step(folder, step)
         try:
             assert scene.portrait(CodeIndex.load(folder, verify="full")) == scene.new
         except (FileNotFoundError, FileFormatError):
@@ -265,7 +169,7 @@ def test_a_killed_first_save_does_not_bar_the_folder(scene, children, tmp_path):
     assert halfway >= 3
 
 
-def test_a_full_disk_leaves_the_old_index_and_the_one_in_memory(scene, children):
+def test_a_full_disk_leaves_the_old_index_and_the_one_in_memory(scene, works_in_child):
     scene.restore()
 
     def save_too_much():
@@ -277,7 +181,7 @@ def test_a_full_disk_leaves_the_old_index_and_the_one_in_memory(scene, children)
             scene.save()
         assert scene.portrait(scene.changed) == scene.new
 
-    assert not died(children.fork(save_too_much), None)
+    assert works_in_child(save_too_much)
     # The codes were written, and deleted when the ids did not fit.
     assert scene.judge("full disk") == Kill("full disk", "before", "old")
     scene.save()
