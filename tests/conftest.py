@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: small, seeded, read-only."""
 
+import gc
 import os
 import shutil
 import signal
@@ -19,6 +20,22 @@ pytest.register_assert_rewrite("killed_saves", "scan_cases", "stored_arrays")
 # Shared and slow machines make a deadline on single examples a source of noise, not of findings.
 settings.register_profile("supquant", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("supquant")
+
+
+def pytest_collection():
+    """Search for no garbage while tests are collected: they stay, and there are millions of objects to search."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """Search for garbage again, but not among what was collected."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish():
+    """Let the end of the process find everything: extension modules complain of what is left."""
+    gc.unfreeze()
 
 
 def _read_only(*arrays):
