@@ -349,7 +349,7 @@ def test_parameters_are_validated_on_the_training_rows_with_as_many_queries(data
 
 def test_a_method_without_a_callback_is_tuned_too(data):
     events = []
-    settings, tuned = Settings(anchors=50), {"tuning": "validate", "tuning_rows": 200}
+    settings, tuned = Settings(anchors=50, n_jobs=1), {"tuning": "validate", "tuning_rows": 200}
     (cell,) = run_cells(data, method="classifier", settings=settings, callback=events.append, **tuned)
     assert cell.parameters["tuning"]["points"] == len(METHODS["classifier"].grid["ridge"])
     assert events[-1].step == cell.parameters["tuning"]["points"]
@@ -357,7 +357,11 @@ def test_a_method_without_a_callback_is_tuned_too(data):
 
 def test_a_method_is_tuned_on_the_codes_that_it_is_published_with(data):
     (cell,) = run_cells(
-        data, method="classifier-bits", settings=Settings(anchors=50), tuning="validate", tuning_rows=300
+        data,
+        method="classifier-bits",
+        settings=Settings(anchors=50, n_jobs=1),
+        tuning="validate",
+        tuning_rows=300,
     )
     assert cell.parameters["tuning"]["points"] == len(METHODS["classifier-bits"].grid["ridge"])
     assert cell.parameters["ridge"] == cell.parameters["tuning"]["found"]["ridge"]
