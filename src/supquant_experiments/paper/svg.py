@@ -37,7 +37,7 @@ def shrink(svg: str) -> str:
     body = re.sub(r"<[^>]+>", _shrink_tag, body)
     body = body.replace("</style>", f"text{{{_FONTS}}}</style>", 1)
     body = body.replace("xlink:href", "href").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
-    body = _with_one_style(_without_bare_groups(_with_numbered_ids(body)))
+    body = _with_one_style(_without_bare_groups(_with_numbered_ids(_with_shared_markers(body))))
     return _with_classes(body).strip() + "\n"
 
 
@@ -94,6 +94,22 @@ def _with_one_style(body: str) -> str:
     """Write the style of markers that follow each other only once, on a group around them."""
     alike = re.compile(r'<use [^>]*?( style="[^"]*")/>(?:<use [^>]*?\1/>)+')
     return alike.sub(lambda run: f"<g{run.group(1)}>{run.group(0).replace(run.group(1), '')}</g>", body)
+
+
+def _with_shared_markers(body: str) -> str:
+    """Keep one of the markers that differ in colour alone. They inherit the colour from where they are used."""
+    first: dict[tuple[str, str], str] = {}
+    kept: dict[str, str] = {}
+
+    def keep(found: re.Match[str]) -> str:
+        name, shape, style = found.groups()
+        others = ";".join(each for each in _declarations(style) if not each.startswith("stroke:"))
+        look = f' style="{others}"' if others else ""
+        kept[name] = first.setdefault((shape, look), name)
+        return f'<defs><path id="{name}" d="{shape}"{look}/></defs>' if kept[name] == name else ""
+
+    body = re.sub(r'<defs><path id="([^"]*)" d="([^"]*)" style="([^"]*)"/></defs>', keep, body)
+    return re.sub(r'"#([^"]*)"', lambda found: f'"#{kept.get(found[1], found[1])}"', body)
 
 
 def _with_numbered_ids(body: str) -> str:

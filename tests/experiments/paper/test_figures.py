@@ -49,14 +49,23 @@ def texts_of(drawn):
 
 
 def marks_of(drawn):
-    """Every coordinate of a marker or of a line, in the order in which they are drawn."""
+    """Every coordinate of a line, and of a marker with its place, in the order in which they are drawn."""
+    tree = ET.fromstring(drawn)
+    shapes = {element.get("id"): element for element in tree.iter() if element.get("id")}
+    markers = {id(shape) for part in tree.iter("{http://www.w3.org/2000/svg}defs") for shape in part}
     found = []
-    for element in ET.fromstring(drawn).iter():
+    for element in tree.iter():
         if element.tag.endswith("}use"):
             found += [float(element.get("x")), float(element.get("y"))]
-        elif element.tag.endswith("}path"):
-            found += map(float, re.findall(r"-?[\d.]+", element.get("d")))
+            link = element.get("href") or element.get("{http://www.w3.org/1999/xlink}href")
+            found += numbers_of(shapes[link[1:]])
+        elif element.tag.endswith("}path") and id(element) not in markers:
+            found += numbers_of(element)
     return found
+
+
+def numbers_of(path):
+    return list(map(float, re.findall(r"-?[\d.]+", path.get("d"))))
 
 
 def test_every_line_is_named_in_the_picture_and_in_words(results):
