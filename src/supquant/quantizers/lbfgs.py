@@ -51,22 +51,24 @@ def minimise_codebooks(
     scale = abs(start) or 1.0  # the first step of L-BFGS-B has length one, whatever the units are
 
     def evaluated(flat: Float64) -> _Evaluated:
-        """Evaluate at C (u r,), unless it is the point of the last time, as the first and the last one of a search are."""
+        """Evaluate at C (u r,), unless it is the point of the last time, as it is for every gradient."""
         nonlocal last
         words = flat.reshape(C.shape)
         if not np.array_equal(words, last.words):
             last = _Evaluated(words.copy(), *evaluate(words))
         return last
 
-    def function(flat: Float64) -> tuple[float, Float64]:
+    def value(flat: Float64) -> float:
         check_interrupt()
-        found = evaluated(flat)
-        return found.value / scale, found.gradient.ravel() / scale
+        return evaluated(flat).value / scale
+
+    def gradient(flat: Float64) -> Float64:
+        return evaluated(flat).gradient.ravel() / scale
 
     result = minimize(
-        function,
+        value,
         C.ravel(),
-        jac=True,
+        jac=gradient,  # `jac=True` would compare and copy every point once more
         method="L-BFGS-B",
         options={"maxiter": max_iter, "maxcor": HISTORY, "ftol": tol, "gtol": 0.0, "maxfun": 2 * max_iter},
     )
