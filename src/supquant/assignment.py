@@ -31,6 +31,9 @@ BEAM = 4
 RETRIES = 2
 """Times that the code of an item is disturbed and searched anew."""
 
+MOST_WORDS_AT_ONCE = 2048
+"""Products of more codewords with each other are computed one codebook at a time, which takes less memory."""
+
 FORBIDDEN = np.float32(1e12)
 """Cost of a codeword that a code may not have."""
 
@@ -180,8 +183,13 @@ class CodeSearch:
     def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         flat = self.codebooks.reshape(-1, self.codebooks.shape[2])
         scores = None if self.classifier is None else flat @ self.classifier
-        cross = np.empty((len(flat), len(flat)), dtype=np.float32)
         plain = scores is None and self.quantization == 1  # then both products are the same
+        if (
+            plain and len(flat) <= MOST_WORDS_AT_ONCE
+        ):  # BLAS computes half of a product with itself, and copies it
+            cross = (flat @ flat.T).astype(np.float32, copy=False)
+            return self._permitted(cross.diagonal().copy()), cross, cross
+        cross = np.empty((len(flat), len(flat)), dtype=np.float32)
         product = cross if plain else np.empty_like(cross)
         squares = np.empty(len(flat), dtype=np.float32)
         for codebook in row_blocks(len(flat), self.codebooks.shape[1]):  # float64 for one codebook at a time
@@ -194,9 +202,13 @@ class CodeSearch:
                     products += scores[rows] @ scores.T
                 cross[rows] = products
             squares[rows] = products[:, rows].diagonal()
+        return self._permitted(squares), cross, product
+
+    def _permitted(self, squares: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Make the squares (M K,) of words that codes may not have so large that no code has them; return all."""
         if self.allowed is not None:
             squares[~self.allowed.reshape(-1)] = FORBIDDEN
-        return squares, cross, product
+        return squares
 
     @property
     def _squares(self) -> NDArray[np.float32]:  # (M K,)  c' H c

@@ -102,6 +102,9 @@ class MeaningFeatures(Protocol):
     def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
 
+    def positions(self, x: Float32) -> Float32:
+        """Return z (b, g) of a block (b, p)."""
+
     def of_labelled(self, x: Float32) -> Float32:
         """Map a block (b, p) of items with known labels: s, u and c may be zero."""
 

@@ -7,6 +7,7 @@ search but words for its position, in the other codebooks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
 
@@ -72,16 +73,32 @@ class LabelSearch:
 
         The search for words of position starts from `codes` (n, M) if they are given.
         """
-        of_labels = self.words == LABEL_WORD
-        edges = np.cumsum([0, *of_labels.sum(axis=1)])
-        found = np.empty((len(vectors), len(self.words)), dtype=np.uint8)
-        for m, columns in enumerate(pairwise(edges)):
-            found[:, m] = np.flatnonzero(of_labels[m])[vectors[:, slice(*columns)].argmax(axis=1)]
+        edges = self._edges
+        columns = [vectors[:, slice(*part)].argmax(axis=1) + part[0] for part in pairwise(edges)]
+        n_meaning = edges[-1] + 1  # the last of these columns is that of novelty
+        return self.codes_of(np.stack(columns, axis=1), vectors[:, n_meaning:], codes)
+
+    def codes_of(self, columns: NDArray[Any], positions: Float32 | None, codes: Codes | None = None) -> Codes:
+        """Return the codes (n, M) of items whose labels are spelled with columns (n, M'), and that lie at positions (n, g).
+
+        Positions may be None if codes hold labels and nothing else. The search starts from `codes` (n, M) if they are given.
+        """
+        found = self._codewords[columns]
         if self.positions is None:
             return found
+        assert positions is not None
         given = None if codes is None else codes[:, len(self.words) :]
-        n_meaning = int(edges[-1]) + 1  # the last of these columns is that of novelty
-        return np.hstack([found, self.positions.search(vectors[:, n_meaning:], found, given)])
+        return np.hstack([found, self.positions.search(positions, found, given)])
+
+    @property
+    def _edges(self) -> list[int]:
+        """The columns at which the words of each codebook begin, and where those of the last one end."""
+        return [0, *np.cumsum((self.words == LABEL_WORD).sum(axis=1)).tolist()]
+
+    @cached_property
+    def _codewords(self) -> Codes:
+        """The number (r,) of the codeword that stands for each column, in its codebook."""
+        return np.nonzero(self.words == LABEL_WORD)[1].astype(np.uint8)
 
 
 def item_search(

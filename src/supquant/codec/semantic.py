@@ -136,21 +136,28 @@ class SemanticCodec(SemanticQueries):
     def _encode(
         self, X: ArrayLike, labels: Labels | None, missing_labels: MissingLabels, n_jobs: int | None
     ) -> Codes:
+        search = self._searches[LABELLED]
+
         def encode_block(x: Float32, block: tuple[int, int]) -> Codes:
+            own = None if labels is None or labels.indices is None else labels.indices[slice(*block)]
+            if isinstance(search, LabelSearch) and own is not None and self._are_spelled(own):
+                positions = None if search.positions is None else self.map.positions(x)
+                return search.codes_of(self.map.spelling.words[own], positions)
             given = None if labels is None else self.map.spelling.of_labels(labels, *block)
             known = np.zeros(len(x), dtype=bool) if given is None else ~np.isnan(given[:, 0])
             spelled = known.copy()
             if given is not None:  # no codeword means an added label
                 spelled &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
-                search = self._searches[LABELLED]
-                if spelled.all() and isinstance(search, LabelSearch) and search.positions is None:
-                    return search.search(given)  # the codes hold no position
             items = self.item_vectors(self.map.of_labelled(x) if known.all() else self.map(x), given)
             if missing_labels == "drop":
                 items[~known, : self._n_meaning] = 0
             return self.encode_vectors(items, spelled)
 
         return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block, of_vectors=True)
+
+    def _are_spelled(self, own: NDArray[np.int32]) -> bool:
+        """Return whether labels (b,) are known, and none was added after the fit."""
+        return bool(((own >= 0) & (own < self.map.n_trained)).all())
 
     def encode_vectors(self, items: Float32, known: NDArray[np.bool_]) -> Codes:
         """Return the codes (n, M) of item vectors t (n, D), searched on one thread; `known` (n,) says whose labels are known."""

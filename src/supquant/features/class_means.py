@@ -125,7 +125,7 @@ def class_sums(rows: KernelRows) -> ClassSums:
 
 def _sums_of_block(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple[Array, Array]:
     del shared
-    x = rows.features(numbers)[:, :-1]
+    x = rows.vectors(numbers) if rows.kernel is None else rows.features(numbers)[:, :-1]
     return x.T @ x, rows.labels.take(numbers).sparse().T @ x
 
 

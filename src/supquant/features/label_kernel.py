@@ -22,7 +22,7 @@ from supquant.features.kernel_rows import KernelRows, gram_jobs
 from supquant.features.label_map import LabelMap
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
-from supquant.parallel import single_blas
+from supquant.parallel import ordered_map, single_blas
 from supquant.parameters import check_integer, check_positive, random_generator, resolve_jobs
 from supquant.row_sums import sum_rows
 from supquant.rows import FeatureCache
@@ -319,7 +319,8 @@ def _anchors_of_many(
         return held_out_loss(*parts)
 
     with single_blas():
-        return ANCHORS_OF_MANY_LABELS if loss(kernel) < ANCHOR_LOSS_RATIO * loss(None) else 0
+        with_anchors, without = ordered_map(loss, (kernel, None), n_jobs)
+    return ANCHORS_OF_MANY_LABELS if with_anchors < ANCHOR_LOSS_RATIO * without else 0
 
 
 def scaled_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:

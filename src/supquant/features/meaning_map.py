@@ -149,8 +149,14 @@ class MeaningMap:
         if self.opinion.shape[1]:
             return self(x)
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
-        features[:, self.n_columns + 1 :][:, : self.metric.shape[1]] = self._placed(unit_rows(x))
+        features[:, self.n_columns + 1 :][:, : self.metric.shape[1]] = self.positions(x)
         return features
+
+    def positions(self, x: Float32) -> Float32:
+        """Return z (b, g) of a block (b, p)."""
+        if self.opinion.shape[1]:
+            return self(x)[:, self.n_columns + 1 :][:, : self.n_position]
+        return self._placed(unit_rows(x))
 
     def _placed(self, units: Float32) -> Float32:
         """Return the first part of z (b, k) for vectors of unit length (b, p)."""

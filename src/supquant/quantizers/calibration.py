@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CALIBRATION_QUERIES = 2048
 """At most this number of held-out rows are queries."""
 
-CALIBRATION_ITEMS = 1 << 17
+CALIBRATION_ITEMS = 1 << 16
 """At most this number of training rows are items."""
 
 ANSWERS = 100

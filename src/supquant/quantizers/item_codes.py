@@ -24,7 +24,7 @@ from supquant.fitting import Record
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.steps import NamedStep
 
-KMEANS_ROWS_PER_CODEWORD = 16
+KMEANS_ROWS_PER_CODEWORD = 32
 """K-means sees at most this number of rows for each codeword."""
 
 KMEANS_ITERATIONS = 4
@@ -218,9 +218,8 @@ def _start_codebook(
         codebook[for_labels, a:] = sums / (counts + SHRINKAGE)[:, None]
     for_position = np.flatnonzero(words == POSITION_WORD)
     if len(for_position):
-        placed = left.copy()
-        placed[:, :a] = 0
-        codebook[for_position] = weighted_means(placed, weights, a, len(for_position), rng, n_jobs)
+        placed = np.ascontiguousarray(left[:, a:])
+        codebook[for_position, a:] = weighted_means(placed, weights, 0, len(for_position), rng, n_jobs)
     for kind, users in (
         (FREE_WORD, ~labelled if words.any() else np.full(len(left), True)),
         (KNOWN_WORD, labelled),

@@ -286,9 +286,8 @@ class SupervisedQuantizer(LabelQuantizer):
         stages = fit.stages(max_iter=self.max_iter, tol=self.tol, rng=rng)
 
         def calibrate(codec: SemanticCodec, codes: Codes) -> SemanticCodec:
-            codec = fit.calibrate(codec, codes, rng)
-            self.summary_ = summarize(fit, codec, codes)
-            return codec
+            self.summary_ = summarize(fit, codec, codes)  # curves do not change an order
+            return fit.calibrate(codec, codes, rng)
 
         return FitPlan(stages, fit.result, calibrate, reporter)
 
