@@ -11,6 +11,7 @@ from supquant.codec.semantic_vectors import FeatureParts, query_rule, semantic_q
 from supquant.codec.spelling import Spelling
 from supquant.features.gaussian_map import GaussianMap
 from supquant.features.meaning_map import MeaningMap
+from supquant.features.position import principal_directions
 from supquant.kernels import native
 
 P, H, K, OPINIONS = 9, 37, 5, 3
@@ -110,3 +111,16 @@ def test_parts_that_do_not_fit_are_refused(rng):
     feature_map = draw_map("one label", rng)
     with pytest.raises(ValueError, match="matrices must have the shapes"):
         replace(feature_map, metric=feature_map.metric[:-1])(np.zeros((1, P), dtype=np.float32))
+
+
+def test_principal_directions_of_many_rows_are_those_of_every_kth_row_of_a_block(rng, monkeypatch):
+    monkeypatch.setattr("supquant.features.position.MOST_ROWS", 3000)
+    X = rng.normal(size=(9001, 5)) * [5, 4, 3, 2, 1] + 1
+    found = principal_directions(X, 2)
+    chosen = np.concatenate([np.arange(start, min(start + 4096, 9001), 3) for start in (0, 4096, 8192)])
+    units = X[chosen] / np.linalg.norm(X[chosen], axis=1, keepdims=True)
+    np.testing.assert_allclose(found.mean, units.mean(axis=0), atol=1e-6)
+    _, vectors = np.linalg.eigh(np.cov(units.T))
+    np.testing.assert_allclose(
+        abs(found.vectors.T @ vectors[:, ::-1][:, : found.vectors.shape[1]]).diagonal(), 1
+    )

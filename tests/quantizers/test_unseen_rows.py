@@ -61,6 +61,18 @@ def test_probabilities_that_are_as_good_as_zero_become_zero_and_others_those_of_
     np.testing.assert_allclose(made[~zero], images[~zero], rtol=1e-6)
 
 
+def test_of_many_probabilities_some_tell_the_quantiles(rng, features, monkeypatch):
+    labels = np.eye(5, dtype=bool)[rng.integers(5, size=500)]
+    held = features[rng.permutation(500)[:200]]
+    held[:, :5] = np.sqrt(held[:, :5])
+    told = {"held": held, "held_labels": labels[:200], "multilabel": True}
+    of_all = imitate_held_out_rows(features, labels, **told)
+    monkeypatch.setattr("supquant.quantizers.unseen_rows.MOST_QUANTILE_VALUES", 1000)  # every other row
+    of_some = imitate_held_out_rows(features, labels, **told)
+    assert (of_some != of_all).any()
+    np.testing.assert_allclose(of_some[:, :5].mean(axis=0), of_all[:, :5].mean(axis=0), rtol=0.1)
+
+
 def test_rows_stay_as_they_are_where_none_were_held_out(features):
     labels = np.eye(5)[features[:, :5].argmax(axis=1)]
     none = imitate_held_out_rows(features, labels, features[:0], labels[:0], multilabel=False)

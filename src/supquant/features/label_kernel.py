@@ -153,7 +153,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         LabelKernel
             The fitted estimator itself.
         """
-        self._fit(X, y)
+        self._fit(check_training_vectors(X), y)
         return self
 
     def fit_with_progress(self, X: NDArray[Any], y: Labels, advance: Callable[[float], None]) -> KernelRows:
@@ -170,7 +170,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
 
         Kernel features are computed once for both.
         """
-        X = check_vectors(X)
+        X = check_training_vectors(X)
         rows = self._fit(X, y)
         if len(rows) < len(X):
             return self.transform(X)
@@ -188,18 +188,17 @@ class LabelKernel(TransformerMixin, BaseEstimator):
 
     def _fit(
         self,
-        X: ArrayLike,
+        X: NDArray[Any],
         y: ArrayLike,
         advance: Callable[[float], None] | None = None,
         *,
         smooth: bool = True,
     ) -> KernelRows:
-        """Learn the classifier; return the rows it was learned from, with their kernel features in the cache."""
+        """Learn from checked vectors X (n, p); return the rows learned from, with their kernel features in the cache."""
         n_anchors = None if self.n_anchors is None else check_integer(self.n_anchors, "n_anchors", 0)
         n_directions = check_integer(self.n_directions, "n_directions", 0)
         bandwidth = None if self.bandwidth is None else check_positive(self.bandwidth, "bandwidth")
         n_jobs = resolve_jobs(self.n_jobs)
-        X = check_training_vectors(X)
         labels = _checked_labels(y, len(X))
         order = random_generator(self.random_state).permutation(len(X))
         many = labels.n_labels > MANY_LABELS

@@ -14,6 +14,7 @@ from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Float32, Float64
 from supquant.features.meaning_map import unit_rows
 from supquant.labels import Labels
+from supquant.parallel import row_blocks
 from supquant.row_sums import sum_rows
 
 VARIANCE_KEPT = 0.99
@@ -21,6 +22,9 @@ VARIANCE_KEPT = 0.99
 
 MOST_DIRECTIONS = 256
 """At most this number of principal directions is kept."""
+
+MOST_ROWS = 1 << 16
+"""If there are twice as many rows or more, the principal directions are those of every k-th row, of at least so many in all."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,10 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     >>> principal_directions(X, 1).vectors.shape
     (3, 2)
     """
-    n, p = X.shape
-    total, products = sum_rows(_unit_sums, X, None, n_jobs)
+    p = X.shape[1]
+    every = max(1, len(X) // MOST_ROWS)
+    total, products = sum_rows(_unit_sums, X, every, n_jobs)
+    n = sum(len(range(start, stop, every)) for start, stop in row_blocks(len(X)))
     mean = total / n
     covariance = products / n - np.outer(mean, mean)
     most = min(MOST_DIRECTIONS, p)
@@ -56,9 +62,9 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     return Directions(mean.astype(np.float32), np.ascontiguousarray(leading, dtype=np.float32))
 
 
-def _unit_sums(x: NDArray[Any], shared: None) -> tuple[Float64, Float32]:
-    del shared
-    units = unit_rows(x)
+def _unit_sums(x: NDArray[Any], every: int) -> tuple[Float64, Float32]:
+    """Return the sum and the products of every k-th row of a block."""
+    units = unit_rows(x[::every])
     return units.sum(axis=0, dtype=np.float64), units.T @ units
 
 
@@ -68,18 +74,16 @@ def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:
     With several labels a row, it is the covariance around the least-squares prediction from the labels.
     """
     Y = labels.sparse()
-    z = coordinates.astype(np.float64)
     counts = np.asarray(Y.sum(axis=0))
     small = 1e-9 + 1e-6 * float(counts.mean())
     if labels.multilabel:
         gram = (Y.T @ Y).tocsc()
         gram.setdiag(gram.diagonal() + small)
-        predicted = Y @ scipy.sparse.linalg.splu(gram).solve(Y.T @ z)
+        means = scipy.sparse.linalg.splu(gram).solve(Y.T @ coordinates.astype(np.float64))
     else:
-        predicted = Y @ ((Y.T @ z) / (counts + small)[:, None])
-    left = z - predicted
-    scatter: Float64 = left.T @ left / len(z)
-    return scatter
+        means = (Y.T @ coordinates) / (counts + small)[:, None]
+    left = coordinates - (Y.astype(coordinates.dtype) @ means.astype(coordinates.dtype))
+    return (left.T @ left).astype(np.float64) / len(left)
 
 
 def metric_of(scatter: Float64, ridge: float) -> tuple[Float64, Float64]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
 from supquant.codec import SemanticCodec
+from supquant.codec.codebooks import as_halves
 from supquant.codec.words import item_kinds
 from supquant.features import FittedMeaning, fit_meaning
 from supquant.features.meaning import DEFAULT_SHARE
@@ -153,7 +154,7 @@ class MeaningFit(MeaningRows):
 
     def result(self, last: CodebookStep) -> tuple[SemanticCodec, Codes]:
         """Return the codec of a step, and the codes (n, M) of all rows, which hold their labels if these are known."""
-        codec = self._codec(last.codebooks)
+        codec = self._codec(as_halves(last.codebooks))
         if self.kept is None:
             return codec, encode_training_rows(codec, self.X, self.labels, self.n_jobs)
         codes = np.empty((len(self.X), codec.n_codebooks), dtype=np.uint8)

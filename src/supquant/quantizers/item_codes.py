@@ -17,7 +17,6 @@ from scipy.linalg import cho_factor, cho_solve
 from supquant import kernels
 from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
-from supquant.codec.codebooks import as_halves
 from supquant.codec.item_search import LabelSearch, item_search
 from supquant.codec.words import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
 from supquant.fitting import Record
@@ -128,14 +127,14 @@ def codebook_steps(
     CodebookStep
         The start, then every finished round.
     """
-    codebooks = as_halves(residual_start(rows, shorter, words, rng, n_jobs))
+    codebooks = residual_start(rows, shorter, words, rng, n_jobs)
     codes = _assign(rows, codebooks, words, None, n_jobs)
     before = _error(rows, codebooks, codes, n_jobs)
     yield CodebookStep("start", 0, codebooks, before, len(codes))
     if words.size > MAX_SOLVED_CODEWORDS:
         return
     for iteration in range(1, max_iter + 1):
-        solved = as_halves(_solve(rows, codes, codebooks, words, n_jobs))
+        solved = _solve(rows, codes, codebooks, words, n_jobs)
         new = _assign(rows, solved, words, codes, n_jobs)
         error = _error(rows, solved, new, n_jobs)
         if error >= before:  # with few rows the shrinkage can cost more than the round gains
