@@ -184,9 +184,8 @@ class CodeSearch:
         flat = self.codebooks.reshape(-1, self.codebooks.shape[2])
         scores = None if self.classifier is None else flat @ self.classifier
         plain = scores is None and self.quantization == 1  # then both products are the same
-        if (
-            plain and len(flat) <= MOST_WORDS_AT_ONCE
-        ):  # BLAS computes half of a product with itself, and copies it
+        if plain and len(flat) <= MOST_WORDS_AT_ONCE:
+            # BLAS computes one half of a product of a matrix with itself, and copies it to the other.
             cross = (flat @ flat.T).astype(np.float32, copy=False)
             return self._permitted(cross.diagonal().copy()), cross, cross
         cross = np.empty((len(flat), len(flat)), dtype=np.float32)

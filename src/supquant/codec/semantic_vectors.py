@@ -173,11 +173,11 @@ def item_vectors(
     r = features.n_spelled
     items = np.empty((len(features.s), r + 1 + feature_map.n_position), dtype=np.float32)
     items[:, r + 1 :] = features.z
-    known = None if labels is None else ~np.isnan(labels[:, 0])
-    if known is None or not known.all():
+    known = np.zeros(len(items), dtype=bool) if labels is None else ~np.isnan(labels[:, 0])
+    if not known.all():
         np.multiply(1 - features.u, features.trained, out=items[:, :r])
         items[:, r] = novelty_coordinate(features.untrained[:, 0])
-    if known is None or labels is None:
+    if labels is None:
         return items
     np.copyto(items[:, :r], labels[:, :r], where=known[:, None], casting="same_kind")
     np.copyto(items[:, r], NOVELTY_WEIGHT * labels[:, r:].any(axis=1), where=known, casting="same_kind")
