@@ -1,5 +1,6 @@
 #include "thread_pool.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 
 namespace supquant {
@@ -71,9 +73,28 @@ class JobList {
     Job** last_ = &first_;  // where the next job is linked
 };
 
-// Lets the runtime allocate what a thread needs to throw. It does so at the thread's first exception and ends the process
-// if there is no memory, which is when the first exception comes.
-void prepare_to_throw() { [[maybe_unused]] volatile int touched = std::uncaught_exceptions(); }
+// Lets the runtime allocate the variables of this thread: those of the C++ library, which a thread needs to throw, and
+// those of this module. Otherwise it does so when they are first used, and ends the process if there is no memory then.
+void allocate_thread_variables() {
+    thread_local volatile int touched;
+    touched = std::uncaught_exceptions();
+}
+
+// Memory that is kept free while a thread starts, for its variables. It is mapped: a new thread without an arena of the
+// allocator gets pages of its own from the system.
+class Reserve {
+  public:
+    Reserve() : memory_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+        if (memory_ == MAP_FAILED) throw std::bad_alloc();
+    }
+    ~Reserve() { munmap(memory_, kBytes); }
+    Reserve(const Reserve&) = delete;
+    Reserve& operator=(const Reserve&) = delete;
+
+  private:
+    static constexpr size_t kBytes = 1 << 16;
+    void* const memory_;
+};
 
 class Pool {
   public:
@@ -93,16 +114,15 @@ class Pool {
     }
 
     void run(size_t n_tasks, int n_threads, const Work& work) {
-        prepare_to_throw();
+        allocate_thread_variables();
         Job job(work, n_tasks, n_threads - 1);
-        {
-            std::lock_guard lock(mutex_);
-            grow(n_threads - 1);
-            waiting_.push(job);
-        }
+        std::unique_lock lock(mutex_);
+        grow(n_threads - 1, lock);
+        waiting_.push(job);
+        lock.unlock();
         for (int i = 1; i < n_threads; ++i) wake_.notify_one();
         const std::exception_ptr mine = job.drain(0);
-        std::unique_lock lock(mutex_);
+        lock.lock();
         waiting_.remove(job);
         job.left.wait(lock, [&] { return job.helpers == 0; });
         lock.unlock();
@@ -110,18 +130,29 @@ class Pool {
     }
 
   private:
-    // Starts threads until the pool has `wanted`. If the system has no more to give, those that run do the work.
-    void grow(int wanted) noexcept {
+    // Starts threads until the pool has `wanted`, and waits for each until it has allocated what it needs: a thread that
+    // is late must not do so in the midst of a search that has taken the last memory. If the system has no more to give,
+    // those that run do the work.
+    void grow(int wanted, std::unique_lock<std::mutex>& lock) noexcept {
         try {
-            for (; n_threads_ < wanted; ++n_threads_) std::thread([this] { serve(); }).detach();
+            while (n_threads_ < wanted) {
+                {
+                    Reserve reserve;
+                    std::thread([this] { serve(); }).detach();
+                    ++n_threads_;
+                }
+                started_.wait(lock, [&] { return n_started_ == n_threads_; });
+            }
         } catch (...) {
         }
     }
 
     // The loop of a thread of the pool.
     void serve() noexcept {
-        prepare_to_throw();
-        std::unique_lock lock(mutex_);
+        std::unique_lock lock(mutex_);  // free when the reserve is
+        allocate_thread_variables();
+        ++n_started_;
+        started_.notify_all();
         for (;;) {
             wake_.wait(lock, [&] { return !waiting_.empty(); });
             Job& job = waiting_.take();
@@ -139,8 +170,10 @@ class Pool {
     const pid_t pid_;
     std::mutex mutex_;
     std::condition_variable wake_;
+    std::condition_variable started_;
     JobList waiting_;
-    int n_threads_ = 0;
+    int n_threads_ = 0;  // threads of the pool
+    int n_started_ = 0;  // those of them that wait for jobs or work
 };
 
 // The most threads that one call uses. More than twice the cores only wait for each other, and a pool keeps them.

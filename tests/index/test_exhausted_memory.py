@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-CHILD = """
-    import resource, sys
+PREPARATION = """
+    import os, resource
     import duckdb  # a nanobind module that turns std::bad_alloc into an error of its own
     import numpy as np
     from supquant import AdditiveCodec, CodeIndex
@@ -25,6 +25,8 @@ CHILD = """
 
     expected = answers()
     unlimited = resource.getrlimit(resource.RLIMIT_AS)
+"""
+SEARCHES = """
     exhausted = 0
     for left in range(0, 40 << 20, 1 << 20):  # the answers below take 24 MB, and their parts as much again
         try:
@@ -37,14 +39,47 @@ CHILD = """
         assert answers() == expected, left
     print(exhausted)
 """
+THREADS = """
+    def threads():
+        return len(os.listdir("/proc/self/task"))
 
+    few, stack = threads(), resource.getrlimit(resource.RLIMIT_STACK)[0]
+    if stack == resource.RLIM_INFINITY:
+        stack = 2 << 20  # what Linux gives then
+    for n_jobs in range(3, 60):  # from too little for a stack to pages enough for what a thread has besides
+        left = stack + (n_jobs - 20) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used() + left, unlimited[1]))
+        try:
+            index.search(queries, 5, n_jobs=n_jobs)
+        except MemoryError:
+            pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, unlimited)
+    print(threads() - few)
+    assert answers() == expected
+"""
 
-@pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="RLIMIT_AS limits the memory of a process on Linux"
 )
-def test_a_search_that_runs_out_of_memory_raises_and_leaves_the_pool_whole():
+
+
+def printed(code: str) -> int:
+    """Run `code` after the preparation, and return the number that it prints."""
     child = subprocess.run(
-        [sys.executable, "-c", dedent(CHILD)], capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, "-c", dedent(PREPARATION) + dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert child.returncode == 0, child.stderr[-2000:]
-    assert int(child.stdout) > 20
+    return int(child.stdout)
+
+
+def test_a_search_that_runs_out_of_memory_raises_and_leaves_the_pool_whole():
+    assert printed(SEARCHES) > 20
+
+
+def test_threads_start_only_where_there_is_memory_for_them():
+    assert 0 < printed(THREADS) < 50
