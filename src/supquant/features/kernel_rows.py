@@ -35,6 +35,10 @@ ROWS_A_FEATURE, FEWEST_GRAM_ROWS = 4, 1 << 14
 """Phi'Phi is a sum over about `ROWS_A_FEATURE` rows for each feature, but not fewer than `FEWEST_GRAM_ROWS`, if there are more:
 that is enough for the start and the metric of logistic regression, which then sees all rows."""
 
+CACHED_ROWS, FEW_LABELS = 256, 32
+"""With few labels, a gradient takes so many rows at a time: the second product then finds their features in the cache. Ten labels
+take three quarters of the time. More labels would take longer, as BLAS prefers large matrices."""
+
 ROUNDING_SHARE = 0.1
 """A factor is float32 if the ridge is above this part of the largest possible rounding of an eigenvalue."""
 
@@ -176,11 +180,14 @@ def _products(rows: KernelRows, numbers: RowNumbers, every: int) -> tuple[Float3
 
 
 def _gradient(rows: KernelRows, numbers: RowNumbers, W: Float32) -> tuple[Float32]:
-    phi = rows.features(numbers)
-    residual = label_probabilities(phi @ W, multilabel=rows.labels.multilabel)
-    carried = rows.indicators(numbers).tocoo()
-    residual[carried.row, carried.col] -= 1
-    return ((residual.T @ phi).T,)  # BLAS is slower with the long matrix on the left
+    phi, Y = rows.features(numbers), rows.indicators(numbers).toarray()
+    gradient = np.zeros((W.shape[1], len(W)), dtype=np.float32)
+    for block in row_blocks(len(phi), CACHED_ROWS if W.shape[1] <= FEW_LABELS else len(phi)):
+        some = slice(*block)
+        residual = label_probabilities(phi[some] @ W, multilabel=rows.labels.multilabel)
+        residual -= Y[some]
+        gradient += residual.T @ phi[some]  # BLAS is slower with the long matrix on the left
+    return (gradient.T,)
 
 
 def _visit(block: RemoteBlock, labels: Labels, shared: tuple[GaussianMap | None, Any, Any]) -> Any:

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from supquant.assignment import RETRIES as FINAL_RETRIES
+from supquant.assignment import RETRIES
 from supquant.features.kernel_rows import FEWEST_GRAM_ROWS, ROWS_A_FEATURE
 from supquant.features.label_kernel import (
     ANCHORS_OF_MANY_LABELS,
@@ -21,7 +21,7 @@ from supquant.features.label_kernel import (
     held_count,
 )
 from supquant.features.leaving_out import N_FOLDS, STUDY_ANCHORS, STUDY_ROWS
-from supquant.quantizers.item_codes import KMEANS_ITERATIONS, KMEANS_ROWS_PER_CODEWORD, RETRIES
+from supquant.quantizers.item_codes import KMEANS_ITERATIONS, KMEANS_ROWS_PER_CODEWORD
 from supquant.quantizers.meaning_curves import UNLABELLED_ROWS
 from supquant.quantizers.summary import MOST_ITEMS
 
@@ -123,11 +123,9 @@ def expected_seconds(
     M, K, D = n_codebooks, n_codewords, min(n_labels, n_codewords) + POSITION_COLUMNS
     coded = min(1.6 * n_rows, CODEBOOK_ROWS)
     rounds = min(max_iter, EXPECTED_ROUNDS)
-    visit = SEARCH * (1 + RETRIES) * M * M * K  # of one row and all codebooks
+    visit = SEARCH * M * M * K  # of one row and all codebooks
     encoding = 2 * M * K * D + FIRST_VISITS * visit  # of one row
-    final = (
-        encoding + LATER_VISITS * SEARCH * (FINAL_RETRIES - RETRIES) * M * M * K / 3
-    )  # a disturbed code soon settles
+    final = encoding + RETRIES * LATER_VISITS * visit / 3  # a disturbed code soon settles
     start = M * min(coded, KMEANS_ROWS_PER_CODEWORD * K) * 2 * K * D * (KMEANS_ITERATIONS + 1)
     a_round = coded * (2 * M * K * D + LATER_VISITS * visit) + 2 * SLOWER * (M * K) ** 3 / 3
     study_rows, study_labels = min(n_rows, STUDY_ROWS), min(n_labels, MANY_LABELS)

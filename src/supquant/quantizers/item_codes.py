@@ -26,7 +26,7 @@ from supquant.quantizers.steps import NamedStep
 KMEANS_ROWS_PER_CODEWORD = 32
 """K-means sees at most this number of rows for each codeword."""
 
-KMEANS_ITERATIONS = 4
+KMEANS_ITERATIONS = 3
 """K-means takes this number of iterations for each codebook of the start."""
 
 SHRINKAGE = 1.0
@@ -38,9 +38,6 @@ FIRST_SWEEPS = 20
 
 LATER_SWEEPS = 4
 """A search that starts from the codes of the last round visits every codebook at most this number of times."""
-
-RETRIES = 1
-"""In a search, codes are disturbed and searched again this number of times."""
 
 MIN_GAIN = 1e-1
 """A round that lowers the error by less than this part of it is the last one. The next one would gain about an eighth of that,
@@ -319,7 +316,7 @@ def _assign(
             kind,
             weights,
             max_sweeps=FIRST_SWEEPS if codes is None else LATER_SWEEPS,
-            retries=RETRIES,
+            retries=0,  # codes need not be the best to learn codebooks from
             quick=True,
         )
 
