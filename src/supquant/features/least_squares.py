@@ -160,7 +160,9 @@ def log_loss(scores: NDArray[Any], Y: scipy.sparse.csr_array, *, multilabel: boo
     10000.0
     """
     if multilabel:
-        normalisers = np.logaddexp(0, scores).sum(dtype=np.float64)
+        # log(1 + exp(score)) without overflow; NumPy has vector instructions for these, and none for logaddexp
+        normalisers = np.maximum(scores, 0).sum(dtype=np.float64)
+        normalisers += np.log1p(np.exp(-np.abs(scores))).sum(dtype=np.float64)
     else:
         top = scores.max(axis=1)
         normalisers = (top + np.log(np.exp(scores - top[:, None]).sum(axis=1))).sum(dtype=np.float64)
