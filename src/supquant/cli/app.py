@@ -5,6 +5,7 @@ The module of a command is imported when the command is called, so that ``supqua
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, NamedTuple, NoReturn
@@ -118,10 +119,13 @@ class LazyCommands(Commands):
         return typer.main.get_group(module.app).commands[name]
 
     def _sources(self) -> dict[str, CommandSource]:
-        found = dict(self.sources)
-        for plugin in entry_points(group=self.plugins) if self.plugins else ():
-            found |= plugin.load()
-        return found
+        return self.sources | (_plugged(self.plugins) if self.plugins else {})
+
+
+@cache  # to find them, the metadata of every installed package is read
+def _plugged(group: str) -> dict[str, CommandSource]:
+    """Return the commands that packages add by an entry point group."""
+    return {name: source for plugin in entry_points(group=group) for name, source in plugin.load().items()}
 
 
 app = typer.Typer(
