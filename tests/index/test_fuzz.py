@@ -124,6 +124,8 @@ for saved in sorted(home.iterdir()):
     whole = CodeIndex.load(saved, verify="full")
     Q = rng.normal(size=(3, 2)).astype(np.float32)
     right = [array.tolist() for array in whole.search(Q, 20)]
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(saved, work)
     for file in sorted(saved.iterdir()):
         content = file.read_bytes()
         for _ in range(25):
@@ -132,8 +134,7 @@ for saved in sorted(home.iterdir()):
                 damaged[place] = rng.integers(0, 256)
             if rng.random() < 0.3:
                 damaged = damaged[: rng.integers(0, len(damaged))]
-            shutil.rmtree(work, ignore_errors=True)
-            shutil.copytree(saved, work)
+            (work / file.name).unlink()  # not overwritten: the last index may have mapped it
             (work / file.name).write_bytes(damaged)
             try:
                 index = CodeIndex.load(work)
@@ -145,6 +146,7 @@ for saved in sorted(home.iterdir()):
             else:
                 assert found == right, (file, "gave a wrong answer")
                 harmless += 1
+        shutil.copy(file, work)
 print(json.dumps([refused, harmless]))
 """
 
