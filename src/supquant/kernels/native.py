@@ -17,7 +17,7 @@ from supquant.kernels import arguments, reference, scan_arguments
 from supquant.kernels.packing import Packed
 from supquant.kernels.protocol import Numbers, Real
 from supquant.kernels.queries import FeatureKernel, MeaningParts, QueryKernel, QueryRule
-from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned
+from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned, zero_blocks
 
 # NumPy sorts the codes here too; there is no compiled loop.
 distinct = reference.distinct
@@ -240,7 +240,7 @@ def count_distinct(codes: Bytes, limit: int) -> int:
 
 def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
     n, M = arguments.check_taken(blocks, rows)
-    taken = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
+    taken = zero_blocks(n, M)
     _native.take(blocks, rows, taken)
     return taken
 

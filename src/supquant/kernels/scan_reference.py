@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32, RowNumbers
 from supquant.kernels import arguments, scan_arguments
-from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned
+from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned, zero_blocks
 
 __all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "scores", "set_bits", "take"]
 
@@ -73,7 +73,7 @@ def count_distinct(codes: Bytes, limit: int) -> int:
 
 def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
     n, M = arguments.check_taken(blocks, rows)
-    taken = np.zeros((-(-n // BLOCK_ROWS), M, BLOCK_ROWS), dtype=np.uint8)
+    taken = zero_blocks(n, M)
     place = np.arange(n)
     taken[place // BLOCK_ROWS, :, place % BLOCK_ROWS] = blocks[rows // BLOCK_ROWS, :, rows % BLOCK_ROWS]
     return taken
