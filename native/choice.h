@@ -16,17 +16,19 @@ class Choice {
   public:
     enum Way { kCoarse, kFine, kFloat };
 
-    // `known` says that a scan begins with a good cut. Otherwise it does not begin with coarse bytes.
-    Choice(Way best, bool known) : best_(best), way_(best == kCoarse && !known ? kFine : best) {}
+    // Coarse bytes are left when more than one row in `coarse_rows` passes. `known` says that a scan begins with a good
+    // cut. Otherwise it does not begin with coarse bytes.
+    Choice(Way best, size_t coarse_rows, bool known)
+        : best_(best), coarse_rows_(coarse_rows), way_(best == kCoarse && !known ? kFine : best) {}
 
     Way way() const { return way_; }
 
     // Tells how many of some rows passed, after each list of blocks.
     void saw(size_t rows, size_t passed) {
-        if (way_ != kFloat && (way_ == kCoarse ? kCoarseRows * passed > rows : many(passed, rows))) {
+        if (way_ != kFloat && (way_ == kCoarse ? coarse_rows_ * passed > rows : many(passed, rows))) {
             way_ = Way(way_ + 1);
             left_ = wait_;
-            wait_ = std::min(4 * wait_, 64);
+            wait_ = std::min(4 * wait_, kLongestWait);
         } else if (way_ == best_) {
             wait_ = kFirstWait;  // a crowd of good rows, as in a cell of sorted codes, is over
         } else if (--left_ <= 0) {
@@ -35,13 +37,11 @@ class Choice {
     }
 
   private:
-    // Fine bytes take about 1.4 ns more for each row than coarse bytes, and a row that passes takes about 60 ns. So
-    // coarse bytes pay if at most one row in kCoarseRows passes.
-    static constexpr size_t kCoarseRows = 32;
+    static constexpr int kFirstWait = 4, kLongestWait = 64;  // in lists of blocks
 
     const Way best_;
+    const size_t coarse_rows_;
     Way way_;
-    static constexpr int kFirstWait = 4;
     int left_ = kFirstWait;  // lists of blocks until the faster way is tried again
     int wait_ = kFirstWait;  // the next such number
 };

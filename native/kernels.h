@@ -62,6 +62,7 @@ struct AssignProblem {
 constexpr int kBlockRows = 64;   // rows in a block
 constexpr int kScanBlocks = 16;  // blocks in one call of a kernel, at most
 constexpr int kMaxLanes = 64;    // queries that one vector of bytes serves, at most
+constexpr int kListedRows = (kScanBlocks + 1) * kBlockRows;  // places for marked rows, and some that list_marked spoils
 
 // The blocks that a kernel reads.
 struct BlockList {
@@ -144,12 +145,20 @@ struct KernelTable {
     int query_lanes;    // queries that one vector of bytes serves in mark_many
     int group_from;     // number of queries from which mark_many is faster than one query after the other
     bool fast_lookup;   // whether mark_by_tables is faster than block_sums
-    bool start_coarse;  // whether mark_by_tables is faster with coarse tables
+    int coarse_rows;    // coarse tables pay if at most one row in so many passes; 0 if they never do
 
     // Marks rows by sums of bytes: bit i of rows[b] is set if row i of the b-th listed block has a sum of
     // table[m, code[m]], over m, of at most `limit`. The table is (M, 256). With `coarse`, codeword k has the entry
     // k / 2. Sums saturate at 255; the limit is below 255.
     void (*mark_by_tables)(const BlockList& blocks, const uint8_t* table, bool coarse, uint8_t limit, uint64_t* rows);
+
+    // Lists the marked rows of the blocks, ascending: row i of the b-th listed block if bit i of marks[b] is set.
+    // Returns their number. `rows` has kListedRows places.
+    size_t (*list_marked)(const BlockList& blocks, const uint64_t* marks, uint32_t* rows);
+
+    // sums[i] = table[0, code[0]] + table[1, code[1]] + ..., added in that order, for the row rows[i] of all blocks.
+    void (*row_sums)(const BlockList& blocks, const uint32_t* rows, size_t count, const float* table, int K,
+                     float* sums);
 
     // Marks rows by Hamming distance: bit i of rows[b] is set if the code differs from the query (M,) in at most
     // `limit` bits.

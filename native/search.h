@@ -30,7 +30,7 @@ class Search {
           K_(queries.K),
           bits_(queries.bits ? queries.bits + query * M_ : nullptr),
           bounds_(queries.tables + query * M_ * K_, M_, K_, space.used),
-          choice_(best_way(prune), answers.warm_up() == 0),
+          choice_(best_way(prune), active_kernels().coarse_rows, answers.warm_up() == 0),
           answers_(std::move(answers)) {}
 
     Answers& answers() { return answers_; }
@@ -108,12 +108,16 @@ class Search {
                 sum_blocks(reader);
                 if (warm()) choice_.saw(0, 0);
             } else {
-                mark(blocks);
-                const size_t rows = size_t(blocks.count) * kBlockRows, passed = marked(blocks);
+                const size_t rows = size_t(blocks.count) * kBlockRows;
+                size_t passed = mark(reader);
+                if (choice_.way() == Choice::kCoarse && many(passed, rows)) {  // fine bytes take less time than sums
+                    choice_.saw(rows, passed);
+                    passed = mark(reader);
+                }
                 if (many(passed, rows))
                     sum_blocks(reader);
                 else
-                    for_marked(reader, [&](uint32_t code, size_t) { consider(code); });
+                    consider_listed(blocks, passed);
                 choice_.saw(rows, passed);
             }
             answers_.tighten();
@@ -124,7 +128,7 @@ class Search {
     Choice::Way best_way(bool prune) const {
         const KernelTable& kernels = active_kernels();
         if (!prune || (!bits_ && !kernels.fast_lookup)) return Choice::kFloat;
-        return !bits_ && kernels.start_coarse ? Choice::kCoarse : Choice::kFine;
+        return !bits_ && kernels.coarse_rows ? Choice::kCoarse : Choice::kFine;
     }
 
     bool eligible(uint32_t row) const {
@@ -136,8 +140,18 @@ class Search {
         return space_.blocks + size_t(code / kBlockRows) * M_ * kBlockRows + code % kBlockRows;
     }
 
+    // Marks the codes of the listed blocks that may be below the cut. Lists those that exist and are eligible in
+    // listed_, and returns their number.
+    template <class Reader>
+    size_t mark(const Reader& reader) {
+        const BlockList& blocks = reader.list();
+        mark_blocks(blocks);
+        for (int b = 0; b < blocks.count; ++b) marks_[b] &= reader.allowed(b);
+        return active_kernels().list_marked(blocks, marks_, listed_);
+    }
+
     // Marks in marks_ the codes of the listed blocks that may be below the cut.
-    void mark(const BlockList& blocks) {
+    void mark_blocks(const BlockList& blocks) {
         const float cut = answers_.cut();
         if (bits_) return mark_bits(blocks, std::ceil(cut) - 1);
         if (fine_.empty() || bounds_.limit(cut, reach_) < kRefit) {
@@ -170,11 +184,11 @@ class Search {
             active_kernels().mark_by_bits(blocks, bits_, uint8_t(most), marks_);
     }
 
-    // Returns the number of marked codes.
-    size_t marked(const BlockList& blocks) const {
-        size_t count = 0;
-        for (int b = 0; b < blocks.count; ++b) count += std::popcount(marks_[b]);
-        return count;
+    // Adds up the table at the listed codes in float32. Takes those whose sum is below the cut.
+    void consider_listed(const BlockList& blocks, size_t count) {
+        active_kernels().row_sums(blocks, listed_, count, bounds_.table(), K_, sums_);
+        for (size_t i = 0; i < count; ++i)
+            if (sums_[i] < answers_.cut()) take(listed_[i], sums_[i]);
     }
 
     // Calls use(code, place in sums_) for the marked codes that exist and are eligible.
@@ -201,7 +215,8 @@ class Search {
     double reach_ = 0;                      // the reach for which they were made
     size_t summed_ = 0;                     // rows that were added up in whole blocks
     uint64_t marks_[kScanBlocks];           // bit i of marks_[b]: row i of the b-th listed block
-    float sums_[kScanBlocks * kBlockRows];  // of the rows of the listed blocks
+    uint32_t listed_[kListedRows];          // marked codes
+    float sums_[kScanBlocks * kBlockRows];  // of the rows of the listed blocks, or of the marked codes
 };
 
 }  // namespace supquant

@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kByteLanes = 16;
 typedef uint8x16_t Bytes;
+inline Bytes load_bytes(const uint8_t* from) { return vld1q_u8(from); }
+inline void store_bytes(uint8_t* to, Bytes v) { vst1q_u8(to, v); }
 
 inline Bytes add_saturated(Bytes a, Bytes b) { return vqaddq_u8(a, b); }
 inline Bytes lower(Bytes a, Bytes b) { return vminq_u8(a, b); }
@@ -46,7 +48,7 @@ struct FineLookup {
 };
 
 // Half the entries, each the lower one of two neighbours: half as many look-ups, but more rows pass.
-constexpr bool kStartCoarse = true;
+constexpr int kCoarseRows = 16;
 struct CoarseLookup {
     const uint8x16x4_t part0, part1;
     explicit CoarseLookup(const uint8_t* table) : part0(vld1q_u8_x4(table)), part1(vld1q_u8_x4(table + 64)) {}

@@ -1,13 +1,14 @@
 // Vectors of 16 bytes for any processor, by a language extension of the compiler. The files bytes_*.h define the same
 // names:
 //   Bytes, kByteLanes          a vector of bytes, one row a lane, and the number of its lanes
+//   load_bytes, store_bytes    reads and writes a vector
 //   add_saturated, lower       a + b, at most 255; the lower of a and b; lane by lane
 //   at_most, any_at_most       bit i is set if lane i is at most that of the limit; whether any bit is set
 //   popcount                   number of set bits in each lane
 //   FineLookup, CoarseLookup   table[code] of 256 entries, table[code / 2] of 128 entries, for each lane
 //   kFineTogether,             codebooks whose tables stay in registers together, 1 or 2
 //   kCoarseTogether
-//   kFastLookup, kStartCoarse, kGroupFrom    fast_lookup, start_coarse and group_from of KernelTable
+//   kFastLookup, kCoarseRows, kGroupFrom    fast_lookup, coarse_rows and group_from of KernelTable
 //   QueryBytes                 a vector of bytes, one query a lane
 #pragma once
 
@@ -17,6 +18,12 @@ namespace {
 
 constexpr int kByteLanes = 16;
 typedef uint8_t Bytes __attribute__((vector_size(16)));
+inline Bytes load_bytes(const uint8_t* from) {
+    Bytes v;
+    __builtin_memcpy(&v, from, sizeof v);
+    return v;
+}
+inline void store_bytes(uint8_t* to, Bytes v) { __builtin_memcpy(to, &v, sizeof v); }
 
 inline Bytes add_saturated(Bytes a, Bytes b) {
     const Bytes sum = a + b;
@@ -54,7 +61,7 @@ struct FineLookup {
     }
 };
 
-constexpr bool kStartCoarse = false;
+constexpr int kCoarseRows = 0;
 struct CoarseLookup : FineLookup {
     using FineLookup::FineLookup;
     inline Bytes operator()(Bytes codes) const { return FineLookup::operator()(codes >> 1); }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "codebooks.h"
+#include "hamming.h"
 #include "kernels.h"
 
 #if defined(SUPQUANT_BYTES_NEON)
@@ -31,8 +32,6 @@ inline Vector load(const uint8_t* from) {
     __builtin_memcpy(&v, from, sizeof v);
     return v;
 }
-inline Bytes load_bytes(const uint8_t* from) { return load<Bytes>(from); }
-inline void store_bytes(uint8_t* to, Bytes v) { __builtin_memcpy(to, &v, sizeof v); }
 inline Bytes all_bytes(uint8_t value) {
     uint8_t lanes[kByteLanes];
     __builtin_memset(lanes, value, sizeof lanes);
@@ -88,6 +87,43 @@ void mark_by_tables(const BlockList& blocks, const uint8_t* table, bool coarse, 
     else
         mark_rows<kFineTogether>(blocks, limit, rows,
                                  [=](int m) { return FineLookup(table + m * supquant::kMaxCodewords); });
+}
+
+// Most blocks have few marks. Two places are written for every block, even if it has fewer marks, because a branch that
+// the processor does not foresee takes longer.
+size_t list_marked(const BlockList& blocks, const uint64_t* marks, uint32_t* rows) {
+    constexpr int kAlways = 2;
+    const auto lowest_bit = [](uint64_t word) { return uint32_t(__builtin_ctzll(word | uint64_t(1) << 63)); };
+    size_t count = 0;
+    for (int b = 0; b < blocks.count; ++b) {
+        const uint32_t first = blocks.numbers[b] * kBlockRows;
+        const int marked = int(count_bits(marks[b]));
+        uint32_t* to = rows + count;
+        uint64_t left = marks[b];
+#pragma GCC unroll 2
+        for (int i = 0; i < kAlways; ++i, left &= left - 1) to[i] = first + lowest_bit(left);
+        for (int i = kAlways; i < marked; ++i, left &= left - 1) to[i] = first + lowest_bit(left);
+        count += marked;
+    }
+    return count;
+}
+
+// row_sums for M codebooks.
+template <int kCodebooks>
+void row_sums_of(const BlockList& blocks, const uint32_t* rows, size_t count, const float* table, int K, float* sums) {
+    const int M = kCodebooks ? kCodebooks : blocks.n_codebooks;
+    for (size_t i = 0; i < count; ++i) {
+        const uint8_t* code = blocks.codes + size_t(rows[i] / kBlockRows) * M * kBlockRows + rows[i] % kBlockRows;
+        float sum = table[code[0]];
+#pragma GCC unroll 16
+        for (int m = 1; m < M; ++m) sum += table[m * K + code[m * kBlockRows]];
+        sums[i] = sum;
+    }
+}
+
+void row_sums(const BlockList& blocks, const uint32_t* rows, size_t count, const float* table, int K, float* sums) {
+    with_codebooks(blocks.n_codebooks,
+                   [&](auto M) { row_sums_of<decltype(M)::value>(blocks, rows, count, table, K, sums); });
 }
 
 void mark_by_bits(const BlockList& blocks, const uint8_t* query, uint8_t limit, uint64_t* rows) {
