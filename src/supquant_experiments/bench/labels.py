@@ -57,6 +57,10 @@ FEWEST_OF_CLASS = 5
 RANKING_QUERIES, ACCURACY_QUERIES, TIMED_QUERIES = 200, 1000, 100
 """Numbers of queries for rankings, for the accuracy of classifiers, and for times."""
 
+PRODUCTS = 5
+"""The product X'X beside a fit is timed this number of times before the fit, and again after it: on a busy machine its time
+changes from second to second."""
+
 FEWEST_ROWS = 256
 """The smallest number of training rows: one for every word of a codebook."""
 
@@ -102,7 +106,7 @@ class Measured:
     """The results of one process."""
 
     fit_seconds: float
-    product_seconds: float  # of one float32 product X'X, the fastest of three
+    product_seconds: float  # of one float32 product X'X, the median of some before and some after the fit
     fit_ratio: float
     peak_memory_mb: float  # above the memory of the process before the fit
     accuracy: float  # share of queries whose most probable label is one of theirs
@@ -216,11 +220,12 @@ def measure(case: Case) -> Measured:
     """Draw rows, fit and measure them in this process."""
     classes = GaussianClasses(case.labels, case.dimensions, case.spread, case.several, case.seed)
     X, labels = classes.draw(case.rows, stream=_TRAINING, every=True)
-    product_seconds = min(seconds_of(lambda: X.T @ X) for _ in range(3))
+    product_seconds = [seconds_of(lambda: X.T @ X) for _ in range(PRODUCTS)]
     model = SupervisedQuantizer(case.bits // 8, new_classes=case.new_classes, random_state=case.seed)
     before = resident_memory_mb()
     fit_seconds = seconds_of(lambda: model.fit(X, _as_given(labels)))
     peak = peak_memory_mb() - before
+    product_seconds += [seconds_of(lambda: X.T @ X) for _ in range(PRODUCTS)]
     accuracy, bayes = _accuracies(model, classes)
 
     rng = np.random.default_rng([case.seed, 2])
@@ -241,8 +246,8 @@ def measure(case: Case) -> Measured:
     tables_ms, answers_ms = _query_times(model, index, Q[:TIMED_QUERIES])
     return Measured(
         fit_seconds=fit_seconds,
-        product_seconds=product_seconds,
-        fit_ratio=fit_seconds / product_seconds,
+        product_seconds=median(product_seconds),
+        fit_ratio=fit_seconds / median(product_seconds),
         peak_memory_mb=peak,
         accuracy=accuracy,
         bayes_accuracy=bayes,
