@@ -159,7 +159,9 @@ class KernelRows:
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
         gram, products = self.sum_blocks(_products, every, gram_jobs(width, self.n_jobs), advance)
-        return NormalEquations(gram * every, products * every)
+        if every > 1:  # with thousands of features, a copy takes a while
+            gram, products = gram * every, products * every
+        return NormalEquations(gram, products)
 
     def gradient(self, weights: Float64) -> Float64:
         """Return the gradient (d + 1, L) of the negative log likelihood, summed over rows."""

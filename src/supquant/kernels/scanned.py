@@ -13,6 +13,9 @@ __all__ = ["BLOCK_ROWS", "Bytes", "Cells", "Scanned", "blocks_of", "zero_blocks"
 BLOCK_ROWS = 64
 """Number of rows in a block of codes."""
 
+LEAST_ALIGNED = 1 << 16
+"""Blocks are aligned if they have at least this number of bytes. Smaller ones are scanned in microseconds."""
+
 Bytes = NDArray[np.uint8]
 
 
@@ -36,7 +39,7 @@ def blocks_of(codes: Bytes) -> Bytes:
 
 
 def zero_blocks(n: int, M: int) -> Bytes:
-    """Return blocks (ceil(n / 64), M, 64) of zeros that begin at a multiple of 64 bytes.
+    """Return blocks (ceil(n / 64), M, 64) of zeros. If there are many, they begin at a multiple of 64 bytes.
 
     A kernel reads 64 bytes at a time. If these lie in two cache lines, a scan takes a twentieth longer.
 
@@ -47,8 +50,10 @@ def zero_blocks(n: int, M: int) -> Bytes:
     """
     shape = -(-n // BLOCK_ROWS), M, BLOCK_ROWS
     size = math.prod(shape)
+    if size < LEAST_ALIGNED:
+        return np.zeros(shape, dtype=np.uint8)
     memory = np.zeros(size + BLOCK_ROWS, dtype=np.uint8)
-    first = -memory.ctypes.data % BLOCK_ROWS
+    first = -memory.__array_interface__["data"][0] % BLOCK_ROWS
     return memory[first : first + size].reshape(shape)
 
 
