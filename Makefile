@@ -10,7 +10,8 @@
 
 PYTHON ?= python3
 VENV   := .venv
-WORKERS ?= 2
+# Three for two cores: some tests wait for other processes, a browser or a cluster.
+WORKERS ?= 3
 BIN    := $(VENV)/bin
 NEEDED := $(VENV)/.needed
 WHEEL  := build/dist/.built

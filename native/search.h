@@ -87,9 +87,10 @@ class Search {
     template <class Reader>
     void sum_blocks(const Reader& reader) {
         const BlockList& blocks = reader.list();
-        active_kernels().block_sums(blocks, bounds_.table(), K_, answers_.cut(), sums_, marks_);
+        float sums[kScanBlocks * kBlockRows];  // many searches in turn use the same stack, which stays in the first cache
+        active_kernels().block_sums(blocks, bounds_.table(), K_, answers_.cut(), sums, marks_);
         summed_ += size_t(blocks.count) * kBlockRows;
-        for_marked(reader, [&](uint32_t code, size_t place) { take(code, sums_[place]); });
+        for_marked(reader, [&](uint32_t code, size_t place) { take(code, sums[place]); });
     }
 
     // Searches the blocks begin .. end.
@@ -117,7 +118,7 @@ class Search {
                 if (many(passed, rows))
                     sum_blocks(reader);
                 else
-                    consider_listed(blocks, passed);
+                    consider_marked(blocks);
                 choice_.saw(rows, passed);
             }
             answers_.tighten();
@@ -140,14 +141,14 @@ class Search {
         return space_.blocks + size_t(code / kBlockRows) * M_ * kBlockRows + code % kBlockRows;
     }
 
-    // Marks the codes of the listed blocks that may be below the cut. Lists those that exist and are eligible in
-    // listed_, and returns their number.
+    // Marks the codes of the listed blocks that may be below the cut, exist and are eligible. Returns their number.
     template <class Reader>
     size_t mark(const Reader& reader) {
         const BlockList& blocks = reader.list();
         mark_blocks(blocks);
-        for (int b = 0; b < blocks.count; ++b) marks_[b] &= reader.allowed(b);
-        return active_kernels().list_marked(blocks, marks_, listed_);
+        size_t count = 0;
+        for (int b = 0; b < blocks.count; ++b) count += std::popcount(marks_[b] &= reader.allowed(b));
+        return count;
     }
 
     // Marks in marks_ the codes of the listed blocks that may be below the cut.
@@ -184,14 +185,17 @@ class Search {
             active_kernels().mark_by_bits(blocks, bits_, uint8_t(most), marks_);
     }
 
-    // Adds up the table at the listed codes in float32. Takes those whose sum is below the cut.
-    void consider_listed(const BlockList& blocks, size_t count) {
-        active_kernels().row_sums(blocks, listed_, count, bounds_.table(), K_, sums_);
+    // Adds up the table at the marked codes in float32. Takes those whose sum is below the cut.
+    void consider_marked(const BlockList& blocks) {
+        uint32_t codes[kListedRows];
+        float sums[kScanBlocks * kBlockRows];
+        const size_t count = active_kernels().list_marked(blocks, marks_, codes);
+        active_kernels().row_sums(blocks, codes, count, bounds_.table(), K_, sums);
         for (size_t i = 0; i < count; ++i)
-            if (sums_[i] < answers_.cut()) take(listed_[i], sums_[i]);
+            if (sums[i] < answers_.cut()) take(codes[i], sums[i]);
     }
 
-    // Calls use(code, place in sums_) for the marked codes that exist and are eligible.
+    // Calls use(code, place among the rows of the listed blocks) for the marked codes that exist and are eligible.
     template <class Reader, class Use>
     void for_marked(const Reader& reader, Use use) {
         const BlockList& blocks = reader.list();
@@ -215,8 +219,6 @@ class Search {
     double reach_ = 0;                      // the reach for which they were made
     size_t summed_ = 0;                     // rows that were added up in whole blocks
     uint64_t marks_[kScanBlocks];           // bit i of marks_[b]: row i of the b-th listed block
-    uint32_t listed_[kListedRows];          // marked codes
-    float sums_[kScanBlocks * kBlockRows];  // of the rows of the listed blocks, or of the marked codes
 };
 
 }  // namespace supquant
