@@ -87,7 +87,7 @@ class Search {
     template <class Reader>
     void sum_blocks(const Reader& reader) {
         const BlockList& blocks = reader.list();
-        float sums[kScanBlocks * kBlockRows];  // many searches in turn use the same stack, which stays in the first cache
+        float sums[kScanBlocks * kBlockRows];  // on the stack, which searches in turn share and the cache keeps
         active_kernels().block_sums(blocks, bounds_.table(), K_, answers_.cut(), sums, marks_);
         summed_ += size_t(blocks.count) * kBlockRows;
         for_marked(reader, [&](uint32_t code, size_t place) { take(code, sums[place]); });

@@ -130,9 +130,9 @@ class Pool {
     }
 
   private:
-    // Starts threads until the pool has `wanted`, and waits for each until it has allocated what it needs: a thread that
-    // is late must not do so in the midst of a search that has taken the last memory. If the system has no more to give,
-    // those that run do the work.
+    // Starts threads until the pool has `wanted`, and waits for each until it has allocated what it needs: a late
+    // thread must not do so in the midst of a search that has taken the last memory. If the system has no more to
+    // give, those that run do the work.
     void grow(int wanted, std::unique_lock<std::mutex>& lock) noexcept {
         try {
             while (n_threads_ < wanted) {
