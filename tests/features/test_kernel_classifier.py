@@ -1,7 +1,8 @@
 """The solver of label features: sums, least squares, logistic regression."""
 
 import warnings
-from itertools import islice, pairwise
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,14 +11,9 @@ from scipy.sparse import csr_array
 from supquant.codec import label_probabilities
 from supquant.errors import InputError
 from supquant.features import least_squares
+from supquant.features.descent import STEP_SHARE, descend, retrace
 from supquant.features.gaussian_map import GaussianMap
-from supquant.features.kernel_classifier import (
-    curvature_bound,
-    learn_classifier,
-    logistic_steps,
-    recorded,
-    steps_of_all,
-)
+from supquant.features.kernel_classifier import learn_classifier, slope_of_all
 from supquant.features.kernel_rows import KernelRows, NormalEquations
 from supquant.features.least_squares import calibrate, log_loss, ridge_path
 from supquant.labels import read_labels
@@ -29,8 +25,11 @@ def rows_of(X, y, n_blocks=2, kernel=None, cache_bytes=0):
     return KernelRows(X, read_labels(y), kernel, blocks, FeatureCache(cache_bytes), 1)
 
 
+@pytest.mark.parametrize("few_labels", [0, 16])
 @pytest.mark.parametrize("multilabel", [False, True])
-def test_the_gradient_is_that_of_the_log_loss(rng, multilabel):
+def test_the_gradient_is_that_of_the_log_loss(rng, multilabel, few_labels, monkeypatch):
+    monkeypatch.setattr("supquant.features.kernel_rows.FEW_LABELS", few_labels)
+    monkeypatch.setattr("supquant.features.kernel_rows.CACHED_ROWS", 16)
     X = rng.normal(size=(40, 3))
     rows = rows_of(X, rng.integers(0, 2, (40, 4)) if multilabel else np.arange(40) % 4)
     W = rng.normal(size=(4, 4))
@@ -79,14 +78,16 @@ def test_large_logits_overflow_nowhere():
             assert np.isfinite(log_loss(scores, csr_array([[1.0, 0, 0]]), multilabel=multilabel))
 
 
-def test_sums_are_those_of_all_rows_whether_features_are_kept_or_not(rng):
-    X, y = rng.normal(size=(50, 3)).astype(np.float32), np.arange(50) % 3
+@pytest.mark.parametrize("panel", [1, 3, 512])
+def test_sums_are_those_of_all_rows_whether_features_are_kept_or_not(rng, panel, monkeypatch):
+    monkeypatch.setattr("supquant.features.kernel_rows.PANEL", panel)
+    X, y = rng.normal(size=(50, 7)).astype(np.float32), np.arange(50) % 3
     phi = np.hstack([X, np.ones((50, 1))])
-    for cache_bytes in (0, 450, 1 << 20):  # none, one block of 25 rows, all
+    for cache_bytes in (0, 850, 1 << 20):  # none, one block of 25 rows, all
         rows = rows_of(X, y, cache_bytes=cache_bytes)
         for _ in range(2):
             sums = rows.normal_equations()
-            np.testing.assert_allclose(sums.gram, phi.T @ phi, atol=1e-4)
+            np.testing.assert_allclose(np.triu(sums.gram), np.triu(phi.T @ phi), atol=1e-4)
             np.testing.assert_allclose(sums.products, phi.T @ np.eye(3)[y], atol=1e-4)
 
 
@@ -117,7 +118,7 @@ def test_a_factor_is_float32_only_where_the_ridge_exceeds_its_rounding(digits):
     sums = rows_of(X, y).normal_equations()
     quick, exact = sums.factor(1e-2), sums.factor(1e-9)
     assert (quick.lower.dtype, exact.lower.dtype) == (np.float32, np.float64)
-    matrix = sums.gram.copy()
+    matrix = np.triu(sums.gram) + np.triu(sums.gram, 1).T
     matrix[np.arange(64), np.arange(64)] += 1e-2 * matrix.diagonal()[:64].mean()
     want = np.linalg.solve(matrix, sums.products)
     np.testing.assert_allclose(quick.solve(sums.products), want, atol=2e-4)
@@ -131,7 +132,7 @@ def test_of_many_rows_some_make_the_sums(rng, monkeypatch):
     sums = rows.normal_equations(rows.gram_stride)
     chosen = np.concatenate([np.arange(0, 48, 3), np.arange(48, 96, 3)])
     phi = np.hstack([X, np.ones((96, 1))])[chosen]
-    np.testing.assert_allclose(sums.gram, 3 * phi.T @ phi, atol=1e-4)
+    np.testing.assert_allclose(np.triu(sums.gram), 3 * np.triu(phi.T @ phi), atol=1e-4)
     np.testing.assert_allclose(sums.products, 3 * phi.T @ np.eye(4)[y[chosen]], atol=1e-4)
 
 
@@ -147,39 +148,120 @@ def test_a_ridge_that_cannot_be_factored_is_skipped(rng):
         ridge_path(indefinite, rows, (1e-4, 1e-5))
 
 
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_logistic_steps_reach_a_point_without_slope(rng, multilabel):
+def rows_of_two_columns(rng, *, multilabel):
     X = rng.normal(size=(200, 2))
     y = (X[:, 0] + rng.normal(size=200) > 0).astype(int)
-    rows = rows_of(X, np.stack([y, 1 - y, rng.integers(0, 2, 200)], axis=1) if multilabel else y)
+    return rows_of(X, np.stack([y, 1 - y, rng.integers(0, 2, 200)], axis=1) if multilabel else y)
+
+
+def mean_loss(rows, weights):
+    multilabel = rows.labels.multilabel
+    return log_loss(rows.logits(weights), rows.all_indicators(), multilabel=multilabel) / len(rows)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_a_descent_reaches_a_point_without_slope(rng, multilabel, monkeypatch):
+    monkeypatch.setattr("supquant.features.descent.LEAST_PASS_GAIN", -1)  # it never ends early
+    rows = rows_of_two_columns(rng, multilabel=multilabel)
     factor = rows.normal_equations().factor(0.1)
     start = np.zeros((3, rows.labels.n_labels))
-    steps = logistic_steps(rows.gradient, start, factor, curvature_bound(rows))
-    weights = next(islice(steps, 199, None))
-    assert np.abs(rows.gradient(weights)).max() < 1e-3 * np.abs(rows.gradient(start)).max()
-    assert np.abs(weights).max() > 0.1
+    found = descend(rows.gradient, start, mean_loss(rows, start), factor, 200, rows, 100)
+    slope = rows.gradient(found.weights)
+    assert np.abs(slope).max() < 1e-3 * np.abs(rows.gradient(start)).max()
+    assert np.abs(found.weights).max() > 0.1
+    again = retrace(rows.gradient, start, factor, found.lengths)
+    np.testing.assert_allclose(again, found.weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize("most_scores", [50, 1 << 20])
+def test_judging_rows_choose_the_length_of_a_step(rng, multilabel, most_scores, monkeypatch):
+    monkeypatch.setattr(least_squares, "CALIBRATION_SCORES", most_scores)
+    rows, judges = (rows_of_two_columns(rng, multilabel=multilabel) for _ in range(2))
+    factor = rows.normal_equations().factor(0.1)
+    start = rng.normal(size=(3, rows.labels.n_labels))
+    found = descend(rows.gradient, start, mean_loss(judges, start), factor, 200, judges, 1)
+    assert found.losses == pytest.approx([mean_loss(judges, each) for each in (start, found.weights)])
+    every = judges.labels.n_labels * len(judges) // most_scores or 1
+    shown = replace(judges, blocks=[np.arange(0, len(judges), every)])
+    step = factor.solve(-rows.gradient(start))
+    np.testing.assert_allclose(found.weights, start + found.lengths[0] * step)
+    chosen = mean_loss(shown, start + found.lengths[0] / STEP_SHARE * step)
+    assert all(chosen < mean_loss(shown, start + t * step) + 1e-4 for t in np.geomspace(0.5, 256, 100))
+
+
+def test_a_descent_ends_with_the_step_that_gains_little_and_leaves_it_out_if_it_loses(digits):
+    X, y = digits
+    kept, held = rows_of(X[:400], y[:400]), rows_of(X[400:], y[400:])
+    sums = kept.normal_equations()
+    factor = sums.factor(1e-4)
+    start = 4 * factor.solve(sums.products)
+    found = descend(kept.gradient, start, mean_loss(held, start), factor, 400, held, 50)
+    gains = [1 - after / before for before, after in pairwise(found.losses)]
+    assert 1 < len(gains) < 50
+    assert gains[-1] < 0.003 <= min(gains[:-1])
+    assert len(found.lengths) == np.argmin(found.losses)
+    assert mean_loss(held, found.weights) == pytest.approx(min(found.losses))
+    nobody = replace(held, blocks=[])
+    assert descend(kept.gradient, start, 1.0, factor, 400, nobody, 50).lengths == []
+
+
+def test_rows_that_are_learned_by_heart_take_no_long_steps(digits):
+    X, y = digits
+    kernel = GaussianMap(X[:300], 1.5)
+    kept, held = (rows_of(X[part], y[part], kernel=kernel) for part in (slice(300), slice(300, 400)))
+    sums = kept.normal_equations()
+    factor = sums.factor(1e-4)
+    start = 32 * factor.solve(sums.products)
+    assert mean_loss(kept, start) < 1e-3 < mean_loss(held, start)
+    few, many = (descend(kept.gradient, start, 1.0, factor, n, held, 1).lengths for n in (300, 3000))
+    assert few[0] <= STEP_SHARE * 8 < many[0] <= STEP_SHARE * 80
+    # The classifier of all rows takes these steps, too, and still knows its rows.
+    assert mean_loss(kept, learn_classifier(kept, held).weights) < 0.01
 
 
 def test_steps_of_all_rows_visit_held_out_rows_alone_if_rows_have_features_of_their_own(digits, monkeypatch):
     X, y = digits
     kernel = GaussianMap(X[:600], 1.5)
-    kept, held, every = (
-        rows_of(X[part], y[part], kernel=kernel) for part in (slice(600), slice(600, 750), slice(750))
+    kept, held, every, new = (
+        rows_of(X[part], y[part], kernel=kernel)
+        for part in (slice(600), slice(600, 750), slice(750), slice(750, None))
     )
-    sums, of_all = kept.normal_equations(), every.normal_equations()
-    start, start_of_all = (4 * each.factor(1e-3).solve(each.products) for each in (sums, of_all))
-    slopes = []
-    first = logistic_steps(recorded(kept, slopes), start, sums.factor(1e-3), curvature_bound(kept))
-    before = next(islice(first, 3, None))
-    exact = logistic_steps(every.gradient, start_of_all, of_all.factor(1e-3), curvature_bound(every))
-    exact = next(islice(exact, 3, None))
+    lengths, slopes = [8.0, 8.0, 4.0], []
+    (factor, start), (factor_of_all, start_of_all) = (
+        (factor, 4 * factor.solve(sums.products))
+        for sums in (kept.normal_equations(), every.normal_equations())
+        for factor in [sums.factor(1e-3)]
+    )
+
+    def slope_at(weights):
+        slopes.append(kept.gradient(weights).astype(np.float32))
+        return slopes[-1]
+
+    before = retrace(slope_at, start, factor, lengths)
+    exact = retrace(every.gradient, start_of_all, factor_of_all, lengths)
     monkeypatch.setattr(KernelRows, "gradient", forbidden_beyond(len(held), KernelRows.gradient))
-    found = next(islice(steps_of_all(kept, held, slopes, start_of_all, of_all.factor(1e-3)), 3, None))
-    new = rows_of(X[750:], y[750:], kernel=kernel)
+    found = retrace(slope_of_all(kept, held, slopes, 1e-3), start_of_all, factor_of_all, lengths)
     far, far_before = (np.abs(new.logits(each) - new.logits(exact)).mean() for each in (found, before))
     assert far < 0.2 * far_before
     with pytest.raises(AssertionError):  # with a larger ridge all rows are visited
-        next(steps_of_all(kept, held, slopes, start_of_all, of_all.factor(1e-2)))
+        retrace(slope_of_all(kept, held, slopes, 1e-2), start_of_all, factor_of_all, lengths)
+
+
+def test_the_cache_keeps_held_out_rows_first(digits):
+    X, y = digits
+    kernel, cache = GaussianMap(X[:50], 1.5), FeatureCache(4 * 51 * 100)  # as much as 100 rows need
+    labels = read_labels(y)
+    kept = KernelRows(X, labels, kernel, [np.arange(100, 200), np.arange(200, 300)], cache, 1)
+    held = KernelRows(X, labels, kernel, [np.arange(100)], cache, 1)
+    learn_classifier(kept, held)
+
+    def not_there():
+        raise AssertionError
+
+    cache.get(0, not_there)
+    with pytest.raises(AssertionError):
+        cache.get(100, not_there)
 
 
 def forbidden_beyond(most, gradient):

@@ -74,7 +74,7 @@ def test_codes_do_not_depend_on_being_watched(rows):
 @pytest.mark.parametrize(
     ("grown", "stage"),
     [
-        ({"n_rows": 15_000}, "classifier"),
+        ({"n_rows": 30_000}, "classifier"),
         ({"n_labels": 200}, "classifier"),
         ({"n_codebooks": 16}, "codes, 16 codebooks"),
         ({"n_rows": 30_000}, "features"),

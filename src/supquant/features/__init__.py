@@ -9,7 +9,8 @@ Codecs hold fitted maps. The estimators that fit them need scikit-learn, and are
     label_kernel       LabelKernel, which learns it
     kernel_rows        labelled rows seen through a kernel, and sums over them
     least_squares      least squares with a path of ridges
-    kernel_classifier  logistic regression that follows it
+    descent            logistic regression, by steps as long as held-out rows choose
+    kernel_classifier  one after the other, for rows seen through a kernel
     class_means        the classifier for many classes: linear discriminant analysis
     meaning_map        MeaningMap: what a vector means, how new it looks, and where it lies
     meaning            fit_meaning, which fits it

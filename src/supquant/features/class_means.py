@@ -14,21 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 
 from supquant.arrays import Array, Float64, RowNumbers
-from supquant.features.kernel_classifier import (
-    MOST_PASSES,
-    LabelClassifier,
-    best_step,
-    curvature_bound,
-    logistic_steps,
-    losses_of_steps,
-)
+from supquant.features.descent import MOST_PASSES, descend, losses_of_steps, retrace
+from supquant.features.kernel_classifier import LabelClassifier
 from supquant.features.kernel_rows import Factor, KernelRows, NormalEquations
-from supquant.features.least_squares import Calibration, LeastSquares, log_loss
+from supquant.features.least_squares import log_loss
 from supquant.parallel import ordered_map, row_blocks
 
 RIDGES = (1.0, 1e-1, 1e-2, 1e-3)
@@ -45,9 +38,6 @@ METRIC_RIDGE = 1e-3
 
 FEWEST_ROWS_A_CLASS = 12
 """With fewer rows a class on average there is no logistic regression: it would learn their noise."""
-
-LEAST_GAIN = 1e-3
-"""Share of the loss that the first passes of logistic regression must gain for others to follow."""
 
 MOST_PASS_WORK = 3e11
 """Where one pass over rows, features and classes takes more multiplications and additions, there is no logistic regression."""
@@ -152,15 +142,10 @@ def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     n_labels = kept.labels.n_labels
     cheap = len(kept) * kept.width * n_labels * 4 <= MOST_PASS_WORK
     if len(held) and cheap and len(kept) >= FEWEST_ROWS_A_CLASS * n_labels:
-        start = LeastSquares(ridge, weights, Calibration(1.0, 0.0), losses[0])
-        steps = logistic_steps(kept.gradient, weights, _metric_factor(sums), curvature_bound(kept))
-        weights, losses = best_step(steps, start, held, MOST_PASSES, least_gain=LEAST_GAIN)
-        n_iter = int(np.argmin(losses))
+        found = descend(kept.gradient, weights, losses[0], _metric_factor(sums), len(kept), held, MOST_PASSES)
+        weights, losses, n_iter = found.weights, found.losses, len(found.lengths)
         if n_iter:
-            steps = logistic_steps(
-                kept.joined(held).gradient, final, _metric_factor(every), curvature_bound(kept)
-            )
-            final = next(islice(steps, n_iter - 1, None))
+            final = retrace(kept.joined(held).gradient, final, _metric_factor(every), found.lengths)
     return LabelClassifier(
         weights=final,
         smooth=final,

@@ -31,9 +31,12 @@ Result = TypeVar("Result")
 GRAM_BYTES = 1 << 30
 """Bytes of the matrices Phi'Phi of single blocks that wait to be added. No more threads work than fit into it."""
 
-ROWS_A_FEATURE, FEWEST_GRAM_ROWS = 4, 1 << 14
+ROWS_A_FEATURE, FEWEST_GRAM_ROWS = 2, 1 << 13
 """Phi'Phi is a sum over about `ROWS_A_FEATURE` rows for each feature, but not fewer than `FEWEST_GRAM_ROWS`, if there are more:
 that is enough for the start and the metric of logistic regression, which then sees all rows."""
+
+PANEL = 512
+"""Phi'Phi is computed in panels of so many rows of it."""
 
 CACHED_ROWS, FEW_LABELS = 256, 32
 """With few labels, a gradient takes so many rows at a time: the second product then finds their features in the cache. Ten labels
@@ -177,8 +180,21 @@ def _logits(rows: KernelRows, numbers: RowNumbers, W: Float32) -> Float32:
 
 def _products(rows: KernelRows, numbers: RowNumbers, every: int) -> tuple[Float32, Float32]:
     """Return the products of every k-th row."""
-    phi = rows.features(numbers)[::every]
-    return phi.T @ phi, (rows.indicators(numbers[::every]).T @ phi).T
+    phi = np.ascontiguousarray(rows.features(numbers)[::every])
+    return _upper_products(phi), (rows.indicators(numbers[::every]).T @ phi).T
+
+
+def _upper_products(phi: Float32) -> Float32:
+    """Return Phi'Phi (d + 1, d + 1) where it is above the diagonal or near it, and zeros elsewhere.
+
+    NumPy computes one half of a product with itself, too, but to copy it to the other half takes longer than few rows do.
+    """
+    products = np.zeros((phi.shape[1],) * 2, dtype=np.float32)
+    for start, stop in row_blocks(len(products), PANEL):
+        panel = phi[:, start:stop]
+        products[start:stop, start:stop] = panel.T @ panel
+        np.matmul(panel.T, phi[:, stop:], out=products[start:stop, stop:])
+    return products
 
 
 def _gradient(rows: KernelRows, numbers: RowNumbers, W: Float32) -> tuple[Float32]:
@@ -225,7 +241,7 @@ class _Unread:
 class NormalEquations:
     """The sums over rows that least squares needs."""
 
-    gram: Float64  # (d + 1, d + 1)  Phi'Phi
+    gram: Float64  # (d + 1, d + 1)  Phi'Phi, of which the part below the diagonal is not used
     products: Float64  # (d + 1, L)  Phi'Y
 
     def merged(self, other: NormalEquations) -> NormalEquations:

@@ -156,11 +156,13 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self._fit(check_training_vectors(X), y)
         return self
 
-    def fit_with_progress(self, X: NDArray[Any], y: Labels, advance: Callable[[float], None]) -> KernelRows:
+    def fit_weights(
+        self, X: NDArray[Any], y: Labels, advance: Callable[[float], None] | None = None
+    ) -> KernelRows:
         """Learn from vectors X (n, p) and labels, as `fit` does, but leave the smooth weights out.
 
-        `advance` is called with the finished share of the work. Return the rows that were learned from. They hold kernel features
-        that need not be computed again.
+        `advance` is called with the finished share of the work, if it is given. Return the rows that were learned from. They hold
+        kernel features that need not be computed again.
         """
         return self._fit(X, y, advance, smooth=False)
 

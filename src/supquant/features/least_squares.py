@@ -24,7 +24,7 @@ SHIFTS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
 """Numbers that are tried to be subtracted from these logits where a row may carry several labels."""
 
 CALIBRATION_SCORES = 1 << 21
-"""Temperature and shift are chosen by about this many scores at the most."""
+"""Temperature, shift and the lengths of steps are chosen by about this many scores at the most."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def calibrate(scores: Float32, Y: scipy.sparse.csr_array, *, multilabel: bool) -
     loss : float
         Its loss, mean over all rows.
     """
-    some = slice(None, None, max(1, scores.size // CALIBRATION_SCORES))
+    some = evenly_spaced(scores)
     shown, of_shown = scores[some], Y[some]
     shifts = SHIFTS if multilabel else SHIFTS[:1]  # softmax does not depend on a shift
     losses = {
@@ -146,6 +146,11 @@ def calibrate(scores: Float32, Y: scipy.sparse.csr_array, *, multilabel: bool) -
         return best, losses[best] / len(scores)
     logits = scores * np.float32(best.temperature) - np.float32(best.shift)
     return best, log_loss(logits, Y, multilabel=multilabel) / len(scores)
+
+
+def evenly_spaced(scores: Float32) -> slice:
+    """Return which rows of scores (n, L) have about `CALIBRATION_SCORES` of them: all if they have no more."""
+    return slice(None, None, max(1, scores.size // CALIBRATION_SCORES))
 
 
 def log_loss(scores: NDArray[Any], Y: scipy.sparse.csr_array, *, multilabel: bool) -> float:

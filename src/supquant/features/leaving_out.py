@@ -20,7 +20,7 @@ from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.meaning_map import evidence, opinion_roots
 from supquant.features.position import Directions, metric_of, within_scatter
-from supquant.labels import Labels
+from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32
 
 N_FOLDS = 5
@@ -182,7 +182,8 @@ def _leave_fold_out(
         return None
     _, compact = np.unique(labels.indices[kept], return_inverse=True)
     kernel = LabelKernel(n_anchors, n_directions=0, n_jobs=n_jobs, random_state=seed)
-    fitted = kernel.fit(as_float32(X[kept]), compact).map_
+    kernel.fit_weights(as_float32(X[kept]), read_labels(compact))
+    fitted = kernel.map_
     items = np.concatenate([left[:FOLD_ITEMS], held[: max(FOLD_ITEMS - len(left), len(held) // 2)]])
     x = as_float32(X[items])
     scores = logits(kernel_features(fitted.kernel, x), fitted.weights)

@@ -175,7 +175,7 @@ def fit_meaning(
     known = np.flatnonzero(labels.known)
     X_known, labels_known = _rows_where(X, labels.known), labels.take(known)
     with reporter.stage("classifier", 1) as stage:
-        rows = kernel.fit_with_progress(X_known, labels_known, stage.advance)
+        rows = kernel.fit_weights(X_known, labels_known, stage.advance)
         stage.step()
     with reporter.stage("new classes", 1) as stage:
         directions = principal_directions(X, n_jobs)
