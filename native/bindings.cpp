@@ -120,6 +120,11 @@ void hamming(In<uint8_t, 2> codes, In<uint8_t, 2> queries, Out<uint16_t, 2> dist
                       n_threads);
 }
 
+void weighted_sums(In<float, 2> W, In<float, 2> x, Out<float, 2> sums) {
+    Released released;
+    supquant::active_kernels().weighted_sums(W.data(), W.shape(1), x.data(), x.shape(0), x.shape(1), sums.data());
+}
+
 void products(In<float, 2> x, In<float, 1> floats, In<uint16_t, 1> halves, size_t n, Out<float, 2> sums, int n_threads) {
     Released released;
     supquant::products(x.data(), x.shape(0), packed(floats, halves, n, x.shape(1)), sums.data(), n_threads);
@@ -345,6 +350,7 @@ NB_MODULE(_native, module) {
     module.def("beam", &beam, exact("unary"), exact("cross"), "K"_a, "width"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);
+    module.def("weighted_sums", &weighted_sums, exact("weights"), exact("x"), exact("sums"));
     module.def("products", &products, exact("x"), exact("floats"), exact("halves"), "n"_a, exact("sums"),
                "n_threads"_a);
     module.def("gaussian", &gaussian, exact("x"), exact("floats"), exact("halves"), "n"_a, exact("norms"), "scale"_a,

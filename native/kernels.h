@@ -193,6 +193,10 @@ struct KernelTable {
 
     // values[j] = exp(scale * max(0, norms[j] + length - 2 values[j])) for j < n, a multiple of kGroup; scale <= 0.
     void (*gaussian)(float* values, const float* norms, size_t n, float length, float scale);
+
+    // sums[w, j] += weights[0, w] x[0, j] + weights[1, w] x[1, j] + ..., by fused multiply-adds in that order, for
+    // weights (n, n_weights), rows x (n, d) and sums (n_weights, d).
+    void (*weighted_sums)(const float* weights, size_t n_weights, const float* x, size_t n, size_t d, float* sums);
 };
 
 }  // namespace supquant

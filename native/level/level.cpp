@@ -15,6 +15,7 @@
 #include "prune.h"
 #include "sums.h"
 #include "trees.h"
+#include "weighted.h"
 
 #define SUPQUANT_JOIN_(a, b) a##b
 #define SUPQUANT_JOIN(a, b) SUPQUANT_JOIN_(a, b)
@@ -50,6 +51,7 @@ const KernelTable SUPQUANT_JOIN(kernels_, SUPQUANT_LEVEL) = {
     .best_split = best_split,
     .products = products,
     .gaussian = gaussian,
+    .weighted_sums = weighted_sums,
 };
 
 }  // namespace supquant

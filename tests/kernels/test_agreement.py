@@ -330,6 +330,32 @@ def test_products_and_gaussians_of_rows(q, n, d, scale, half, seed):
         native.force_level(before)
 
 
+@given(
+    n=st.sampled_from([0, 1, 15, 16, 17, 32, 65]),
+    n_weights=st.sampled_from([0, 1, 2, 7, 8, 9, 16, 27]),
+    d=st.sampled_from([0, 1, 7, 16, 33, 70]),
+    seed=seeds,
+)
+@settings(max_examples=25)
+def test_weighted_sums_of_rows(n, n_weights, d, seed):
+    rng = np.random.default_rng(seed)
+    weights, x, sums = (
+        rng.normal(size=shape).astype(np.float32) for shape in ((n, n_weights), (n, d), (n_weights, d))
+    )
+    want = sums.copy()
+    reference.weighted_sums(weights, x, want)
+    np.testing.assert_allclose(want, sums + weights.T @ x, atol=1e-4)
+    before = native.level()
+    try:
+        for level in native.available_levels():
+            native.force_level(level)
+            got = sums.copy()
+            native.weighted_sums(weights, x, got)
+            assert_same_bits(got, want)
+    finally:
+        native.force_level(before)
+
+
 def test_gaussians_are_those_of_float64(rng, level):
     x, anchors = rng.normal(size=(20, 30)).astype(np.float32), rng.normal(size=(50, 30)).astype(np.float32)
     x[3] = 1e30  # its squared length is infinite in float32
@@ -374,5 +400,7 @@ def test_products_of_wrong_arrays_are_refused():
             implementation.products(x, pack_rows(x[:, :2]))
         with pytest.raises(ValueError, match="scale must be at most 0, got 1"):
             implementation.gaussian(x, pack_rows(x), np.zeros(16, dtype=np.float32), 1)
+        with pytest.raises(ValueError, match="out must have shape"):
+            implementation.weighted_sums(x, x, x)
     with pytest.raises(ValueError, match="expected 64 floats or 64 halves, got 1 and 0"):
         Packed(np.zeros(1, dtype=np.float32), np.zeros(0, dtype=np.uint16), 3, 4)

@@ -36,6 +36,7 @@ __all__ = [
     "check_table_sums",
     "check_taken",
     "check_threads",
+    "check_weighted_sums",
 ]
 
 MAX_CODEBOOKS = 64
@@ -191,6 +192,13 @@ def check_products(x: Float32, y: Packed, n_threads: int) -> int:
     q, _ = check_array(x, "x", (None, y.d), np.float32)
     check_threads(n_threads)
     return q
+
+
+def check_weighted_sums(weights: Float32, x: Float32, out: Float32) -> None:
+    """Refuse arrays that are not weights (n, L), rows x (n, d) and sums (L, d)."""
+    n, n_weights = check_array(weights, "weights", (None, None), np.float32)
+    _, d = check_array(x, "x", (n, None), np.float32)
+    check_array(out, "out", (n_weights, d), np.float32)
 
 
 def check_packed(y: Packed) -> None:

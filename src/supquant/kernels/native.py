@@ -113,6 +113,11 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
     return sums
 
 
+def weighted_sums(weights: Float32, x: Float32, out: Float32) -> None:
+    arguments.check_weighted_sums(weights, x, out)
+    _native.weighted_sums(weights, x, out)
+
+
 def gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1) -> Float32:
     q = arguments.check_gaussian(x, anchors, norms, scale, n_threads)
     values = np.empty((q, anchors.n), dtype=np.float32)

@@ -251,6 +251,14 @@ class Kernels(Protocol):
         """
         ...
 
+    def weighted_sums(self, weights: Float32, x: Float32, out: Float32) -> None:
+        """Add ``weights' x`` of weights (n, L) and rows x (n, d) to the sums `out` (L, d).
+
+        Rows are added one after the other by fused multiply-adds. If few rows are in the cache and there are few weights, it
+        takes less than half the time of a matrix product.
+        """
+        ...
+
     def gaussian(
         self, x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1
     ) -> Float32:

@@ -58,6 +58,7 @@ __all__ = [
     "table_sums",
     "take",
     "tree_sums",
+    "weighted_sums",
 ]
 
 
@@ -296,6 +297,12 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
             part = _fused(x[:, None, k], rows[None, :, k], part)
         sums = part if first == 0 else sums + part
     return sums
+
+
+def weighted_sums(weights: Float32, x: Float32, out: Float32) -> None:
+    arguments.check_weighted_sums(weights, x, out)
+    for own, row in zip(weights, x, strict=True):
+        out[:] = _fused(own[:, None], row, out)
 
 
 def gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1) -> Float32:
