@@ -21,7 +21,7 @@ def few(monkeypatch):
     """Make trials small."""
     monkeypatch.setattr(trials, "MUTATED_A_CHILD", 200)
     monkeypatch.setattr(trials, "FORGED_A_CHILD", 60)
-    monkeypatch.setattr(trials, "EXHAUSTED_A_CHILD", 5)
+    monkeypatch.setattr(trials, "EXHAUSTED_A_CHILD", 20)
     monkeypatch.setattr(samples, "METHODS", ("pq", "sdh"))
 
 
