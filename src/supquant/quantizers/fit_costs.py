@@ -50,7 +50,7 @@ SLOWER = 2.0
 """An operation of a factor, a solution or a pass takes as long as this number of operations of a float32 product of large
 matrices. It was measured on Banking77 with AVX-512."""
 
-CLASSIFIER_FACTOR = 0.65
+CLASSIFIER_FACTOR = 0.75
 """An operation of a classifier, whose matrices are large, takes this time in the same unit, measured on Banking77 and MNIST."""
 
 SEARCH = 17.0
