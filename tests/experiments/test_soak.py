@@ -1,6 +1,8 @@
 """The soak: every kind of trial passes, and an index that answers wrongly is found out."""
 
+import gc
 import json
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from supquant import CodeIndex
 from supquant.storage import reading
-from supquant_experiments.soak import samples, trials, worker
+from supquant_experiments.soak import children, samples, trials, worker
 from supquant_experiments.soak.damage import damaged, read_damaged, read_forged
 from supquant_experiments.soak.history import History
 from supquant_experiments.soak.trials import Trials
@@ -21,7 +23,7 @@ def few(monkeypatch):
     """Make trials small."""
     monkeypatch.setattr(trials, "MUTATED_A_CHILD", 200)
     monkeypatch.setattr(trials, "FORGED_A_CHILD", 60)
-    monkeypatch.setattr(trials, "EXHAUSTED_A_CHILD", 20)
+    monkeypatch.setattr(trials, "EXHAUSTED_A_CHILD", 5)
     monkeypatch.setattr(samples, "METHODS", ("pq", "sdh"))
 
 
@@ -31,6 +33,22 @@ def test_every_kind_of_trial_passes_and_is_counted(kind, tmp_path, rng):
     counts = Counter()
     Trials(tmp_path, rng, counts).kinds()[kind][1]()
     assert counts[kind] > 0
+
+
+def test_memory_is_occupied_when_no_garbage_is_left():
+    def work():
+        cycle = Counter()
+        cycle["itself"] = cycle
+        gone = weakref.ref(cycle)
+        del cycle
+        children.occupy_free_memory()
+        return int(gone() is not None)
+
+    gc.disable()
+    try:
+        assert children.end_of(children.start_child(work)) == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("wrong", ["sums", "order", "codes", "columns", "rows"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import resource
 import signal
@@ -71,8 +72,9 @@ def occupy_free_memory() -> list[bytearray]:
     """Return blocks that fill all gaps of 64 KiB or more in the memory that malloc has kept.
 
     While the blocks are held, a larger allocation needs new memory, so that `limit_memory` counts it. What is freed later goes
-    back to the system at once.
+    back to the system at once. Garbage is collected first: to collect it later would make new gaps.
     """
+    gc.collect()
     ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 16)
     limit_memory(0)
     blocks = []
