@@ -2,7 +2,7 @@
 
 The negative log likelihood has a second derivative of at most b (G + D) whatever the weights (b = 1/2 for one label a row, 1/4
 for several: Boehning, 1992), so a Cholesky factor of G + D is the metric of the steps. The bound is mostly far too large, because
-probabilities of most rows are near 0 and 1: the best steps are up to a hundred times as long as it allows.
+probabilities of most rows are near 0 and 1: the best steps are up to fifty times as long as it allows.
 """
 
 from __future__ import annotations
