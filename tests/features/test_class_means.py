@@ -1,14 +1,17 @@
 """Many classes are learned by their means and the scatter within them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import log_softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from supquant.features import LabelKernel, class_means, label_kernel
-from supquant.features.class_means import TEMPERATURES, class_sums
+from supquant.features.class_means import TEMPERATURES, class_sums, learn_class_means
 from supquant.features.kernel_rows import KernelRows
 from supquant.features.label_kernel import MANY_LABELS
+from supquant.features.least_squares import log_loss
 from supquant.labels import read_labels
 from supquant.rows import FeatureCache
 
@@ -197,3 +200,26 @@ def test_the_search_of_a_temperature_stops_behind_the_best_of_all(rng):
     assert list(tried) == list(TEMPERATURES[: TEMPERATURES.index(best) + 2])
     for temperature, loss in tried.items():
         assert loss == pytest.approx(every[temperature], rel=1e-4)
+
+
+def test_logistic_regression_lowers_the_loss_of_new_rows(rng, monkeypatch):
+    """Classes of two clusters each are not normal: their means alone are not the best that weights can do."""
+    centres = rng.normal(size=(20, 12))
+    numbers = rng.integers(20, size=3000)
+    X = (centres[numbers] + 0.7 * rng.normal(size=(3000, 12))).astype(np.float32)
+    every = rows_of(X, numbers // 2)
+    kept, held, new = (
+        replace(every, blocks=[np.arange(*part)]) for part in ((0, 1600), (1600, 2000), (2000, 3000))
+    )
+
+    def learned_loss():
+        learned = learn_class_means(kept, held)
+        return learned.n_iter, log_loss(
+            new.logits(learned.weights), new.all_indicators(), multilabel=False
+        ) / len(new)
+
+    steps, loss = learned_loss()
+    monkeypatch.setattr(class_means, "MOST_PASSES", 0)
+    no_steps, loss_of_means = learned_loss()
+    assert steps > no_steps == 0
+    assert loss < 0.98 * loss_of_means
