@@ -87,7 +87,7 @@ nb::tuple interaction(In<uint8_t, 2> codes, In<uint64_t, 1> first, In<double, 1>
 }
 
 void assign(In<float, 2> unary, In<float, 2> cross, In<float, 2> product, float mu, float eps, In<uint8_t, 2> start,
-            int K, int max_sweeps, int retries, Out<uint8_t, 2> codes, int n_threads) {
+            int K, int max_sweeps, Out<uint8_t, 2> codes, int n_threads) {
     Released released;
     supquant::AssignProblem problem{};
     problem.unary = unary.data();
@@ -100,7 +100,6 @@ void assign(In<float, 2> unary, In<float, 2> cross, In<float, 2> product, float 
     problem.mu = mu;
     problem.eps = eps;
     problem.max_sweeps = max_sweeps;
-    problem.retries = retries;
     supquant::assign(problem, start.shape(0), n_threads);
 }
 
@@ -346,7 +345,7 @@ NB_MODULE(_native, module) {
     module.def("interaction", &interaction, exact("codes"), exact("first"), exact("weights"), exact("gram"), "eps"_a,
                exact("derivative"), "n_threads"_a);
     module.def("assign", &assign, exact("unary"), exact("cross"), exact("product"), "mu"_a, "eps"_a, exact("start"),
-               "K"_a, "max_sweeps"_a, "retries"_a, exact("codes"), "n_threads"_a);
+               "K"_a, "max_sweeps"_a, exact("codes"), "n_threads"_a);
     module.def("beam", &beam, exact("unary"), exact("cross"), "K"_a, "width"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);

@@ -55,7 +55,6 @@ struct AssignProblem {
     float mu;
     float eps;
     int max_sweeps;  // visits to each codebook, at most, for M > 2
-    int retries;     // times that a code is disturbed and searched again, for M > 2
 };
 
 // Scans read codes in blocks of 64 rows: codeword m of row i of block b is codes[(b * M + m) * 64 + i].

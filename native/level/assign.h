@@ -33,31 +33,9 @@ class RowSearch {
     void search() {
         descend();
         keep_start_unless_lower();
-        if (p_.retries > 0) settle();
     }
 
   private:
-    // Disturbs the code, which no single codeword can better, lets it descend again, and keeps the best. What is
-    // disturbed depends on the code alone, so a row gets the same code in any company.
-    void settle() {
-        uint8_t best[supquant::kMaxCodebooks];
-        for (int m = 0; m < M_; ++m) best[m] = codes_[m];
-        double lowest = cost(codes_);
-        for (int turn = 0; turn < p_.retries; ++turn) {
-            const int places[3] = {turn % M_, (3 * turn + 1) % M_, (5 * turn + 2) % M_};
-            for (int i = 0; i < 3; ++i) {
-                const int m = places[i];
-                codes_[m] = uint8_t((37 * best[m] + 17 * turn + 11) % K_);
-                prefetch(m, codes_[m]);
-            }
-            descend();
-            const double now = cost(codes_);
-            const bool lower = now < lowest;
-            if (lower) lowest = now;
-            for (int m = 0; m < M_; ++m) (lower ? best[m] : codes_[m]) = lower ? codes_[m] : best[m];
-        }
-    }
-
     // Returns e = sum_{a != b} product[a c_a, b c_b] of a code.
     double interaction(const uint8_t* codes) const { return 2.0 * sum_of_pairs(p_.product, codes); }
 
@@ -181,28 +159,13 @@ class RowSearch {
         });
     }
 
-    // Sums the rows of the current codewords of all codebooks but m: sums[k] = sum_{b != m} table[b c_b, m k]. The rows
-    // often lie a power of two apart and then compete for the same few cache sets. So each row is read in runs of whole
-    // cache lines, and the sums of a run stay in registers.
+    // Sums the rows of the current codewords of all codebooks but m: sums[k] = sum_{b != m} table[b c_b, m k].
     void add_others(const float* table, int m, float* sums) const {
         const float* rows[supquant::kMaxCodebooks];
         int count = 0;
         for (int b = 0; b < M_; ++b)
             if (b != m) rows[count++] = column(table, b, codes_[b], m);
-        constexpr int kRun = kLanes == 1 ? 8 : 64 / kLanes;  // vectors in a run
-        int k = 0;
-        for (; k + kRun * kLanes <= K_; k += kRun * kLanes) {
-            Vec run[kRun];
-            for (int u = 0; u < kRun; ++u) run[u] = load<Vec>(rows[0] + k + u * kLanes);
-            for (int i = 1; i < count; ++i)
-                for (int u = 0; u < kRun; ++u) run[u] += load<Vec>(rows[i] + k + u * kLanes);
-            for (int u = 0; u < kRun; ++u) store(sums + k + u * kLanes, run[u]);
-        }
-        for (; k < K_; ++k) {
-            float sum = rows[0][k];
-            for (int i = 1; i < count; ++i) sum += rows[i][k];
-            sums[k] = sum;
-        }
+        sum_of_rows(rows, count, K_, sums);
     }
 
     // For each codeword of one codebook, the sums over the codewords of the other codebooks at the last visit.

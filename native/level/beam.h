@@ -44,38 +44,63 @@ struct BestKeys {
     }
 };
 
+constexpr int kParts = 16;
+constexpr int kLeast = kParts / kLanes;  // vectors of the least costs of all parts
+
+// Returns a cost that at least `most` of the costs do not exceed, given the least ones of kParts parts of them.
+inline float cost_within_reach(const Vec* least, int most) {
+    float costs[kParts];
+    for (int v = 0; v < kLeast; ++v) store(costs + v * kLanes, least[v]);
+    int within[kParts] = {};
+    for (int j = 0; j < kParts; ++j)
+        for (int i = 0; i < kParts; ++i) within[i] += costs[j] <= costs[i];
+    float lowest = __builtin_inff();
+    for (int i = 0; i < kParts; ++i) lowest = within[i] >= most && costs[i] < lowest ? costs[i] : lowest;
+    return lowest;
+}
+
 void beam(const float* unary, const float* cross, int M, int K, int width, size_t begin, size_t end, uint8_t* codes) {
     const size_t columns = size_t(M) * K;
     uint8_t chosen[2][supquant::kMaxBeam][supquant::kMaxCodebooks];  // the beginnings before and after a codebook
+    alignas(64) float found[supquant::kMaxBeam * supquant::kMaxCodewords];  // costs of beginnings with all codewords
     for (size_t i = begin; i < end; ++i) {
         float costs[supquant::kMaxBeam] = {0};  // of the beginnings
+        alignas(64) float sums[supquant::kMaxCodewords] = {0};  // of the products of a beginning with all codewords
         int count = 1;
         for (int m = 0; m < M; ++m) {
             const float* own = unary + i * columns + size_t(m) * K;
             const auto& before = chosen[m % 2];
-            BestKeys best(width);
+            Vec least[kLeast];
+            for (Vec& each : least) each = Vec() + __builtin_inff();
             for (int b = 0; b < count; ++b) {
                 const float* rows[supquant::kMaxCodebooks];
                 for (int a = 0; a < m; ++a) rows[a] = cross + (size_t(a) * K + before[b][a]) * columns + size_t(m) * K;
-                const uint32_t first = uint32_t(b) * K;
+                if (m > 0) sum_of_rows(rows, m, K, sums);
                 for_lanes(K, [&](auto lane, int k) {
                     using V = decltype(lane);
-                    V sum = V();
-                    for (int a = 0; a < m; ++a) sum += load<V>(rows[a] + k);
+                    const V sum = load<V>(sums + k);
                     const V cost = costs[b] + (load<V>(own + k) + (sum + sum));
-                    if constexpr (sizeof(V) == sizeof(float)) {
-                        if (cost <= best.limit) best.take(cost, first + uint32_t(k));
-                    } else {
-                        float values[kLanes];
-                        uint32_t within = lanes_within(cost, best.limit);
-                        if (within) store(values, cost);
-                        for (; within; within &= within - 1) {
-                            const int j = __builtin_ctz(within);
-                            best.take(values[j], first + uint32_t(k + j));
-                        }
+                    store(found + b * K + k, cost);
+                    if constexpr (sizeof(V) == sizeof(Vec)) {
+                        Vec& of_part = least[k / kLanes % kLeast];
+                        of_part = lower(cost, of_part);
                     }
                 });
             }
+            // Most costs are above the limit from the start. To find it while they are taken, one by one, takes longer.
+            BestKeys best(width);
+            best.limit = cost_within_reach(least, width);
+            for_lanes(count * K, [&](auto lane, int place) {
+                using V = decltype(lane);
+                if constexpr (sizeof(V) == sizeof(float)) {
+                    if (found[place] <= best.limit) best.take(found[place], uint32_t(place));
+                } else {
+                    for (uint32_t within = lanes_within(load<V>(found + place), best.limit); within; within &= within - 1) {
+                        const int j = place + __builtin_ctz(within);
+                        best.take(found[j], uint32_t(j));
+                    }
+                }
+            });
             if (best.count == 0) {  // no cost is a number
                 best.keys[0] = beginning_key(__builtin_inff(), 0);
                 best.count = 1;

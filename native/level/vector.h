@@ -69,6 +69,26 @@ inline void for_lanes(int count, Body body) {
         for (; k < count; ++k) body(float(), k);
 }
 
+// Sums rows of floats: sums[k] = sum_i rows[i][k] for k < width, in the order of the rows, of which there is at least one.
+// Rows of a table often lie a power of two apart and then compete for the same few cache sets. So each row is read in runs
+// of whole cache lines, and the sums of a run stay in registers.
+inline void sum_of_rows(const float* const* rows, int count, int width, float* sums) {
+    constexpr int kRun = kLanes == 1 ? 8 : 64 / kLanes;  // vectors in a run
+    int k = 0;
+    for (; k + kRun * kLanes <= width; k += kRun * kLanes) {
+        Vec run[kRun];
+        for (int u = 0; u < kRun; ++u) run[u] = load<Vec>(rows[0] + k + u * kLanes);
+        for (int i = 1; i < count; ++i)
+            for (int u = 0; u < kRun; ++u) run[u] += load<Vec>(rows[i] + k + u * kLanes);
+        for (int u = 0; u < kRun; ++u) store(sums + k + u * kLanes, run[u]);
+    }
+    for (; k < width; ++k) {
+        float sum = rows[0][k];
+        for (int i = 1; i < count; ++i) sum += rows[i][k];
+        sums[k] = sum;
+    }
+}
+
 // Keeps the lowest of all values given to it, as vectors or as floats.
 struct Lowest {
     Vec lanes = Vec() + __builtin_inff();  // lowest value of each lane

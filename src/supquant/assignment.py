@@ -25,11 +25,8 @@ from supquant.parallel import row_blocks
 SEARCH_ROWS = 1024
 """Rows searched at a time: their costs against all codewords stay small enough for the cache and for a memory limit."""
 
-BEAM = 4
+BEAM = 8
 """Beginnings of a code that are kept while the start of a search is chosen."""
-
-RETRIES = 2
-"""Times that the code of an item is disturbed and searched anew."""
 
 MOST_WORDS_AT_ONCE = 2048
 """Products of more codewords with each other are computed one codebook at a time, which takes less memory."""
@@ -51,7 +48,6 @@ class CodeSearch:
     basis: NDArray[np.float32] | None = None  # (r, r') of a space that holds all targets; None: all of it
     max_sweeps: int = 20
     allowed: NDArray[np.bool_] | None = None  # (M, K) words that codes may have; None: all
-    retries: int = 0  # times that a code is disturbed and searched anew, for codes of three words or more
     beam: int = 1  # beginnings of a code that are kept while a start is chosen
     n_sparse: int = 0  # the first columns of targets, in which few values differ from zero
     quick: bool = (
@@ -118,7 +114,6 @@ class CodeSearch:
             codes,
             max_sweeps=self.max_sweeps,
             n_threads=n_threads,
-            retries=self.retries,
         )
 
     def costs(self, targets: NDArray[np.floating], codes: Codes) -> Float64:
@@ -246,15 +241,14 @@ class ItemSearch:
         weights: NDArray[np.floating],
         allowed: NDArray[np.bool_] | None = None,
         max_sweeps: int = 20,
-        retries: int = RETRIES,
         sparse: bool = False,
         beam: int = BEAM,
         quick: bool = False,
     ) -> ItemSearch:
         """Prepare for codebooks (M, K, D), whose first columns have the first of two weights (2,), and words allowed (M, K).
 
-        `sparse` says that few of these first columns differ from zero in a vector, as in those of items with labels. `retries`
-        and `beam` are those of `CodeSearch`, and so is `quick`, which also computes products of codewords in float32.
+        `sparse` says that few of these first columns differ from zero in a vector, as in those of items with labels. `beam` is
+        that of `CodeSearch`, and so is `quick`, which also computes products of codewords in float32.
         """
         dtype = np.float32 if quick else np.float64
         scale = np.sqrt(np.repeat(weights, (n_first, codebooks.shape[2] - n_first))).astype(np.float32)
@@ -267,7 +261,6 @@ class ItemSearch:
             0.0,
             max_sweeps=max_sweeps,
             allowed=allowed,
-            retries=retries,
             beam=beam,
             n_sparse=n_first * sparse,
             quick=quick,

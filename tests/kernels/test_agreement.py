@@ -221,7 +221,7 @@ def test_wrong_arguments_are_refused(implementation, draw_problem):
     n=rows,
     M=few_codebooks,
     K=codewords,
-    width=st.sampled_from([1, 2, 5, 64]),
+    width=st.sampled_from([1, 2, 5, 16, 17, 64]),
     whole=st.booleans(),  # small whole numbers: costs are equal everywhere
     seed=seeds,
     n_threads=st.sampled_from([1, 3]),
@@ -250,19 +250,6 @@ def test_a_wide_beam_finds_the_best_of_all_codes(rng):
 def test_a_beam_of_costs_that_are_no_numbers_gives_codes(level):
     unary = np.full((3, 12), np.nan, dtype=np.float32)
     assert (native.beam(unary, np.zeros((12, 12), dtype=np.float32), 4, 5) < 4).all()
-
-
-@pytest.mark.parametrize("mu", [0.0, 0.7])
-@pytest.mark.parametrize(("M", "K"), [(3, 16), (5, 7), (8, 32)])
-def test_disturbed_codes_agree_and_are_no_worse(draw_problem, level, M, K, mu):
-    *problem, codes = draw_problem(40, M, K, seed=M, mu=mu)
-    plain = native.assign(*problem, codes, 20)
-    for retries in (1, 3, 8):
-        got = native.assign(*problem, codes, 20, retries=retries, n_threads=2)
-        assert_same_bits(got, reference.assign(*problem, codes, 20, retries=retries))
-    search = reference._Search(*problem, K)
-    assert (search.cost(got) <= search.cost(plain)).all()
-    assert (search.cost(got) < search.cost(plain)).any()
 
 
 def test_greedy_start_takes_the_best_codeword_given_those_before(rng):

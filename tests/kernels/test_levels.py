@@ -31,7 +31,7 @@ for M, K in ((1, 255), (2, 256), (3, 17), (8, 32)):
         k.pair_counts(codes, K),
         k.interaction(codes, np.ones(70), gram, 0.5)[2],
         k.assign(unary, gram32, gram32, 0.5, 0.1, codes, 50, n_threads=2),
-        k.assign(unary, gram32, gram32, 0.0, 0.0, codes, 50, n_threads=2, retries=3),
+        k.assign(unary, gram32, gram32, 0.0, 0.0, codes, 50, n_threads=2),
         k.beam(unary, gram32, K, 5),
         k.table_sums(codes, tables),
         k.decode(codes, tables.transpose(1, 2, 0).copy()),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Codes, Float32
-from supquant.assignment import RETRIES, ItemSearch
+from supquant.assignment import BEAM, ItemSearch
 from supquant.codec.words import LABEL_WORD, LABELLED, POSITION_WORD, allowed_words
 
 __all__ = ["LabelSearch", "item_search"]
@@ -109,7 +109,7 @@ def item_search(
     weights: NDArray[Any],
     *,
     max_sweeps: int = 20,
-    retries: int = RETRIES,
+    beam: int = BEAM,
     quick: bool = False,
 ) -> ItemSearch | LabelSearch:
     """Return the search for codes of items of one kind.
@@ -125,7 +125,7 @@ def item_search(
         The kind of the items, such as `LABELLED`.
     weights : ndarray of shape (2,)
         Weights of a squared error in meaning and of one in position.
-    max_sweeps, retries : int
+    max_sweeps, beam : int
         As in `CodeSearch`.
     quick : bool, default=False
         Whether the search may round as BLAS does, so that codes can depend on the batch.
@@ -134,7 +134,7 @@ def item_search(
     options: dict[str, Any] = {
         "weights": weights,
         "max_sweeps": max_sweeps,
-        "retries": retries,
+        "beam": beam,
         "quick": quick,
     }
     if kind == LABELLED and _spells_labels(words, n_meaning):

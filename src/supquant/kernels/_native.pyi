@@ -34,7 +34,6 @@ def assign(
     start: Bytes,
     K: int,
     max_sweeps: int,
-    retries: int,
     codes: Bytes,
     n_threads: int,
 ) -> None: ...

@@ -147,7 +147,6 @@ def check_assign(
     product: Float32,
     codes: Bytes,
     max_sweeps: int,
-    retries: int,
     n_threads: int,
 ) -> tuple[int, int]:
     """Refuse arrays that are not unary (n, M*K), cross and product (M*K, M*K) and codes (n, M); return M and K."""
@@ -158,8 +157,6 @@ def check_assign(
     check_array(product, "product", (M * K, M * K), np.float32)
     if max_sweeps < 1:
         raise ValueError(f"max_sweeps must be at least 1, got {max_sweeps}")
-    if retries < 0:
-        raise ValueError(f"retries must not be negative, got {retries}")
     check_threads(n_threads)
     return M, K
 

@@ -84,11 +84,10 @@ def assign(
     codes: Bytes,
     max_sweeps: int,
     n_threads: int = 1,
-    retries: int = 0,
 ) -> Bytes:
-    _, K = arguments.check_assign(unary, cross, product, codes, max_sweeps, retries, n_threads)
+    _, K = arguments.check_assign(unary, cross, product, codes, max_sweeps, n_threads)
     found = np.empty_like(codes)
-    _native.assign(unary, cross, product, mu, eps, codes, K, max_sweeps, retries, found, n_threads)
+    _native.assign(unary, cross, product, mu, eps, codes, K, max_sweeps, found, n_threads)
     return found
 
 

@@ -86,7 +86,6 @@ class Kernels(Protocol):
         codes: Bytes,
         max_sweeps: int,
         n_threads: int = 1,
-        retries: int = 0,
     ) -> Bytes:
         """Return a code c of low cost for every row. The search starts from `codes`.
 
@@ -107,10 +106,6 @@ class Kernels(Protocol):
             Codes from which the search starts. They are not changed.
         max_sweeps : int
             Largest number of visits to each codebook.
-        retries : int
-            Number of times that a code of three words or more is disturbed and searched again. In turn t the words of the
-            codebooks ``t % M``, ``(3 t + 1) % M`` and ``(5 t + 2) % M`` become ``(37 word + 17 t + 11) % K``. The code of
-            the lowest cost is kept.
 
         Returns
         -------

@@ -113,9 +113,8 @@ def assign(
     codes: Bytes,
     max_sweeps: int,
     n_threads: int = 1,
-    retries: int = 0,
 ) -> Bytes:
-    M, K = arguments.check_assign(unary, cross, product, codes, max_sweeps, retries, n_threads)
+    M, K = arguments.check_assign(unary, cross, product, codes, max_sweeps, n_threads)
     search = _Search(unary, cross, product, mu, eps, K)
     if M == 1:
         return search.best_codeword(codes)
@@ -125,17 +124,7 @@ def assign(
     search.descend(found, max_sweeps)
     # Float32 sums are rounded, so a move may have gained nothing. The costs are compared in float64.
     lower = search.cost(found) < search.cost(codes)  # (n,)
-    best = np.where(lower[:, None], found, codes)
-    costs = search.cost(best)
-    for turn in range(retries):
-        tried = best.copy()
-        for m in {turn % M, (3 * turn + 1) % M, (5 * turn + 2) % M}:
-            tried[:, m] = (37 * best[:, m].astype(np.int64) + 17 * turn + 11) % K
-        search.descend(tried, max_sweeps)
-        new = search.cost(tried)
-        better = new < costs
-        best[better], costs[better] = tried[better], new[better]
-    return best
+    return np.where(lower[:, None], found, codes)
 
 
 class _Search:

@@ -11,7 +11,6 @@ import time
 
 import numpy as np
 
-from supquant.assignment import RETRIES
 from supquant.features.kernel_rows import FEWEST_GRAM_ROWS, ROWS_A_FEATURE
 from supquant.features.label_kernel import (
     ANCHORS_OF_MANY_LABELS,
@@ -125,20 +124,19 @@ def expected_seconds(
     rounds = min(max_iter, EXPECTED_ROUNDS)
     visit = SEARCH * M * M * K  # of one row and all codebooks
     encoding = 2 * M * K * D + FIRST_VISITS * visit  # of one row
-    final = encoding + RETRIES * LATER_VISITS * visit / 3  # a disturbed code soon settles
     start = M * min(coded, KMEANS_ROWS_PER_CODEWORD * K) * 2 * K * D * (KMEANS_ITERATIONS + 1)
     a_round = coded * (2 * M * K * D + LATER_VISITS * visit) + 2 * SLOWER * (M * K) ** 3 / 3
     study_rows, study_labels = min(n_rows, STUDY_ROWS), min(n_labels, MANY_LABELS)
     study = STUDY_OPERATIONS + STUDY_OPERATIONS_A_ROW * study_rows
     study += _classifier(study_rows, min(STUDY_ANCHORS, study_rows), n_inputs, study_labels)
+    judged = min(n_rows, UNLABELLED_ROWS) + min(n_rows, MOST_ITEMS)  # by the curves, then by the forecast
     costs = {
         CLASSIFIER: _classifier(learned, anchors, n_inputs, n_labels),
         NOVELTY: N_FOLDS * study + 2 * n_rows * n_inputs**2,
         FEATURES: n_rows * (4 * anchors * n_labels + (12 * POSITION_COLUMNS * n_inputs if kept else kernel)),
         codes_stage(M): start + coded * encoding + rounds * a_round,
-        ENCODING: n_rows * final,
-        CALIBRATION: CURVE_OPERATIONS
-        + 1.5 * (min(n_rows, UNLABELLED_ROWS) + min(n_rows, MOST_ITEMS)) * final,  # curves, then the forecast
+        ENCODING: n_rows * encoding,
+        CALIBRATION: CURVE_OPERATIONS + 1.5 * judged * encoding,
     }
     if from_shorter:
         costs = {name: cost for name, cost in costs.items() if name not in (CLASSIFIER, NOVELTY, CALIBRATION)}

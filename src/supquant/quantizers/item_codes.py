@@ -39,7 +39,10 @@ FIRST_SWEEPS = 20
 LATER_SWEEPS = 4
 """A search that starts from the codes of the last round visits every codebook at most this number of times."""
 
-MIN_GAIN = 1e-1
+LEARNING_BEAM = 4
+"""Beginnings of a code that the first search keeps. Codes need not be the best to learn codebooks from."""
+
+MIN_GAIN = 0.2
 """A round that lowers the error by less than this part of it is the last one. The next one would gain about an eighth of that,
 which does not change rankings."""
 
@@ -316,7 +319,7 @@ def _assign(
             kind,
             weights,
             max_sweeps=FIRST_SWEEPS if codes is None else LATER_SWEEPS,
-            retries=0,  # codes need not be the best to learn codebooks from
+            beam=LEARNING_BEAM,
             quick=True,
         )
 
