@@ -175,9 +175,9 @@ class MeaningMap {
                     n_columns,    multilabel};
     }
 
-    void features(In<float, 2> x, Out<float, 2> features, int n_threads) const {
+    void features(In<float, 2> x, bool of_items, Out<float, 2> features, int n_threads) const {
         Released released;
-        supquant::meaning_features(meaning_, x.data(), x.shape(0), features.data(), n_threads);
+        supquant::meaning_features(meaning_, x.data(), x.shape(0), of_items, features.data(), n_threads);
     }
 
     const supquant::Meaning& meaning() const { return meaning_; }
@@ -360,7 +360,7 @@ NB_MODULE(_native, module) {
                       In<int32_t, 2>, size_t, bool>(),
              "floats"_a, "halves"_a, "shapes"_a, "has_kernel"_a, "scale"_a, exact("norms"), exact("shifts"),
              exact("mean"), exact("opinion_mean"), exact("novelty"), exact("words"), "n_columns"_a, "multilabel"_a)
-        .def("features", &MeaningMap::features, exact("x"), exact("features"), "n_threads"_a);
+        .def("features", &MeaningMap::features, exact("x"), "of_items"_a, exact("features"), "n_threads"_a);
     const auto optional = [](const char* name) { return nb::arg(name).noconvert().none(); };
     nb::class_<supquant::QueryRule>(module, "QueryRule")
         .def(nb::init<size_t, size_t, size_t, bool, bool, double, float, float, float>(), "n_columns"_a, "n_position"_a,

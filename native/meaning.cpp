@@ -43,8 +43,8 @@ class Scratch {
 // The features of a few rows.
 class Block {
   public:
-    Block(const Meaning& meaning, const float* x, size_t rows, float* features)
-        : m_(meaning), x_(x), rows_(rows), features_(features), kernels_(active_kernels()) {}
+    Block(const Meaning& meaning, const float* x, size_t rows, bool of_items, float* features)
+        : m_(meaning), x_(x), rows_(rows), of_items_(of_items), features_(features), kernels_(active_kernels()) {}
 
     void compute() {
         const size_t p = m_.n_inputs(), h = m_.has_kernel ? padded_width(m_.anchors) : 0;
@@ -66,7 +66,7 @@ class Block {
         for (size_t i = 0; i < rows_; ++i) take_vector(i, h);
         multiply(m_.has_kernel ? phi_ : x_, m_.weights, outputs_);
         multiply(centred_, m_.metric, place_);
-        multiply(units_, m_.cosine, cosine_);
+        if (!of_items_) multiply(units_, m_.cosine, cosine_);
         for (size_t i = 0; i < rows_; ++i) take_outputs(i, outputs_ + i * outputs);
         if (m_.opinion.n) multiply(roots_, m_.opinion, opinion_);
         for (size_t i = 0; i < rows_; ++i) {
@@ -74,8 +74,8 @@ class Block {
             float* c = z + m_.n_position();
             std::copy_n(place_ + i * place, m_.metric.n, z);
             std::copy_n(opinion_ + i * opinion, m_.opinion.n, z + m_.metric.n);
-            std::copy_n(cosine_ + i * place, m_.metric.n, c);
-            std::fill_n(c + m_.metric.n, m_.opinion.n, 0.0f);
+            std::fill_n(c, m_.n_position(), 0.0f);
+            if (!of_items_) std::copy_n(cosine_ + i * place, m_.metric.n, c);
         }
     }
 
@@ -151,6 +151,7 @@ class Block {
     const Meaning& m_;
     const float* const x_;
     const size_t rows_;
+    const bool of_items_;
     float* const features_;
     const KernelTable& kernels_;
     float *units_, *centred_, *phi_, *outputs_, *place_, *cosine_, *labels_, *roots_, *opinion_;
@@ -158,11 +159,12 @@ class Block {
 
 }  // namespace
 
-void meaning_features(const Meaning& meaning, const float* x, size_t n, float* features, int n_threads) {
+void meaning_features(const Meaning& meaning, const float* x, size_t n, bool of_items, float* features, int n_threads) {
     const size_t p = meaning.n_inputs();
     parallel_for((n + kProductRows - 1) / kProductRows, n_threads, [&](size_t task, int) {
         const size_t first = task * kProductRows;
-        Block(meaning, x + first * p, std::min(kProductRows, n - first), features + first * meaning.n_features())
+        Block(meaning, x + first * p, std::min(kProductRows, n - first), of_items,
+              features + first * meaning.n_features())
             .compute();
     });
 }
@@ -212,7 +214,7 @@ bool query_tables(const QueryMap& map, const float* x, size_t n, const float* gi
         thread_local Scratch scratch;
         scratch.start(rows * (width + D));
         float *features = scratch.take(rows * width), *vectors = scratch.take(rows * D);
-        Block(meaning, x + first * p, rows, features).compute();
+        Block(meaning, x + first * p, rows, false, features).compute();
         for (size_t i = 0; i < rows; ++i) {
             float& u = features[i * width + meaning.r];
             if (given) u = given[first + i];

@@ -30,8 +30,8 @@ struct Meaning {
     size_t n_features() const { return r + 1 + 2 * n_position(); }
 };
 
-// features (n, r + 1 + 2 g) of vectors x (n, p).
-void meaning_features(const Meaning& meaning, const float* x, size_t n, float* features, int n_threads);
+// features (n, r + 1 + 2 g) of vectors x (n, p). If they are those of items, c is zero: only queries need it.
+void meaning_features(const Meaning& meaning, const float* x, size_t n, bool of_items, float* features, int n_threads);
 
 // How features become vectors of queries.
 struct QueryRule {

@@ -62,6 +62,15 @@ def test_compiled_features_are_those_of_numpy(drawn):
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
 
 
+def test_items_have_the_bits_of_queries_and_no_cosines(drawn):
+    feature_map, x = drawn
+    queries, items = feature_map(x), feature_map.of_items(x)
+    first = feature_map.n_features - feature_map.n_position
+    np.testing.assert_array_equal(items[:, :first], queries[:, :first], strict=True)
+    assert not items[:, first:].any()
+    assert queries[:, first:].any()
+
+
 def test_no_probability_is_subnormal(rng):
     feature_map = draw_map("spelled labels", rng)
     feature_map = replace(feature_map, weights=feature_map.weights * 40)  # logits that differ by 100 and more
@@ -84,7 +93,7 @@ def test_rows_have_the_same_bits_alone_in_any_batch_on_any_threads_and_at_every_
     try:
         for level in native.available_levels():
             native.force_level(level)
-            feature_map.compiled.features(x, again, 3)
+            feature_map.compiled.features(x, False, again, 3)
             np.testing.assert_array_equal(again, whole, strict=True)
     finally:
         native.force_level(before)

@@ -105,6 +105,9 @@ class MeaningFeatures(Protocol):
     def positions(self, x: Float32) -> Float32:
         """Return z (b, g) of a block (b, p)."""
 
+    def of_items(self, x: Float32) -> Float32:
+        """Map a block (b, p) of items: all features that they need."""
+
     def of_labelled(self, x: Float32) -> Float32:
         """Map a block (b, p) of items with known labels: s, u and c may be zero."""
 

@@ -108,10 +108,17 @@ class MeaningMap:
 
     def __call__(self, x: Float32) -> Float32:
         """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
+        return self._mapped(x, of_items=False)
+
+    def of_items(self, x: Float32) -> Float32:
+        """Map a block (b, p) of items; c is zero, since only queries need it."""
+        return self._mapped(x, of_items=True)
+
+    def _mapped(self, x: Float32, *, of_items: bool) -> Float32:
         if self.compiled is None:
-            return self.from_logits(self._outputs(x), x)
+            return self.from_logits(self._outputs(x), x, of_items=of_items)
         features = np.empty((len(x), self.n_features), dtype=np.float32)
-        self.compiled.features(np.ascontiguousarray(x), features, 1)
+        self.compiled.features(np.ascontiguousarray(x), of_items, features, 1)
         return features
 
     @cached_property
@@ -147,7 +154,7 @@ class MeaningMap:
     def of_labelled(self, x: Float32) -> Float32:
         """Map a block (b, p) of items with known labels; s, u and c are zero unless opinions need them."""
         if self.opinion.shape[1]:
-            return self(x)
+            return self.of_items(x)
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
         features[:, self.n_columns + 1 :][:, : self.metric.shape[1]] = self.positions(x)
         return features
@@ -155,7 +162,7 @@ class MeaningMap:
     def positions(self, x: Float32) -> Float32:
         """Return z (b, g) of a block (b, p)."""
         if self.opinion.shape[1]:
-            return self(x)[:, self.n_columns + 1 :][:, : self.n_position]
+            return self.of_items(x)[:, self.n_columns + 1 :][:, : self.n_position]
         return self._placed(unit_rows(x))
 
     def _placed(self, units: Float32) -> Float32:
@@ -315,7 +322,8 @@ def unit_rows(x: NDArray[Any]) -> Float32:
            [0. , 0. ]], dtype=float32)
     """
     lengths = np.sqrt(np.einsum("ij,ij->i", *[x.astype(np.float64)] * 2))[:, None]
-    return np.asarray(x / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+    units = np.empty(x.shape, dtype=np.float32)
+    return np.divide(x, np.where(lengths > 0, lengths, 1), out=units, casting="same_kind")
 
 
 def opinion_roots(p: NDArray[Any]) -> NDArray[Any]:

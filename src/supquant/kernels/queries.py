@@ -87,8 +87,8 @@ class MeaningParts:
 class FeatureKernel(Protocol):
     """A fitted map from vectors to features, in compiled code. It may be used by several threads."""
 
-    def features(self, x: Float32, features: Float32, n_threads: int) -> None:
-        """Write the features (b, F) of vectors x (b, p)."""
+    def features(self, x: Float32, of_items: bool, features: Float32, n_threads: int) -> None:
+        """Write the features (b, F) of vectors x (b, p): all of them, or those that items need and zeros."""
         ...
 
 
