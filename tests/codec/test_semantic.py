@@ -11,7 +11,7 @@ import pytest
 from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.codec import SemanticCodec, load_codec
 from supquant.codec.semantic_vectors import COSINE_WEIGHT
-from supquant.codec.words import NOVELTY_WEIGHT
+from supquant.codec.words import LABEL_WORD, NOVELTY_WEIGHT
 from supquant.errors import InputError
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -130,8 +130,11 @@ def test_an_item_keeps_its_label_exactly_and_is_told_from_one_without(fitted, di
 def test_without_label_words_the_first_word_tells_items_with_labels_from_others(digits, several):
     X, y = digits[0][:600], digits[1][:600]
     labels = np.column_stack([np.eye(10)[y], y % 2]) if several else y + 10 * (np.arange(600) % 3)
-    n_codewords = 32 if several else 5  # five and five words do not spell thirty labels
+    n_codewords = (
+        32 if several else 2
+    )  # two and two words do not spell thirty labels, nor could labels share them
     codec = SupervisedQuantizer(2, n_codewords=n_codewords, random_state=0).fit(X, labels).codec_
+    assert (codec.words != LABEL_WORD).all()
     codes = codec.encode_items(X[:200], labels[:200])
     assert not codec.any_unlabelled(codes)
     for each in codec.encode_items(X[:200]):

@@ -42,7 +42,7 @@ from supquant.progress import Reporter
 from supquant.remote import RemoteBlock, RemoteRows, some_rows
 from supquant.validation import as_float32
 
-DEFAULT_SHARE = 0.25
+DEFAULT_SHARE = 0.22
 """Share of rows of new classes that is expected where neither the user nor unlabelled rows tell it."""
 
 MOST_OPINIONS = 32

@@ -72,7 +72,7 @@ class SupervisedQuantizer(LabelQuantizer):
         Lambda, the ridge of the classifier, above 0.
     new_classes : float or None, default=None
         Used with a `LabelKernel`: the expected part of vectors that belong to no known class, from 0 to below 1. It decides
-        how much position counts. None estimates it from the rows without labels, and takes .25 if there are few of them. With
+        how much position counts. None estimates it from the rows without labels, and takes .22 if there are few of them. With
         `init` it is that of `init`.
     missing_label : str, number or None, default=None
         A label that means "unknown", in addition to None, NaN, pandas' NA and masked entries.
