@@ -127,10 +127,13 @@ def test_a_factor_is_float32_only_where_the_ridge_exceeds_its_rounding(digits):
 def test_of_many_rows_some_make_the_sums(rng, monkeypatch):
     monkeypatch.setattr("supquant.features.kernel_rows.FEWEST_GRAM_ROWS", 32)
     X, y = rng.normal(size=(96, 3)).astype(np.float32), np.arange(96) % 4
-    rows = rows_of(X, y)
-    assert rows.gram_stride == 3  # 96 rows for 32 that are wanted: every third of a block
-    sums = rows.normal_equations(rows.gram_stride)
-    chosen = np.concatenate([np.arange(0, 48, 3), np.arange(48, 96, 3)])
+    monkeypatch.setattr("supquant.features.kernel_rows.GRAM_ROWS", 20)
+    rows = rows_of(X, y).sample_first()
+    chosen = np.arange(0, 96, 3)  # 96 rows for 32 that are wanted
+    assert (rows.n_sampled, rows.sampled_rows) == (2, 32)
+    np.testing.assert_array_equal(np.concatenate(rows.blocks[:2]), chosen)
+    np.testing.assert_array_equal(np.sort(np.concatenate(rows.blocks)), np.arange(96))
+    sums = rows.normal_equations()
     phi = np.hstack([X, np.ones((96, 1))])[chosen]
     np.testing.assert_allclose(np.triu(sums.gram), 3 * np.triu(phi.T @ phi), atol=1e-4)
     np.testing.assert_allclose(sums.products, 3 * phi.T @ np.eye(4)[y[chosen]], atol=1e-4)
@@ -286,3 +289,28 @@ def test_a_classifier_tells_how_far_it_is_during_the_sums_and_after_every_pass(r
     assert len(told) == 8 + 1 + passes  # the factors are told once
     assert told == sorted(told)
     assert 0 < told[0] < told[-1] <= 1
+
+
+def test_rows_that_are_few_are_all_summed(rng):
+    rows = rows_of(rng.normal(size=(96, 3)), np.arange(96) % 4)
+    assert rows.sample_first() is rows
+    assert rows.sampled_rows == 96
+
+
+def test_with_a_sample_the_metric_of_kept_rows_serves_all(digits, monkeypatch):
+    """The held-out rows still count: their gradients are in the steps of the last classifier."""
+    monkeypatch.setattr("supquant.features.kernel_rows.FEWEST_GRAM_ROWS", 300)
+    X, y = digits
+    kernel = GaussianMap(X[:60], 1.5)
+    kept, held = (rows_of(X[part], y[part], kernel=kernel) for part in (slice(1000), slice(1000, 1200)))
+    kept = kept.sample_first()
+    assert kept.n_sampled
+    found = learn_classifier(kept, held)
+    new = rows_of(X[1200:], y[1200:], kernel=kernel)
+    Y = new.all_indicators()
+    of_all, of_kept = (
+        log_loss(new.logits(each), Y, multilabel=False) for each in (found.weights, found.held_weights)
+    )
+    assert found.n_iter > 0
+    assert not np.array_equal(found.weights, found.held_weights)
+    assert of_all < 1.02 * of_kept

@@ -81,19 +81,20 @@ def learn_classifier(
         return slopes[-1].astype(np.float64)
 
     judges, ridges = (held, RIDGES) if len(held) else (kept, (SMOOTH_RIDGE,))
-    every = kept.gram_stride
-    # Held rows come before kept ones, so that the cache keeps their features.
-    of_held = held.normal_equations(every)
-    equations = kept.normal_equations(every, advance=lambda share: tell(of_sums * share))
+    # Held rows come before kept ones, so that the cache keeps their features. Where a sample of the kept rows is enough for
+    # Phi'Phi, the held ones would change it little, and the first factor serves twice.
+    of_held = None if kept.n_sampled else held.normal_equations()
+    equations = kept.normal_equations(advance=lambda share: tell(of_sums * share))
     path, factor = ridge_path(equations, judges, ridges)
     tell(before_passes)
     best = next(each for each in path if each.ridge == factor.ridge)
     passes = min(MOST_PASSES, int(MOST_WORK / (4 * max(len(kept), 1) * equations.products.size)))
     found = descend(slope_at, best.logit_weights, best.loss, factor, len(kept), held, passes)
 
-    del factor  # takes as much memory as the sums
-    equations = equations.merged(of_held)
-    factor = equations.safe_factor(best.ridge)
+    if of_held is not None:
+        del factor  # takes as much memory as the sums
+        equations = equations.merged(of_held)
+        factor = equations.safe_factor(best.ridge)
     start = best.calibration.applied(factor.solve(equations.products))
     final = retrace(slope_of_all(kept, held, slopes, factor.ridge), start, factor, found.lengths)
     return LabelClassifier(
@@ -121,7 +122,7 @@ def _smooth(
 def _shares_of_work(rows: KernelRows) -> tuple[float, float]:
     """Return the shares of the work, from 0 to 1, of the sums and of the factors of some ridges, if all passes are taken."""
     n, d, L = len(rows), rows.width, rows.labels.n_labels
-    sums, factors = n / rows.gram_stride * d**2, 2 * d**3
+    sums, factors = rows.sampled_rows * d**2, 2 * d**3
     one_pass = 6 * n * d * L + 4 * d**2 * L  # and a solution; passes are slower than sums
     work = sums + factors + MOST_PASSES * one_pass
     return sums / work, factors / work

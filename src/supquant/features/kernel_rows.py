@@ -37,10 +37,13 @@ ROWS_A_FEATURE, FEWEST_GRAM_ROWS = 2, 1 << 13
 """Phi'Phi is a sum over about `ROWS_A_FEATURE` rows for each feature, but not fewer than `FEWEST_GRAM_ROWS`, if there are more:
 that is enough for the start and the metric of logistic regression, which then sees all rows."""
 
+GRAM_ROWS = 2048
+"""Rows of one block of such a sample: enough that the products take longer than to add up their matrices."""
+
 PANEL = 512
 """Phi'Phi is computed in panels of so many rows of it."""
 
-CACHED_ROWS, FEW_LABELS = 64, 16
+CACHED_ROWS, FEW_LABELS = 128, 16
 """With few labels, compiled code computes a gradient, so many rows at a time: the sums then find their features in the cache. Ten
 labels take two thirds of the time of BLAS, which prefers large matrices."""
 
@@ -59,6 +62,7 @@ class KernelRows:
     cache: FeatureCache
     n_jobs: int
     key: int | None = None  # that of the only block in the cache; None takes the number of its first row
+    n_sampled: int = 0  # number of the first blocks whose rows are a sample of all; 0 if there is none
 
     @classmethod
     def of(
@@ -81,6 +85,23 @@ class KernelRows:
     def joined(self, other: KernelRows) -> KernelRows:
         """Return these rows and those of another part of the same data."""
         return replace(self, blocks=[*self.blocks, *other.blocks])
+
+    def here(self, kernel: GaussianMap | None) -> KernelRows:
+        """Return these rows under another kernel, with their vectors in this process."""
+        numbers = np.concatenate(self.blocks)
+        x, labels = as_float32(self.X[numbers]), self.labels.take(numbers)
+        return KernelRows.of(x, labels, kernel, np.arange(len(x)), cache=FeatureCache(0), n_jobs=self.n_jobs)
+
+    def sample_first(self) -> KernelRows:
+        """Return the rows with an evenly spaced sample of them in the first blocks, if there are more than Phi'Phi needs."""
+        every = round(len(self) / max(ROWS_A_FEATURE * self.width, FEWEST_GRAM_ROWS))
+        if every < 2:
+            return self
+        numbers = np.concatenate(self.blocks)
+        first, rest = numbers[::every], np.delete(numbers, np.s_[::every])
+        sample = [first[slice(*block)] for block in row_blocks(len(first), GRAM_ROWS)]
+        others = [rest[slice(*block)] for block in row_blocks(len(rest))]
+        return replace(self, blocks=[*sample, *others], n_sampled=len(sample))
 
     def vectors(self, rows: RowNumbers) -> Float32:
         """Return the vectors (b, p) of one block."""
@@ -149,23 +170,23 @@ class KernelRows:
         return np.concatenate(list(self.map_blocks(_logits, weights.astype(np.float32))))
 
     @property
-    def gram_stride(self) -> int:
-        """k, where Phi'Phi is a sum over every k-th row: one if there are not many more rows than it needs."""
-        return max(1, round(len(self) / max(ROWS_A_FEATURE * self.width, FEWEST_GRAM_ROWS)))
+    def sampled_rows(self) -> int:
+        """Number of the rows over which Phi'Phi is summed."""
+        return sum(map(len, self.blocks[: self.n_sampled or None]))
 
-    def normal_equations(
-        self, every: int = 1, *, advance: Callable[[float], None] | None = None
-    ) -> NormalEquations:
-        """Sum products over every k-th row, which counts k times: in float32 within a block, in float64 over blocks.
+    def normal_equations(self, *, advance: Callable[[float], None] | None = None) -> NormalEquations:
+        """Sum products over the sample, whose rows stand for all: in float32 within a block, in float64 over blocks.
 
-        The finished share of the work goes to `advance`.
+        Without a sample all rows are summed. The finished share of the work goes to `advance`.
         """
         width = self.width
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
-        gram, products = self.sum_blocks(_products, every, gram_jobs(width, self.n_jobs), advance)
-        if every > 1:  # with thousands of features, a copy takes a while
-            gram, products = gram * every, products * every
+        summed = replace(self, blocks=self.blocks[: self.n_sampled or None])
+        gram, products = summed.sum_blocks(_products, None, gram_jobs(width, self.n_jobs), advance)
+        if len(summed) < len(self):
+            gram *= len(self) / len(summed)
+            products *= len(self) / len(summed)
         return NormalEquations(gram, products)
 
     def gradient(self, weights: Float64) -> Float64:
@@ -177,13 +198,16 @@ class KernelRows:
 
 
 def _logits(rows: KernelRows, numbers: RowNumbers, W: Float32) -> Float32:
-    return np.asarray(rows.features(numbers) @ W)
+    phi, compiled = rows.features(numbers), kernels.compiled()
+    if compiled is None or W.shape[1] > FEW_LABELS:
+        return np.asarray(phi @ W)
+    return compiled.products(phi, pack_rows(W.T))
 
 
-def _products(rows: KernelRows, numbers: RowNumbers, every: int) -> tuple[Float32, Float32]:
-    """Return the products of every k-th row."""
-    phi = np.ascontiguousarray(rows.features(numbers)[::every])
-    return _upper_products(phi), (rows.indicators(numbers[::every]).T @ phi).T
+def _products(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple[Float32, Float32]:
+    del shared
+    phi = rows.features(numbers)
+    return _upper_products(phi), (rows.indicators(numbers).T @ phi).T
 
 
 def _upper_products(phi: Float32) -> Float32:

@@ -20,6 +20,7 @@ from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distan
 from supquant.features.kernel_classifier import learn_classifier
 from supquant.features.kernel_rows import KernelRows, gram_jobs
 from supquant.features.label_map import LabelMap
+from supquant.features.near_map import near_map
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
 from supquant.parallel import ordered_map, single_blas
@@ -60,7 +61,7 @@ TRIAL_ROWS, TRIAL_CLASSES = 10_000, 500
 ANCHOR_LOSS_RATIO = 0.8
 """Anchors are taken if the held-out loss with them is less than this share of the loss without them."""
 
-BANDWIDTH_ROWS = 2000
+BANDWIDTH_ROWS = 512
 """The bandwidth is made from the distances of at most this number of rows to the anchors."""
 
 CACHE_BYTES = 2 << 30
@@ -159,7 +160,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
     def fit_weights(
         self, X: NDArray[Any], y: Labels, advance: Callable[[float], None] | None = None
     ) -> KernelRows:
-        """Learn from vectors X (n, p) and labels, as `fit` does, but leave the smooth weights out.
+        """Learn from vectors X (n, p) and labels, as `fit` does, but leave the smooth weights out, and use a `near_map`.
 
         `advance` is called with the finished share of the work, if it is given. Return the rows that were learned from. They hold
         kernel features that need not be computed again.
@@ -214,19 +215,23 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         kernel = None if n_anchors == 0 else gaussian_kernel(X, order[n_held:], n_anchors, bandwidth)
         cache = FeatureCache(0 if kernel is None else CACHE_BYTES)
         learned_from = order[n_held:] if by_means else order[n_held:][:MOST_ROWS]
+        near = kernel if kernel is None or smooth else near_map(kernel, len(learned_from))
         kept, held = (
-            KernelRows.of(X, labels, kernel, rows, cache=cache, n_jobs=n_jobs)
+            KernelRows.of(X, labels, near, rows, cache=cache, n_jobs=n_jobs)
             for rows in (np.sort(learned_from), held_rows)
         )
+        if not by_means:
+            kept = kept.sample_first()
         with single_blas():
             mean, directions = scaled_directions(X, n_directions, n_jobs)
             learn = (
                 learn_class_means if by_means else partial(learn_classifier, advance=advance, smooth=smooth)
             )
             learned = learn(kept, held)
-            self.held_logits_ = (
-                held.logits(learned.held_weights) if n_held else np.zeros((0, labels.n_labels), np.float32)
-            )
+            self.held_logits_ = np.zeros((0, labels.n_labels), np.float32)
+            if n_held:
+                shown = held if near is kernel else held.here(kernel)
+                self.held_logits_ = shown.logits(learned.held_weights)
         weights, smoother = (each.astype(np.float32) for each in (learned.weights, learned.smooth))
         self.map_ = LabelMap(kernel, weights, smoother, mean, directions, labels.multilabel)
         self.classes_ = labels.classes

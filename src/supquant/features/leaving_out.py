@@ -123,9 +123,10 @@ def leave_classes_out(
     seeds = rng.integers(2**31, size=N_FOLDS)
     classes = rng.permutation(np.unique(labels.indices[rows]))
     folds = np.array_split(classes, min(N_FOLDS, max(len(classes), 1)))
-    x, labels, rows = X[rows], labels.take(rows), np.arange(len(rows))  # all that the folds need, read once
+    x, labels = as_float32(X[rows]), labels.take(rows)  # all that the folds need, read once
+    z = directions(x)
     tried = (
-        _leave_fold_out(x, labels, rows, fold, directions, STUDY_ANCHORS * anchored, int(seed), n_jobs)
+        _leave_fold_out(x, z, labels, fold, STUDY_ANCHORS * anchored, int(seed), n_jobs)
         for fold, seed in zip(folds, seeds, strict=False)
     )
     results = [each for each in tried if each is not None]
@@ -158,21 +159,20 @@ class _FoldResult:
 
 
 def _leave_fold_out(
-    X: NDArray[Any],
+    X: Float32,
+    z: Float32,
     labels: Labels,
-    rows: NDArray[np.int64],
     fold: NDArray[Any],
-    directions: Directions,
     n_anchors: int,
     seed: int,
     n_jobs: int,
 ) -> _FoldResult | None:
-    """Leave the classes of a fold out; None where too few rows are left to learn from."""
+    """Leave the classes of a fold out of rows X (n, p) at positions z (n, k); None where too few are left to learn from."""
     assert labels.indices is not None
-    out = np.isin(labels.indices[rows], fold)
+    out = np.isin(labels.indices, fold)
     order = np.random.default_rng(seed).permutation(np.flatnonzero(~out))
-    held, kept = rows[order[: len(order) // 4]], np.sort(rows[order[len(order) // 4 :]])
-    left = rows[out]
+    held, kept = order[: len(order) // 4], np.sort(order[len(order) // 4 :])
+    left = np.flatnonzero(out)
     if (
         len(kept) < FEWEST_FOLD_ROWS
         or len(np.unique(labels.indices[kept])) < 2
@@ -182,18 +182,16 @@ def _leave_fold_out(
         return None
     _, compact = np.unique(labels.indices[kept], return_inverse=True)
     kernel = LabelKernel(n_anchors, n_directions=0, n_jobs=n_jobs, random_state=seed)
-    kernel.fit_weights(as_float32(X[kept]), read_labels(compact))
+    kernel.fit_weights(X[kept], read_labels(compact))
     fitted = kernel.map_
     items = np.concatenate([left[:FOLD_ITEMS], held[: max(FOLD_ITEMS - len(left), len(held) // 2)]])
-    x = as_float32(X[items])
-    scores = logits(kernel_features(fitted.kernel, x), fitted.weights)
+    scores = logits(kernel_features(fitted.kernel, X[items]), fitted.weights)
     of_items = evidence(scores.astype(np.float64))
     is_left = np.isin(labels.indices[items], fold)
     centre, spread = spread_of(of_items[~is_left])
     of_items = (of_items - centre) / spread
 
-    z = directions(x)
-    scatter = within_scatter(directions(as_float32(X[kept])), labels.take(kept))
+    scatter = within_scatter(z[kept], labels.take(kept))
     p = label_probabilities(scores, multilabel=False)
     opinions = opinion_roots(p)
     opinions -= opinions.mean(axis=0)
@@ -204,7 +202,7 @@ def _leave_fold_out(
     of_opinions = opinions[asking] @ opinions.T
     quality = {}
     for ridge in METRIC_RIDGES:
-        placed = z @ metric_of(scatter, ridge)[0].astype(np.float32)
+        placed = z[items] @ metric_of(scatter, ridge)[0].astype(np.float32)
         placed /= root_mean_square(placed)
         of_places = placed[asking] @ placed.T
         for weight in OPINION_WEIGHTS:

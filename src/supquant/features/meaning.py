@@ -314,7 +314,9 @@ def _novelty(
 
 
 def _discriminator_values(kernel: GaussianMap | None, weights: Float32, x: Float32) -> Float64:
-    """Return the values (b,) of the discriminator with weights (d + 1,) for a block (b, p)."""
+    """Return the values (b,) of the discriminator with weights (d + 1,) for a block (b, p): zeros if there is none."""
+    if not weights.any():
+        return np.zeros(len(x))
     return np.asarray(logits(kernel_features(kernel, x), weights), dtype=np.float64)
 
 

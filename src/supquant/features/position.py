@@ -23,7 +23,7 @@ VARIANCE_KEPT = 0.99
 MOST_DIRECTIONS = 256
 """At most this number of principal directions is kept."""
 
-MOST_ROWS = 1 << 16
+MOST_ROWS = 1 << 14
 """If there are twice as many rows or more, the principal directions are those of every k-th row, of at least so many in all."""
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from supquant.labels import Labels
 
 
-CALIBRATION_QUERIES = 2048
+CALIBRATION_QUERIES = 1024
 """At most this number of held-out rows are queries."""
 
 CALIBRATION_ITEMS = 1 << 16

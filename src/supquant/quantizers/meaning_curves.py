@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from supquant.labels import Labels
     from supquant.quantizers.meaning_rows import MeaningRows
 
-UNLABELLED_ROWS = 1 << 13
+UNLABELLED_ROWS = 1 << 12
 """At most this number of training rows stand in for items without labels."""
 
 MIN_CURVE_QUERIES = 40
