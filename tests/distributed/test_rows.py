@@ -18,6 +18,8 @@ from supquant.distributed.rows import WorkerRows
 from supquant.distributed.source_files import SourceFiles
 from supquant.errors import WorkerError
 from supquant.features import AnchorKernel, LabelKernel
+from supquant.features.near_map import NearMap
+from supquant.labels import read_labels
 from supquant.parallel import row_blocks
 from supquant.quantizers import by_meaning
 from supquant.row_sums import RunSum, sum_in_order
@@ -224,6 +226,19 @@ def test_rows_without_labels_and_no_cache_give_the_bits_of_a_local_fit(classes, 
     some[::3] = None
     expected = bits(quantizer(features=LabelKernel(0)).fit(X, some))
     assert bits(quantizer(features=LabelKernel(0)).fit(InlineRows(path, cache_bytes=0), some)) == expected
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 26])
+def test_a_sample_in_fewer_dimensions_gives_the_bits_of_a_local_fit(classes, monkeypatch, cache_bytes):
+    path, X, y = classes
+    monkeypatch.setattr("supquant.features.near_map.VARIANCE_KEPT", 0.5)
+    monkeypatch.setattr("supquant.features.kernel_rows.FEWEST_GRAM_ROWS", 1000)
+    monkeypatch.setattr("supquant.features.kernel_rows.GRAM_ROWS", 600)
+    fitted = quantizer().fit(X, y)
+    rows = LabelKernel(60, random_state=0).fit_weights(X, read_labels(y))
+    assert rows.n_sampled == 2
+    assert isinstance(rows.kernel, NearMap)
+    assert bits(quantizer().fit(InlineRows(path, cache_bytes=cache_bytes), y)) == bits(fitted)
 
 
 def test_many_classes_learn_their_means_from_all_rows(classes):
