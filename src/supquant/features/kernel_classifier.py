@@ -81,8 +81,8 @@ def learn_classifier(
         return slopes[-1].astype(np.float64)
 
     judges, ridges = (held, RIDGES) if len(held) else (kept, (SMOOTH_RIDGE,))
-    # Held rows come before kept ones, so that the cache keeps their features. Where a sample of the kept rows is enough for
-    # Phi'Phi, the held ones would change it little, and the first factor serves twice.
+    # Where a sample of the kept rows is enough for Phi'Phi, the held ones would change it little, and the first factor serves
+    # twice. Else held rows come before kept ones, so that the cache keeps their features; after a sample they come next.
     of_held = None if kept.n_sampled else held.normal_equations()
     equations = kept.normal_equations(advance=lambda share: tell(of_sums * share))
     path, factor = ridge_path(equations, judges, ridges)
@@ -91,11 +91,12 @@ def learn_classifier(
     passes = min(MOST_PASSES, int(MOST_WORK / (4 * max(len(kept), 1) * equations.products.size)))
     found = descend(slope_at, best.logit_weights, best.loss, factor, len(kept), held, passes)
 
+    start = best.logit_weights
     if of_held is not None:
         del factor  # takes as much memory as the sums
         equations = equations.merged(of_held)
         factor = equations.safe_factor(best.ridge)
-    start = best.calibration.applied(factor.solve(equations.products))
+        start = best.calibration.applied(factor.solve(equations.products))
     final = retrace(slope_of_all(kept, held, slopes, factor.ridge), start, factor, found.lengths)
     return LabelClassifier(
         weights=final,
