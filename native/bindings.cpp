@@ -119,9 +119,21 @@ void hamming(In<uint8_t, 2> codes, In<uint8_t, 2> queries, Out<uint16_t, 2> dist
                       n_threads);
 }
 
-void weighted_sums(In<float, 2> W, In<float, 2> x, Out<float, 2> sums) {
+void counted_exponentials(In<float, 2> exponents, Out<uint16_t, 2> counts) {
     Released released;
-    supquant::active_kernels().weighted_sums(W.data(), W.shape(1), x.data(), x.shape(0), x.shape(1), sums.data());
+    supquant::active_kernels().counted_exponentials(exponents.data(), exponents.size(), counts.data());
+}
+
+void count_products(In<uint16_t, 2> x, In<float, 2> W, Out<float, 2> scores) {
+    Released released;
+    supquant::active_kernels().count_products(x.data(), x.shape(0), x.shape(1), W.data(), W.shape(0), scores.data(),
+                                              W.shape(0));
+}
+
+void count_slopes(In<uint16_t, 2> x, In<float, 2> W, In<float, 2> targets, bool several, Out<float, 2> sums) {
+    Released released;
+    supquant::active_kernels().count_slopes(x.data(), x.shape(0), x.shape(1), W.data(), targets.data(), W.shape(0),
+                                            several, sums.data());
 }
 
 void products(In<float, 2> x, In<float, 1> floats, In<uint16_t, 1> halves, size_t n, Out<float, 2> sums, int n_threads) {
@@ -349,7 +361,10 @@ NB_MODULE(_native, module) {
     module.def("beam", &beam, exact("unary"), exact("cross"), "K"_a, "width"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);
-    module.def("weighted_sums", &weighted_sums, exact("weights"), exact("x"), exact("sums"));
+    module.def("counted_exponentials", &counted_exponentials, exact("exponents"), exact("counts"));
+    module.def("count_products", &count_products, exact("x"), exact("weights"), exact("scores"));
+    module.def("count_slopes", &count_slopes, exact("x"), exact("weights"), exact("targets"), "several"_a,
+               exact("sums"));
     module.def("products", &products, exact("x"), exact("floats"), exact("halves"), "n"_a, exact("sums"),
                "n_threads"_a);
     module.def("gaussian", &gaussian, exact("x"), exact("floats"), exact("halves"), "n"_a, exact("norms"), "scale"_a,

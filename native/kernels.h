@@ -40,6 +40,8 @@ static constexpr size_t first_group(size_t n, size_t panel) {
     return panel == 0 ? 0 : panel * groups_of(n) / panels_of(n);
 }
 
+constexpr size_t kMaxFewLabels = 16;  // labels of a gradient over rows of counts
+
 // The search for the code c (M,) of least cost, for each row:
 //   sum_m unary[m c_m] + sum_{a != b} cross[a c_a, b c_b] + mu (sum_{a != b} product[a c_a, b c_b] - eps)^2
 // where `m k` is the flat index m * K + k of codeword k of codebook m.
@@ -193,9 +195,19 @@ struct KernelTable {
     // values[j] = exp(scale * max(0, norms[j] + length - 2 values[j])) for j < n, a multiple of kGroup; scale <= 0.
     void (*gaussian)(float* values, const float* norms, size_t n, float length, float scale);
 
-    // sums[w, j] += weights[0, w] x[0, j] + weights[1, w] x[1, j] + ..., by fused multiply-adds in that order, for
-    // weights (n, n_weights), rows x (n, d) and sums (n_weights, d).
-    void (*weighted_sums)(const float* weights, size_t n_weights, const float* x, size_t n, size_t d, float* sums);
+    // Rows of counts: features between 0 and 1 in units of 2^-15. d and n are multiples of kGroup.
+    // counts[j] = round(2^15 exp(min(0, exponents[j]))) for j < n; halves are rounded up.
+    void (*counted_exponentials)(const float* exponents, size_t n, uint16_t* counts);
+
+    // scores[i * stride + l] = x[i] . weights[l] for rows x (n, d) and weights (n_labels, d).
+    void (*count_products)(const uint16_t* x, size_t n, size_t d, const float* weights, size_t n_labels, float* scores,
+                           size_t stride);
+
+    // sums[l, j] += residual[0, l] x[0, j] + residual[1, l] x[1, j] + ..., by fused multiply-adds in that order, where a
+    // residual is the probability of a label less its target (n, n_labels). Products with the weights are logits: of each
+    // label alone if there may be `several` in a row. There are at most kMaxFewLabels labels.
+    void (*count_slopes)(const uint16_t* x, size_t n, size_t d, const float* weights, const float* targets,
+                         size_t n_labels, bool several, float* sums);
 };
 
 }  // namespace supquant

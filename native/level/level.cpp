@@ -8,6 +8,7 @@
 // merges functions that several objects define, and might keep one with instructions that this processor does not have.
 #include "assign.h"
 #include "beam.h"
+#include "counts.h"
 #include "exponential.h"
 #include "hamming.h"
 #include "kernels.h"
@@ -15,7 +16,6 @@
 #include "prune.h"
 #include "sums.h"
 #include "trees.h"
-#include "weighted.h"
 
 #define SUPQUANT_JOIN_(a, b) a##b
 #define SUPQUANT_JOIN(a, b) SUPQUANT_JOIN_(a, b)
@@ -51,7 +51,9 @@ const KernelTable SUPQUANT_JOIN(kernels_, SUPQUANT_LEVEL) = {
     .best_split = best_split,
     .products = products,
     .gaussian = gaussian,
-    .weighted_sums = weighted_sums,
+    .counted_exponentials = counted_exponentials,
+    .count_products = count_products,
+    .count_slopes = count_slopes,
 };
 
 }  // namespace supquant

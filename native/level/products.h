@@ -27,8 +27,6 @@ using supquant::first_group;
 using supquant::Packed;
 
 constexpr size_t kVectors = kGroup / kLanes;  // vectors of a group of columns
-constexpr size_t kLine = 16;                  // floats of a line of the cache
-constexpr size_t kLongRow = 1024;             // floats of a row that is longer than a page of memory
 
 // Rows of x and groups of columns whose sums fill the registers. Every number that is loaded serves several sums: with one
 // group, loads and not sums would take the time.
@@ -69,18 +67,13 @@ inline Vec widened(const uint16_t* from) {
 inline Vec widened(const float* from) { return load<Vec>(from); }
 
 // Adds the products of kRows rows of x with kGroups groups of columns: sums[i * stride + j] += ..., or = if `first`. Rows
-// of x are x_stride floats apart. Column j of group g is at y[(g * kDepth + k) * kGroup + j]. If kAhead, the next pieces of
-// the rows are asked for: processors read ahead for few long rows only.
-template <size_t kRows, size_t kGroups, bool kAhead = false>
+// of x are x_stride floats apart. Column j of group g is at y[(g * kDepth + k) * kGroup + j].
+template <size_t kRows, size_t kGroups>
 inline void tile_products(const float* x, size_t x_stride, const float* y, size_t depth, bool first, float* sums,
                           size_t stride) {
     constexpr size_t kWide = kGroups * kVectors;
     Vec part[kRows][kWide] = {};
     for (size_t k = 0; k < depth; ++k) {
-        if (kAhead && k % kLine == 0) {
-#pragma GCC unroll 16
-            for (size_t i = 0; i < kRows; ++i) __builtin_prefetch(x + i * x_stride + k + kDepth, 0, 1);
-        }
         Vec columns[kWide];
 #pragma GCC unroll 16
         for (size_t v = 0; v < kWide; ++v)
@@ -118,9 +111,8 @@ template <size_t kGroups>
 void group_products(size_t rows, const float* x, size_t x_stride, const float* y, size_t depth, bool first, float* sums,
                     size_t stride) {
     size_t i = 0;
-    const auto tile = x_stride < kLongRow ? tile_products<kTileRows, kGroups> : tile_products<kTileRows, kGroups, true>;
     for (; i + kTileRows <= rows; i += kTileRows)
-        tile(x + i * x_stride, x_stride, y, depth, first, sums + i * stride, stride);
+        tile_products<kTileRows, kGroups>(x + i * x_stride, x_stride, y, depth, first, sums + i * stride, stride);
     rest_products<kTileRows - 1, kGroups>(rows - i, x + i * x_stride, x_stride, y, depth, first, sums + i * stride,
                                           stride);
 }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "ArrayLike", "Codes", "Flags", "Float32", "Float64", "RowNumbers"]
+__all__ = ["Array", "ArrayLike", "Codes", "Counts", "Flags", "Float32", "Float64", "RowNumbers"]
 
 Array = NDArray[Any]
 """An array of any dtype."""
@@ -23,6 +23,9 @@ Float64 = NDArray[np.float64]
 
 Codes = NDArray[np.uint8]
 """Codes (n, M) have one byte for each codebook."""
+
+Counts = NDArray[np.uint16]
+"""Features between 0 and 1 may be kept as counts of 2^-15."""
 
 RowNumbers = NDArray[np.int64]
 """Rows are numbered from 0."""

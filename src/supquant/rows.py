@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from supquant.statistics import CodeStatistics, Interaction, ModelState, Moments
 from supquant.validation import as_float32
 
 Positions = NDArray[np.intp]
+Kept = TypeVar("Kept", bound=np.generic)
 
 FLOAT64_ROWS = 1024
 """Rows of a block that are converted to float64 at a time: small enough to stand beside those of other threads."""
@@ -91,12 +92,12 @@ class FeatureCache:
 
     def __init__(self, n_bytes: int) -> None:
         self._bytes_left = n_bytes
-        self._blocks: dict[int, Float32] = {}
+        self._blocks: dict[int, Array] = {}
 
-    def get(self, key: int, compute: Callable[[], Float32]) -> Float32:
+    def get(self, key: int, compute: Callable[[], NDArray[Kept]]) -> NDArray[Kept]:
         """Return the block (b, d) under a key, such as the number of its first row; compute it unless it is kept."""
         if key in self._blocks:
-            return self._blocks[key]
+            return cast("NDArray[Kept]", self._blocks[key])
         block = compute()
         if block.nbytes <= self._bytes_left:
             self._bytes_left -= block.nbytes

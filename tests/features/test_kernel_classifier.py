@@ -16,6 +16,7 @@ from supquant.features.gaussian_map import GaussianMap
 from supquant.features.kernel_classifier import learn_classifier, slope_of_all
 from supquant.features.kernel_rows import KernelRows, NormalEquations
 from supquant.features.least_squares import calibrate, log_loss, ridge_path
+from supquant.features.near_map import near_map
 from supquant.labels import read_labels
 from supquant.rows import FeatureCache
 
@@ -25,13 +26,13 @@ def rows_of(X, y, n_blocks=2, kernel=None, cache_bytes=0):
     return KernelRows(X, read_labels(y), kernel, blocks, FeatureCache(cache_bytes), 1)
 
 
-@pytest.mark.parametrize("few_labels", [0, 16])
+@pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("multilabel", [False, True])
-def test_the_gradient_is_that_of_the_log_loss(rng, multilabel, few_labels, monkeypatch):
-    monkeypatch.setattr("supquant.features.kernel_rows.FEW_LABELS", few_labels)
-    monkeypatch.setattr("supquant.features.kernel_rows.CACHED_ROWS", 16)
-    X = rng.normal(size=(40, 3))
-    rows = rows_of(X, rng.integers(0, 2, (40, 4)) if multilabel else np.arange(40) % 4)
+def test_the_gradient_is_that_of_the_log_loss(rng, multilabel, counted):
+    X = rng.normal(size=(40, 3)).astype(np.float32)
+    kernel = near_map(GaussianMap(X[:3], 1.0), 40) if counted else None
+    rows = rows_of(X, rng.integers(0, 2, (40, 4)) if multilabel else np.arange(40) % 4, kernel=kernel)
+    assert (rows.counts(rows.blocks[0]) is not None) == counted
     W = rng.normal(size=(4, 4))
     gradient = rows.gradient(W)
 
@@ -44,6 +45,29 @@ def test_the_gradient_is_that_of_the_log_loss(rng, multilabel, few_labels, monke
             step[i, j] = 1e-2
             slope = (loss(W + step) - loss(W - step)) / 2e-2
             assert gradient[i, j] == pytest.approx(slope, abs=5e-3)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_features_kept_as_counts_give_the_sums_of_floats(rng, multilabel, monkeypatch):
+    X = rng.normal(size=(90, 5)).astype(np.float32)
+    y = rng.integers(0, 2, (90, 4)) if multilabel else np.arange(90) % 4
+    rows = rows_of(X, y, kernel=near_map(GaussianMap(X[:20], 2.0), 90), cache_bytes=1 << 20)
+    W = rng.normal(size=(21, 4))
+
+    def sums():
+        equations = rows.normal_equations()
+        return rows.logits(W), rows.gradient(W), np.triu(equations.gram), equations.products
+
+    counted = sums()
+    counts = rows.counts(rows.blocks[0])
+    assert (counts.dtype, counts.shape) == (np.uint16, (45, 32))
+    assert (counts[:, 20] == 2**15).all()
+    assert (counts[:, 21:] == 0).all()
+    monkeypatch.setattr("supquant.features.kernel_rows.FEW_LABELS", 3)  # fewer than there are
+    rows = replace(rows, cache=FeatureCache(1 << 20))
+    assert rows.counts(rows.blocks[0]) is None
+    for got, want in zip(counted, sums(), strict=True):
+        np.testing.assert_allclose(got, want, atol=90 * 2**-13)
 
 
 def test_log_loss_is_that_of_the_probabilities(rng):
@@ -78,9 +102,7 @@ def test_large_logits_overflow_nowhere():
             assert np.isfinite(log_loss(scores, csr_array([[1.0, 0, 0]]), multilabel=multilabel))
 
 
-@pytest.mark.parametrize("panel", [1, 3, 512])
-def test_sums_are_those_of_all_rows_whether_features_are_kept_or_not(rng, panel, monkeypatch):
-    monkeypatch.setattr("supquant.features.kernel_rows.PANEL", panel)
+def test_sums_are_those_of_all_rows_whether_features_are_kept_or_not(rng):
     X, y = rng.normal(size=(50, 7)).astype(np.float32), np.arange(50) % 3
     phi = np.hstack([X, np.ones((50, 1))])
     for cache_bytes in (0, 850, 1 << 20):  # none, one block of 25 rows, all

@@ -6,7 +6,7 @@ import pytest
 from supquant.features import LabelKernel, label_kernel
 from supquant.features.gaussian_map import GaussianMap
 from supquant.features.kernel_classifier import learn_classifier
-from supquant.features.near_map import NearMap, near_map
+from supquant.features.near_map import UNIT, NearMap, near_map
 
 
 def flat_rows(rng, n, p, r, noise=0.01):
@@ -41,16 +41,44 @@ def test_a_row_infinitely_far_has_features_of_zero(rng):
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "r", "scale"),
+    ("n_rows", "r"),
     [
-        (10, 8, 1),  # to find the directions would take longer
-        (1_000_000, 60, 1),  # all directions are needed
-        (1_000_000, 8, 1e25),  # products overflow
+        (10, 8),  # to find the directions would take longer
+        (1_000_000, 60),  # all directions are needed
     ],
 )
-def test_where_nothing_is_saved_the_kernel_stays(rng, n_rows, r, scale):
-    kernel = GaussianMap(flat_rows(rng, 200, 64, r) * np.float32(scale), 3.0)
-    assert near_map(kernel, n_rows) is kernel
+def test_where_nothing_is_saved_all_dimensions_stay(rng, n_rows, r):
+    X = flat_rows(rng, 300, 64, r)
+    near = near_map(GaussianMap(X[:200], 3.0), n_rows)
+    assert near.basis is None
+    values = np.empty((100, 200), dtype=np.float32)
+    near.fill(X[200:], values)
+    squares = np.square(X[200:, None].astype(np.float64) - X[:200]).sum(axis=2)
+    np.testing.assert_allclose(values, np.exp(squares / -18), atol=1e-5)
+
+
+def test_where_lengths_overflow_the_kernel_stays(rng):
+    kernel = GaussianMap(flat_rows(rng, 200, 64, 8) * np.float32(1e25), 3.0)
+    assert near_map(kernel, 1_000_000) is kernel
+
+
+@pytest.mark.parametrize("n_rows", [10, 1_000_000])
+@pytest.mark.parametrize("n_anchors", [15, 16, 200])
+def test_counts_are_the_features_in_units(rng, n_rows, n_anchors):
+    """A feature of one follows them, then zeros up to whole groups; rows are more than a tile."""
+    X = flat_rows(rng, 1300, 64, 8)
+    X[5] = 1e30
+    near = near_map(GaussianMap(X[-n_anchors:], 3.0), n_rows)
+    values = np.empty((1100, n_anchors), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        near.fill(X[:1100], values)
+        counts = near.counts(X[:1100])
+    assert counts.dtype == np.uint16
+    assert counts.shape == (1100, -(-(n_anchors + 1) // 16) * 16)
+    np.testing.assert_allclose(counts[:, :n_anchors] * UNIT, values, atol=UNIT)
+    assert (counts[5, :n_anchors] == 0).all()
+    assert (counts[:, n_anchors] * UNIT == 1).all()
+    assert (counts[:, n_anchors + 1 :] == 0).all()
 
 
 def test_equal_rows_have_no_directions():
@@ -83,7 +111,8 @@ def test_a_classifier_learns_the_same_from_it(digits, monkeypatch):
     assert correct[1] > correct[0] - 0.005
     weights = learned[0].held_weights
     want = kernel(X[found.held_rows_].astype(np.float32)) @ weights[:-1] + weights[-1]
-    np.testing.assert_allclose(found.held_logits_, want, atol=1e-3)
+    rounding = UNIT * np.abs(weights).sum(axis=0)  # at the most, if features are kept as counts
+    assert (np.abs(found.held_logits_ - want) <= rounding).all()
 
 
 def test_features_of_training_rows_are_exact_where_they_are_returned(digits, monkeypatch):

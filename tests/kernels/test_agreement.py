@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit, softmax
 
 from supquant import kernels
 from supquant.kernels import GROUP, Packed, native, pack_rows, reference
@@ -318,29 +319,56 @@ def test_products_and_gaussians_of_rows(q, n, d, scale, half, seed):
 
 
 @given(
-    n=st.sampled_from([0, 1, 15, 16, 17, 32, 65]),
-    n_weights=st.sampled_from([0, 1, 2, 7, 8, 9, 16, 27]),
-    d=st.sampled_from([0, 1, 7, 16, 33, 70]),
+    n=st.sampled_from([0, 1, 3, 4, 5, 31, 33, 70]),
+    n_labels=st.sampled_from([1, 2, 5, 7, 10, 16]),
+    d=st.sampled_from([0, 16, 48, 64, 80, 144]),
+    several=st.booleans(),
     seed=seeds,
 )
-@settings(max_examples=25)
-def test_weighted_sums_of_rows(n, n_weights, d, seed):
+@settings(max_examples=40)
+def test_products_and_slopes_of_counts(n, n_labels, d, several, seed):
     rng = np.random.default_rng(seed)
-    weights, x, sums = (
-        rng.normal(size=shape).astype(np.float32) for shape in ((n, n_weights), (n, d), (n_weights, d))
-    )
-    want = sums.copy()
-    reference.weighted_sums(weights, x, want)
-    np.testing.assert_allclose(want, sums + weights.T @ x, atol=1e-4)
+    x = rng.integers(0, 2**15 + 1, size=(n, d)).astype(np.uint16)
+    weights = rng.normal(scale=2**-15, size=(n_labels, d)).astype(np.float32)
+    targets = rng.integers(0, 2, size=(n, n_labels)).astype(np.float32)
+    start = rng.normal(size=(n_labels, d)).astype(np.float32)
+    products, slopes = reference.count_products(x, weights), start.copy()
+    reference.count_slopes(x, weights, targets, slopes, several=several)
+    exact = x.astype(np.float64) @ weights.T.astype(np.float64)
+    np.testing.assert_allclose(products, exact, atol=1e-5)
+    p = expit(exact) if several else softmax(exact, axis=1)
+    np.testing.assert_allclose(slopes, start + (p - targets).T @ x, rtol=1e-4, atol=1)
     before = native.level()
     try:
         for level in native.available_levels():
             native.force_level(level)
-            got = sums.copy()
-            native.weighted_sums(weights, x, got)
-            assert_same_bits(got, want)
+            assert_same_bits(native.count_products(x, weights), products)
+            got = start.copy()
+            native.count_slopes(x, weights, targets, got, several=several)
+            assert_same_bits(got, slopes)
     finally:
         native.force_level(before)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_slopes_of_large_scores_are_finite(level, several):
+    x = np.full((6, 16), 2**15, dtype=np.uint16)
+    weights = np.repeat(np.float32([[1e3], [-1e3], [0]]), 16, axis=1)
+    targets = np.repeat(np.float32([[1, 0, 0]]), 6, axis=0)
+    slopes = np.zeros((3, 16), dtype=np.float32)
+    native.count_slopes(x, weights, targets, slopes, several=several)
+    np.testing.assert_array_equal(slopes / 2**15, np.repeat([[0], [0], [3.0 if several else 0]], 16, axis=1))
+
+
+def test_counts_are_exponentials_in_units(rng, level):
+    exponents = np.concatenate([-rng.exponential(3, 300), [0, 5, -87, -200, -np.inf, -1e-9, -10.4, -10.3]])
+    exponents = np.pad(exponents, (0, 12)).reshape(-1, 32).astype(np.float32)
+    counts, wanted = (np.empty(exponents.shape, dtype=np.uint16) for _ in range(2))
+    native.counted_exponentials(exponents, counts)
+    reference.counted_exponentials(exponents, wanted)
+    assert_same_bits(counts, wanted)
+    exact = np.exp(np.minimum(exponents.astype(np.float64), 0)) * 2**15
+    assert np.abs(counts - exact).max() <= 0.5 + 2**-7
 
 
 def test_gaussians_are_those_of_float64(rng, level):
@@ -387,7 +415,19 @@ def test_products_of_wrong_arrays_are_refused():
             implementation.products(x, pack_rows(x[:, :2]))
         with pytest.raises(ValueError, match="scale must be at most 0, got 1"):
             implementation.gaussian(x, pack_rows(x), np.zeros(16, dtype=np.float32), 1)
+        counts, of_labels = np.zeros((3, 16), dtype=np.uint16), np.zeros((2, 16), dtype=np.float32)
+        with pytest.raises(ValueError, match="x must have a multiple of 16 columns, got 4"):
+            implementation.count_products(counts[:, :4].copy(), of_labels[:, :4].copy())
+        with pytest.raises(ValueError, match="weights must have shape"):
+            implementation.count_products(counts, x)
+        with pytest.raises(ValueError, match="targets must have shape"):
+            implementation.count_slopes(counts, of_labels, x, of_labels, several=False)
         with pytest.raises(ValueError, match="out must have shape"):
-            implementation.weighted_sums(x, x, x)
+            implementation.count_slopes(counts, of_labels, x[:, :2].copy(), x, several=False)
+        many = np.zeros((17, 16), dtype=np.float32)
+        with pytest.raises(ValueError, match="at most 16 labels, got 17"):
+            implementation.count_slopes(counts, many, np.zeros((3, 17), np.float32), many, several=False)
+        with pytest.raises(ValueError, match="counts must have shape"):
+            implementation.counted_exponentials(of_labels, counts)
     with pytest.raises(ValueError, match="expected 64 floats or 64 halves, got 1 and 0"):
         Packed(np.zeros(1, dtype=np.float32), np.zeros(0, dtype=np.uint16), 3, 4)

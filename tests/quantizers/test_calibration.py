@@ -123,7 +123,8 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     )
     kernel = LabelKernel(50, random_state=0)
     quantizer = SupervisedQuantizer(2, n_codewords=16, features=kernel, max_iter=1, random_state=0).fit(X, y)
-    held = clone(kernel).fit(X, y)
+    held = clone(kernel)
+    held.fit_weights(X, read_labels(y))
     products, relevant = seen[0]  # among items with labels; the others are for items without
     codec = quantizer.codec_
     outputs = np.column_stack([held.held_logits_, np.zeros(len(held.held_logits_), np.float32)])

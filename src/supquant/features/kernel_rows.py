@@ -17,10 +17,11 @@ import xxhash
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Array, Float32, Float64, RowNumbers
+from supquant.arrays import Array, Counts, Float32, Float64, RowNumbers
 from supquant.codec import label_probabilities
 from supquant.features.gaussian_map import GaussianMap
-from supquant.kernels import pack_rows
+from supquant.features.near_map import UNIT, NearMap
+from supquant.kernels import GROUP
 from supquant.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
 from supquant.remote import RemoteBlock, RemoteRows
@@ -40,12 +41,9 @@ that is enough for the start and the metric of logistic regression, which then s
 GRAM_ROWS = 2048
 """Rows of one block of such a sample: enough that the products take longer than to add up their matrices."""
 
-PANEL = 512
-"""Phi'Phi is computed in panels of so many rows of it."""
-
-CACHED_ROWS, FEW_LABELS = 128, 16
-"""With few labels, compiled code computes a gradient, so many rows at a time: the sums then find their features in the cache. Ten
-labels take two thirds of the time of BLAS, which prefers large matrices."""
+FEW_LABELS = 16
+"""With at most this number of labels, features are kept as counts, and compiled code computes logits and gradients. Ten labels
+take a third of the time of BLAS."""
 
 ROUNDING_SHARE = 0.1
 """A factor is float32 if the ridge is above this part of the largest possible rounding of an eigenvalue."""
@@ -109,6 +107,9 @@ class KernelRows:
 
     def features(self, rows: RowNumbers) -> Float32:
         """Return phi (b, d + 1) of one block."""
+        counts = self.counts(rows)
+        if counts is not None:
+            return counts[:, : self.width] * UNIT
 
         def compute() -> Float32:
             x = self.vectors(rows)
@@ -120,7 +121,17 @@ class KernelRows:
                 self.kernel.fill(x, phi[:, :-1])
             return phi
 
-        return self.cache.get(int(rows[0]) if self.key is None else self.key, compute)
+        return self.cache.get(self._key(rows), compute)
+
+    def counts(self, rows: RowNumbers) -> Counts | None:
+        """Return phi (b, w) of one block as counts, filled up with zeros to whole groups; None if features are kept as floats."""
+        kernel = self.kernel
+        if not isinstance(kernel, NearMap) or self.labels.n_labels > FEW_LABELS or kernels.compiled() is None:
+            return None
+        return self.cache.get(self._key(rows), lambda: kernel.counts(self.vectors(rows)))
+
+    def _key(self, rows: RowNumbers) -> int:
+        return int(rows[0]) if self.key is None else self.key
 
     @property
     def width(self) -> int:
@@ -198,10 +209,24 @@ class KernelRows:
 
 
 def _logits(rows: KernelRows, numbers: RowNumbers, W: Float32) -> Float32:
-    phi, compiled = rows.features(numbers), kernels.compiled()
-    if compiled is None or W.shape[1] > FEW_LABELS:
-        return np.asarray(phi @ W)
-    return compiled.products(phi, pack_rows(W.T))
+    counts = rows.counts(numbers)
+    if counts is None:
+        return np.asarray(rows.features(numbers) @ W)
+    return kernels.active().count_products(counts, _for_counts(W, counts))
+
+
+def _for_counts(W: Float32, counts: Counts) -> Float32:
+    """Return weights (L, w) for products with counts (b, w), from weights W (d + 1, L) of features."""
+    weights = _aligned_zeros(W.shape[1], counts.shape[1])
+    np.multiply(W.T, UNIT, out=weights[:, : len(W)])
+    return weights
+
+
+def _aligned_zeros(n: int, width: int) -> Float32:
+    """Return zeros (n, width) whose rows begin with a line of the cache, if the width is a multiple of `GROUP`."""
+    memory = np.zeros(n * width + GROUP, dtype=np.float32)
+    first = -memory.ctypes.data // memory.itemsize % GROUP
+    return memory[first : first + n * width].reshape(n, width)
 
 
 def _products(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple[Float32, Float32]:
@@ -211,36 +236,26 @@ def _products(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple[Floa
 
 
 def _upper_products(phi: Float32) -> Float32:
-    """Return Phi'Phi (d + 1, d + 1) where it is above the diagonal or near it, and zeros elsewhere.
+    """Return Phi'Phi (d + 1, d + 1) where it is above the diagonal or on it, and zeros elsewhere.
 
-    NumPy computes one half of a product with itself, too, but to copy it to the other half takes longer than few rows do.
+    NumPy computes one half of a product with itself, too, but then copies it to the other.
     """
-    products = np.zeros((phi.shape[1],) * 2, dtype=np.float32)
-    for start, stop in row_blocks(len(products), PANEL):
-        panel = phi[:, start:stop]
-        products[start:stop, start:stop] = panel.T @ panel
-        np.matmul(panel.T, phi[:, stop:], out=products[start:stop, stop:])
-    return products
+    return np.asarray(scipy.linalg.blas.ssyrk(1.0, phi.T, lower=True).T)
 
 
 def _gradient(rows: KernelRows, numbers: RowNumbers, W: Float32) -> tuple[Float32]:
-    phi, Y = rows.features(numbers), rows.indicators(numbers).toarray()
-    multilabel, compiled = rows.labels.multilabel, kernels.compiled()
-
-    def residual(scores: Float32, of_rows: slice) -> Float32:
-        p = label_probabilities(scores, multilabel=multilabel)
-        p -= Y[of_rows]
-        return np.ascontiguousarray(p)
-
-    if compiled is None or W.shape[1] > FEW_LABELS:
-        return (
-            (residual(phi @ W, slice(None)).T @ phi).T,
-        )  # BLAS is slower with the long matrix on the left
-    packed, gradient = pack_rows(W.T), np.zeros((W.shape[1], len(W)), dtype=np.float32)
-    for block in row_blocks(len(phi), CACHED_ROWS):
-        some = slice(*block)
-        compiled.weighted_sums(residual(compiled.products(phi[some], packed), some), phi[some], gradient)
-    return (gradient.T,)
+    counts, Y = rows.counts(numbers), rows.indicators(numbers).toarray()
+    multilabel = rows.labels.multilabel
+    if counts is None:
+        phi = rows.features(numbers)
+        residuals = label_probabilities(phi @ W, multilabel=multilabel)
+        residuals -= Y
+        return ((residuals.T @ phi).T,)  # BLAS is slower with the long matrix on the left
+    weights = _for_counts(W, counts)
+    gradient = _aligned_zeros(*weights.shape)
+    kernels.active().count_slopes(counts, weights, Y, gradient, several=multilabel)
+    gradient *= UNIT
+    return (gradient[:, : len(W)].T,)
 
 
 def _visit(block: RemoteBlock, labels: Labels, shared: tuple[GaussianMap | None, Any, Any]) -> Any:

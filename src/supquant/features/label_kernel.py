@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from supquant.features.gaussian_map import GaussianMap, map_rows, squared_distan
 from supquant.features.kernel_classifier import learn_classifier
 from supquant.features.kernel_rows import KernelRows, gram_jobs
 from supquant.features.label_map import LabelMap
-from supquant.features.near_map import near_map
+from supquant.features.near_map import NearMap, near_map
 from supquant.interrupts import defers_interrupts
 from supquant.labels import Labels, read_labels
 from supquant.parallel import ordered_map, single_blas
@@ -230,7 +231,9 @@ class LabelKernel(TransformerMixin, BaseEstimator):
             learned = learn(kept, held)
             self.held_logits_ = np.zeros((0, labels.n_labels), np.float32)
             if n_held:
-                shown = held if near is kernel else held.here(kernel)
+                shown = held
+                if isinstance(near, NearMap) and near.basis is not None:
+                    shown = held.here(replace(near, basis=None))
                 self.held_logits_ = shown.logits(learned.held_weights)
         weights, smoother = (each.astype(np.float32) for each in (learned.weights, learned.smooth))
         self.map_ = LabelMap(kernel, weights, smoother, mean, directions, labels.multilabel)

@@ -16,8 +16,10 @@ from functools import cached_property
 
 import numpy as np
 
-from supquant.arrays import Float32
+from supquant import kernels
+from supquant.arrays import Counts, Float32
 from supquant.features.gaussian_map import GaussianMap, squared_norms
+from supquant.kernels import GROUP
 from supquant.parallel import row_blocks
 
 __all__ = ["NearMap", "near_map"]
@@ -36,47 +38,76 @@ width. That takes several times as long as to find them."""
 FAR = 1e4
 """What stands for an infinite distance in the exponent: the features of such a row are zero, whatever its products."""
 
-TILE_ROWS = 512
+TILE_ROWS = 1024
 """Rows whose features are finished while they are in the cache."""
+
+UNIT = np.float32(2**-15)
+"""What one of the counts stands for in which features may be kept."""
 
 
 @dataclass(frozen=True)
 class NearMap(GaussianMap):
-    """A kernel whose features of large blocks are made from fewer dimensions."""
+    """A kernel whose features of large blocks may be made from fewer dimensions, and kept as counts."""
 
     mean: Float32  # (p,) of the anchors
-    basis: Float32  # (p, r) orthonormal
+    basis: Float32 | None  # (p, r) orthonormal, or None to leave no dimension out
 
     def fill(self, x: Float32, values: Float32) -> None:
         """Write the features of a large block (b, p) into values (b, h), nearly those of a call."""
-        r = self.basis.shape[1]
-        for block in row_blocks(len(x), TILE_ROWS):
-            rows = slice(*block)
-            centred = x[rows] - self.mean
-            near = np.empty((len(centred), r + 2), dtype=np.float32)
-            np.matmul(centred, self.basis, out=near[:, :r])
-            near[:, r] = squared_norms(centred)
-            near[np.isinf(near[:, r]), : r + 1] = [0] * r + [FAR / -self.scale]
-            near[:, r + 1] = 1
-            of_rows = np.matmul(near, self._near_anchors, out=values[rows])
+        h = len(self.anchors)
+        for tile in row_blocks(len(x), TILE_ROWS):
+            rows = slice(*tile)
+            of_rows = np.matmul(self._lifted(x[rows]), self._near_anchors[:, :h], out=values[rows])
             np.minimum(of_rows, 0, out=of_rows)
             np.exp(of_rows, out=of_rows)
 
+    def counts(self, x: Float32) -> Counts:
+        """Return the features of a large block (b, p) as counts (b, w): h features, then one, and zeros up to whole groups."""
+        counts = np.empty((len(x), self._near_anchors.shape[1]), dtype=np.uint16)
+        exponents = np.empty((min(len(x), TILE_ROWS), counts.shape[1]), dtype=np.float32)
+        for start, stop in row_blocks(len(x), TILE_ROWS):
+            of_rows = np.matmul(
+                self._lifted(x[start:stop]), self._near_anchors, out=exponents[: stop - start]
+            )
+            kernels.active().counted_exponentials(of_rows, counts[start:stop])
+        return counts
+
+    def _lifted(self, x: Float32) -> Float32:
+        """Return ``[B'x, |x|^2, 1]`` (b, r + 2) of rows (b, p) less the mean."""
+        centred = x - self.mean
+        r = centred.shape[1] if self.basis is None else self.basis.shape[1]
+        lifted = np.empty((len(x), r + 2), dtype=np.float32)
+        if self.basis is None:
+            lifted[:, :r] = centred
+        else:
+            np.matmul(centred, self.basis, out=lifted[:, :r])
+        lifted[:, r] = squared_norms(centred)
+        lifted[np.isinf(lifted[:, r]), : r + 1] = [0] * r + [FAR / -self.scale]
+        lifted[:, r + 1] = 1
+        return lifted
+
     @cached_property
     def _near_anchors(self) -> Float32:
-        """The matrix (r + 2, h) whose product with ``[B'x, |x|^2, 1]`` is ``-|x - a|^2 / 2 sigma^2``."""
+        """The matrix (r + 2, w) whose product with ``[B'x, |x|^2, 1]`` is ``-|x - a|^2 / 2 sigma^2`` in its first h columns.
+
+        It is 0 in one more column, whose exponential is 1, and far below 0 in those that fill up groups.
+        """
         centred = self.anchors - self.mean
-        r = self.basis.shape[1]
-        matrix = np.empty((r + 2, len(centred)), dtype=np.float32)
-        np.matmul(-2 * self.basis.T, centred.T, out=matrix[:r])
-        matrix[r] = 1
-        matrix[r + 1] = squared_norms(centred)
+        turned = centred if self.basis is None else centred @ self.basis
+        h, r = turned.shape
+        matrix = np.zeros((r + 2, h + 1 + -(h + 1) % GROUP), dtype=np.float32)
+        matrix[:r, :h] = -2 * turned.T
+        matrix[r, :h] = 1
+        matrix[r + 1, :h] = squared_norms(centred)
         matrix *= np.float32(self.scale)
+        matrix[r + 1, h + 1 :] = -FAR
         return matrix
 
 
 def near_map(kernel: GaussianMap, n_rows: int) -> GaussianMap:
-    """Return the kernel to learn from `n_rows` rows with: in fewer dimensions if that saves time, else the given one.
+    """Return the kernel to learn from `n_rows` rows with: in fewer dimensions if that saves time.
+
+    If squared lengths of anchors are infinite in float32, it is the given one.
 
     Examples
     --------
@@ -85,19 +116,23 @@ def near_map(kernel: GaussianMap, n_rows: int) -> GaussianMap:
     >>> near_map(GaussianMap(flat, 10.0), 100_000).basis.shape
     (64, 8)
     """
-    h, p = kernel.anchors.shape
-    if EIGENVECTORS * p * p >= (1 - MOST_PART) * n_rows * h:
-        return kernel
     mean = kernel.anchors.mean(axis=0)
     centred = kernel.anchors - mean
     with np.errstate(over="ignore", invalid="ignore"):
-        covariance = centred.T @ centred
+        if not np.isfinite(squared_norms(centred)).all():
+            return kernel
+        return NearMap(kernel.anchors, kernel.bandwidth, mean, _basis(centred, n_rows))
+
+
+def _basis(centred: Float32, n_rows: int) -> Float32 | None:
+    """Return principal directions (p, r) of centred anchors (h, p), or None where they would not save time."""
+    h, p = centred.shape
+    if EIGENVECTORS * p * p >= (1 - MOST_PART) * n_rows * h:
+        return None
+    covariance = centred.T @ centred
     if not np.isfinite(covariance).all():
-        return kernel
+        return None
     variances, vectors = np.linalg.eigh(covariance)
     held = np.cumsum(np.maximum(variances[::-1], 0), dtype=np.float64)
     r = int(np.searchsorted(held, VARIANCE_KEPT * held[-1])) + 1
-    if r > MOST_PART * p:
-        return kernel
-    basis = np.ascontiguousarray(vectors[:, ::-1][:, :r])
-    return NearMap(kernel.anchors, kernel.bandwidth, mean, basis)
+    return None if r > MOST_PART * p else np.ascontiguousarray(vectors[:, ::-1][:, :r])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Float32, Float64
+from supquant.arrays import Counts, Float32, Float64
 from supquant.kernels.packing import GROUP, Packed
 from supquant.kernels.protocol import Numbers, Real
 from supquant.kernels.queries import MeaningParts
@@ -36,7 +36,6 @@ __all__ = [
     "check_table_sums",
     "check_taken",
     "check_threads",
-    "check_weighted_sums",
 ]
 
 MAX_CODEBOOKS = 64
@@ -47,6 +46,9 @@ MAX_CODEWORDS = 256
 
 MAX_BEAM = 64
 """Largest number of codes that a beam keeps."""
+
+MAX_FEW_LABELS = 16
+"""Largest number of labels of `count_slopes`."""
 
 MAX_DEPTH = 16
 """Largest number of levels in a decision tree."""
@@ -191,11 +193,33 @@ def check_products(x: Float32, y: Packed, n_threads: int) -> int:
     return q
 
 
-def check_weighted_sums(weights: Float32, x: Float32, out: Float32) -> None:
-    """Refuse arrays that are not weights (n, L), rows x (n, d) and sums (L, d)."""
-    n, n_weights = check_array(weights, "weights", (None, None), np.float32)
-    _, d = check_array(x, "x", (n, None), np.float32)
-    check_array(out, "out", (n_weights, d), np.float32)
+def check_counted_exponentials(exponents: Float32, counts: Counts) -> None:
+    """Refuse arrays that are not exponents and counts of the same shape, a multiple of `GROUP` wide."""
+    n, d = check_array(exponents, "exponents", (None, None), np.float32)
+    _check_counts(counts, "counts", n, d)
+
+
+def check_count_products(x: Counts, weights: Float32) -> tuple[int, int]:
+    """Refuse arrays that are not rows of counts x (n, d) and weights (L, d); return n and L."""
+    n, d = _check_counts(x, "x")
+    n_labels, _ = check_array(weights, "weights", (None, d), np.float32)
+    return n, n_labels
+
+
+def check_count_slopes(x: Counts, weights: Float32, targets: Float32, out: Float32) -> None:
+    """Refuse arrays that are not those of `check_count_products`, targets (n, L) and sums (L, d) of few labels."""
+    n, n_labels = check_count_products(x, weights)
+    if n_labels > MAX_FEW_LABELS:
+        raise ValueError(f"weights must be those of at most {MAX_FEW_LABELS} labels, got {n_labels}")
+    check_array(targets, "targets", (n, n_labels), np.float32)
+    check_array(out, "out", weights.shape, np.float32)
+
+
+def _check_counts(x: Counts, name: str, n: int | None = None, d: int | None = None) -> tuple[int, int]:
+    n, d = check_array(x, name, (n, d), np.uint16)
+    if d % GROUP:
+        raise ValueError(f"{name} must have a multiple of {GROUP} columns, got {d}")
+    return n, d
 
 
 def check_packed(y: Packed) -> None:

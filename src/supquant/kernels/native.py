@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 # If the extension is missing, the error of this form of import names it. That of `from supquant.kernels import _native` does not.
 import supquant.kernels._native as _native  # noqa: PLR0402
-from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.arrays import Counts, Float32, Float64, RowNumbers
 from supquant.kernels import arguments, reference, scan_arguments
 from supquant.kernels.packing import Packed
 from supquant.kernels.protocol import Numbers, Real
@@ -112,9 +112,21 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
     return sums
 
 
-def weighted_sums(weights: Float32, x: Float32, out: Float32) -> None:
-    arguments.check_weighted_sums(weights, x, out)
-    _native.weighted_sums(weights, x, out)
+def counted_exponentials(exponents: Float32, counts: Counts) -> None:
+    arguments.check_counted_exponentials(exponents, counts)
+    _native.counted_exponentials(exponents, counts)
+
+
+def count_products(x: Counts, weights: Float32) -> Float32:
+    n, n_labels = arguments.check_count_products(x, weights)
+    scores = np.empty((n, n_labels), dtype=np.float32)
+    _native.count_products(x, weights, scores)
+    return scores
+
+
+def count_slopes(x: Counts, weights: Float32, targets: Float32, out: Float32, *, several: bool) -> None:
+    arguments.check_count_slopes(x, weights, targets, out)
+    _native.count_slopes(x, weights, targets, several, out)
 
 
 def gaussian(x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1) -> Float32:

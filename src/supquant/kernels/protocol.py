@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.arrays import Counts, Float32, Float64, RowNumbers
 from supquant.kernels.packing import Packed
 from supquant.kernels.scanned import Bytes, Scanned
 
@@ -246,11 +246,28 @@ class Kernels(Protocol):
         """
         ...
 
-    def weighted_sums(self, weights: Float32, x: Float32, out: Float32) -> None:
-        """Add ``weights' x`` of weights (n, L) and rows x (n, d) to the sums `out` (L, d).
+    def counted_exponentials(self, exponents: Float32, counts: Counts) -> None:
+        """Write ``round(2**15 * exp(exponents))`` into `counts`, both (n, d); exponents above 0 count as 0.
 
-        Rows are added one after the other by fused multiply-adds. If few rows are in the cache and there are few weights, it
-        takes less than half the time of a matrix product.
+        Features of a Gaussian kernel are kept as such counts. They take half the memory of floats.
+        """
+        ...
+
+    def count_products(self, x: Counts, weights: Float32) -> Float32:
+        """Return the inner products (n, L) of rows of counts x (n, d) and weights (L, d). d is a multiple of `GROUP`.
+
+        `GROUP` sums of products of every `GROUP`-th column are added up by halves: the second half of them to the first.
+        """
+        ...
+
+    def count_slopes(
+        self, x: Counts, weights: Float32, targets: Float32, out: Float32, *, several: bool
+    ) -> None:
+        """Add the gradient of the negative log likelihood of targets (n, L), 0 and 1, to the sums `out` (L, d).
+
+        Logits are the products (n, L) of rows of counts x (n, d) and weights (L, d), for at most `MAX_FEW_LABELS` labels: of each
+        label alone if there may be `several` in a row, else of all labels together. Rows are added one after the other by fused
+        multiply-adds. It takes a third of the time of matrix products of floats, which read all rows twice.
         """
         ...
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Float32, Float64
+from supquant.arrays import Counts, Float32, Float64
 from supquant.kernels import arguments
 from supquant.kernels.hash_reference import best_splits, hamming, sum_in_order, tree_sums
-from supquant.kernels.packing import Packed
+from supquant.kernels.packing import GROUP, Packed
 from supquant.kernels.protocol import Real
 from supquant.kernels.scan_reference import (
     count_bits,
@@ -42,6 +42,9 @@ __all__ = [
     "code_sums",
     "count_bits",
     "count_distinct",
+    "count_products",
+    "count_slopes",
+    "counted_exponentials",
     "decode",
     "distinct",
     "gaussian",
@@ -58,7 +61,6 @@ __all__ = [
     "table_sums",
     "take",
     "tree_sums",
-    "weighted_sums",
 ]
 
 
@@ -288,9 +290,34 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
     return sums
 
 
-def weighted_sums(weights: Float32, x: Float32, out: Float32) -> None:
-    arguments.check_weighted_sums(weights, x, out)
-    for own, row in zip(weights, x, strict=True):
+def counted_exponentials(exponents: Float32, counts: Counts) -> None:
+    arguments.check_counted_exponentials(exponents, counts)
+    values = _exponential(np.where(exponents < 0, exponents, np.float32(0)))
+    counts[:] = values * np.float32(2**15) + np.float32(0.5)
+
+
+def count_products(x: Counts, weights: Float32) -> Float32:
+    arguments.check_count_products(x, weights)
+    sums = np.zeros((len(x), len(weights), GROUP), dtype=np.float32)
+    for first in range(0, x.shape[1], GROUP):
+        own = slice(first, first + GROUP)
+        sums = _fused(x[:, None, own].astype(np.float32), weights[None, :, own], sums)
+    while sums.shape[2] > 1:
+        lower, upper = np.split(sums, 2, axis=2)
+        sums = lower + upper
+    return sums[:, :, 0]
+
+
+def count_slopes(x: Counts, weights: Float32, targets: Float32, out: Float32, *, several: bool) -> None:
+    arguments.check_count_slopes(x, weights, targets, out)
+    scores = count_products(x, weights)
+    if several:
+        powers = _exponential(-np.abs(scores))
+        probabilities = np.where(scores > 0, np.float32(1), powers) / (np.float32(1) + powers)
+    else:
+        powers = _exponential(scores - scores.max(axis=1, initial=-np.inf, keepdims=True))
+        probabilities = powers / _added(iter(powers.T))[:, None]
+    for own, row in zip(probabilities - targets, x.astype(np.float32), strict=True):
         out[:] = _fused(own[:, None], row, out)
 
 
