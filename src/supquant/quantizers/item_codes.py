@@ -46,6 +46,9 @@ MIN_GAIN = 0.2
 """A round that lowers the error by less than this part of it is the last one. The next one would gain about an eighth of that,
 which does not change rankings."""
 
+JUDGED_ROWS = 8192
+"""The error of a round is measured on about this number of rows at the most. Others need codes only if there is another round."""
+
 NEAREST_ROWS = 1024
 """Rows whose nearest centre is searched at a time."""
 
@@ -77,13 +80,13 @@ class ItemRows:
 
 @dataclass(frozen=True)
 class CodebookStep(NamedStep):
-    """One finished round: the codebooks, and the mean weighted squared error of the rows."""
+    """One finished round: the codebooks, and the mean weighted squared error of the judged rows."""
 
     name: str
     iteration: int
     codebooks: Float32  # (M, K, D)
     error: float
-    changed: int  # number of rows that the step recoded
+    changed: int  # number of rows that the step recoded, or about this number where some are judged
 
     def as_record(self) -> Record:
         """Return the entry of `objective_`."""
@@ -129,23 +132,26 @@ def codebook_steps(
     """
     codebooks = residual_start(rows, shorter, words, rng, n_jobs)
     codes = _assign(rows, codebooks, words, None, n_jobs)
-    before = _error(rows, codebooks, codes, n_jobs)
+    every = max(1, round(len(codes) / JUDGED_ROWS))
+    judged = np.arange(0, len(codes), every)
+    judges = rows if every == 1 else rows.take(judged)
+    before = _error(judges, codebooks, codes[judged], n_jobs)
     yield CodebookStep("start", 0, codebooks, before, len(codes))
     if words.size > MAX_SOLVED_CODEWORDS:
         return
     for iteration in range(1, max_iter + 1):
         solved = _solve(rows, codes, codebooks, words, n_jobs)
-        new = _assign(rows, solved, words, codes, n_jobs)
-        error = _error(rows, solved, new, n_jobs)
+        new = _assign(judges, solved, words, codes[judged], n_jobs)
+        error = _error(judges, solved, new, n_jobs)
         if error >= before:  # with few rows the shrinkage can cost more than the round gains
             yield CodebookStep("codes", iteration, codebooks, before, 0)
             return
-        changed = int((new != codes).any(axis=1).sum())
-        codebooks, codes = solved, new
+        changed = round(float((new != codes[judged]).any(axis=1).mean()) * len(codes))
+        codebooks = solved
         yield CodebookStep("codes", iteration, codebooks, error, changed)
         if before - error <= max(tol, MIN_GAIN) * before:
             return
-        before = error
+        before, codes = error, new if every == 1 else _assign(rows, solved, words, codes, n_jobs)
 
 
 def residual_start(
