@@ -95,10 +95,12 @@ class FittedMeaning:
         """
         if self.outputs is None:
             return map_rows(self.map, X, self.map.n_features, n_jobs)
+        of_known = _from_outputs(self.map, _rows_where(X, known), self.outputs, n_jobs)
+        if known.all():
+            return of_known
         features = np.empty((len(X), self.map.n_features), dtype=np.float32)
-        features[known] = _from_outputs(self.map, _rows_where(X, known), self.outputs, n_jobs)
-        if not known.all():
-            features[~known] = map_rows(self.map, _rows_where(X, ~known), self.map.n_features, n_jobs)
+        features[known] = of_known
+        features[~known] = map_rows(self.map, _rows_where(X, ~known), self.map.n_features, n_jobs)
         return features
 
     def placed_without(
@@ -131,7 +133,7 @@ class FittedMeaning:
         assert labels.indices is not None
         rows = rng.permutation(np.flatnonzero(labels.known & ~np.isin(labels.indices, without)))
         rows = np.sort(rows[:SAMPLE_ROWS])
-        metric, _ = _metric(self.directions, as_float32(X[rows]), labels.take(rows), self.metric_ridge)
+        metric, _, _ = _metric(self.directions, as_float32(X[rows]), labels.take(rows), self.metric_ridge)
         return lambda x: np.asarray((unit_rows(x) - self.map.mean) @ metric)
 
 
@@ -189,7 +191,8 @@ def fit_meaning(
     sample = np.sort(rng.permutation(len(known))[:SAMPLE_ROWS])
     x = as_float32(X_known[sample])
     map_ = kernel.map_
-    metric, cosine = _metric(directions, x, labels_known.take(sample), study.metric_ridge)
+    of_sample = labels_known.take(sample)
+    metric, cosine, placed = _metric(directions, x, of_sample, study.metric_ridge)
     held = as_float32(X_known[kernel.held_rows_])
     held_logits = kernel.held_logits_
     if not len(held):  # so few rows that all are in the sample
@@ -215,14 +218,11 @@ def fit_meaning(
         labels.multilabel,
         spelling,
     )
-    first = fitted.n_columns + 1
-    if outputs is None:
-        of_x = map_rows(fitted.of_labelled, x, fitted.n_features, n_jobs, fitted.block_rows)
+    if outputs is None and opinion.shape[1]:
+        z = map_rows(fitted.positions, x, n_position, n_jobs, fitted.block_rows)
     else:
-        of_x = _from_outputs(fitted, x, outputs[sample], n_jobs)
-    z = of_x[:, first : first + n_position]
-    of_sample = labels_known.take(sample)
-    scatter = within_scatter(z[:, : metric.shape[1]], of_sample)
+        z = placed if outputs is None else np.hstack([placed, fitted.opinions(outputs[sample])])
+    scatter = within_scatter(placed, of_sample)
     fitted = replace(fitted, scatter=scatter.astype(np.float32), means=class_means(z, of_sample))
     of_held = _discriminator_values(map_.kernel, discriminator, held)
     of_held_rows = np.column_stack([kernel.held_logits_, of_held.astype(np.float32)])
@@ -320,16 +320,20 @@ def _discriminator_values(kernel: GaussianMap | None, weights: Float32, x: Float
     return np.asarray(logits(kernel_features(kernel, x), weights), dtype=np.float64)
 
 
-def _metric(directions: Directions, x: Float32, labels: Labels, ridge: float) -> tuple[Float32, Float32]:
-    """Return the maps (p, k) from centred unit vectors to z, and from unit vectors to c.
+def _metric(
+    directions: Directions, x: Float32, labels: Labels, ridge: float
+) -> tuple[Float32, Float32, Float32]:
+    """Return the maps (p, k) from centred unit vectors to z, and from unit vectors to c; then z (n, k) of rows x (n, p).
 
-    Positions z of rows x (n, p) have a mean squared length of one; ``c . z`` is a cosine, less a constant of the first vector.
+    Positions z of these rows have a mean squared length of one; ``c . z`` is a cosine, less a constant of the first vector.
     """
     z = directions(x)
     root, inverse = metric_of(within_scatter(z, labels), ridge)
-    length = root_mean_square(z @ root)
+    placed = z if np.isinf(ridge) else z @ root.astype(np.float32)
+    length = root_mean_square(placed)
     vectors = directions.vectors.astype(np.float64)
-    return (vectors @ root / length).astype(np.float32), (vectors @ inverse * length).astype(np.float32)
+    metric, cosine = vectors @ root / length, vectors @ inverse * length
+    return metric.astype(np.float32), cosine.astype(np.float32), placed / np.float32(length)
 
 
 def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:

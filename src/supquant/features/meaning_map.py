@@ -225,6 +225,11 @@ class MeaningMap:
         )
         return features
 
+    def opinions(self, outputs: Float32) -> Float32:
+        """Return the second part of z (b, g - k), from logits and discriminator (b, L + 1)."""
+        p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
+        return self._opinions(self.spelling.of_probabilities(p))
+
     def with_opinions(self, features: Float32) -> Float32:
         """Compute the opinions in features (b, r + 1 + 2 g) anew from s; change the features in place and return them."""
         L, k, g = self.n_columns, self.metric.shape[1], self.n_position

@@ -207,7 +207,23 @@ def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: 
 
     def precision(number: int) -> float:
         sums = kernels.active().table_sums(codes, tables[number][None])
-        order = np.argsort(sums[0], kind="stable")
+        order = _stable_order(sums[0])
         return float(average_precision(asking.take(np.array([number])).shared_with(labels.take(order)))[0])
 
     return float(np.mean(list(ordered_map(precision, range(len(tables)), n_jobs))))
+
+
+def _stable_order(values: Float32) -> NDArray[np.int64]:
+    """Return the places of values (n,) in ascending order, equal values in the order of their places.
+
+    NumPy has a stable sort, too, but takes six times as long as to sort numbers that hold both value and place.
+
+    Examples
+    --------
+    >>> _stable_order(np.array([2.5, -1.0, 0.0, 2.5, -0.0], dtype=np.float32))
+    array([1, 2, 4, 0, 3])
+    """
+    bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # the sum has no negative zero
+    keys = (bits ^ (bits >> 31 & 0x7FFFFFFF)) << 32 | np.arange(len(values))
+    keys.sort()
+    return keys & 0xFFFFFFFF
