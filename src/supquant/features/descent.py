@@ -17,7 +17,7 @@ from supquant.arrays import Float32, Float64
 from supquant.features.kernel_rows import Factor, KernelRows
 from supquant.features.least_squares import evenly_spaced, log_loss
 
-MOST_PASSES = 10
+MOST_PASSES = 8
 """Logistic regression makes at most this number of passes, one for each step."""
 
 LEAST_PASS_GAIN = 0.003
