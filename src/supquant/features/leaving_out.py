@@ -21,7 +21,7 @@ from supquant.features.gaussian_map import kernel_features
 from supquant.features.label_kernel import LabelKernel
 from supquant.features.label_map import logits
 from supquant.features.meaning_map import evidence, opinion_roots
-from supquant.features.position import Directions, metric_of, within_scatter
+from supquant.features.position import Directions, root_spreads, within_scatter
 from supquant.labels import Labels, read_labels
 from supquant.validation import as_float32
 
@@ -218,10 +218,11 @@ def _leave_fold_out(
     relevant = labels.indices[items][None] == labels.indices[items[asking]][:, None]
     relevant[np.arange(len(asking)), asking] = False
     of_opinions = opinions[asking] @ opinions.T
-    of_items_z = z[items]
+    variances, vectors = np.linalg.eigh(scatter)
+    turned = z[items] @ vectors.astype(np.float32)  # turning changes no product
 
     def precision(ridge: float, weight: float) -> float:
-        placed = of_items_z @ metric_of(scatter, ridge)[0].astype(np.float32)
+        placed = turned / root_spreads(variances, ridge).astype(np.float32)
         placed /= root_mean_square(placed)
         similar = placed[asking] @ placed.T
         similar += np.float32(weight**2) * of_opinions

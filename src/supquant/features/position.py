@@ -97,10 +97,24 @@ def metric_of(scatter: Float64, ridge: float) -> tuple[Float64, Float64]:
     >>> bool((root == np.eye(2)).all())
     True
     """
-    k = len(scatter)
-    level = float(np.trace(scatter)) / k
-    if np.isinf(ridge) or level <= 0:
-        return np.eye(k), np.eye(k)
+    if np.isinf(ridge):
+        return np.eye(len(scatter)), np.eye(len(scatter))
     variances, vectors = np.linalg.eigh(scatter)
-    roots = np.sqrt(np.maximum(variances, 0) + ridge * level)
+    roots = root_spreads(variances, ridge)
     return (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
+
+
+def root_spreads(variances: Float64, ridge: float) -> Float64:
+    """Return what the metric with a ridge divides coordinates by (k,) along the eigenvectors of S, whose eigenvalues are given.
+
+    Examples
+    --------
+    >>> root_spreads(np.array([1.0, 3.0]), 0.5)
+    array([1.41421356, 2.        ])
+    >>> root_spreads(np.array([1.0, 3.0]), np.inf)
+    array([1., 1.])
+    """
+    level = float(variances.mean())
+    if np.isinf(ridge) or level <= 0:
+        return np.ones(len(variances))
+    return np.sqrt(np.maximum(variances, 0) + ridge * level)
