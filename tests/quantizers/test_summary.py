@@ -85,7 +85,7 @@ def test_a_summary_does_not_change_the_codes(blobs, monkeypatch):
     X, y = blobs
     with_summary = fitted(X, y)
     monkeypatch.setattr(
-        "supquant.quantizers.supervised.summarize", lambda fit, codec, codes: ModelSummary.of(codes)
+        "supquant.quantizers.by_meaning.summarize", lambda fit, codec, codes, trial: ModelSummary.of(codes)
     )
     without = fitted(X, y)
     np.testing.assert_array_equal(with_summary.training_codes_, without.training_codes_)

@@ -23,10 +23,11 @@ from supquant.fitting import FitStage
 from supquant.parallel import ordered_map, row_blocks
 from supquant.quantizers.fit_costs import CODEBOOK_ROWS, FEATURES, codes_stage
 from supquant.quantizers.item_codes import CodebookStep, ItemRows, codebook_steps
-from supquant.quantizers.meaning_curves import fit_curves
+from supquant.quantizers.meaning_curves import fit_curves, try_unlabelled
 from supquant.quantizers.meaning_rows import MeaningRows
 from supquant.quantizers.meaning_words import choose_spelling, word_purposes
 from supquant.quantizers.remote_codes import encode_training_rows
+from supquant.quantizers.summary import ModelSummary, summarize
 from supquant.quantizers.unseen_rows import mix_rows
 
 if TYPE_CHECKING:
@@ -166,13 +167,17 @@ class MeaningFit(MeaningRows):
             codes[rows] = self.encode_items(codec, items, self.labels.known[rows])
         return codec, codes
 
-    def calibrate(self, codec: SemanticCodec, codes: Codes, rng: np.random.Generator) -> SemanticCodec:
-        """Return the codec with curves from scores to probabilities: those of the shorter code, or fitted ones."""
+    def calibrated(
+        self, codec: SemanticCodec, codes: Codes, rng: np.random.Generator
+    ) -> tuple[SemanticCodec, ModelSummary]:
+        """Return the codec with curves from scores to probabilities, fitted or those of the shorter code; and the summary."""
+        trial = try_unlabelled(self, codec, rng) if len(self.fitted.held_features) else None
+        summary = summarize(self, codec, codes, trial)  # curves do not change an order
         if self.shorter is not None:
-            return replace(codec, curves=self.shorter.curves)
-        if not len(self.fitted.held_features):
-            return codec
-        return replace(codec, curves=fit_curves(self, codec, codes, rng))
+            return replace(codec, curves=self.shorter.curves), summary
+        if trial is None:
+            return codec, summary
+        return replace(codec, curves=fit_curves(self, codec, codes, trial)), summary
 
     # vectors of items -------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ from supquant.features.label_kernel import (
 from supquant.features.leaving_out import N_FOLDS, STUDY_ANCHORS, STUDY_ROWS
 from supquant.quantizers.item_codes import KMEANS_ITERATIONS, KMEANS_ROWS_PER_CODEWORD
 from supquant.quantizers.meaning_curves import UNLABELLED_ROWS
-from supquant.quantizers.summary import MOST_ITEMS
 
 CLASSIFIER, NOVELTY, FEATURES, CALIBRATION = "classifier", "new classes", "features", "calibration"
 """The stages of a fit have these names, beside those of the codes."""
@@ -129,7 +128,7 @@ def expected_seconds(
     study_rows, study_labels = min(n_rows, STUDY_ROWS), min(n_labels, MANY_LABELS)
     study = STUDY_OPERATIONS + STUDY_OPERATIONS_A_ROW * study_rows
     study += _classifier(study_rows, min(STUDY_ANCHORS, study_rows), n_inputs, study_labels)
-    judged = min(n_rows, UNLABELLED_ROWS) + min(n_rows, MOST_ITEMS)  # by the curves, then by the forecast
+    judged = min(n_rows, UNLABELLED_ROWS)  # by the curves and by the forecast
     costs = {
         CLASSIFIER: _classifier(learned, anchors, n_inputs, n_labels),
         NOVELTY: N_FOLDS * study + 2 * n_rows * n_inputs**2,

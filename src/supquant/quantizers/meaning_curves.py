@@ -8,6 +8,7 @@ are changed to those of rows that the model has not seen, and some of their clas
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +34,47 @@ MIN_CURVE_QUERIES = 40
 """With fewer queries than this, a curve is that of all queries."""
 
 
-def fit_curves(fit: MeaningRows, codec: SemanticCodec, codes: Codes, rng: np.random.Generator) -> Float32:
+@dataclass(frozen=True)
+class UnlabelledTrial:
+    """Held-out rows as queries, and training rows that stand in for items without labels."""
+
+    queries: Float32  # (s, F)  features of held-out rows, of which some look new
+    asking: Labels  # their labels
+    codes: Codes  # (n, M) of the items
+    items: Labels  # their labels
+    new: NDArray[np.intp]  # (c,)  numbers of the classes that look new
+
+
+def try_unlabelled(fit: MeaningRows, codec: SemanticCodec, rng: np.random.Generator) -> UnlabelledTrial:
+    """Let the held-out rows of a fit, of which there must be at least one, ask for items without labels.
+
+    Parameters
+    ----------
+    fit : MeaningRows
+        The rows of the fit.
+    codec : SemanticCodec
+    rng : Generator
+        Draws the items and the classes that look new.
+    """
+    fitted, known = fit.fitted, np.flatnonzero(fit.labels.known)
+    labels = fit.labels.take(known)
+    seen = np.setdiff1d(np.arange(len(known)), fitted.held_rows)
+    chosen = np.sort(rng.permutation(seen)[:UNLABELLED_ROWS])
+    held, asking, items = fitted.held_features, labels.take(fitted.held_rows), labels.take(chosen)
+    new = np.zeros(0, dtype=np.intp)
+    if len(fitted.novelty_of_new) and labels.indices is not None:
+        rows, held, new = treat_classes_as_new(fit, known[chosen], rng)
+    elif len(held) > 1:  # one half of the held-out rows are queries, the other half items
+        answering = np.arange(1, len(held), 2)
+        rows, items = held[answering], asking.take(answering)
+        held, asking = held[::2], asking.take(np.arange(0, len(held), 2))
+    else:
+        rows = fit.as_held_out(known[chosen])
+    codes = fit.encode_items(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
+    return UnlabelledTrial(held, asking, codes, items, new)
+
+
+def fit_curves(fit: MeaningRows, codec: SemanticCodec, codes: Codes, trial: UnlabelledTrial) -> Float32:
     """Fit all curves of a codec to the held-out rows, of which there must be at least one.
 
     Parameters
@@ -43,7 +84,7 @@ def fit_curves(fit: MeaningRows, codec: SemanticCodec, codes: Codes, rng: np.ran
     codec : SemanticCodec
     codes : (n, M) uint8
         Codes of the training rows.
-    rng : Generator
+    trial : UnlabelledTrial
 
     Returns
     -------
@@ -58,29 +99,16 @@ def fit_curves(fit: MeaningRows, codec: SemanticCodec, codes: Codes, rng: np.ran
     settled[:, fit.fitted.map.n_columns] = 0  # if all items have labels, no query is new
     tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
     curve = fit_curve(*first_answers(tables, asking.take(asked), codes[known], labels, fit.n_jobs))
-    return stack_curves([curve, *_curves_of_unlabelled(fit, codec, labels, asking, rng)])
+    return stack_curves([curve, *_curves_of_unlabelled(codec, trial, fit.n_jobs)])
 
 
-def _curves_of_unlabelled(
-    fit: MeaningRows, codec: SemanticCodec, labels: Labels, asking: Labels, rng: np.random.Generator
-) -> list[Float32]:
+def _curves_of_unlabelled(codec: SemanticCodec, trial: UnlabelledTrial, n_jobs: int) -> list[Float32]:
     """Return the curves for items without labels."""
-    fitted, known = fit.fitted, np.flatnonzero(fit.labels.known)
-    chosen = np.sort(rng.permutation(len(known))[:UNLABELLED_ROWS])
-    held, items = fitted.held_features, labels.take(chosen)
-    if len(fitted.novelty_of_new) and labels.indices is not None:
-        rows, held, _ = treat_classes_as_new(fit, known[chosen], rng)
-    elif len(held) > 1:  # one half of the held-out rows are queries, the other half items
-        answering = np.arange(1, len(held), 2)
-        rows, items = held[answering], asking.take(answering)
-        held, asking = held[::2], asking.take(np.arange(0, len(held), 2))
-    else:
-        rows = fit.as_held_out(known[chosen])
-    codes = fit.encode_items(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
-    asked = spread_rows(len(held), CALIBRATION_QUERIES)
-    tables = codec.tables_of(codec.prepare(held[asked]))
-    products, relevant = first_answers(tables, asking.take(asked), codes, items, fit.n_jobs)
-    which = codec.curves_of(held[asked]) - 1
+    asked = spread_rows(len(trial.queries), CALIBRATION_QUERIES)
+    queries = trial.queries[asked]
+    tables = codec.tables_of(codec.prepare(queries))
+    products, relevant = first_answers(tables, trial.asking.take(asked), trial.codes, trial.items, n_jobs)
+    which = codec.curves_of(queries) - 1
     of_all = fit_curve(products, relevant)
     curves = []
     for each in range(N_CURVES - 1):

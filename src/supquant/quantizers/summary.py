@@ -13,11 +13,11 @@ from supquant.arrays import Codes, Float32
 from supquant.metrics import average_precision
 from supquant.parallel import ordered_map
 from supquant.quantizers.calibration import spread_rows
-from supquant.quantizers.meaning_curves import treat_classes_as_new
 
 if TYPE_CHECKING:
     from supquant.codec import SemanticCodec
     from supquant.labels import Labels
+    from supquant.quantizers.meaning_curves import UnlabelledTrial
     from supquant.quantizers.meaning_rows import MeaningRows
 
 MOST_QUERIES = 300
@@ -133,15 +133,16 @@ class ModelSummary:
         return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
 
 
-def summarize(fit: MeaningRows, codec: SemanticCodec, codes: Codes) -> ModelSummary:
-    """Return the summary of a fit by meaning, given its codec and the codes (n, M) of its rows."""
+def summarize(
+    fit: MeaningRows, codec: SemanticCodec, codes: Codes, trial: UnlabelledTrial | None
+) -> ModelSummary:
+    """Return the summary of a fit by meaning, given its codec, the codes (n, M) of its rows, and a trial if rows are held out."""
     summary = ModelSummary.of(codes, fit.labels)
     held = fit.fitted.held_features
-    if len(held) < 2:
+    if trial is None or len(held) < 2:
         return summary
     known = np.flatnonzero(fit.labels.known)
-    numbers = known[fit.fitted.held_rows]
-    asking = fit.labels.take(numbers)
+    asking = fit.labels.take(known[fit.fitted.held_rows])
     queries = spread_rows(len(held), MOST_QUERIES)
     settled = held[queries]
     settled[:, fit.fitted.map.n_columns] = 0  # if all items have labels, no query is new
@@ -161,7 +162,7 @@ def summarize(fit: MeaningRows, codec: SemanticCodec, codes: Codes) -> ModelSumm
         chance=chance,
         map_labelled=labelled,
         map_unlabelled=unlabelled,
-        map_new=_map_of_new(fit, codec, numbers, asking),
+        map_new=_map_of_new(codec, trial, fit.n_jobs),
     )
 
 
@@ -181,22 +182,13 @@ def _every_label(labels: Labels) -> Labels:
     return replace(labels, indices=np.arange(labels.n_labels, dtype=np.int32))
 
 
-def _map_of_new(
-    fit: MeaningRows, codec: SemanticCodec, numbers: NDArray[np.intp], asking: Labels
-) -> float | None:
-    """Return the MAP of held-out rows whose classes are treated as new, over rows that stand in for items without labels."""
-    if not len(fit.fitted.novelty_of_new) or asking.indices is None:
+def _map_of_new(codec: SemanticCodec, trial: UnlabelledTrial, n_jobs: int) -> float | None:
+    """Return the MAP of queries whose classes look new; None if none do."""
+    if trial.asking.indices is None or not len(trial.new):
         return None
-    rng = np.random.default_rng(0)
-    seen = np.setdiff1d(np.flatnonzero(fit.labels.known), numbers)
-    chosen = np.sort(rng.permutation(seen)[:MOST_ITEMS])
-    rows, held, new = treat_classes_as_new(fit, chosen, rng)
-    queries = np.flatnonzero(np.isin(asking.indices, new))[:MOST_QUERIES]
-    if not len(queries) or not len(chosen):
-        return None
-    codes = fit.encode_items(codec, codec.item_vectors(rows), np.zeros(len(rows), dtype=bool))
-    tables = codec.tables_of(codec.prepare(held[queries]))
-    return _map(tables, asking.take(queries), codes, fit.labels.take(chosen), fit.n_jobs)
+    queries = np.flatnonzero(np.isin(trial.asking.indices, trial.new))[:MOST_QUERIES]
+    tables = codec.tables_of(codec.prepare(trial.queries[queries]))
+    return _map(tables, trial.asking.take(queries), trial.codes, trial.items, n_jobs)
 
 
 def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: int) -> float | None:

@@ -29,7 +29,7 @@ from supquant.quantizers.label_quantizer import LabelQuantizer
 from supquant.quantizers.published import PublishedFit
 from supquant.quantizers.remote_codes import encode_training_rows
 from supquant.quantizers.steps import CodedStep
-from supquant.quantizers.summary import ModelSummary, summarize
+from supquant.quantizers.summary import ModelSummary
 from supquant.quantizers.supervised_features import (
     SupervisedFeatures,
     are_learned_from_labels,
@@ -286,8 +286,8 @@ class SupervisedQuantizer(LabelQuantizer):
         stages = fit.stages(max_iter=self.max_iter, tol=self.tol, rng=rng)
 
         def calibrate(codec: SemanticCodec, codes: Codes) -> SemanticCodec:
-            self.summary_ = summarize(fit, codec, codes)  # curves do not change an order
-            return fit.calibrate(codec, codes, rng)
+            calibrated, self.summary_ = fit.calibrated(codec, codes, rng)
+            return calibrated
 
         return FitPlan(stages, fit.result, calibrate, reporter)
 
