@@ -160,10 +160,10 @@ class Block {
 }  // namespace
 
 void meaning_features(const Meaning& meaning, const float* x, size_t n, bool of_items, float* features, int n_threads) {
-    const size_t p = meaning.n_inputs();
-    parallel_for((n + kProductRows - 1) / kProductRows, n_threads, [&](size_t task, int) {
-        const size_t first = task * kProductRows;
-        Block(meaning, x + first * p, std::min(kProductRows, n - first), of_items,
+    const size_t p = meaning.n_inputs(), rows = product_rows(n, n_threads);
+    parallel_for((n + rows - 1) / rows, n_threads, [&](size_t task, int) {
+        const size_t first = task * rows;
+        Block(meaning, x + first * p, std::min(rows, n - first), of_items,
               features + first * meaning.n_features())
             .compute();
     });

@@ -185,9 +185,10 @@ void products(const float* x, size_t q, const Packed& y, float* sums, int n_thre
     const KernelTable& kernels = active_kernels();
     constexpr size_t kPanels = 8;  // panels of one task
     const size_t panels = panels_of(y.n), across = (panels + kPanels - 1) / kPanels;
-    parallel_for((q + kProductRows - 1) / kProductRows * across, n_threads, [&](size_t task, int) {
-        const size_t i = task / across * kProductRows, first = task % across * kPanels;
-        const size_t rows = std::min(kProductRows, q - i), end = std::min(panels, first + kPanels);
+    const size_t of_task = product_rows(q, n_threads);
+    parallel_for((q + of_task - 1) / of_task * across, n_threads, [&](size_t task, int) {
+        const size_t i = task / across * of_task, first = task % across * kPanels;
+        const size_t rows = std::min(of_task, q - i), end = std::min(panels, first + kPanels);
         const size_t column = first_group(y.n, first) * kGroup, width = first_group(y.n, end) * kGroup - column;
         unpadded(rows, width, std::min(width, y.n - column), sums + i * y.n + column, y.n, [&](float* to, size_t stride) {
             kernels.products(x + i * y.d, rows, y, first, end, to, stride);
@@ -212,7 +213,7 @@ void gaussian(const float* x, size_t q, const Packed& anchors, const float* norm
               int n_threads) {
     const KernelTable& kernels = active_kernels();
     const size_t n = anchors.n, width = groups_of(n) * kGroup;
-    parallel_parts(q, kProductRows, n_threads, [&](size_t begin, size_t end) {
+    parallel_parts(q, product_rows(q, n_threads), n_threads, [&](size_t begin, size_t end) {
         const float* rows = x + begin * anchors.d;
         unpadded(end - begin, width, n, values + begin * n, n, [&](float* to, size_t stride) {
             kernels.products(rows, end - begin, anchors, 0, panels_of(n), to, stride);

@@ -36,6 +36,11 @@ void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint1
 
 constexpr size_t kProductRows = 48;  // rows that one task multiplies: a whole number of tiles at every level
 
+// The same for n rows. Every task unpacks the matrix, so it takes twice as many rows where that leaves no thread idle.
+inline size_t product_rows(size_t n, int n_threads) {
+    return n >= 2 * kProductRows * size_t(n_threads) ? 2 * kProductRows : kProductRows;
+}
+
 // sums (q, y.n), without the columns that fill up groups.
 void products(const float* x, size_t q, const Packed& y, float* sums, int n_threads);
 

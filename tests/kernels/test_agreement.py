@@ -397,6 +397,18 @@ def test_products_are_of_one_rounding_each(level):
     np.testing.assert_array_equal(left, exact.astype(np.float32))
 
 
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_rows_of_large_tasks_are_those_of_single_rows(rng, level, n_threads):
+    x, y = (rng.normal(size=(n, 20)).astype(np.float32) for n in (331, 70))
+    norms = np.pad(np.einsum("ij,ij->i", y, y), (0, 10))
+    for multiply in (
+        lambda rows, threads: native.products(rows, pack_rows(y), threads),
+        lambda rows, threads: native.gaussian(rows, pack_rows(y), norms, -0.02, threads),
+    ):
+        alone = np.concatenate([multiply(row[None], 1) for row in x])
+        assert_same_bits(multiply(x, n_threads), alone)
+
+
 def test_halves_are_every_number_of_half_precision(level):
     every = np.arange(2**16, dtype=np.uint16).view(np.float16)
     y = every[np.isfinite(every)].astype(np.float32)[:, None]
