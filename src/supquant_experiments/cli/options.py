@@ -32,22 +32,7 @@ def check_figures(path: Path | None) -> None:
 def write_figures(path: Path | None, record: dict[str, Any]) -> None:
     """Write what a benchmark measured, if a file was named for it."""
     if path is not None:
-        write_record(path, rounded(record))
-
-
-def rounded(value: Any) -> Any:
-    """Return a record with every number rounded to seven digits, which is more than measurements have.
-
-    Examples
-    --------
-    >>> rounded({"rows": 10, "ratios": [1.23456789, 1e-9 / 3]})
-    {'rows': 10, 'ratios': [1.234568, 3.333333e-10]}
-    """
-    if isinstance(value, dict):
-        return {name: rounded(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(each) for each in value]
-    return float(f"{value:.7g}") if isinstance(value, float) else value
+        write_record(path, record)
 
 
 def describe(machine: dict[str, Any]) -> str:
