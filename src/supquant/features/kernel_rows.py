@@ -262,7 +262,13 @@ def _visit(block: RemoteBlock, labels: Labels, shared: tuple[GaussianMap | None,
     """Apply a function to one block of labelled rows, in the process that reads them."""
     kernel, function, its_shared = shared
     anchors = b"" if kernel is None else kernel.anchors.data
-    name = xxhash.xxh3_64_intdigest(anchors), 0.0 if kernel is None else kernel.bandwidth
+    basis = kernel.basis if isinstance(kernel, NearMap) else None
+    name = (
+        xxhash.xxh3_64_intdigest(anchors),
+        0.0 if kernel is None else kernel.bandwidth,
+        None if basis is None else basis.shape,
+        labels.n_labels <= FEW_LABELS,  # whether features are counts
+    )
     known, cache = block.memory.get("kernel features", (None, None))
     if known != name:  # another fit, or another kernel of it
         cache = FeatureCache(0 if kernel is None else block.cache_bytes)
