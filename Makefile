@@ -62,7 +62,7 @@ lint: $(STAMP)
 # threads of a matrix product would only wait for each other. Python may write bytecode: pytest takes eight seconds to make
 # that of all tests, and keeps it for the next run.
 pytest: $(STAMP)
-	PYTHONDONTWRITEBYTECODE= SUPQUANT_REQUIRE_NATIVE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_experiments ./tests
+	PYTHONDONTWRITEBYTECODE= SUPQUANT_REQUIRE_NATIVE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_lab ./tests
 
 dist: $(STAMP)
 	rm -rf build/wheel-check

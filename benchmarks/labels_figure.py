@@ -19,7 +19,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator
 
-from supquant_experiments.picture import save_picture
+from supquant_lab.picture import save_picture
 
 SHORT, LONG = 16, 64
 DASHES = {SHORT: "-", LONG: "--"}

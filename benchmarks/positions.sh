@@ -24,7 +24,7 @@ cell() { # name, then options of `supquant experiment`
 ours() { # name, then options: with the library's defaults
     local name=$1
     shift
-    cell "$name" --method sq --ranking semantic "$@"
+    cell "$name" --method sq --ranking label "$@"
 }
 
 embeddings() { case $1 in banking77 | tinyimagenet) ;; *) false ;; esac }

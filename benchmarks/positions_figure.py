@@ -12,8 +12,8 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-from supquant_experiments.picture import save_picture
-from supquant_experiments.table import read_cells
+from supquant_lab.picture import save_picture
+from supquant_lab.table import read_cells
 
 DATASETS = {"banking77": "Banking77, sentences", "tinyimagenet": "Tiny-ImageNet, pictures"}
 FLOATS = {"probabilities": "float probabilities", "cosine": "raw vectors, cosine"}

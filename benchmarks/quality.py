@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from supquant_experiments.datasets import load
-from supquant_experiments.machine import describe_machine
+from supquant_lab.datasets import load
+from supquant_lab.machine import describe_machine
 
 ROWS, ITEMS, QUERIES = 8000, 4000, 2000
 """Numbers of rows to learn from, of items without labels and of queries, at the most."""

@@ -5,8 +5,8 @@ from sklearn.datasets import load_digits
 
 from supquant import AnchorKernel, CompositeQuantizer, ProductQuantizer, SupervisedQuantizer
 from supquant.evaluation import evaluate_tables
-from supquant.hashing import CCAITQ, KSH, SDH, ClassifierLabels, FastHash
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
+from supquant_lab.hashing import CCAITQ, KSH, SDH, ClassifierLabels, FastHash
 
 X, y = load_digits(return_X_y=True)  # (1797, 64), (1797,)
 rows = np.random.default_rng(0).permutation(len(X))

@@ -1,5 +1,5 @@
-// Vectors to features of meaning and position, and features to the vectors of queries. features/meaning_map.py and
-// codec/semantic_vectors.py compute the same in NumPy and say what the parts are.
+// Vectors to features of meaning and position, and features to the vectors of queries. model/feature_map.py and
+// model/vectors.py compute the same in NumPy and say what the parts are.
 #pragma once
 
 #include "kernels.h"

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from supquant import AnchorKernel, SupervisedQuantizer, load_model
-from supquant.codec import LabelCodec, load_codec
+from supquant.codec.registry import load_codec
 from supquant.errors import FileFormatError
 from supquant.models import _estimators
 from supquant.storage import load_arrays, pack_arrays, read_kind
+from supquant_lab.hashing.label_codec import LabelCodec
 
 ABSURD = [None, True, -1, 0, 10**400, 1.5, "", "x", "<U80000000", [], {}, [[]], [None], {"dtype": "V8"}]
 """Values of which most are wrong wherever they stand."""

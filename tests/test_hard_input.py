@@ -9,8 +9,8 @@ import pytest
 from supquant import AnchorKernel, LabelKernel, SupervisedQuantizer
 from supquant.algebra import leading_eigenvectors, positive_factor, solve_positive
 from supquant.errors import InputError
+from supquant.inputs.validation import LARGEST_VALUE, SMALLEST_SIZE, check_training_vectors
 from supquant.models import ESTIMATORS, make_estimator
-from supquant.validation import LARGEST_VALUE, SMALLEST_SIZE, check_training_vectors
 
 QUICK = {
     "fasthash": {"n_trees": 5, "n_pairs": 20},
@@ -81,7 +81,7 @@ def assert_learns(made, X, y):
     made.fit(X, y)
     codes = made.encode(X)
     assert len(codes) == len(X)
-    assert np.isfinite(made.tables(X[:4])).all()
+    assert np.isfinite(made.codec_.tables(X[:4])).all()
     assert np.isfinite(made.decode(codes[:4])).all()
 
 
@@ -133,7 +133,7 @@ def test_a_model_encodes_vectors_that_lie_infinitely_far_out(name, value):
     made = estimator(name).fit(X, y)
     far = np.sign(X[:4]) * np.float32(value)
     assert len(made.encode(far)) == 4
-    assert np.isfinite(made.tables(far)).all()
+    assert np.isfinite(made.codec_.tables(far)).all()
 
 
 def test_the_bounds_on_training_vectors_are_inclusive():

@@ -33,7 +33,7 @@ def test_importing_the_library_imports_nothing_heavy(python):
         "import supquant; print(*sys.modules); import supquant.distributed.shard; print(*sys.modules)"
     )
     loaded, by_shard = (set(line.split()) for line in python(statements).splitlines())
-    assert not {"numpy", "scipy", "sklearn", "typer", "supquant_experiments"} & loaded
+    assert not {"numpy", "scipy", "sklearn", "typer", "supquant_lab"} & loaded
     # a worker that was lost starts again in the midst of a search
     assert not {"scipy.sparse", "scipy.special", "scipy.linalg", "sklearn", "pyarrow", "ray"} & by_shard
 
@@ -56,7 +56,7 @@ def test_an_index_is_searched_without_scikit_learn_the_command_and_the_experimen
         "import numpy as np, supquant\n"
         "index = supquant.CodeIndex.load(sys.argv[1])\n"
         "print(index.search(np.load(sys.argv[2]), 3)[1].tolist())",
-        without=["sklearn", "typer", "rich", "supquant_experiments", "matplotlib", "faiss", "pandas"],
+        without=["sklearn", "typer", "rich", "supquant_lab", "matplotlib", "faiss", "pandas"],
         arguments=[tmp_path / "items.index", tmp_path / "queries.npy"],
     )
     assert printed == f"{index.search(X[:5], 3)[1].tolist()}\n"

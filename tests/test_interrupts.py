@@ -6,9 +6,9 @@ import threading
 
 import numpy as np
 import pytest
+from supquant.estimators.fitting import FitStage, learn
 
-from supquant import SupervisedQuantizer
-from supquant.fitting import FitStage, learn
+from supquant import PublishedQuantizer
 from supquant.interrupts import check_interrupt, defers_interrupts
 from supquant.models import make_estimator
 from supquant.progress import Reporter
@@ -213,7 +213,7 @@ def test_an_exception_of_a_generator_that_is_closed_is_not_lost():
 
 
 def test_a_callback_that_is_interrupted_ends_the_fit_with_the_step_it_was_told_of(clusters):
-    quantizer = SupervisedQuantizer(1, n_codewords=8, features=None, random_state=0, max_iter=5, tol=0.0)
+    quantizer = PublishedQuantizer(1, n_codewords=8, features=None, random_state=0, max_iter=5, tol=0.0)
     quantizer.set_params(callback=lambda progress: interrupt())
     with pytest.raises(KeyboardInterrupt):
         quantizer.fit(*clusters)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from supquant.errors import InputError
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
 from supquant.metrics import (
     average_precision,
     precision_at,

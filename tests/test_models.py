@@ -1,16 +1,18 @@
 import numpy as np
 import pytest
 
-from supquant import BinaryCodec, ProductQuantizer, SupervisedQuantizer, hashing, load_model, quantizers
+from supquant import ProductQuantizer, PublishedQuantizer, load_model, quantizers
 from supquant.errors import FileFormatError
-from supquant.hashing import ClassifierBits, ClassifierLabels
+from supquant_lab import hashing
+from supquant_lab.hashing import ClassifierBits, ClassifierLabels
+from supquant_lab.hashing.binary_codec import BinaryCodec
 
 
 @pytest.mark.parametrize(
     "estimator",
     [
         ProductQuantizer(2, n_codewords=4),
-        SupervisedQuantizer(2, n_codewords=4, features=None, max_iter=1),
+        PublishedQuantizer(2, n_codewords=4, features=None, max_iter=1),
         ClassifierBits(8, features=None),
         ClassifierLabels(features=None),
     ],

@@ -12,37 +12,49 @@ from supquant.lazy import lazy_names
 
 if TYPE_CHECKING:
     from supquant.auditing import Audit, audit
-    from supquant.codec import AdditiveCodec, BinaryCodec, LabelCodec
+    from supquant.baselines import CompositeQuantizer, OptimizedProductQuantizer, ProductQuantizer
+    from supquant.client import Client
+    from supquant.codec.additive import AdditiveCodec
+    from supquant.distributed import ShardedIndex
     from supquant.errors import FileFormatError, InputError, SaveConflictError, SupquantError
-    from supquant.features import AnchorKernel, LabelKernel
     from supquant.index import CodeIndex
+    from supquant.model import LabelKernel, SupervisedCodec, SupervisedQuantizer
     from supquant.models import load_model
-    from supquant.quantizers import (
-        CompositeQuantizer,
-        OptimizedProductQuantizer,
-        ProductQuantizer,
-        SupervisedQuantizer,
-        TripletQuantizer,
-    )
+    from supquant.published import AnchorKernel, PublishedQuantizer
     from supquant.sources import VectorSource, open_vectors
+
+_NAMES = {
+    "auditing": ("Audit", "audit"),
+    "baselines": ("CompositeQuantizer", "OptimizedProductQuantizer", "ProductQuantizer"),
+    "client": ("Client",),
+    "codec.additive": ("AdditiveCodec",),
+    "distributed": ("ShardedIndex",),
+    "errors": ("FileFormatError", "InputError", "SaveConflictError", "SupquantError"),
+    "index": ("CodeIndex",),
+    "model": ("LabelKernel", "SupervisedCodec", "SupervisedQuantizer"),
+    "models": ("load_model",),
+    "published": ("AnchorKernel", "PublishedQuantizer"),
+    "sources": ("VectorSource", "open_vectors"),
+}
 
 __all__ = [
     "AdditiveCodec",
     "AnchorKernel",
     "Audit",
-    "BinaryCodec",
+    "Client",
     "CodeIndex",
     "CompositeQuantizer",
     "FileFormatError",
     "InputError",
-    "LabelCodec",
     "LabelKernel",
     "OptimizedProductQuantizer",
     "ProductQuantizer",
+    "PublishedQuantizer",
     "SaveConflictError",
+    "ShardedIndex",
+    "SupervisedCodec",
     "SupervisedQuantizer",
     "SupquantError",
-    "TripletQuantizer",
     "VectorSource",
     "__version__",
     "audit",
@@ -50,25 +62,7 @@ __all__ = [
     "open_vectors",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "auditing": ("Audit", "audit"),
-        "codec": ("BinaryCodec", "AdditiveCodec", "LabelCodec"),
-        "errors": ("FileFormatError", "InputError", "SaveConflictError", "SupquantError"),
-        "features": ("AnchorKernel", "LabelKernel"),
-        "index": ("CodeIndex",),
-        "models": ("load_model",),
-        "quantizers": (
-            "CompositeQuantizer",
-            "OptimizedProductQuantizer",
-            "ProductQuantizer",
-            "SupervisedQuantizer",
-            "TripletQuantizer",
-        ),
-        "sources": ("VectorSource", "open_vectors"),
-    },
-)
+__getattr__ = lazy_names(__name__, _NAMES)
 
 try:
     __version__ = version("supquant")

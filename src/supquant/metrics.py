@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import betaln
 
 from supquant.errors import InputError
-from supquant.parameters import check_integer
+from supquant.inputs.parameters import check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from supquant.arrays import Array, Flags, Float64
-    from supquant.labels import Labels
+    from supquant.inputs.labels import Labels
 
 __all__ = [
     "average_precision",
@@ -51,7 +51,7 @@ def relevance(query: Labels, database: Labels, start: int, stop: int) -> Flags:
 
     Examples
     --------
-    >>> from supquant.labels import read_labels
+    >>> from supquant.inputs.labels import read_labels
     >>> labels = read_labels(["cat", "dog", "cat"])
     >>> relevance(labels, labels, 0, 1)
     array([[ True, False,  True]])

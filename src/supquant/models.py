@@ -3,48 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from supquant import hashing, quantizers
+from supquant.codec.registry import plugins
 from supquant.errors import FileFormatError, InputError
-from supquant.estimator import CodeEstimator
-from supquant.hashing import BRE, CCAITQ, KSH, MLH, SDH, SSH, ClassifierBits, ClassifierLabels, FastHash
-from supquant.parameters import check_choice
-from supquant.quantizers import (
-    CompositeQuantizer,
-    OptimizedProductQuantizer,
-    ProductQuantizer,
-    SupervisedQuantizer,
-    TripletQuantizer,
-)
+from supquant.inputs.parameters import check_choice
 from supquant.storage import read_kind, shorten
 
+if TYPE_CHECKING:
+    from supquant.estimators.estimator import CodeEstimator
 
-def _quantizer(kind: Callable[..., CodeEstimator], **parameters: Any) -> Callable[[int], CodeEstimator]:
-    return lambda bits: kind(bits // 8, **parameters)
-
-
-ESTIMATORS: Mapping[str, Callable[[int], CodeEstimator]] = {
-    "sq": _quantizer(SupervisedQuantizer),
-    "sq-triplet": _quantizer(TripletQuantizer),
-    "sq-no-transform": _quantizer(SupervisedQuantizer, projection="identity"),
-    "cq": _quantizer(CompositeQuantizer),
-    "pq": _quantizer(ProductQuantizer),
-    "opq": _quantizer(OptimizedProductQuantizer),
-    "sdh": partial(SDH, max_rows=100_000),
-    "sdh-linear": partial(SDH, max_rows=100_000, features=None),
-    "ksh": KSH,
-    "fasthash": FastHash,
-    "cca-itq": partial(CCAITQ, max_rows=500_000),
-    "ssh": SSH,
-    "mlh": MLH,
-    "bre": BRE,
-    "classifier": lambda _: ClassifierLabels(),
-    "classifier-bits": ClassifierBits,
+METHODS = {
+    "sq": "supquant.model:SupervisedQuantizer",
+    "published": "supquant.published:PublishedQuantizer",
+    "cq": "supquant.baselines:CompositeQuantizer",
+    "pq": "supquant.baselines:ProductQuantizer",
+    "opq": "supquant.baselines:OptimizedProductQuantizer",
 }
-"""For each method by name, a function that takes the number of bits of a code and returns the estimator with its defaults."""
+"""Every estimator of the library, by the name of its method.
+
+Other packages add methods in the group ``supquant.methods``, each a function from a number of bits to an estimator. They add the
+classes whose files `load_model` reads in the group ``supquant.models``, each by the kind of its files.
+"""
+
+
+def method_names() -> tuple[str, ...]:
+    """Return the names of all methods, those of other packages last.
+
+    Examples
+    --------
+    >>> method_names()[:2]
+    ('sq', 'published')
+    """
+    return (*METHODS, *plugins("supquant.methods"))
 
 
 def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = None) -> CodeEstimator:
@@ -53,7 +46,7 @@ def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = 
     Parameters
     ----------
     name : str
-        Name of the method, a key of `ESTIMATORS`.
+        Name of the method, one of `method_names`.
     bits : int
         Number of bits of a code, a multiple of 8.
     parameters : mapping or None, default=None
@@ -74,10 +67,13 @@ def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = 
     >>> make_estimator("pq", 16, {"max_iter": 5})
     ProductQuantizer(max_iter=5, n_codebooks=2)
     """
-    check_choice(name, "method", tuple(ESTIMATORS))
+    check_choice(name, "method", method_names())
     if bits < 8 or bits % 8:
-        raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {bits}")
-    estimator = ESTIMATORS[name](bits)
+        raise InputError(f"bits must be a multiple of 8, one byte per codebook; got {bits}")
+    if name in METHODS:
+        estimator: CodeEstimator = _loaded(METHODS[name])(bits // 8)
+    else:
+        estimator = plugins("supquant.methods")[name].load()(bits)
     known = estimator.get_params(deep=False)
     if unknown := [each for each in parameters or () if each not in known]:
         raise InputError(
@@ -117,14 +113,18 @@ def load_model(path: str | os.PathLike[str]) -> CodeEstimator:
     ProductQuantizer(n_codebooks=2, n_codewords=4)
     """
     kind = read_kind(path)
-    for each in _estimators():
-        if each._file_kind == kind:
-            return each.load(path)
+    for each in METHODS.values():
+        if (found := _loaded(each))._file_kind == kind:
+            return found.load(path)
+    if kind in plugins("supquant.models"):
+        model: CodeEstimator = plugins("supquant.models")[kind].load().load(path)
+        return model
     raise FileFormatError(
         f"{os.fspath(path)}: holds a {shorten(kind)}, which is no model of this version of supquant"
     )
 
 
-def _estimators() -> list[type[CodeEstimator]]:
-    found = [getattr(package, name) for package in (quantizers, hashing) for name in package.__all__]
-    return [each for each in found if hasattr(each, "_file_kind")]
+def _loaded(place: str) -> type[CodeEstimator]:
+    module, name = place.split(":")
+    found: type[CodeEstimator] = getattr(import_module(module), name)
+    return found

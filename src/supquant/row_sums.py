@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ from supquant.arrays import Array, Float64
 from supquant.parallel import ordered_map, row_blocks
 from supquant.remote import RemoteBlock, RemoteRows
 
-__all__ = ["RUN", "RunSum", "sum_in_order", "sum_rows"]
+__all__ = ["RUN", "FeatureCache", "RunSum", "sum_in_order", "sum_rows"]
+
+Kept = TypeVar("Kept", bound=np.generic)
 
 RUN = 16
 """Number of blocks, or of sums of blocks, that are added one after the other."""
@@ -137,3 +139,34 @@ def _of_vectors(block: RemoteBlock, own: None, shared: tuple[Any, Any]) -> Seque
     function, its_shared = shared
     parts: Sequence[Array] = function(block.x, its_shared)
     return parts
+
+
+class FeatureCache:
+    """Features of blocks of rows, kept as long as they fit.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Bytes of all kept blocks at the most. A block that no longer fits is computed again whenever it is asked for.
+
+    Examples
+    --------
+    >>> cache = FeatureCache(1000)
+    >>> first = cache.get(0, lambda: np.zeros((10, 20), np.float32))
+    >>> cache.get(0, lambda: np.ones((10, 20), np.float32)) is first
+    True
+    """
+
+    def __init__(self, n_bytes: int) -> None:
+        self._bytes_left = n_bytes
+        self._blocks: dict[int, Array] = {}
+
+    def get(self, key: int, compute: Callable[[], NDArray[Kept]]) -> NDArray[Kept]:
+        """Return the block (b, d) under a key, such as the number of its first row; compute it unless it is kept."""
+        if key in self._blocks:
+            return cast("NDArray[Kept]", self._blocks[key])
+        block = compute()
+        if block.nbytes <= self._bytes_left:
+            self._bytes_left -= block.nbytes
+            self._blocks[key] = block
+        return block

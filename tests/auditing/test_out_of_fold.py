@@ -5,8 +5,8 @@ import pytest
 import scipy.linalg
 
 from supquant.auditing.out_of_fold import learn_out_of_fold
-from supquant.features import kernel_rows
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
+from supquant.model import kernel_rows
 
 
 @pytest.mark.parametrize("some_rows_would_do", [False, True])

@@ -1,7 +1,7 @@
 import pytest
 
 from supquant.cli.app import LAB_COMMANDS, OWN_COMMANDS, LazyCommands
-from supquant_experiments.cli import COMMANDS
+from supquant_lab.cli import COMMANDS
 
 
 def test_demo_writes_its_page(run, tmp_path):

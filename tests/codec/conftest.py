@@ -5,7 +5,7 @@ import pytest
 from additive_sizes import D, K, L, M, P, R
 
 from supquant import AdditiveCodec
-from supquant.features import GaussianMap
+from supquant.codec.gaussian_map import GaussianMap
 
 
 def read_only(array):

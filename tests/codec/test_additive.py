@@ -9,7 +9,7 @@ from additive_sizes import D, K, L, M, P, R
 
 from supquant import AdditiveCodec
 from supquant.errors import InputError
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
 from supquant.parallel import BLOCK_ROWS
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from supquant import AdditiveCodec, storage
+from supquant.codec.gaussian_map import GaussianMap
 from supquant.errors import FileFormatError, InputError
-from supquant.features import GaussianMap
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
 
 
 def assert_same_codec(found, wanted):

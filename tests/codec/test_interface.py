@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from supquant import AdditiveCodec, ProductQuantizer, SupervisedQuantizer
-from supquant.codec import AnyCodec, BinaryCodec, QueryTables, load_codec
-from supquant.codec.feature_maps import FEATURE_MAPS
+from supquant.codec.gaussian_map import GaussianMap
+from supquant.codec.interface import AnyCodec, QueryTables
 from supquant.codec.queries import QUERY_ROWS
+from supquant.codec.registry import FEATURE_MAPS, load_codec
 from supquant.errors import FileFormatError
-from supquant.features import GaussianMap
 from supquant.storage import pack_arrays
+from supquant_lab.hashing.binary_codec import BinaryCodec
 
 P, H, BITS = 30, 70, 32
 

@@ -3,12 +3,19 @@
 import numpy as np
 import pytest
 
-from supquant import AnchorKernel, CodeIndex, InputError, ProductQuantizer, SupervisedQuantizer
-from supquant.codec import BinaryCodec, LabelCodec, item_tables
+from supquant import (
+    AnchorKernel,
+    CodeIndex,
+    ProductQuantizer,
+    PublishedQuantizer,
+    SupervisedQuantizer,
+)
+from supquant_lab.hashing.binary_codec import BinaryCodec
+from supquant_lab.hashing.label_codec import LabelCodec
 
 
 def search_like(index, ids, k, ranking=None):
-    tables = item_tables(index.codec, index.codes(ids), ranking)
+    tables = index.codec.item_tables(index.codes(ids), ranking)
     sums, found = index.search_tables(tables, k)
     return tables.scores(sums), found
 
@@ -35,7 +42,7 @@ def test_labels_of_an_item_are_compared_with_those_of_others():
     assert [each.tolist() for each in search_like(index, [2], 3)] == [[[1, 1, 0]], [[0, 2, 1]]]
 
 
-@pytest.mark.parametrize("ranking", ["semantic", "position"])
+@pytest.mark.parametrize("ranking", ["label", "position"])
 @pytest.mark.parametrize("labelled", [False, True])
 def test_what_is_like_an_item_of_meaning_has_its_label(clusters, ranking, labelled):
     X, y = clusters
@@ -49,7 +56,7 @@ def test_what_is_like_an_item_of_meaning_has_its_label(clusters, ranking, labell
 
 def test_what_is_like_an_item_of_published_codes_has_its_label(clusters):
     X, y = clusters
-    model = SupervisedQuantizer(
+    model = PublishedQuantizer(
         2, n_codewords=16, features=AnchorKernel(50, random_state=0), max_iter=3, random_state=0
     ).fit(X, y)
     index = CodeIndex(model).add(X, y)
@@ -57,8 +64,3 @@ def test_what_is_like_an_item_of_published_codes_has_its_label(clusters):
         _, found = search_like(index, range(0, 300, 7), 10, ranking)
         asked = index.search(X[::7], 10, ranking=ranking)[1]
         assert (y[found] == y[::7, None]).mean() >= (y[asked] == y[::7, None]).mean() - 0.05
-
-
-def test_a_foreign_codec_is_refused():
-    with pytest.raises(InputError, match="a str cannot take its items as queries"):
-        item_tables("codec", np.zeros((1, 1), np.uint8))

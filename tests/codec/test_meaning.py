@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from supquant import AdditiveCodec, CodeIndex
-from supquant.codec import Meaning, label_columns, load_codec
+from supquant.codec.additive import label_columns
 from supquant.codec.curves import least_product, read_curve
 from supquant.codec.interface import QueryTables
+from supquant.codec.probabilities import Meaning
+from supquant.codec.registry import load_codec
 from supquant.errors import InputError
 
 CURVE = np.float32([[-1, 0, 0.5, 0.5001, 2], [0, 0.1, 0.4, 0.4, 0.9]])
@@ -64,18 +66,18 @@ def query_vectors_by_hand(codec, Q):
     return np.hstack([-np.log(1 - p) if codec.multilabel else p, rest])
 
 
-def test_semantic_scores_are_products_with_the_label_vector_of_the_decoded_code(codec, queries, rng):
+def test_label_scores_are_products_with_the_label_vector_of_the_decoded_code(codec, queries, rng):
     codes = rng.integers(codec.n_codewords, size=(50, codec.n_codebooks)).astype(np.uint8)
     expected = query_vectors_by_hand(codec, queries) @ (codec.decode(codes) @ codec.classifier).T
     plain = replace(codec, meaning=replace(codec.meaning, curve=np.float32([[-100, 100], [-100, 100]])))
-    scores, ids = CodeIndex(plain).add_codes(codes).search(queries, k=50, ranking="semantic")
+    scores, ids = CodeIndex(plain).add_codes(codes).search(queries, k=50, ranking="label")
     np.testing.assert_allclose(scores, np.take_along_axis(expected, ids, 1), rtol=1e-4, atol=1e-4)
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-def test_semantic_is_the_default_where_a_codec_knows_what_codes_mean(codec, queries):
-    assert codec.rankings == ("semantic", "euclidean")
-    np.testing.assert_array_equal(codec.tables(queries), codec.tables(queries, "semantic"))
+def test_label_is_the_default_where_a_codec_knows_what_codes_mean(codec, queries):
+    assert codec.rankings == ("label", "euclidean")
+    np.testing.assert_array_equal(codec.tables(queries), codec.tables(queries, "label"))
     assert replace(codec, meaning=None).rankings == ("euclidean",)
 
 
@@ -89,11 +91,11 @@ def test_euclidean_tables_do_not_know_of_a_meaning(codec, queries):
 
 
 def test_tables_are_made_in_three_steps(codec, queries):
-    steps = codec.tables_of(codec.prepare(codec.features(queries), "semantic"), "semantic")
+    steps = codec.tables_of(codec.prepare(codec.features(queries), "label"), "label")
     np.testing.assert_allclose(codec.tables(queries), steps, rtol=1e-5, atol=1e-5)
 
 
-def test_a_query_has_the_same_semantic_tables_alone_and_in_a_batch(codec, queries):
+def test_a_query_has_the_same_label_tables_alone_and_in_a_batch(codec, queries):
     together = codec.tables(queries)
     for row in (0, 7, 19):
         np.testing.assert_array_equal(codec.tables(queries[row : row + 1])[0], together[row])

@@ -17,11 +17,12 @@ from supquant.distributed.row_reader import RowReader
 from supquant.distributed.rows import WorkerRows
 from supquant.distributed.source_files import SourceFiles
 from supquant.errors import WorkerError
-from supquant.features import AnchorKernel, LabelKernel
-from supquant.features.near_map import NearMap
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
+from supquant.model import fit as by_meaning
+from supquant.model.label_kernel import LabelKernel
+from supquant.model.near_map import NearMap
 from supquant.parallel import row_blocks
-from supquant.quantizers import by_meaning
+from supquant.published.anchor_kernel import AnchorKernel
 from supquant.row_sums import RunSum, sum_in_order
 from supquant.sources import open_vectors
 from supquant.sources.parquet import ParquetPart
@@ -231,9 +232,9 @@ def test_rows_without_labels_and_no_cache_give_the_bits_of_a_local_fit(classes, 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 26])
 def test_a_sample_in_fewer_dimensions_gives_the_bits_of_a_local_fit(classes, monkeypatch, cache_bytes):
     path, X, y = classes
-    monkeypatch.setattr("supquant.features.near_map.VARIANCE_KEPT", 0.5)
-    monkeypatch.setattr("supquant.features.kernel_rows.FEWEST_GRAM_ROWS", 1000)
-    monkeypatch.setattr("supquant.features.kernel_rows.GRAM_ROWS", 600)
+    monkeypatch.setattr("supquant.model.near_map.VARIANCE_KEPT", 0.5)
+    monkeypatch.setattr("supquant.model.kernel_rows.FEWEST_GRAM_ROWS", 1000)
+    monkeypatch.setattr("supquant.model.kernel_rows.GRAM_ROWS", 600)
     fitted = quantizer().fit(X, y)
     rows = LabelKernel(60, random_state=0).fit_weights(X, read_labels(y))
     assert rows.n_sampled == 2
@@ -277,7 +278,7 @@ def test_sums_travel_and_rows_do_not(classes):
     rows = InlineRows(path)
     rows.largest()
     sent, received = rows.workers.bytes_sent, rows.workers.bytes_received
-    from supquant.features.position import principal_directions
+    from supquant.model.position import principal_directions
 
     principal_directions(rows, 1)
     sums = 2 * (8 * 8 + 4 * 8 * 8)  # of two blocks: p float64 and p x p float32

@@ -110,7 +110,7 @@ def test_other_searches_are_those_of_one_index(make, vectors, ids):
     tables = np.random.default_rng(0).integers(3, size=(2, 4, 16))  # most sums are equal
     assert_equal_arrays(sharded.search_tables(tables, 50), whole.search_tables(tables, 50))
     assert_equal_arrays([sharded.reconstruct(chosen)], [whole.reconstruct(chosen)])
-    assert sharded.query(Q, 3).equals(whole.query(Q, 3))
+    assert sharded.search_table(Q, 3).equals(whole.search_table(Q, 3))
     assert sharded.get(chosen).equals(whole.get(chosen))
     assert (chosen[0] in sharded, -1 in sharded, "none" in sharded) == (True, False, False)
     assert {name: sharded.info()[name] for name in ("rows", "removed", "id_kind", "bytes_per_code")} == {

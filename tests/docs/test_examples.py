@@ -68,10 +68,10 @@ def few_digits(digits):
 def test_readme_goes_from_a_parquet_file_to_answers(folder):
     questions.write_items(folder)
     page = run_page("README.md")
-    answers = page.index.query(page.question, k=5).to_pandas()
+    answers = page.index.search_table(page.question, k=5).to_pandas()
     assert answers.columns.tolist() == ["query", "rank", "id", "score", "text"]
     assert all("card" in text for text in answers["text"])
-    asked = page.index.query(page.question, k=5, where="text like '%money%'").to_pandas()
+    asked = page.index.search_table(page.question, k=5, where="text like '%money%'").to_pandas()
     assert all("money" in text for text in asked["text"])
     assert len(supquant.CodeIndex.load("questions.index")) == len(questions.make_questions())
 

@@ -15,7 +15,7 @@ import pytest
 
 from supquant import CodeIndex, ProductQuantizer
 from supquant.client import Client
-from supquant_experiments.bench.serving.process import ServiceProcess
+from supquant_lab.bench.serving.process import ServiceProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from supquant.evaluation import cosine_scores, evaluate_scores, neighbour_recalls, retrieval
 from supquant.evaluation.neighbours import first_items
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
 
 
 def plain_first(scores, k, among):

@@ -6,7 +6,7 @@ import pytest
 from supquant import CodeIndex, ProductQuantizer, SupervisedQuantizer
 from supquant.errors import InputError
 from supquant.evaluation import evaluate_tables, forecast, judge_first_answers, judge_probabilities
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
 
 
 def test_the_error_is_the_mean_difference_over_bins(rng):
@@ -79,7 +79,7 @@ def test_a_forecast_is_close_to_the_quality_of_retrieval(fitted, digits):
     labels = read_labels(y)
     rest = np.arange(1200, len(y))
     true = evaluate_tables(
-        fitted.tables(X[rest]), fitted.training_codes_, labels.take(rest), labels.take(np.arange(1200))
+        fitted.codec_.tables(X[rest]), fitted.training_codes_, labels.take(rest), labels.take(np.arange(1200))
     )
     assert expected.labelled == pytest.approx(true.map, abs=0.05)
     assert expected.unlabelled > 0.8

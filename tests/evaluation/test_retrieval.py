@@ -12,7 +12,7 @@ from supquant.evaluation import (
     evaluate_tables,
     retrieval,
 )
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
 
 
 def plain_rankings(scores, relevant):

@@ -3,10 +3,10 @@ import pytest
 
 from supquant.errors import InputError
 from supquant.evaluation import default_queries, resolve_fit_rows, split_rows
-from supquant.labels import read_labels
-from supquant_experiments.datasets import Dataset
-from supquant_experiments.datasets.dataset import centred_unit_length
-from supquant_experiments.problem import pose
+from supquant.inputs.labels import read_labels
+from supquant_lab.datasets import Dataset
+from supquant_lab.datasets.dataset import centred_unit_length
+from supquant_lab.problem import pose
 
 
 def several_classes(n_rows, n_classes=10):

@@ -11,8 +11,9 @@ from damaged_index import KINDS, attempt
 from everywhere import put_somewhere
 
 from supquant import CodeIndex
-from supquant.codec import AdditiveCodec, BinaryCodec
+from supquant.codec.additive import AdditiveCodec
 from supquant.index import ordering
+from supquant_lab.hashing.binary_codec import BinaryCodec
 
 M, K, R = 3, 16, 2
 

@@ -11,7 +11,7 @@ from supquant import (
     FileFormatError,
     InputError,
     ProductQuantizer,
-    SupervisedQuantizer,
+    PublishedQuantizer,
     kernels,
 )
 from supquant.index import snapshot as snapshot_module
@@ -20,7 +20,7 @@ from supquant.index import snapshot as snapshot_module
 @pytest.fixture(scope="module")
 def quantizer(clusters):
     X, y = clusters
-    return SupervisedQuantizer(2, n_codewords=8, features=None, max_iter=3, random_state=0).fit(X, y)
+    return PublishedQuantizer(2, n_codewords=8, features=None, max_iter=3, random_state=0).fit(X, y)
 
 
 # what an index is made from ----------------------------------------------------------------------------------------------

@@ -56,14 +56,14 @@ def test_lists_of_lists_are_no_ids(index):
 
 @everywhere
 def test_answers_come_back_as_a_table(index):
-    table = index.query([[0.2], [4.0]], k=2, columns=["price"])
+    table = index.search_table([[0.2], [4.0]], k=2, columns=["price"])
     scores, ids = index.search([[0.2], [4.0]], k=2)
     assert table["id"].to_pylist() == ids.ravel().tolist() == ["a", "b", "e", "d"]
     assert table["score"].to_pylist() == scores.ravel().tolist()
     assert table["query"].to_pylist() == [0, 0, 1, 1]
     assert table["rank"].to_pylist() == [1, 2, 1, 2]
     assert table["price"].to_pylist() == [5, 50, 9, None]
-    assert index.query(np.array([4.0]), k=1)["id"].to_pylist() == ["e"]
+    assert index.search_table(np.array([4.0]), k=1)["id"].to_pylist() == ["e"]
 
 
 @pytest.mark.parametrize(

@@ -153,15 +153,15 @@ def test_a_query_gets_the_same_answer_alone_and_in_a_batch(rng, binary_codec, dr
     index.add_codes(draw_codes(codec, rng, 500, 4))
     Q = rng.normal(size=(37, codec.n_inputs)).astype(np.float32)
     scores, ids = index.search(Q, 50)
-    radius = float(np.median(scores))
-    limits, near, near_ids = index.range_search(Q, radius)
+    threshold = float(np.median(scores))
+    limits, near, near_ids = index.range_search(Q, threshold)
     assert limits[-1] > 0
     ranked = np.concatenate([ids for _, ids in index.rank(Q)])
     for i in range(len(Q)):
         alone, alone_ids = index.search(Q[i : i + 1], 50)
         assert np.array_equal(alone_ids[0], ids[i])
         assert np.array_equal(alone[0], scores[i])
-        _, found, found_ids = index.range_search(Q[i : i + 1], radius)
+        _, found, found_ids = index.range_search(Q[i : i + 1], threshold)
         assert np.array_equal(found, near[limits[i] : limits[i + 1]])
         assert np.array_equal(found_ids, near_ids[limits[i] : limits[i + 1]])
         assert np.array_equal(next(index.rank(Q[i : i + 1]))[1][0], ranked[i])

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scan_cases import cells_of
 
-from supquant import AdditiveCodec, BinaryCodec, CodeIndex
-from supquant.codec.meaning import Meaning
+from supquant import AdditiveCodec, CodeIndex
+from supquant.codec.probabilities import Meaning
 from supquant.index import ordering
 from supquant.index.ordering import CodeOrder, find_cells, sort_codes
 from supquant.kernels import blocks_of
+from supquant_lab.hashing.binary_codec import BinaryCodec
 
 N, M = 4000, 4
 
@@ -48,7 +49,7 @@ def test_a_codec_that_ranks_by_labels_first_sorts_its_codes_too(codes, rng):
         classes=np.arange(3),
         meaning=Meaning(scaling=np.ones((2, 3), dtype=np.float32)),
     )
-    assert codec.rankings[0] == "semantic"
+    assert codec.rankings[0] == "label"
     assert CodeOrder(codec).leading(codes) == CodeOrder(plain).leading(codes)
 
 

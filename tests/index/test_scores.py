@@ -31,16 +31,16 @@ def test_a_range_holds_exactly_the_rows_whose_score_is_within(real_codec, exhaus
     index = CodeIndex(real_codec).add_codes(codes)
     scores, order = exhaustive(real_codec, codes, Q)
     for q in range(len(Q)):
-        for radius in around(scores[q, [0, 1, 7, 400, 1998, 1999]]):
-            limits, found, ids = index.range_search(Q, radius)
-            within = scores <= radius
+        for threshold in around(scores[q, [0, 1, 7, 400, 1998, 1999]]):
+            limits, found, ids = index.range_search(Q, threshold)
+            within = scores <= threshold
             assert np.array_equal(np.diff(limits), within.sum(axis=1))
             assert np.array_equal(found, scores[within])
             assert np.array_equal(ids, order[within])
 
 
 @pytest.mark.parametrize(
-    ("radius", "share"),
+    ("threshold", "share"),
     [
         (np.inf, 1),
         (1e300, 1),
@@ -51,18 +51,18 @@ def test_a_range_holds_exactly_the_rows_whose_score_is_within(real_codec, exhaus
         (Fraction(-(10**400)), 0),
     ],
 )
-def test_a_range_may_be_endless_or_empty(real_codec, coarse, radius, share):
+def test_a_range_may_be_endless_or_empty(real_codec, coarse, threshold, share):
     codes, Q = coarse
-    limits, scores, ids = CodeIndex(real_codec).add_codes(codes).range_search(Q, radius)
+    limits, scores, ids = CodeIndex(real_codec).add_codes(codes).range_search(Q, threshold)
     assert np.diff(limits).tolist() == [share * len(codes)] * len(Q)
     assert len(scores) == len(ids) == limits[-1]
 
 
-def test_a_radius_that_is_no_number_is_refused(real_codec, coarse):
+def test_a_threshold_that_is_no_number_is_refused(real_codec, coarse):
     index = CodeIndex(real_codec).add_codes(coarse[0])
-    for radius in (np.nan, "1", None, [1.0]):
-        with pytest.raises(InputError, match="radius"):
-            index.range_search(coarse[1], radius)
+    for threshold in (np.nan, "1", None, [1.0]):
+        with pytest.raises(InputError, match="threshold"):
+            index.range_search(coarse[1], threshold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +94,9 @@ def test_scores_of_a_descending_ranking_descend(real_codec, exhaustive, coarse):
         assert np.array_equal(found, expected)
         assert np.array_equal(ids, expected_ids)
     for q in range(len(Q)):
-        for radius in around(scores[q, [0, 1, 7, 400, 1999]]):
-            limits, found, ids = index.range_search(Q, radius)
-            within = scores >= radius
+        for threshold in around(scores[q, [0, 1, 7, 400, 1999]]):
+            limits, found, ids = index.range_search(Q, threshold)
+            within = scores >= threshold
             assert np.array_equal(np.diff(limits), within.sum(axis=1))
             assert np.array_equal(found, scores[within])
             assert np.array_equal(ids, order[within])

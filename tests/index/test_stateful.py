@@ -253,16 +253,16 @@ class IndexMachine(RuleBasedStateMachine):
         given, rows = self.eligible(where, rng, share)
         Q = self.draw_queries(rng)
         expected_scores, expected_ids = self.expected(rows, Q)
-        # A radius that some rows meet exactly: they are in.
-        radius = (
+        # A threshold that some rows meet exactly: they are in.
+        threshold = (
             -1.0 if quantile < 0 or not rows else float(expected_scores[0, int(quantile * (len(rows) - 1))])
         )
-        limits, scores, ids = self.index.range_search(Q, radius, where=given)
-        counts = (expected_scores <= radius).sum(axis=1)
+        limits, scores, ids = self.index.range_search(Q, threshold, where=given)
+        counts = (expected_scores <= threshold).sum(axis=1)
         assert limits.dtype == np.int64
         assert limits.tolist() == [0, *counts.cumsum().tolist()]
         assert ids.tolist() == [id_ for line, n in zip(expected_ids, counts, strict=True) for id_ in line[:n]]
-        assert np.array_equal(scores, expected_scores[expected_scores <= radius])
+        assert np.array_equal(scores, expected_scores[expected_scores <= threshold])
 
     @rule(where=st.sampled_from(["nothing", "filter", "mask"]), share=SHARES, seed=SEEDS)
     def rank(self, where, share, seed):

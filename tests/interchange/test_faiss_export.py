@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from supquant import AnchorKernel, CodeIndex, InputError, ProductQuantizer, SupervisedQuantizer
-from supquant.codec import AdditiveCodec, BinaryCodec
+from supquant.codec.additive import AdditiveCodec
 from supquant.interchange import to_faiss
+from supquant_lab.hashing.binary_codec import BinaryCodec
 
 faiss = pytest.importorskip("faiss")
 
@@ -70,7 +71,7 @@ def test_a_model_with_features_and_projection_exports_what_its_transform_is_sear
     np.testing.assert_allclose(theirs, scores, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("ranking", ["semantic", "position"])
+@pytest.mark.parametrize("ranking", ["label", "position"])
 def test_a_model_of_meaning_and_position_exports_its_products(clusters, ranking):
     X, y = clusters
     quantizer = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y)

@@ -68,7 +68,7 @@ def test_an_item_is_searched_by_its_id(service):
         (b'{"queries": "%%"}', 422, "base64"),
         (b'{"query": 1, "k": 1000000}', 422, "k must be a whole number from 1 to 10,000"),
         (b'{"query": 1, "k": true}', 422, "k must be a whole number"),
-        (b'{"query": 1, "ranking": "best"}', 422, "ranking must be one of semantic, position"),
+        (b'{"query": 1, "ranking": "best"}', 422, "ranking must be one of label, position"),
         (b'{"query": 1, "where": "no_such = 1"}', 422, "no_such"),
         (b'{"query": 1, "where": 7}', 422, "where must be"),
         (b'{"query": 1, "where": {"ids": [999]}}', 422, "not in the index"),

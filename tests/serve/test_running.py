@@ -15,9 +15,9 @@ from supquant import CodeIndex, InputError
 from supquant.client import Client, ServiceError
 from supquant.serve.running import name_folders, open_socket
 from supquant.serve.tokens import Tokens
-from supquant_experiments.bench.serving.asking import ask
-from supquant_experiments.bench.serving.fuzzing import READ, WRITE, fuzz, write_folders
-from supquant_experiments.bench.serving.process import ServiceProcess
+from supquant_lab.bench.serving.asking import ask
+from supquant_lab.bench.serving.fuzzing import READ, WRITE, fuzz, write_folders
+from supquant_lab.bench.serving.process import ServiceProcess
 
 
 def connect(url):
@@ -136,7 +136,7 @@ def test_sigterm_finishes_what_is_under_way(folder, clusters):
 
 @pytest.mark.parametrize("body", ["octets", "json"])
 def test_the_clients_of_the_benchmark_are_answered(folder, body, monkeypatch):
-    monkeypatch.setattr("supquant_experiments.bench.process._start", PreloadedModule)
+    monkeypatch.setattr("supquant_lab.bench.process._start", PreloadedModule)
     with running({"things": folder}) as (url, _):
         found = ask(url, n_clients=4, seconds=0.1, core=0, body=body)
     assert found["searches"] >= 4

@@ -19,7 +19,7 @@ class PreloadedModule(AbstractContextManager):
         self._folder = tempfile.TemporaryDirectory()
         self._files = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
         context = get_context("forkserver")
-        context.set_forkserver_preload(["supquant_experiments.cell"])
+        context.set_forkserver_preload(["supquant_lab.cell"])
         work = module, arguments, self._files, dict(os.environ)
         self._process = context.Process(target=_run, args=work)
         self._process.start()

@@ -15,17 +15,17 @@ from supquant.auditing.findings import CLASS_COLUMNS, COLUMNS, KINDS, Audit, Aud
 from supquant.auditing.judgement import Entries, Judgement, judge_labels
 from supquant.auditing.neighbours import Neighbours, find_neighbours
 from supquant.auditing.out_of_fold import learn_out_of_fold
-from supquant.codec import SemanticCodec
 from supquant.errors import InputError
-from supquant.estimator import CodeEstimator
+from supquant.estimators.estimator import CodeEstimator
 from supquant.index import CodeIndex
+from supquant.inputs.labels import Labels, read_labels
+from supquant.inputs.parameters import check_integer, random_generator, resolve_jobs
+from supquant.inputs.validation import check_training_vectors
 from supquant.interrupts import defers_interrupts
-from supquant.labels import Labels, read_labels
+from supquant.model.codec import SupervisedCodec
 from supquant.parallel import single_blas
-from supquant.parameters import check_integer, random_generator, resolve_jobs
 from supquant.progress import Progress, Reporter
 from supquant.sources import VectorSource
-from supquant.validation import check_training_vectors
 
 FEWEST_JUDGED = 2
 """A label of fewer rows is not judged: without the row that has it, nothing is known about the label."""
@@ -139,7 +139,7 @@ def _read_items(items: Any, y: Any, ids: Any) -> tuple[Any, Any, Any]:
 def _positions(codec: Any, codes: NDArray[np.uint8]) -> Array:
     """Return what codes (n, M) say about where items lie, without what they say about labels."""
     decoded = codec.decode(codes)
-    return decoded[:, codec.map.spelling.n_columns + 1 :] if isinstance(codec, SemanticCodec) else decoded
+    return decoded[:, codec.map.spelling.n_columns + 1 :] if isinstance(codec, SupervisedCodec) else decoded
 
 
 def _read_names(ids: Any, n: int) -> list[Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.auditing.neighbours import Neighbours
 from supquant.auditing.out_of_fold import OutOfFold
-from supquant.labels import Labels
+from supquant.inputs.labels import Labels
 from supquant.parallel import BLOCK_ROWS, ordered_map, row_blocks
 
 BLOCK_SCORES = 1 << 23

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from supquant.arrays import Float32, Float64, RowNumbers
-from supquant.features.gaussian_map import map_rows
-from supquant.features.label_kernel import scaled_directions
+from supquant.baselines.product import ProductQuantizer
+from supquant.codec.gaussian_map import map_rows
 from supquant.index import CodeIndex
+from supquant.inputs.validation import as_float32
+from supquant.model.label_kernel import scaled_directions
 from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.quantizers import ProductQuantizer
-from supquant.validation import as_float32
 
 N_DIRECTIONS = 32
 """Vectors have at most this number of principal coordinates."""

@@ -15,15 +15,15 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, RowNumbers
-from supquant.codec import label_probabilities
-from supquant.features import WIDE
-from supquant.features.kernel_classifier import RIDGES
-from supquant.features.kernel_rows import Factor, KernelRows, NormalEquations
-from supquant.features.label_kernel import MANY_LABELS, gaussian_kernel
-from supquant.features.least_squares import Calibration, calibrate
-from supquant.labels import Labels
+from supquant.codec.probabilities import label_probabilities
+from supquant.inputs.labels import Labels
+from supquant.model.kernel_classifier import RIDGES
+from supquant.model.kernel_rows import Factor, KernelRows, NormalEquations
+from supquant.model.label_kernel import MANY_LABELS, gaussian_kernel
+from supquant.model.least_squares import Calibration, calibrate
 from supquant.parallel import ordered_map
-from supquant.rows import FeatureCache
+from supquant.published.features import WIDE
+from supquant.row_sums import FeatureCache
 
 MOST_ANCHORS = 2000
 """The kernel has at most this number of anchors. It has none with more than `MANY_LABELS` labels or vectors wider than `WIDE`."""
@@ -86,7 +86,7 @@ def learn_out_of_fold(X: NDArray[Any], labels: Labels, rng: np.random.Generator,
 
     Examples
     --------
-    >>> from supquant.labels import read_labels
+    >>> from supquant.inputs.labels import read_labels
     >>> X = np.repeat([[0.0], [1.0]], 20, axis=0) + np.linspace(0, 0.1, 40)[:, None]
     >>> y = np.repeat(["a", "b"], 20)
     >>> y[3] = "b"

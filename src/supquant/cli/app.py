@@ -50,7 +50,7 @@ OWN_COMMANDS = {
 """The commands of the library."""
 
 LAB_COMMANDS = ("experiment", "results", "paper", "bench")
-"""The commands of `supquant_experiments`, which it adds by the entry point group `PLUGINS`."""
+"""The commands of `supquant_lab`, which it adds by the entry point group `PLUGINS`."""
 
 EXTRAS = dict.fromkeys(
     ("httptools", "orjson", "prometheus_client", "starlette", "uvicorn", "uvloop"), "serve"
@@ -108,7 +108,7 @@ class LazyCommands(Commands):
         """Return the command that was called, imported from its module."""
         if args[0] in LAB_COMMANDS and args[0] not in self._sources():
             raise InputError(
-                f"`supquant {args[0]}` is a command of supquant_experiments, which is not installed: "
+                f"`supquant {args[0]}` is a command of supquant_lab, which is not installed: "
                 "pip install 'supquant[lab]'"
             )
         name, found, rest = super().resolve_command(ctx, args)

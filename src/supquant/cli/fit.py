@@ -78,10 +78,10 @@ def fit(
     source = open_items(items, vectors, labels or True, ids)
     print_line(f"Read {len(source):,} rows of {source.dim} numbers.", err)
     from supquant import evaluation  # noqa: PLC0415  # scikit-learn takes seconds to import: words come first
-    from supquant.features import AnchorKernel  # noqa: PLC0415
-    from supquant.labels import read_labels  # noqa: PLC0415
+    from supquant.inputs.labels import read_labels  # noqa: PLC0415
+    from supquant.model.summary import ModelSummary  # noqa: PLC0415
     from supquant.models import load_model, make_estimator  # noqa: PLC0415
-    from supquant.quantizers.summary import ModelSummary  # noqa: PLC0415
+    from supquant.published.anchor_kernel import AnchorKernel  # noqa: PLC0415
 
     options: dict[str, Any] = {
         "solver": solver,

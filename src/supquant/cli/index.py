@@ -126,7 +126,7 @@ def search(
     Q = open_items(queries, vectors, ids=False).X
     among = None if where is None else _read_where(index, where)
     if output is not None and output.suffix == ".parquet":
-        write_table(output, index.query(Q, k, columns, ranking=ranking, where=among, n_jobs=jobs))
+        write_table(output, index.search_table(Q, k, columns, ranking=ranking, where=among, n_jobs=jobs))
         print_line(f"Wrote {output}: answers to {len(Q):,} queries.")
         return
     scores, ids = index.search(Q, k, ranking=ranking, where=among, n_jobs=jobs)

@@ -16,11 +16,11 @@ from supquant.cli.files import CODE_FILES, check_output, check_space, make_folde
 from supquant.cli.index import Jobs, encoded, print_index
 from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
 from supquant.errors import InputError
-from supquant.labels import read_labels
+from supquant.inputs.labels import read_labels
+from supquant.inputs.parameters import resolve_jobs
+from supquant.inputs.unlabelled import labelled_rows
 from supquant.models import load_model
-from supquant.parameters import resolve_jobs
 from supquant.storage.json_file import write_json
-from supquant.unlabelled import labelled_rows
 
 ModelFile = Annotated[
     Path, typer.Argument(help="A model file written by `supquant fit`.", show_default=False)

@@ -28,8 +28,8 @@ from supquant.client.values import (
 from supquant.errors import InputError
 from supquant.index.changeable import ChangeableIndex
 from supquant.index.searchable import SearchableIndex, SearchOptions
-from supquant.parameters import check_choice, resolve_jobs
-from supquant.validation import as_float32, refuse_masked
+from supquant.inputs.parameters import check_choice, resolve_jobs
+from supquant.inputs.validation import as_float32, refuse_masked
 
 __all__ = ["Client"]
 
@@ -176,8 +176,10 @@ class Client(SearchableIndex, ChangeableIndex):
         scores, ids = self._answer_arrays([answer["scores"]], [answer["ids"]], 1, k)
         return scores[0], ids[0]
 
-    def query(self, Q: ArrayLike, k: int = 10, columns: Sequence[str] | None = None, **search: Any) -> Any:
-        """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.query` does."""
+    def search_table(
+        self, Q: ArrayLike, k: int = 10, columns: Sequence[str] | None = None, **search: Any
+    ) -> Any:
+        """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.search_table` does."""
         body = self._search_body(np.atleast_2d(Q), SearchOptions(**search))
         body |= without_none(k=k, columns=None if columns is None else list(columns))
         return table_of(self._connection.ask("POST", f"{self._path}/search", body, accept=ARROW))
@@ -198,9 +200,9 @@ class Client(SearchableIndex, ChangeableIndex):
         return self._answer_arrays(answer["sums"], answer["ids"], len(array), k)
 
     def _find_in_range(
-        self, Q: ArrayLike, radius: float, options: SearchOptions
+        self, Q: ArrayLike, threshold: float, options: SearchOptions
     ) -> tuple[RowNumbers, Float32, Array]:
-        body = self._search_body(Q, options) | without_none(radius=radius)
+        body = self._search_body(Q, options) | without_none(threshold=threshold)
         answer = self._post("range_search", body)
         return (
             np.array(answer["limits"], dtype=np.int64),
@@ -219,9 +221,9 @@ class Client(SearchableIndex, ChangeableIndex):
             if len(queries)
         )
 
-    def filter(self, ids_or_mask: ArrayLike, *, state: str | None = None) -> ClientFilter:
+    def filter(self, where: ArrayLike, *, state: str | None = None) -> ClientFilter:
         """Choose rows for searches among them: the ids that are now of a mask, of ids or of a condition."""
-        return ClientFilter(self.select(ids_or_mask, state=state))
+        return ClientFilter(self.select(where, state=state))
 
     def select(self, where: object, *, state: str | None = None) -> Array:
         """Return the ids of some rows, in order of insertion, as `CodeIndex.select` does."""

@@ -15,7 +15,7 @@ from supquant.arrays import Float32
 from supquant.errors import InputError
 from supquant.index.columns import import_pyarrow
 from supquant.index.ids import read_ids
-from supquant.validation import as_float32, check_vectors, refuse_masked
+from supquant.inputs.validation import as_float32, check_vectors, refuse_masked
 
 
 @dataclass(frozen=True, eq=False, repr=False)

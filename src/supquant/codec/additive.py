@@ -4,7 +4,7 @@
                   -> prepare -> tables_of -> (q, M, K) look-up tables; a scan sums their entries over the codebooks of a code
 
 Two rankings share the codes. Under ``"euclidean"`` a query is prepared by projecting it, and its tables sum to squared distances.
-Under ``"semantic"`` its label vector is prepared, and its tables sum to products with the label vectors ``W's`` of codes.
+Under ``"label"`` its label vector is prepared, and its tables sum to products with the label vectors ``W's`` of codes.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import CodeSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
 from supquant.codec.codebooks import CodebookCodec, MissingLabels, pack_codebooks
-from supquant.codec.feature_maps import FeatureMap
+from supquant.codec.feature_map import FeatureMap
 from supquant.codec.interface import QueryTables
-from supquant.codec.meaning import Meaning
 from supquant.codec.prefixes import add_prefix, split_prefix
+from supquant.codec.probabilities import Meaning
 from supquant.codec.queries import pack_rows, row_products
 from supquant.errors import InputError
+from supquant.inputs.labels import Labels, read_labels
+from supquant.inputs.parameters import check_choice, check_number
+from supquant.inputs.validation import as_float32, check_vectors
 from supquant.kernels import Packed
-from supquant.labels import Labels, read_labels
-from supquant.parameters import check_choice, check_number
-from supquant.validation import as_float32, check_vectors
 
-Ranking = Literal["semantic", "euclidean"]
+Ranking = Literal["label", "euclidean"]
 
-RANKINGS: tuple[Ranking, ...] = ("semantic", "euclidean")
+RANKINGS: tuple[Ranking, ...] = ("label", "euclidean")
 """The rankings of an `AdditiveCodec` with a meaning; without one it has the last ranking alone."""
 
 _MEANING = "meaning."
@@ -126,15 +126,33 @@ class AdditiveCodec(CodebookCodec):
 
         ``"euclidean"``, for projections (q, r): the entry of a codeword c is ``|c|^2 - 2 q . c``. The sum over a code is the
         squared distance to the decoded vector, less ``|q|^2 + eps``, which is the same for all codes (equation 5 of the paper).
-        ``"semantic"``, for label vectors v (q, E): the entry is ``-v . W'c``.
+        ``"label"``, for label vectors v (q, E): the entry is ``-v . W'c``.
         """
-        if self._ranking(ranking) == "semantic":
+        if self._ranking(ranking) == "label":
             tables = row_products(prepared, self._packed_meanings)
         else:
             tables = row_products(prepared, self._packed_codebooks)
             tables *= 2
             tables += self._squared_norms
         return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
+
+    def item_tables(self, codes: Codes, ranking: str | None = None) -> QueryTables:
+        """Return what a scan needs to find items like those of codes (q, M) uint8.
+
+        Examples
+        --------
+        >>> codec = AdditiveCodec(np.array([[[0], [1]]], dtype=np.float32))
+        >>> codec.item_tables(np.array([[1]], dtype=np.uint8)).tables
+        array([[[ 0., -1.]]], dtype=float32)
+        """
+        decoded, ranking = self.decode(codes), self._ranking(ranking)
+        if ranking == "euclidean":
+            return QueryTables(self.tables_of(decoded, ranking), self.offsets_of(decoded))
+        meaning = self._known_meaning()
+        assert self.classifier is not None
+        vectors = meaning.query_vectors(decoded @ self.classifier, self._n_labels, multilabel=self.multilabel)
+        offsets = np.zeros(len(codes), dtype=np.float32)
+        return QueryTables(self.tables_of(vectors, ranking), offsets, descending=True, curve=meaning.curve)
 
     def offsets_of(self, projected: Float32) -> Float32:
         """Return ``|q|^2 + eps`` (q,) of projections (q, r): a sum of Euclidean tables plus this is a squared distance."""
@@ -186,7 +204,7 @@ class AdditiveCodec(CodebookCodec):
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
         offsets = np.zeros(len(Q), dtype=np.float32)
-        if ranking == "semantic":
+        if ranking == "label":
             self._by_queries(
                 Q, n_jobs, (tables,), lambda x: (self.tables_of(self.prepare(x, ranking), ranking),)
             )

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.feature_maps import FeatureMap, block_rows, load_feature_map
+from supquant.codec.feature_map import FeatureMap, block_rows
 from supquant.codec.interface import QueryTables
 from supquant.codec.prefixes import add_prefix, split_prefix
 from supquant.codec.queries import by_queries, fill_blocks, pack_rows, row_products
+from supquant.codec.registry import map_class
 from supquant.errors import FileFormatError, InputError
+from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
+from supquant.inputs.validation import check_vectors, refuse_masked
 from supquant.kernels import Packed
 from supquant.parallel import row_blocks, single_blas
-from supquant.parameters import check_choice, check_integer, resolve_jobs
 from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
-from supquant.validation import check_vectors, refuse_masked
 
 MOST_CODEBOOKS = 64
 """A code has at most this number of codebooks, which is the limit of the kernels."""
@@ -300,7 +301,7 @@ class ProjectingCodec(ABC):
                 raise ValueError(f"it is of type {shorten(found)}, expected {cls.TYPE!r}")  # noqa: TRY301
             of_map, arrays = split_prefix(_FEATURES, file.arrays)
             map_kind = own.pop("feature_map")
-            own["feature_map"] = None if map_kind is None else load_feature_map(map_kind, of_map)
+            own["feature_map"] = None if map_kind is None else map_class(map_kind).from_arrays(of_map)
             codec = cls._restored(arrays, own)
             codec._check_steps()
             return codec, settings  # noqa: TRY300

@@ -11,10 +11,10 @@ from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
 from supquant.codec.queries import pack_rows
+from supquant.inputs.labels import Labels
+from supquant.inputs.parameters import check_choice, check_integer
+from supquant.inputs.validation import check_vectors
 from supquant.kernels import Packed
-from supquant.labels import Labels
-from supquant.parameters import check_choice, check_integer
-from supquant.validation import check_vectors
 
 MissingLabels = Literal["predict", "drop"]
 """How items without labels are encoded: `CodebookCodec.encode_items` describes it."""
@@ -105,7 +105,7 @@ class CodebookCodec(ProjectingCodec):
             Vectors of items.
         y : array-like or None, default=None
             Their labels, of the kind that the codec was learned from. None says that all are unknown. With a
-            `SemanticCodec`, some labels may be unknown.
+            `SupervisedCodec`, some labels may be unknown.
         missing_labels : {"predict", "drop"}, default="predict"
             How items without labels are encoded. With ``"predict"`` their codes hold the meaning that is predicted, with
             ``"drop"`` only their position.

@@ -52,6 +52,12 @@ class AnyCodec(Protocol):
     ) -> QueryTables:
         """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
 
+    def item_tables(self, codes: Codes, ranking: str | None = None) -> QueryTables:
+        """Return what a scan needs to find items like those of codes (q, M).
+
+        A code says less than the vector that it was made from. So the answers are those to a query near the item.
+        """
+
     def check_codes(self, codes: ArrayLike) -> Codes:
         """Return codes (n, M) as uint8; raise an `InputError` if they are no codes of this codec."""
 

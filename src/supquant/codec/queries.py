@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Float32
+from supquant.inputs.validation import as_float32
 from supquant.kernels import Packed, pack_rows
 from supquant.parallel import ordered_map, row_blocks
-from supquant.validation import as_float32
 
 __all__ = ["QUERY_ROWS", "by_queries", "fill_blocks", "pack_rows", "row_products"]
 

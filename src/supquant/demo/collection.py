@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 from supquant.demo.pictures import png
 from supquant.index import CodeIndex
-from supquant.quantizers import SupervisedQuantizer
+from supquant.model.quantizer import SupervisedQuantizer
 
 __all__ = ["save_digits"]
 

@@ -12,12 +12,13 @@ from sklearn.datasets import load_digits
 
 from supquant import kernels
 from supquant.arrays import Array
+from supquant.baselines.product import ProductQuantizer
 from supquant.evaluation import euclidean_scores, evaluate_scores, split_rows
-from supquant.features import AnchorKernel
-from supquant.labels import Labels, read_labels
+from supquant.inputs.labels import Labels, read_labels
 from supquant.metrics import average_precision
 from supquant.parallel import single_blas
-from supquant.quantizers import ProductQuantizer, SupervisedQuantizer
+from supquant.published import PublishedQuantizer
+from supquant.published.anchor_kernel import AnchorKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
     database, queries = X[split.database], X[split.queries]
 
     product = ProductQuantizer(N_CODEBOOKS, random_state=seed).fit(X[split.training])
-    ours = SupervisedQuantizer(
+    ours = PublishedQuantizer(
         N_CODEBOOKS,
         features=AnchorKernel(ANCHORS, random_state=seed),
         random_state=seed,
@@ -148,7 +149,7 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
     )
 
 
-def _scores_of(estimator: ProductQuantizer | SupervisedQuantizer, codes: npt.NDArray[np.uint8]) -> Score:
+def _scores_of(estimator: ProductQuantizer | PublishedQuantizer, codes: npt.NDArray[np.uint8]) -> Score:
     """Return the function from queries (q, p) to the scores (q, n) of codes (n, M); the smaller, the nearer."""
     codec = estimator.codec_
     return lambda queries: kernels.active().table_sums(codes, codec.query_tables(queries, "euclidean").tables)

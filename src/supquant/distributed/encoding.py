@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from supquant.arrays import Codes
-from supquant.codec import AnyCodec
+from supquant.codec.interface import AnyCodec
 from supquant.distributed.code_files import write_code_table
 from supquant.distributed.pool import Workers
 from supquant.distributed.process_workers import ProcessWorkers

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from supquant.distributed.worker import Answer, Packed, Request, Task, pack
 from supquant.errors import WorkerError
+from supquant.inputs.parameters import check_integer
 from supquant.interrupts import check_interrupt
-from supquant.parameters import check_integer
 
 __all__ = ["Failure", "Lost", "Workers"]
 

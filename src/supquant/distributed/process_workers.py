@@ -14,7 +14,7 @@ from typing import Any
 
 from supquant.distributed.pool import Lost, Workers
 from supquant.distributed.worker import pack_message
-from supquant.parameters import check_integer, resolve_jobs
+from supquant.inputs.parameters import check_integer, resolve_jobs
 
 __all__ = ["ProcessWorkers"]
 

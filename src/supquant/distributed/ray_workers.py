@@ -11,8 +11,8 @@ from typing import Any
 from supquant.distributed.pool import Lost, Workers
 from supquant.distributed.worker import Worker
 from supquant.errors import InputError, WorkerError
+from supquant.inputs.parameters import check_integer
 from supquant.interrupts import check_interrupt
-from supquant.parameters import check_integer
 
 __all__ = ["RayWorkers"]
 

@@ -12,7 +12,7 @@ from supquant.distributed.source_files import SourceFiles
 from supquant.distributed.worker import Memory
 from supquant.parallel import BLOCK_ROWS
 from supquant.remote import Rows
-from supquant.rows import FeatureCache
+from supquant.row_sums import FeatureCache
 from supquant.sources import Block, VectorSource
 
 __all__ = ["RowReader"]

@@ -19,8 +19,8 @@ from supquant.distributed.ray_workers import RayWorkers
 from supquant.distributed.row_reader import RowReader
 from supquant.distributed.source_files import SourceFiles
 from supquant.distributed.worker import Memory
+from supquant.inputs.parameters import check_integer
 from supquant.parallel import row_blocks, single_blas
-from supquant.parameters import check_integer
 from supquant.remote import BlockFunction, RemoteBlock, RemoteRows, RowPass, Rows
 from supquant.row_sums import RUN, RunSum
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from supquant.arrays import Array, Flags, Float32
-from supquant.codec import SemanticCodec
 from supquant.distributed.worker import Memory
 from supquant.index import CodeIndex
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
 from supquant.index.searching import Search
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import View
-from supquant.parameters import resolve_jobs
+from supquant.inputs.parameters import resolve_jobs
+from supquant.model.codec import SupervisedCodec
 
 __all__ = [
     "ALL_ROWS",
@@ -230,7 +230,7 @@ def _facts(memory: Memory, index: CodeIndex, *, is_new: bool = False) -> ShardFa
         snapshot.n_live,
         snapshot.id_kind,
         snapshot.next_number,
-        isinstance(codec, SemanticCodec) and index._any_unlabelled(snapshot),
+        isinstance(codec, SupervisedCodec) and index._any_unlabelled(snapshot),
         snapshot.column_types(),
         memory["shard"][2],
         is_new,

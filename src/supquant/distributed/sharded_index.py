@@ -18,7 +18,7 @@ from supquant.index.changeable import ChangeableIndex
 from supquant.index.code_index import beside_items, check_length, encode_rows
 from supquant.index.columns import Columns, read_columns
 from supquant.index.ids import name_some
-from supquant.parameters import check_integer
+from supquant.inputs.parameters import check_integer
 
 __all__ = ["PartialAnswer", "ShardedIndex"]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Self, overload
 import numpy as np
 
 from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32, RowNumbers
-from supquant.codec import AnyCodec
+from supquant.codec.interface import AnyCodec
 from supquant.distributed.pool import Workers
 from supquant.distributed.shard import (
     ALL_ROWS,
@@ -34,7 +34,7 @@ from supquant.index.reader import check_state
 from supquant.index.row_ids import Ids
 from supquant.index.searchable import SearchableIndex, SearchOptions
 from supquant.index.snapshot import Snapshot
-from supquant.parameters import resolve_jobs
+from supquant.inputs.parameters import resolve_jobs
 
 __all__ = ["PartialAnswer", "ShardedReader"]
 
@@ -224,23 +224,23 @@ class ShardedReader(SearchableIndex):
             return self._start_search(options).find_lowest_sums(tables, k)
 
     def _find_in_range(
-        self, Q: ArrayLike, radius: float, options: SearchOptions
+        self, Q: ArrayLike, threshold: float, options: SearchOptions
     ) -> tuple[RowNumbers, Float32, Array]:
         with self._lock:
-            return self._start_search(options).find_in_range(Q, radius, options.ranking)
+            return self._start_search(options).find_in_range(Q, threshold, options.ranking)
 
     def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Float32, Array]]:
         with self._lock:
             return self._start_search(options).rank_rows(Q, options.ranking)
 
-    def filter(self, ids_or_mask: ArrayLike, *, state: str | None = None) -> ShardedFilter:
+    def filter(self, where: ArrayLike, *, state: str | None = None) -> ShardedFilter:
         """Prepare searches among some of the rows, as `CodeIndex.filter` does.
 
         The filter stands for the same rows as long as changes are made by this index. After a `reload` that found other rows,
         it is refused.
         """
         with self._lock:
-            made = ShardedFilter(self._origin, self._selected(ids_or_mask, state))
+            made = ShardedFilter(self._origin, self._selected(where, state))
             self._filters.add(made)
         return made
 
@@ -312,8 +312,10 @@ class ShardedReader(SearchableIndex):
             positions = table.locate(read_ids(ids))  # first, because it refuses what are no ids
             return row_table({"id": np.asarray(ids)}, table, positions, columns)
 
-    def query(self, Q: ArrayLike, k: int = 10, columns: Sequence[str] | None = None, **search: Any) -> Any:
-        """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.query` does."""
+    def search_table(
+        self, Q: ArrayLike, k: int = 10, columns: Sequence[str] | None = None, **search: Any
+    ) -> Any:
+        """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.search_table` does."""
         with self._lock:
             scores, ids, *_ = self.search(Q, k, **search)
             return self.tabulate(scores, ids, columns)

@@ -1,4 +1,4 @@
-"""Score: splits of rows, the quality of rankings and of probabilities, forecasts, and tuning."""
+"""Score: splits of rows, the quality of rankings and of probabilities, and forecasts."""
 
 from __future__ import annotations
 
@@ -27,21 +27,17 @@ from supquant.evaluation.splits import (
     resolve_fit_rows,
     split_rows,
 )
-from supquant.evaluation.tuning import PENALTIES, GridPoint, Tuning, tune
 
 __all__ = [
     "FIT_ROWS",
-    "PENALTIES",
     "PROTOCOLS",
     "Calibration",
     "Forecast",
-    "GridPoint",
     "KindQuality",
     "OpenCalibration",
     "OpenQuality",
     "RetrievalQuality",
     "Split",
-    "Tuning",
     "cosine_scores",
     "default_queries",
     "euclidean_scores",
@@ -53,7 +49,6 @@ __all__ = [
     "neighbour_recalls",
     "resolve_fit_rows",
     "split_rows",
-    "tune",
 ]
 
 

@@ -12,12 +12,12 @@ from supquant.arrays import ArrayLike
 from supquant.errors import InputError
 from supquant.evaluation.retrieval import evaluate_tables
 from supquant.evaluation.splits import default_queries
-from supquant.labels import read_labels
-from supquant.parameters import random_generator
-from supquant.validation import check_vectors
+from supquant.inputs.labels import read_labels
+from supquant.inputs.parameters import random_generator
+from supquant.inputs.validation import check_vectors
 
 if TYPE_CHECKING:
-    from supquant.estimator import CodeEstimator
+    from supquant.estimators.estimator import CodeEstimator
 
 MIN_FORECAST_ROWS = 20
 """A forecast needs at least this number of rows."""
@@ -95,7 +95,7 @@ def forecast(
     queries, items, training = order[:q], order[q : 2 * q], np.sort(order[2 * q :])
     given: Any = y if hasattr(y, "__getitem__") and hasattr(y, "shape") else np.asarray(y)
     fitted = clone(estimator).fit(X[training], given[training])
-    tables = fitted.tables(X[queries])
+    tables = fitted.codec_.tables(X[queries])
     query_labels = labels.take(queries)
     labelled = evaluate_tables(tables, fitted.training_codes_, query_labels, labels.take(training))
     unlabelled = evaluate_tables(tables, fitted.encode(X[items]), query_labels, labels.take(items))

@@ -11,8 +11,8 @@ from supquant.arrays import Array, Flags
 from supquant.index import CodeIndex
 
 if TYPE_CHECKING:
-    from supquant.codec import AnyCodec
-    from supquant.labels import Labels
+    from supquant.codec.interface import AnyCodec
+    from supquant.inputs.labels import Labels
 
 CALIBRATION_BINS = 15
 """Number of bins of the expected calibration error."""

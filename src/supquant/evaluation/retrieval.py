@@ -18,6 +18,7 @@ from supquant.arrays import Array, Flags, Float64
 from supquant.errors import InputError
 from supquant.evaluation.neighbours import neighbour_recalls
 from supquant.evaluation.ordering import ranked
+from supquant.inputs.parameters import check_integer, resolve_jobs
 from supquant.metrics import (
     average_precision,
     precision_at,
@@ -26,10 +27,9 @@ from supquant.metrics import (
     tie_aware_average_precision,
 )
 from supquant.parallel import ordered_map, row_blocks
-from supquant.parameters import check_integer, resolve_jobs
 
 if TYPE_CHECKING:
-    from supquant.labels import Labels
+    from supquant.inputs.labels import Labels
 
 Score = Callable[[Array], Array]
 """A function from a block of b queries, in any form, to the scores (b, n) of all items."""
@@ -168,7 +168,7 @@ def evaluate_tables(
 
     Examples
     --------
-    >>> from supquant.labels import read_labels
+    >>> from supquant.inputs.labels import read_labels
     >>> tables = np.array([[[0, 1]], [[1, 0]]], dtype=np.float32)  # 2 queries, 1 codebook of 2 codewords
     >>> codes = np.array([[0], [0], [1]], dtype=np.uint8)
     >>> queries, items = read_labels(["a", "b"]), read_labels(["a", "b", "b"])
@@ -278,7 +278,7 @@ def evaluate_scores(
 
     Examples
     --------
-    >>> from supquant.labels import read_labels
+    >>> from supquant.inputs.labels import read_labels
     >>> y = read_labels([0, 1])
     >>> evaluate_scores(lambda block: 1 - block, np.eye(2), y, y).map
     1.0

@@ -9,10 +9,10 @@ import numpy as np
 
 from supquant.arrays import Flags, RowNumbers
 from supquant.errors import InputError
-from supquant.parameters import check_choice
+from supquant.inputs.parameters import check_choice
 
 if TYPE_CHECKING:
-    from supquant.labels import Labels
+    from supquant.inputs.labels import Labels
 
 PROTOCOLS = ("paper", "unlabelled", "unseen", "open")
 """What the database holds. `paper`: the training rows. `unlabelled`: other rows, encoded without their labels. `unseen`: rows
@@ -107,7 +107,7 @@ def split_rows(
 
     Examples
     --------
-    >>> from supquant.labels import read_labels
+    >>> from supquant.inputs.labels import read_labels
     >>> labels = read_labels(["cat", "dog", "owl"] * 10)
     >>> split = split_rows(labels, protocol="unlabelled")
     >>> len(split.queries), len(split.training), len(split.database)
@@ -197,7 +197,7 @@ def of_known_classes(labels: Labels, protocol: str) -> Flags:
 
     Examples
     --------
-    >>> from supquant.labels import read_labels
+    >>> from supquant.inputs.labels import read_labels
     >>> of_known_classes(read_labels(["owl", "cat", "dog"]), "open")
     array([False,  True,  True])
     """

@@ -58,7 +58,7 @@ class TableReader(IndexReader):
         positions = snapshot.locate(read_ids(ids))  # first, because it refuses what are no ids
         return row_table({"id": np.asarray(ids)}, snapshot, positions, columns)
 
-    def query(
+    def search_table(
         self,
         Q: ArrayLike,
         k: int = 10,
@@ -87,14 +87,14 @@ class TableReader(IndexReader):
         >>> from supquant import AdditiveCodec, CodeIndex
         >>> index = CodeIndex(AdditiveCodec(np.array([[[0], [1]]], dtype=np.float32)))
         >>> _ = index.add_codes([[0], [1]], ["hat", "shoe"], metadata={"price": [5, 50]})
-        >>> index.query([[1]], k=1).to_pylist()
+        >>> index.search_table([[1]], k=1).to_pylist()
         [{'query': 0, 'rank': 1, 'id': 'shoe', 'score': 0.0, 'price': 50}]
         """
         pinned = self._pinned()
         return answer_table(pinned._snapshot, *pinned.search(Q, k, **search), columns)
 
     def tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
-        """Return the answers of a search as one table, as `query` does.
+        """Return the answers of a search as one table, as `search_table` does.
 
         Parameters
         ----------

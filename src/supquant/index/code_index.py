@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from supquant.arrays import ArrayLike, Codes
-from supquant.codec import AnyCodec, SemanticCodec
+from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
 from supquant.index.changeable import ChangeableIndex
 from supquant.index.columns import read_columns
@@ -19,6 +19,7 @@ from supquant.index.row_ids import Ids
 from supquant.index.saved import SavedIndex
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
+from supquant.model.codec import SupervisedCodec
 from supquant.sources import VectorSource
 
 __all__ = ["CodeIndex", "beside_items", "check_length", "encode_rows"]
@@ -219,7 +220,7 @@ class CodeIndex(SavedIndex, ChangeableIndex):
             If the codec has other codebooks.
         """
         other = _read_codec(codec)
-        if not isinstance(other, SemanticCodec) or not other.reads_codes_of(self.codec):
+        if not isinstance(other, SupervisedCodec) or not other.reads_codes_of(self.codec):
             raise InputError(
                 "the codec has other codebooks than that of the index: its codes would mean something else"
             )

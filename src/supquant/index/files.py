@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from supquant.codec import AnyCodec, codec_of_file
+from supquant.codec.interface import AnyCodec
+from supquant.codec.registry import codec_of_file
 from supquant.errors import FileFormatError, InputError, SaveConflictError
 from supquant.index.bitmaps import LiveRows
 from supquant.index.columns import Columns

@@ -22,7 +22,7 @@ from supquant.index.segments import Segment
 from supquant.index.serials import Serials
 from supquant.index.snapshot import Origin, Snapshot
 from supquant.index.topk import Positions, View
-from supquant.validation import refuse_masked
+from supquant.inputs.validation import refuse_masked
 
 __all__ = ["Chosen", "Filter", "as_mask", "choose", "chosen_positions", "is_condition", "views_of"]
 
@@ -114,14 +114,14 @@ def views_of(snapshot: Snapshot, chosen: Chosen) -> list[View]:
     ]
 
 
-def choose(snapshot: Snapshot, ids_or_mask: ArrayLike, known: Mapping[str, Any] | None = None) -> Chosen:
+def choose(snapshot: Snapshot, where: ArrayLike, known: Mapping[str, Any] | None = None) -> Chosen:
     """Choose live rows.
 
     Parameters
     ----------
     snapshot : Snapshot
         The rows to choose from.
-    ids_or_mask : ids, mask (n,) of bool, or condition on columns
+    where : ids, mask (n,) of bool, or condition on columns
         The ids of the rows, which may come twice, or a mask with an entry for every live row, in order of insertion, or a
         condition: a str, or an expression of pyarrow.
     known : dict of str to pyarrow.DataType, default=None
@@ -136,13 +136,11 @@ def choose(snapshot: Snapshot, ids_or_mask: ArrayLike, known: Mapping[str, Any] 
     InputError
         If an id is not in the snapshot, the mask has another shape, or the condition cannot be evaluated.
     """
-    if is_condition(ids_or_mask):
-        return _choose_by_condition(
-            snapshot, ids_or_mask, snapshot.column_types() if known is None else known
-        )
-    mask = as_mask(ids_or_mask)
+    if is_condition(where):
+        return _choose_by_condition(snapshot, where, snapshot.column_types() if known is None else known)
+    mask = as_mask(where)
     if mask is None:
-        located = snapshot.rows_at(snapshot.locate(read_ids(ids_or_mask)))
+        located = snapshot.rows_at(snapshot.locate(read_ids(where)))
         return {part.serials: bits_of_rows(rows, part.n_rows) for part, rows in located if len(rows)}
     if mask.shape != (snapshot.n_live,):
         raise InputError(

@@ -21,7 +21,7 @@ from supquant.errors import InputError
 from supquant.index.integer_ids import IntegerIds, integer_ids, join_integers
 from supquant.index.row_ids import Ids
 from supquant.index.string_ids import StringIds
-from supquant.validation import refuse_masked
+from supquant.inputs.validation import refuse_masked
 
 __all__ = ["join_ids", "name_some", "read_ids"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Array, ArrayLike, Codes
-from supquant.codec import AnyCodec, SemanticCodec
+from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
 from supquant.index.files import StoredCodec
 from supquant.index.filters import Filter, choose, views_of
@@ -21,7 +21,8 @@ from supquant.index.searching import Search
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums
-from supquant.parameters import resolve_jobs
+from supquant.inputs.parameters import resolve_jobs
+from supquant.model.codec import SupervisedCodec
 
 __all__ = ["IndexReader", "check_state"]
 
@@ -182,19 +183,19 @@ class IndexReader(SearchableIndex):
         return self._start_search(options).find_lowest_sums(tables, k)
 
     def _find_in_range(
-        self, Q: ArrayLike, radius: float, options: SearchOptions
+        self, Q: ArrayLike, threshold: float, options: SearchOptions
     ) -> tuple[Positions, Sums, Array]:
-        return self._start_search(options).find_in_range(Q, radius, options.ranking)
+        return self._start_search(options).find_in_range(Q, threshold, options.ranking)
 
     def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Sums, Array]]:
         return self._start_search(options).rank_rows(Q, options.ranking)
 
-    def filter(self, ids_or_mask: ArrayLike, *, state: str | None = None) -> Filter:
+    def filter(self, where: ArrayLike, *, state: str | None = None) -> Filter:
         """Prepare searches among some of the rows.
 
         Parameters
         ----------
-        ids_or_mask : ids, mask (n,) of bool, or condition
+        where : ids, mask (n,) of bool, or condition
             The rows, as `where` in `search`.
         state : str, default=None
             As in `search`.
@@ -211,14 +212,14 @@ class IndexReader(SearchableIndex):
         """
         snapshot = self._snapshot
         check_state(snapshot.state, state)
-        return Filter(snapshot.origin, choose(snapshot, ids_or_mask))
+        return Filter(snapshot.origin, choose(snapshot, where))
 
     def _start_search(self, options: SearchOptions) -> Search:
         snapshot, where = self._snapshot, options.where
         if options.state is not None:
             check_state(snapshot.state, options.state)
         codec = self.codec
-        all_labelled = isinstance(codec, SemanticCodec) and not self._any_unlabelled(snapshot)
+        all_labelled = isinstance(codec, SupervisedCodec) and not self._any_unlabelled(snapshot)
         if where is None:
             views = snapshot.views
         elif not isinstance(where, Filter):
@@ -235,7 +236,7 @@ class IndexReader(SearchableIndex):
     def _any_unlabelled(self, snapshot: Snapshot) -> bool:
         """Return whether any item was added without labels. A removed item counts until a merge drops it."""
         codec = self.codec
-        assert isinstance(codec, SemanticCodec)
+        assert isinstance(codec, SupervisedCodec)
         for part in snapshot.parts:
             for segment in part.segments:
                 has = self._has_unlabelled.get(segment)

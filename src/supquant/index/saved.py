@@ -13,7 +13,7 @@ from supquant.errors import InputError
 from supquant.index.answers import TableReader
 from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
 from supquant.index.snapshot import Snapshot
-from supquant.parameters import check_choice
+from supquant.inputs.parameters import check_choice
 
 __all__ = ["SavedIndex"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from supquant.arrays import Array, ArrayLike, Float32, RowNumbers
-from supquant.parameters import check_integer
+from supquant.inputs.parameters import check_integer
 
 __all__ = ["SearchOptions", "SearchableIndex"]
 
@@ -114,7 +114,7 @@ class SearchableIndex(ABC):
     def range_search(
         self,
         Q: ArrayLike,
-        radius: float,
+        threshold: float,
         *,
         ranking: str | None = None,
         novelty: ArrayLike | None = None,
@@ -122,13 +122,13 @@ class SearchableIndex(ABC):
         state: str | None = None,
         n_jobs: int | None = None,
     ) -> tuple[RowNumbers, Float32, Array]:
-        """Find all rows whose score is as good as `radius` or better.
+        """Find all rows whose score is as good as `threshold` or better.
 
         Parameters
         ----------
         Q : array (q, p)
             The queries.
-        radius : float
+        threshold : float
             The greatest distance, or the lowest score if greater scores are better. It is compared in float32.
         ranking, novelty, where, state, n_jobs
             As in `search`.
@@ -140,7 +140,7 @@ class SearchableIndex(ABC):
         scores : ndarray (limits[-1],) float32
         ids : ndarray (limits[-1],)
         """
-        return self._find_in_range(Q, radius, SearchOptions(ranking, novelty, where, state, n_jobs))
+        return self._find_in_range(Q, threshold, SearchOptions(ranking, novelty, where, state, n_jobs))
 
     def rank(
         self,
@@ -179,7 +179,7 @@ class SearchableIndex(ABC):
 
     @abstractmethod
     def _find_in_range(
-        self, Q: ArrayLike, radius: float, options: SearchOptions
+        self, Q: ArrayLike, threshold: float, options: SearchOptions
     ) -> tuple[RowNumbers, Float32, Array]: ...
 
     @abstractmethod

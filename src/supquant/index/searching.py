@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike
-from supquant.codec import AnyCodec, QueryTables, SemanticCodec
+from supquant.codec.interface import AnyCodec, QueryTables
 from supquant.errors import InputError
 from supquant.index.snapshot import Snapshot
 from supquant.index.topk import Positions, Sums, View, find_lowest, find_within
+from supquant.inputs.parameters import check_choice
+from supquant.inputs.validation import check_vectors, refuse_masked
+from supquant.model.codec import SupervisedCodec
 from supquant.parallel import BLOCK_ROWS, row_blocks
-from supquant.parameters import check_choice
-from supquant.validation import check_vectors, refuse_masked
 
 __all__ = ["Search"]
 
@@ -92,19 +93,21 @@ class Search:
         return sums, self.ids_at(positions)
 
     def find_in_range(
-        self, Q: ArrayLike, radius: object, ranking: str | None
+        self, Q: ArrayLike, threshold: object, ranking: str | None
     ) -> tuple[Positions, Sums, NDArray[Any]]:
-        """Return limits (q + 1,), and scores and ids (limits[-1],) of all rows whose score is as good as the radius or better."""
-        bound = _check_radius(radius)
+        """Return limits (q + 1,), and scores and ids (limits[-1],) of all rows whose score is as good as the threshold or better."""
+        bound = _check_threshold(threshold)
         found = [self._within_of_block(queries, bound) for queries in self.table_blocks(Q, ranking)]
         counts, scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return np.concatenate([[0], np.cumsum(counts)]), scores, self.ids_at(positions)
 
-    def _within_of_block(self, queries: QueryTables, radius: np.float32) -> tuple[Positions, Sums, Positions]:
-        limits = _sum_limits(queries, radius)
+    def _within_of_block(
+        self, queries: QueryTables, threshold: np.float32
+    ) -> tuple[Positions, Sums, Positions]:
+        limits = _sum_limits(queries, threshold)
         which, sums, positions = self.within(queries.tables, queries.bits, limits)
         scores = queries.take(which).scores(sums[:, None])[:, 0]
-        good = scores >= radius if queries.descending else scores <= radius
+        good = scores >= threshold if queries.descending else scores <= threshold
         return np.bincount(which[good], minlength=len(queries)), scores[good], positions[good]
 
     def rank_rows(self, Q: ArrayLike, ranking: str | None) -> Iterator[tuple[Sums, NDArray[Any]]]:
@@ -154,7 +157,7 @@ class Search:
     # queries -------------------------------------------------------------------------------------------------------------
 
     def _make_tables(self, Q: ArrayLike, ranking: str | None, novelty: ArrayLike) -> QueryTables:
-        if isinstance(self.codec, SemanticCodec):
+        if isinstance(self.codec, SupervisedCodec):
             return self.codec.query_tables(
                 Q, ranking, novelty=novelty, all_labelled=self.all_labelled, n_jobs=self.n_threads
             )
@@ -172,25 +175,27 @@ class Search:
         return check_vectors(Q, name="Q", n_features=self.codec.n_inputs, min_rows=0)
 
 
-def _check_radius(radius: object) -> np.float32:
-    if isinstance(radius, bool) or not isinstance(radius, numbers.Real):
-        raise InputError(f"radius must be a number, got {radius!r}")
+def _check_threshold(threshold: object) -> np.float32:
+    if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
+        raise InputError(f"threshold must be a number, got {threshold!r}")
     try:
-        number = float(radius)
+        number = float(threshold)
     except OverflowError:  # an integer or a fraction beyond all floats
-        number = math.inf if abs(radius) == radius else -math.inf
+        number = math.inf if abs(threshold) == threshold else -math.inf
     if math.isnan(number):
-        raise InputError(f"radius must be a number, got {radius!r}")
+        raise InputError(f"threshold must be a number, got {threshold!r}")
     return np.float32(min(max(number, -_FLOAT32_MAX), _FLOAT32_MAX))
 
 
-def _sum_limits(queries: QueryTables, radius: np.float32) -> Sums:
-    """Return limits (q,) float32: no sum of a row within the radius is above the limit of its query.
+def _sum_limits(queries: QueryTables, threshold: np.float32) -> Sums:
+    """Return limits (q,) float32: no sum of a row within the threshold is above the limit of its query.
 
-    A score is rounded after the sum. So a few rows outside the radius are below the limits too. Their scores are compared later.
+    A score is rounded after the sum. So a few rows outside the threshold are below the limits too. Their scores are compared later.
     """
     offsets = queries.offsets.astype(np.float64)
-    bounds = np.array([float(radius)]) if queries.curve is None else queries.least_products(float(radius))
+    bounds = (
+        np.array([float(threshold)]) if queries.curve is None else queries.least_products(float(threshold))
+    )
     finite = np.where(np.isinf(bounds), 0.0, bounds)
     exact = offsets - finite if queries.descending else finite - offsets
     rounding = np.abs(finite) * 2.0**-23 + 2.0**-149

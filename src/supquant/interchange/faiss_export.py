@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from supquant.codec import AdditiveCodec, BinaryCodec, SemanticCodec
+from supquant.codec.additive import AdditiveCodec
 from supquant.errors import InputError
+from supquant.model.codec import SupervisedCodec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,9 +83,9 @@ def to_faiss(index: CodeIndex) -> Any:
     codes = index.codes(ids)
     are_row_numbers = np.array_equal(ids, np.arange(len(ids)))  # FAISS returns row numbers by default
     given = None if are_row_numbers else ids
-    if isinstance(codec, BinaryCodec):
+    if codec.rankings == ("hamming",):
         return binary_index(faiss, codes, given)
-    if isinstance(codec, SemanticCodec):
+    if isinstance(codec, SupervisedCodec):
         return product_index(faiss, codec.codebooks, codes, given)
     if isinstance(codec, AdditiveCodec):
         return euclidean_index(faiss, codec.codebooks, codes, given)
@@ -97,7 +98,7 @@ def import_faiss() -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise ModuleNotFoundError(
-            "FAISS is not installed: pip install 'supquant[lab]' brings it", name="faiss"
+            "FAISS is not installed: pip install faiss-cpu brings it", name="faiss"
         ) from error
 
 

@@ -1,7 +1,7 @@
 """Checks of arguments, made by both implementations of the kernels before they read any array: one check for each kernel.
 
-They protect compiled code from mistakes inside the library. Input of users has passed `supquant.validation` and
-`supquant.parameters` before.
+They protect compiled code from mistakes inside the library. Input of users has passed `supquant.inputs.validation` and
+`supquant.inputs.parameters` before.
 """
 
 from collections.abc import Sequence

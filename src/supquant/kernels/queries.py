@@ -15,7 +15,7 @@ __all__ = ["CompiledKernels", "FeatureKernel", "MeaningParts", "QueryKernel", "Q
 class QueryRule:
     """How features ``[s | u | z | c]`` (b, r + 1 + 2 g) become vectors (b, r + 1 + g) of queries.
 
-    `supquant.codec.semantic_vectors` says what they are.
+    `supquant.model.vectors` says what they are.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class CompiledKernels(Kernels, Protocol):
     """Kernels that compute in one call what callers can also compute step by step in NumPy."""
 
     def meaning_map(self, parts: MeaningParts) -> FeatureKernel:
-        """Return the map that `supquant.features.meaning_map.MeaningMap` describes."""
+        """Return the map that `supquant.model.feature_map.MeaningMap` describes."""
         ...
 
     def query_vectors(self, features: Float32, rule: QueryRule) -> Float32:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from supquant.parameters import check_integer, check_positive
+from supquant.inputs.parameters import check_integer, check_positive
 
 __all__ = ["Limits", "RefusalError"]
 

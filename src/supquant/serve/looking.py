@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from supquant.codec import SemanticCodec
 from supquant.index import CodeIndex
+from supquant.model.codec import SupervisedCodec
 from supquant.serve import schemas
 from supquant.serve.beside import Beside, columns_of, compact_ids, label_column
 from supquant.serve.calls import Call, Operation
@@ -93,7 +93,7 @@ def _map_of(index: CodeIndex, beside: Beside, wanted: str | None) -> dict[str, A
     if column is None:  # colours then show what the codes say
         codec = index.codec
         shares = class_shares(codec, codec.decode(codes))
-        if shares is not None and isinstance(codec, SemanticCodec):
+        if shares is not None and isinstance(codec, SupervisedCodec):
             chosen = codec.classes[shares.argmax(axis=1)].tolist()
     names = sorted({each for each in chosen if each is not None}, key=lambda each: (str(type(each)), each))
     number = {each: place for place, each in enumerate(names)}

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
-from supquant.codec import SemanticCodec
-from supquant.codec.words import item_novelty
-from supquant.labels import Labels
+from supquant.inputs.labels import Labels
+from supquant.model.codec import SupervisedCodec
+from supquant.model.words import item_novelty
 
 __all__ = ["class_shares", "explain", "two_dimensions"]
 
@@ -30,7 +30,7 @@ def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
     A code holds them times the probability that the item is of a known class. They are divided by it, so that they are the same
     quantity as the probabilities of a vector, and as what a search by the item goes by.
     """
-    if not isinstance(codec, SemanticCodec) or codec.map.n_trained > MOST_CLASSES:
+    if not isinstance(codec, SupervisedCodec) or codec.map.n_trained > MOST_CLASSES:
         return None
     spelling = codec.map.spelling
     L, r = codec.map.n_trained, spelling.n_columns
@@ -65,7 +65,7 @@ def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Co
 
     Parameters
     ----------
-    codec : SemanticCodec or another codec
+    codec : SupervisedCodec or another codec
     query : ndarray of shape (1, p), or None
         The vector of the query; None if it is an item.
     own : ndarray of shape (1, M), uint8, or None
@@ -80,7 +80,7 @@ def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Co
         shares with the query and how ``near`` it lies: the cosine of the two positions.
     """
     items = codec.decode(codes)
-    if not isinstance(codec, SemanticCodec):
+    if not isinstance(codec, SupervisedCodec):
         return {"classes": [], "novelty": None, "answers": [{"classes": [], "near": None} for _ in items]}
     first = codec.map.spelling.n_columns + 1
     novelty = None

@@ -86,7 +86,7 @@ async function search(query) {
   if (mine !== asked) return;
   showQuery(given, itself, why);
   $("told").textContent = `${found.ids.length} items in ${took.toFixed(0)} ms`;
-  const greater = info.descending[body.ranking || info.rankings[0]], probable = (body.ranking || info.rankings[0]) === "semantic";
+  const greater = info.descending[body.ranking || info.rankings[0]], probable = (body.ranking || info.rankings[0]) === "label";
   $("answers").className = "cards" + (found.ids.some(id => looks(id).text) ? " texts" : "");
   $("answers").replaceChildren(...found.ids.map((id, at) => card(id, found.scores[at], why.answers[at], probable && greater)));
 }

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32
-from supquant.codec import item_tables
 from supquant.serve import schemas
 from supquant.serve.arrow import ARROW, arrow_answer
 from supquant.serve.calls import OCTETS, Call, Operation
@@ -106,7 +105,7 @@ def _search_like(call: Call, asked: _Search, ids: list[Any]) -> tuple[NDArray[An
     """Search what is like the items of some ids, by their codes."""
     if asked.key.novelty is not None:
         raise RefusalError(422, "novelty cannot be given with the id of an item")
-    tables = item_tables(call.index.codec, call.index.codes(ids), asked.key.ranking)
+    tables = call.index.codec.item_tables(call.index.codes(ids), asked.key.ranking)
     sums, found = call.index.search_tables(tables, asked.k, where=asked.key.among)
     return tables.scores(sums), found
 
@@ -162,18 +161,18 @@ async def search_tables(call: Call) -> Any:
 
 
 async def range_search(call: Call) -> Any:
-    """Answer all rows whose score is as good as a radius or better."""
+    """Answer all rows whose score is as good as a threshold or better."""
     fields, limits, codec = call.fields(), call.service.limits, call.index.codec
     asked = await _read_search(call, fields)
     queries = read_vectors(fields.get("queries"), codec.n_inputs, "queries", limits.max_queries)
-    radius = read_number(fields.get("radius"), "radius")
-    if radius is None:
-        raise RefusalError(422, "give a radius")
+    threshold = read_number(fields.get("threshold"), "threshold")
+    if threshold is None:
+        raise RefusalError(422, "give a threshold")
 
     def scan() -> Any:
         return call.index.range_search(
             queries,
-            radius,
+            threshold,
             ranking=asked.key.ranking,
             novelty=asked.key.novelty,
             where=asked.key.among,
@@ -182,7 +181,7 @@ async def range_search(call: Call) -> Any:
     bounds, scores, ids = await call.in_thread(scan)
     if len(ids) > limits.max_answers:
         raise RefusalError(
-            422, f"{len(ids):,} rows are within the radius, at most {limits.max_answers:,} are answered"
+            422, f"{len(ids):,} rows are within the threshold, at most {limits.max_answers:,} are answered"
         )
     return {"limits": bounds.tolist(), "ids": ids.tolist(), "scores": scores}
 
@@ -289,13 +288,13 @@ OPERATIONS = (
         "POST",
         "/v1/{index}/range_search",
         range_search,
-        "Find all rows whose score is as good as a radius or better.",
+        "Find all rows whose score is as good as a threshold or better.",
         body={
             "queries": schemas.VECTORS,
-            "radius": schemas.NUMBER,
+            "threshold": schemas.NUMBER,
             **{name: schemas.SEARCH[name] for name in ("ranking", "novelty", "where", "state")},
         },
         answer={"limits": schemas.INTEGERS, "ids": schemas.IDS, "scores": schemas.NUMBERS},
-        example={"queries": [[0.0] * 64], "radius": 0.9},
+        example={"queries": [[0.0] * 64], "threshold": 0.9},
     ),
 )

@@ -11,8 +11,8 @@ import numpy as np
 
 from supquant.arrays import Array
 from supquant.errors import InputError
+from supquant.inputs.validation import refuse_masked
 from supquant.sources.source import Block, VectorSource
-from supquant.validation import refuse_masked
 
 __all__ = ["BINARY_FILES", "MatrixSource", "binary_matrix", "npy_matrix"]
 

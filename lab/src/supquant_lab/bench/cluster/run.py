@@ -1,0 +1,188 @@
+"""All parts of the benchmark, one after the other."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from supquant.errors import InputError
+from supquant.model.label_kernel import LabelKernel
+from supquant.model.quantizer import SupervisedQuantizer
+from supquant.sources import open_vectors
+from supquant_lab.bench.cluster.encoding import kill_encoding
+from supquant_lab.bench.cluster.files import write_classes
+from supquant_lab.bench.cluster.fitting import measure_fit
+from supquant_lab.bench.cluster.searching import measure_shards
+from supquant_lab.machine import describe_machine
+
+LIMITS = {
+    "driver_mb": 700.0,
+    "bytes_over_computed": 1.1,
+    "two_workers_over_one": 0.65,
+    "call_ms": 3.0,
+    "batch_share": 0.1,
+    "recovery_seconds": 5.0,
+}
+"""What is asked: at most these figures."""
+
+FITS = (
+    ("local", 1, "none"),
+    ("processes", 1, "none"),
+    ("processes", 2, "none"),
+    ("processes", 2, "worker"),
+    ("processes", 2, "memory"),
+    ("ray", 1, "none"),
+    ("ray", 2, "none"),
+    ("ray", 4, "none"),
+    ("ray", 2, "worker"),
+    ("ray", 2, "node"),
+)
+"""Where the rows of a fit are, the number of workers, and what is lost."""
+
+PARTS = ("fit", "encode", "search")
+"""What can be measured."""
+
+LEARNED_ROWS = 5000
+"""The model of the encoding is fitted to this number of rows."""
+
+ENCODED_PART = 10
+"""The encoding is killed in as many files with this part of the rows: each of them is started again many times."""
+
+
+def bench_cluster(
+    rows: int = 2_000_000,
+    columns: int = 384,
+    *,
+    codes: int = 10_000_000,
+    classes: int = 77,
+    anchors: int = 1000,
+    bits: int = 64,
+    n_files: int = 20,
+    kills: int = 20,
+    rounds: int = 21,
+    parts: tuple[str, ...] = PARTS,
+    fits: tuple[str, ...] | None = None,
+    kinds: tuple[str, ...] = ("processes", "ray"),
+    folder: str | None = None,
+    on_part: Callable[[str], None] | None = None,
+    on_figures: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Measure fits, encoding and searching with workers.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Size of the float16 vectors in Parquet files.
+    codes : int
+        Codes of the large index.
+    classes, anchors, bits : int
+        Labels of the vectors, anchors of the classifier, and length of a code.
+    n_files : int
+        Number of Parquet files.
+    kills : int
+        How often the encoding is killed.
+    rounds : int
+        How often each search is timed.
+    parts : tuple of str
+        Which of "fit", "encode" and "search" are measured.
+    fits : tuple of str or None, default=None
+        Which fits are measured, such as "ray-2" or "processes-2-worker", by the names of `FITS`. None measures all.
+    kinds : tuple of str
+        Who holds the shards of an index: "processes" or "ray".
+    folder : str or None, default=None
+        A folder for the files.
+    on_part : callable or None, default=None
+        Gets the name of each part before it is measured.
+    on_figures : callable or None, default=None
+        Gets the record whenever it has new figures. A run takes long, and what it has found should not be lost with it.
+
+    Returns
+    -------
+    dict
+        A record for `json`.
+    """
+    _check_names("part", parts, PARTS)
+    _check_names("fit", fits or (), tuple(_name(*each) for each in FITS))
+    tell = on_part or (lambda _: None)
+    keep = on_figures or (lambda _: None)
+    record: dict[str, Any] = {
+        "benchmark": "cluster",
+        "rows": rows,
+        "columns": columns,
+        "classes": classes,
+        "anchors": anchors,
+        "bits": bits,
+        "files": n_files,
+        "limits": LIMITS,
+        "machine": describe_machine(),
+        "load_average": os.getloadavg()[
+            0
+        ],  # other work that the machine has: times are right only if it is near 0
+    }
+    with tempfile.TemporaryDirectory(prefix="supquant-bench-", dir=folder) as name:
+        place = Path(name)
+        if "fit" in parts:
+            tell(f"{n_files} files of {rows:,} vectors")
+            write_classes(place / "vectors", rows, columns, classes, n_files)
+            record["fits"] = []
+            for kind, n_workers, fault in FITS:
+                if fits is not None and _name(kind, n_workers, fault) not in fits:
+                    continue
+                tell(f"fit, {kind}, {n_workers} workers, lost: {fault}")
+                record["fits"].append(
+                    measure_fit(place / "vectors", kind, n_workers, bits=bits, anchors=anchors, fault=fault)
+                )
+                keep(record | _judged(record["fits"]))
+            record |= _judged(record["fits"])
+        if "encode" in parts:
+            tell(f"encoding, killed {kills} times")
+            encoded = place / "encoded"
+            write_classes(encoded, max(LEARNED_ROWS, rows // ENCODED_PART), columns, classes, n_files)
+            source = open_vectors(encoded, "vector", "label", False)
+            some = slice(LEARNED_ROWS)
+            model = SupervisedQuantizer(bits // 8, features=LabelKernel(0), max_iter=1, random_state=0)
+            model.fit(source.X[some], source.labels[some]).save(place / "model")
+            record["encode"] = kill_encoding(place / "model", encoded, place / "codes", kills)
+            keep(record)
+        if "search" in parts:
+            tell(f"search, {codes:,} codes")
+            record["search"] = {
+                kind: measure_shards(place / kind, kind, 10_000, codes, rounds) for kind in kinds
+            }
+    return record
+
+
+def _check_names(what: str, names: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no {what} {name!r}: expected one of {', '.join(known)}")
+
+
+def _name(kind: str, n_workers: int, fault: str) -> str:
+    return "-".join((kind, str(n_workers), *([] if fault == "none" else [fault])))
+
+
+def _judged(fits: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures that have limits, and the seconds that each fault has cost."""
+    seconds = {(each["kind"], each["workers"]): each["seconds"] for each in fits if each["fault"] == "none"}
+    others = [each for each in fits if each["kind"] != "local"]
+    passes = [each["bytes_of_pass"] for each in others]
+    return {
+        "same_bits": len({each["digest"] for each in fits}) == 1,
+        "driver_mb": max((each["driver_mb"] for each in others), default=0.0),
+        "bytes_over_computed": max((each["received"] / each["computed"] for each in passes), default=0.0),
+        "two_workers_over_one": {
+            kind: seconds[kind, 2] / seconds[kind, 1]
+            for kind in ("processes", "ray")
+            if (kind, 1) in seconds and (kind, 2) in seconds
+        },
+        "seconds_of_faults": {
+            _name(each["kind"], each["workers"], each["fault"]): each["seconds"]
+            - seconds[each["kind"], each["workers"]]
+            for each in others
+            if each["fault"] != "none" and (each["kind"], each["workers"]) in seconds
+        },
+    }

@@ -1,0 +1,54 @@
+"""The commands of the experiments: part of `supquant`, and alone in `supquant-lab`."""
+
+from __future__ import annotations
+
+import typer
+
+from supquant.cli.app import CommandSource, LazyCommands
+
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS = {
+    "experiment": CommandSource(
+        "supquant_lab.cli.experiment", "Measure a method on a data set, a file for each code length."
+    ),
+    "results": CommandSource(
+        "supquant_lab.cli.experiment", "Make one table of the files that experiments wrote."
+    ),
+    "paper": CommandSource(
+        "supquant_lab.cli.paper", "Measure what the paper measured, and more, and write a report."
+    ),
+    "bench": CommandSource("supquant_lab.cli.bench", "Measure speed and memory, as ratios in one run."),
+}
+"""The commands that `supquant` takes from the entry point."""
+
+
+class LabCommands(LazyCommands):
+    """The commands of the experiments alone."""
+
+    sources = COMMANDS
+    plugins = None
+
+
+app = typer.Typer(
+    name="supquant-lab",
+    cls=LabCommands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Compare methods on data sets, repeat the paper, and measure speed.",
+)
+
+
+@app.callback()
+def _options() -> None:
+    """Take no options of its own."""
+
+
+def main() -> None:
+    """Run the command."""
+    app()
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,87 @@
+"""Data sets by name, or any .npz file; each data set has its own module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from supquant.errors import InputError
+from supquant_lab.datasets import (
+    banking77,
+    cifar10,
+    coco30k,
+    digits,
+    imagenet,
+    mnist,
+    npz,
+    nuswide,
+    tinyimagenet,
+)
+from supquant_lab.datasets.dataset import Dataset, Preparation
+from supquant_lab.datasets.files import cache_folder, data_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from supquant.progress import Progress
+
+    Callback = Callable[[Progress], None] | None
+
+__all__ = ["NAMES", "Dataset", "Preparation", "cache_folder", "data_folder", "load"]
+
+_LOADERS: dict[str, Callable[[Callback], Dataset]] = {
+    "digits": lambda _: digits.load(),
+    "mnist": lambda _: mnist.load(),
+    "cifar10": lambda callback: cifar10.load(callback=callback),
+    "coco30k": lambda _: coco30k.load(),
+    "coco30k-noperson": lambda _: coco30k.load_without_person(),
+    "banking77": lambda _: banking77.load(),
+    "tinyimagenet": lambda _: tinyimagenet.load(),
+    "tinyimagenet-1500": lambda _: tinyimagenet.load_first_1500(),
+    "nuswide": lambda _: nuswide.load(),
+    "imagenet": lambda callback: imagenet.load(callback=callback),
+}
+_DOWNLOADS: dict[str, Callable[[], None]] = {"mnist": mnist.download, "cifar10": cifar10.download}
+
+NAMES = tuple(_LOADERS)
+"""The names of data sets."""
+
+
+def load(name_or_path: str | Path, *, download: bool = False, callback: Callback = None) -> Dataset:
+    """Load a data set by its name, or any .npz file with arrays `X` and `y` by its path.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        One of `NAMES`, or a path that ends in ``.npz``. Files of named data sets are in the folder of the environment variable
+        SUPQUANT_DATA, or in the user's cache folder by default.
+    download : bool
+        Whether to fetch missing files of `mnist` and `cifar10` from their public addresses into that folder. Others cannot be
+        fetched.
+    callback : callable, optional
+        Gets `Progress` events while features of pictures are made or files are joined.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> digits = load("digits")
+    >>> digits.X.shape, digits.y.shape
+    ((1797, 64), (1797,))
+    """
+    name = str(name_or_path)
+    if name in _LOADERS:
+        if download and name in _DOWNLOADS:
+            _DOWNLOADS[name]()
+        return _LOADERS[name](callback)
+    if name.endswith(".npz"):
+        return npz.load(name)
+    raise InputError(
+        f"unknown data set {name!r}: expected one of {', '.join(NAMES)}, or the path of an .npz file"
+    )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,15 @@
+"""Grids of measurements that can be stopped and continued: the tasks, and how they are run."""
+
+from __future__ import annotations
+
+from supquant_lab.grid.cells import CellsTask
+from supquant_lab.grid.running import Outcome, run_grid
+from supquant_lab.grid.samples import SamplesTask
+from supquant_lab.grid.sweep import SweepTask
+from supquant_lab.grid.task import Task, Workplace
+
+__all__ = ["CellsTask", "Outcome", "SamplesTask", "SweepTask", "Task", "Workplace", "run_grid"]
+
+
+def __dir__() -> list[str]:
+    return __all__

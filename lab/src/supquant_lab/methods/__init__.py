@@ -1,0 +1,94 @@
+"""The methods that can be compared, by name."""
+
+from __future__ import annotations
+
+from supquant.errors import InputError
+from supquant_lab.methods.classifier import Classifier, ClassifierOfBits, ClassifierOfScores
+from supquant_lab.methods.codes import EstimatorMethod
+from supquant_lab.methods.hashing import (
+    CorrelationHashing,
+    KernelSupervisedHashing,
+    LinearDiscreteHashing,
+    MinimalLossHashing,
+    ReconstructiveHashing,
+    SemiSupervisedHashing,
+    SupervisedDiscreteHashing,
+    TreeHashing,
+)
+from supquant_lab.methods.interface import STEP_NAMES, Fitted, Method, Settings, Steps, apply_steps
+from supquant_lab.methods.kept import KeptFits
+from supquant_lab.methods.own import OWN_RANKING, is_own, own_method
+from supquant_lab.methods.probabilities import LabelProbabilities
+from supquant_lab.methods.quantization import (
+    CompositeQuantization,
+    OptimizedProductQuantization,
+    ProductQuantization,
+    SupervisedQuantization,
+    TripletQuantization,
+    WithoutTransform,
+)
+from supquant_lab.methods.training import Training
+from supquant_lab.methods.vectors import CosineVectors, EuclideanVectors
+
+__all__ = [
+    "METHODS",
+    "OWN_RANKING",
+    "STEP_NAMES",
+    "EstimatorMethod",
+    "Fitted",
+    "KeptFits",
+    "Method",
+    "Settings",
+    "Steps",
+    "Training",
+    "apply_steps",
+    "find_method",
+    "is_own",
+]
+
+_KINDS: tuple[type[Method], ...] = (
+    SupervisedQuantization,
+    TripletQuantization,
+    WithoutTransform,
+    CompositeQuantization,
+    ProductQuantization,
+    OptimizedProductQuantization,
+    SupervisedDiscreteHashing,
+    LinearDiscreteHashing,
+    KernelSupervisedHashing,
+    TreeHashing,
+    CorrelationHashing,
+    SemiSupervisedHashing,
+    MinimalLossHashing,
+    ReconstructiveHashing,
+    EuclideanVectors,
+    CosineVectors,
+    Classifier,
+    ClassifierOfBits,
+    ClassifierOfScores,
+    LabelProbabilities,
+)
+
+METHODS = {kind.name: kind for kind in _KINDS}
+"""The class of every method, by its name."""
+
+
+def find_method(name: str) -> type[Method]:
+    """Return a method by its name, or that of a class of one's own, named as ``package.module:Class``.
+
+    Examples
+    --------
+    >>> find_method("pq").__name__, find_method("supquant:ProductQuantizer").name
+    ('ProductQuantization', 'supquant:ProductQuantizer')
+    """
+    if is_own(name):
+        return own_method(name)
+    if name not in METHODS:
+        raise InputError(
+            f"unknown method {name!r}: expected one of {', '.join(METHODS)}, or a class as package.module:Class"
+        )
+    return METHODS[name]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,253 @@
+"""Soak: a random history of one index, each step of which is mirrored by the plain model and checked."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from supquant import CodeIndex
+from supquant_lab.soak.children import end_of, start_child
+from supquant_lab.soak.plain import NUMBER, QUERIES, K, M, PlainIndex, draw_tables, make_codec
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from supquant.arrays import Codes
+    from supquant.index.filters import Filter
+
+MOST_ADDED = 400
+"""The most rows that one step adds, updates or removes."""
+
+MOST_NUMBER = 10
+"""Numbers in the column beside codes are smaller than this."""
+
+MOST_FILTERS = 4
+"""The most filters that are kept over later steps."""
+
+
+def as_column(numbers: NDArray[np.int64] | None) -> dict[str, NDArray[np.int64]] | None:
+    """Return the metadata of rows with these numbers."""
+    return None if numbers is None else {NUMBER: numbers}
+
+
+@dataclass
+class History:
+    """One index, its folder, and what both must hold."""
+
+    folder: Path
+    rng: np.random.Generator
+    counts: Counter[str]
+    index: CodeIndex = field(default_factory=lambda: CodeIndex(make_codec()))
+    plain: PlainIndex = field(default_factory=PlainIndex)
+    saved: PlainIndex | None = None  # the content of the folder; None before the first save
+    filters: list[tuple[Filter, set[int]]] = field(default_factory=list)
+    next_id: int = 0
+
+    def run(self, n_steps: int) -> None:
+        """Take random steps, and check the index after each."""
+        steps = self.steps()
+        names = list(steps)
+        weights = np.array([weight for weight, _ in steps.values()], dtype=float)
+        for name in self.rng.choice(names, size=n_steps, p=weights / weights.sum()):
+            steps[name][1]()
+            self.counts[name] += 1
+            self.counts["searches"] += self.plain.check(self.index, self.rng, int(self.rng.integers(1, 4)))
+
+    def steps(self) -> dict[str, tuple[float, Callable[[], None]]]:
+        """Return how often each step is taken, and the step, by its name."""
+        return {
+            "adds": (6, self.add),
+            "updates": (6, self.update),
+            "removes": (4, self.remove),
+            "filters": (3, self.make_filter),
+            "filtered searches": (8, self.search_filtered),
+            "conditions": (1, self.search_where),
+            "range searches": (4, self.search_range),
+            "saves": (4, self.save),
+            "loads": (2, self.load),
+            "reloads": (1, self.reload),
+            "copies": (1, self.copy),
+            "pickles": (1, self.pickle),
+            "compactions": (1, self.compact),
+            "forks": (1, self.fork),
+            "searches beside writers": (1, self.search_beside_writer),
+        }
+
+    # changes -------------------------------------------------------------------------------------------------------------
+
+    def draw_codes(self, n: int) -> Codes:
+        """Return random codes (n, M)."""
+        return self.rng.integers(0, K, size=(n, M)).astype(np.uint8)
+
+    def draw_numbers(self, n: int) -> NDArray[np.int64] | None:
+        """Return n numbers for the column beside codes, or None half of the time."""
+        return self.rng.integers(0, MOST_NUMBER, size=n) if self.rng.random() < 0.5 else None
+
+    def some_ids(self) -> list[int]:
+        """Return the ids of some rows, in any order, or of none."""
+        ids = np.array(list(self.plain.rows), dtype=np.int64)
+        n = min(len(ids), int(self.rng.integers(0, MOST_ADDED)))
+        return self.rng.choice(ids, size=n, replace=False).tolist() if n else []
+
+    def add(self) -> None:
+        """Add rows with new ids, which do not ascend."""
+        n = int(self.rng.integers(0, MOST_ADDED))
+        ids = (self.next_id + self.rng.permutation(n)).tolist()
+        self.next_id += n
+        codes, numbers = self.draw_codes(n), self.draw_numbers(n)
+        self.index.add_codes(codes, ids=ids, metadata=as_column(numbers))
+        self.plain.put(ids, codes, numbers)
+
+    def update(self) -> None:
+        """Give rows other codes, and other numbers or none."""
+        ids = self.some_ids()
+        codes, numbers = self.draw_codes(len(ids)), self.draw_numbers(len(ids))
+        self.index.update_codes(ids, codes, metadata=as_column(numbers))
+        self.plain.put(ids, codes, numbers)
+
+    def remove(self) -> None:
+        """Remove rows, and from filters too."""
+        ids = self.some_ids()
+        self.index.remove(ids)
+        self.plain.remove(ids)
+        for _, among in self.filters:
+            among.difference_update(ids)
+
+    def compact(self) -> None:
+        """Copy all rows into one segment."""
+        self.index.compact()
+
+    # searches ------------------------------------------------------------------------------------------------------------
+
+    def make_filter(self) -> None:
+        """Prepare a search among some rows, by ids or by a mask, and keep it."""
+        ids = set(self.some_ids())
+        mask = np.array([each in ids for each in self.plain.rows], dtype=bool)
+        chosen = mask if self.rng.random() < 0.5 else np.array(sorted(ids), dtype=np.int64)
+        self.filters.append((self.index.filter(chosen), ids))
+        del self.filters[:-MOST_FILTERS]
+
+    def search_filtered(self) -> None:
+        """Search among the rows of a kept filter."""
+        if self.filters:
+            where, among = self.filters[int(self.rng.integers(len(self.filters)))]
+            tables, k = draw_tables(self.rng), int(self.rng.integers(1, 30))
+            self.plain.compare(self.index.search_tables(tables, k, where=where), tables, k, among)
+            self.counts["searches"] += QUERIES
+
+    def search_where(self) -> None:
+        """Search among the rows whose number is small: by a condition in SQL, or by an expression."""
+        if self.plain.numbers:
+            limit = int(self.rng.integers(0, MOST_NUMBER + 1))
+            among = {row_id for row_id, number in self.plain.numbers.items() if number < limit}
+            where = f"{NUMBER} < {limit}" if self.rng.random() < 0.5 else pc.field(NUMBER) < limit
+            tables, k = draw_tables(self.rng), int(self.rng.integers(1, 30))
+            self.plain.compare(self.index.search_tables(tables, k, where=where), tables, k, among)
+            self.counts["searches"] += QUERIES
+
+    def search_range(self) -> None:
+        """Search all rows within a threshold. All vectors of the codec are zero, so the threshold takes all rows or none."""
+        threshold = float(self.rng.choice([-1.0, 1.0]))
+        limits, _, ids = self.index.range_search(np.zeros((2, 1), dtype=np.float32), threshold, n_jobs=2)
+        expected = list(self.plain.rows) if threshold > 0 else []
+        assert ids.tolist() == 2 * expected, "other ids in a range"
+        assert limits.tolist() == [0, len(expected), 2 * len(expected)], "other limits"
+        self.counts["searches"] += 2
+
+    def search_beside_writer(self) -> None:
+        """Let another thread add and remove the same rows while this one searches: it sees all of them or none."""
+        before, after = self.plain.copy(), self.plain.copy()
+        codes = self.draw_codes(50)
+        ids = list(range(self.next_id, self.next_id + 50))
+        self.next_id += 50
+        after.put(ids, codes)
+
+        def write() -> None:
+            for _ in range(10):
+                self.index.add_codes(codes, ids=ids)
+                self.index.remove(ids)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        tables, wrong = draw_tables(self.rng, 8), 0
+        while writer.is_alive():
+            found = self.index.search_tables(tables, 20, n_jobs=2)
+            for expected in (before, after):
+                try:
+                    expected.compare(found, tables, 20)
+                    break
+                except AssertionError:
+                    continue
+            else:
+                wrong += 1
+            self.counts["searches"] += len(tables)
+        writer.join()
+        assert not wrong, f"{wrong} searches beside a writer saw neither state"
+
+    # files and copies ----------------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Save, and compare what another index reads from the folder."""
+        self.index.save(self.folder)
+        self.saved = self.plain.copy()
+        self.counts["searches"] += self.saved.check(CodeIndex.load(self.folder), self.rng)
+
+    def load(self) -> None:
+        """Go on with the content of the folder, mapped or in memory. Filters belong to the old index."""
+        if self.saved is not None:
+            self._go_on(CodeIndex.load(self.folder, mapped=bool(self.rng.random() < 0.5)), self.saved)
+
+    def reload(self) -> None:
+        """Let another index change the folder, and bring this one to its state."""
+        if self.saved is not None:
+            other, plain = CodeIndex.load(self.folder), self.saved.copy()
+            codes, ids = self.draw_codes(10), list(range(self.next_id, self.next_id + 10))
+            self.next_id += 10
+            other.add_codes(codes, ids=ids).save(self.folder)
+            plain.put(ids, codes)
+            self._go_on(CodeIndex.load(self.folder), plain)
+            codes = self.draw_codes(10)
+            CodeIndex.load(self.folder).update_codes(ids, codes).save(self.folder)
+            plain.put(ids, codes)
+            self.index.reload()
+            self.saved = plain.copy()
+            self._go_on(self.index, plain)
+
+    def copy(self) -> None:
+        """Go on with a copy; what happens to it does not happen to the original."""
+        original, plain = self.index, self.plain.copy()
+        copied = copy.deepcopy(original) if self.rng.random() < 0.5 else copy.copy(original)
+        self._go_on(copied, plain)
+        before = plain.copy()
+        self.add()
+        self.remove()
+        self.counts["searches"] += before.check(original, self.rng)
+
+    def pickle(self) -> None:
+        """Go on with what pickle makes of the index."""
+        self._go_on(pickle.loads(pickle.dumps(self.index)), self.plain)  # our own bytes
+
+    def fork(self) -> None:
+        """Let a child change and check the index that it has inherited."""
+
+        def work() -> None:
+            self.add()
+            self.remove()
+            self.plain.check(self.index, self.rng, 2)
+
+        assert end_of(start_child(work)) == 0, "a forked child failed"
+
+    def _go_on(self, index: CodeIndex, plain: PlainIndex) -> None:
+        if index is not self.index:
+            self.filters.clear()
+        self.index, self.plain = index, plain.copy()

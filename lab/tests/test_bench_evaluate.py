@@ -1,0 +1,64 @@
+import json
+
+import numpy as np
+import pytest
+
+from supquant.errors import InputError
+from supquant.evaluation import evaluate_scores
+from supquant.inputs.labels import read_labels
+from supquant_lab.bench import evaluate
+from supquant_lab.bench.search import WrongAnswersError
+
+LABELS = read_labels([0, 1, 0, 1])
+SCORES = np.array([[1, 1, 0, 2], [3, 1, 1, 0]])
+SPLIT = LABELS.take([0, 1]), LABELS
+
+
+def test_every_kind_is_timed_in_a_process_of_its_own():
+    record = evaluate.bench_evaluate(queries=7, rows=70, bits=16)
+    assert [measured["kind"] for measured in record["kinds"]] == ["tables", "hamming", "vectors"]
+    for measured in record["kinds"]:
+        assert len(measured["all_seconds"]) == evaluate.RUNS
+        assert min(measured["all_seconds"]) <= measured["seconds"] <= max(measured["all_seconds"])
+        assert 20 < measured["peak_memory_mb"] < 500
+        made = evaluate._random_arguments(measured["kind"], 7, 70, 16)
+        assert measured["map"] == evaluate_scores(*made).map
+    assert record["machine"]["instruction_set"]
+    assert record["threads"] >= 1
+    json.dumps(record)
+
+
+def test_plain_loops_give_the_figures_known_by_hand():
+    relevant = np.array([[True, False, True, False], [False, False, False, False]])
+    quality = evaluate.plain_quality(SCORES, relevant)
+    assert quality.map == pytest.approx((1 / 1 + 2 / 2) / 2 / 2)
+    assert quality.map_tie_aware == pytest.approx((1 + (2 / 2 + 2 / 3) / 2) / 2 / 2)
+    assert quality.precision_at == {1: 0.5}
+    assert set(quality.precision_at_recall.values()) == {1.0}
+
+
+@pytest.mark.parametrize("figure", ["map", "map_tie_aware", "precision_at", "precision_at_recall"])
+def test_a_wrong_figure_is_found_before_anything_is_timed(monkeypatch, figure):
+    def judge(*arguments):
+        right = evaluate_scores(*arguments)
+        fields = dict(vars(right))
+        is_mapping = figure.startswith("precision")
+        fields[figure] = dict.fromkeys(fields[figure], 2.0) if is_mapping else fields[figure] + 1e-9
+        return type(right)(**fields)
+
+    evaluate.check_quality("right", lambda block: block, SCORES, *SPLIT)
+    monkeypatch.setattr(evaluate, "evaluate_scores", judge)
+    monkeypatch.setattr(evaluate, "_measure_fresh", lambda *_: pytest.fail("timed"))
+    with pytest.raises(WrongAnswersError, match=r"tables: .*by plain loops"):
+        evaluate.bench_evaluate(queries=3, rows=20, bits=8)
+
+
+def test_half_a_byte_is_refused():
+    with pytest.raises(InputError, match="multiple of 8, got 12"):
+        evaluate.bench_evaluate(bits=12)
+
+
+@pytest.mark.usefixtures("new_python")
+def test_a_process_that_fails_is_told_about():
+    with pytest.raises(InputError, match=r"could not judge the scores of tables: .*invalid literal"):
+        evaluate._measure_fresh("tables", "many", 2, 8)

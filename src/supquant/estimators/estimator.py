@@ -1,0 +1,184 @@
+"""What every estimator can do after its fit: the methods of its codec, and files."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from supquant.arrays import ArrayLike, Codes
+from supquant.codec.registry import load_codec_of
+from supquant.errors import FileFormatError, InputError
+from supquant.inputs.parameters import resolve_jobs
+from supquant.storage import shorten
+
+
+class CodeEstimator(TransformerMixin, BaseEstimator):
+    """The shared part of all estimators: everything that needs only `codec_`."""
+
+    codec_: Any
+    training_codes_: Codes
+    n_jobs: int | None
+    random_state: int | np.random.Generator | None
+    _file_kind: ClassVar[str]
+    """The kind of file that `save` writes; every estimator has its own."""
+    _recorded: ClassVar[tuple[str, ...]] = ()
+    """Names, without their last underscore, of the attributes that a file holds beside the codec."""
+    _codec_type: ClassVar[type[Any]]
+    """The class of `codec_`."""
+    _needs_labels: ClassVar[bool] = True
+    """Whether `fit` needs `y`."""
+
+    def encode(self, X: ArrayLike) -> Codes:
+        """Return the codes of vectors.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n, M) uint8
+        """
+        return self._codec().encode(X, n_jobs=self.n_jobs)
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """Return the vectors that codes stand for.
+
+        Parameters
+        ----------
+        codes : (n, M) uint8
+
+        Returns
+        -------
+        (n, r) float32
+            In the space of `transform`.
+        """
+        return self._codec().decode(codes)
+
+    def rank(self, Q: ArrayLike, codes: ArrayLike, ranking: str | None = None) -> NDArray[np.intp]:
+        """Rank all codes for every query.
+
+        Parameters
+        ----------
+        Q : (q, p) array
+            Queries.
+        codes : (n, M) uint8
+            Codes of the items.
+        ranking : str or None, default=None
+            One of ``codec_.rankings``; None is the first of them.
+
+        Returns
+        -------
+        (q, n) int
+            Row numbers of the codes, the nearest first. Of two equal codes the earlier one comes first.
+        """
+        return self._codec().rank(Q, codes, ranking, n_jobs=self.n_jobs)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one safetensors file.
+
+        The file holds the codec, the parameters and the record of the fit, but not the training codes. If writing fails, an
+        older file of that name is unchanged.
+
+        Parameters
+        ----------
+        path : str or path-like
+        """
+        codec = self._codec()
+        record = {name: getattr(self, f"{name}_") for name in self._recorded}
+        codec.save(path, kind=self._file_kind, settings={"parameters": self._parameters(), **record})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Returns
+        -------
+        CodeEstimator
+            Fitted, without training codes.
+
+        Raises
+        ------
+        FileFormatError
+            If the file is damaged, or holds something else.
+        """
+        codec, settings = load_codec_of(path, cls._file_kind)
+        try:
+            if not isinstance(codec, cls._codec_type):
+                raise TypeError(f"it holds a {type(codec).__name__}")  # noqa: TRY301
+            model = cls(**settings.pop("parameters"))
+            _check_parameters(model, cls())
+            for name in cls._recorded:
+                setattr(model, f"{name}_", _checked_record(name, settings[name]))
+        except (AttributeError, InputError, KeyError, TypeError) as error:
+            raise FileFormatError(
+                f"{os.fspath(path)}: it is of another version of supquant: {shorten(error)}"
+            ) from error
+        model.codec_ = codec
+        model.n_features_in_ = codec.n_inputs
+        return model
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # the output is float32 for every input
+        tags.target_tags.required = self._needs_labels
+        return tags
+
+    def _codec(self) -> Any:
+        check_is_fitted(self, "codec_")
+        return self.codec_
+
+    def _store(self, codec: Any, codes: Codes) -> None:
+        """Keep a fitted codec and the codes (n, M) of the training rows."""
+        self.codec_ = codec
+        self.n_features_in_ = int(codec.n_inputs)
+        self.training_codes_ = codes
+
+    def _parameters(self) -> dict[str, Any]:
+        """Return the constructor's parameters that a file can hold; other objects are left out and load as defaults."""
+        given = cast("dict[str, Any]", self.get_params(deep=False))
+        values = {
+            name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
+        }
+        return {name: value for name, value in values.items() if _is_plain(value)}
+
+
+def _check_parameters(model: CodeEstimator, default: CodeEstimator) -> None:
+    """Raise a `TypeError` for parameters of a file that are of another type than their defaults, or that methods cannot use.
+
+    A parameter that is None by default may be of any type that `_parameters` saves. Any parameter may be None.
+    """
+    usual = default.get_params(deep=False)
+    for name, value in model.get_params(deep=False).items():
+        kinds = next((each for each in (bool, str) if isinstance(usual[name], each)), int | float)
+        fits = _is_plain(value) if usual[name] is None else value is None or isinstance(value, kinds)
+        if not fits:
+            raise TypeError(f"parameter {name!r} is {shorten(value)}")
+    resolve_jobs(model.n_jobs)
+
+
+def _checked_record(name: str, value: object) -> object:
+    """Return what a file says about the course of a fit; raise a `TypeError` if it is no number and no list of records."""
+    if name == "n_iter":
+        fits = type(value) is int and value >= 0
+    else:
+        fits = isinstance(value, list) and all(
+            isinstance(entry, dict) and all(map(_is_plain, entry.values())) for entry in value
+        )
+    if not fits:
+        raise TypeError(f"{name!r} is {shorten(value)}")
+    return value
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

@@ -1,0 +1,237 @@
+"""The gate for vectors: they are checked here, and what cannot be used is refused with one clear error.
+
+Parameters are checked in `supquant.inputs.parameters`, labels in `supquant.inputs.labels`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from supquant.errors import InputError, InputTypeError
+from supquant.remote import RemoteRows
+
+if TYPE_CHECKING:
+    from supquant.arrays import Array, Float32
+
+__all__ = [
+    "as_float32",
+    "check_training_vectors",
+    "check_vectors",
+    "refuse_masked",
+]
+
+_ROWS_PER_CHECK = 4096
+"""Number of rows whose values are checked at a time."""
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+"""The largest finite float32."""
+
+LARGEST_VALUE = 1e15
+"""The largest size of a value of training vectors. Sums of squares of larger values could be too large for float32."""
+
+SMALLEST_SIZE = 1e-15
+"""Training vectors have a value of at least this size, unless all are zero: float32 loses squares of smaller ones."""
+
+
+def check_vectors(
+    X: Any,
+    *,
+    name: str = "X",
+    n_features: int | None = None,
+    min_rows: int = 1,
+    estimator: str = "supquant",
+    finite: bool = True,
+) -> Array:
+    """Check that vectors are a two-dimensional array of finite numbers that float32 can hold.
+
+    The dtype is kept. If NumPy can view `X`, nothing is copied: a memory map stays mapped, and no temporary array has the size
+    of `X`.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+        Real numbers of any dtype: an array, a memory map, a torch tensor, a DataFrame, a list of rows.
+    name : str, default="X"
+        Name of the vectors in errors.
+    n_features : int or None, default=None
+        The expected number of columns, if it is known.
+    min_rows : int, default=1
+        The smallest number of rows accepted.
+    estimator : str, default="supquant"
+        Name, in errors, of the estimator that expects `n_features`.
+    finite : bool, default=True
+        Whether float32 values are checked. With False the caller checks them. Values of other dtypes are checked in any case.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        A view of `X` if possible; float64 if `X` holds Python objects.
+
+    Raises
+    ------
+    InputError
+        If `X` cannot be used. It is an `InputTypeError` if the type of `X` holds no dense numbers.
+
+    Examples
+    --------
+    >>> check_vectors([[0, 1], [2, 3]]).shape
+    (2, 2)
+    >>> check_vectors([[0.0, float("nan")]])
+    Traceback (most recent call last):
+        ...
+    supquant.errors.InputError: Input X contains NaN (first in row 0).
+    """
+    if _is_plain_array(X, min_rows):
+        array: Array = X
+    elif isinstance(X, RemoteRows):  # their values are checked where they are read
+        _check_width(X, n_features, name, estimator)
+        return cast("Array", X)
+    else:
+        array = _as_array(X, min_rows, name)
+    _check_width(array, n_features, name, estimator)
+    if array.dtype.kind == "f" and (finite or array.dtype != np.float32):
+        _check_finite(array, name)
+    return array
+
+
+def _check_width(array: Array | RemoteRows, n_features: int | None, name: str, estimator: str) -> None:
+    if n_features is not None and array.shape[1] != n_features:
+        raise InputError(
+            f"{name} has {array.shape[1]} features, "
+            f"but {estimator} is expecting {n_features} features as input"
+        )
+
+
+def refuse_masked(values: Any, name: str) -> Any:
+    """Return values as they are; raise an `InputError` if they are a masked array, whose mask would be ignored.
+
+    Examples
+    --------
+    >>> refuse_masked(np.ma.array([1, 2], mask=[False, True]), "ids")
+    Traceback (most recent call last):
+        ...
+    supquant.errors.InputError: ids must not be a masked array: fill it or leave masked entries out, then give a plain array
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(
+            f"{name} must not be a masked array: fill it or leave masked entries out, then give a plain array"
+        )
+    return values
+
+
+def check_training_vectors(X: Any) -> Array:
+    """Check vectors to learn from: as `check_vectors` does, and that float32 can hold sums of the squares of their values.
+
+    Raises
+    ------
+    InputError
+        If a value is larger than `LARGEST_VALUE`, or all are smaller than `SMALLEST_SIZE` and not zero.
+
+    Examples
+    --------
+    >>> check_training_vectors([[1.0, 1e30]])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    supquant.errors.InputError: X has a value of size 1e+30 in row 0; ...
+    """
+    array = check_vectors(X)
+    largest = 0.0
+    if isinstance(X, RemoteRows):
+        largest = X.largest()
+        if largest > LARGEST_VALUE:
+            raise InputError(
+                f"X has a value of size {largest:.3g}; squares of values above {LARGEST_VALUE:g} are too large for float32: "
+                "divide X by a constant"
+            )
+        _refuse_tiny(largest)
+        return array
+    for start in range(0, len(array), _ROWS_PER_CHECK):
+        block = array[start : start + _ROWS_PER_CHECK]
+        size = max(float(block.max()), -float(block.min()))
+        largest = max(largest, size)
+        if size > LARGEST_VALUE:
+            row = start + int(np.argmax((np.abs(block.astype(np.float64)) > LARGEST_VALUE).any(axis=1)))
+            raise InputError(
+                f"X has a value of size {size:.3g} in row {row}; squares of values above {LARGEST_VALUE:g} are too large for "
+                "float32: divide X by a constant, or leave the row out"
+            )
+    _refuse_tiny(largest)
+    return array
+
+
+def _refuse_tiny(largest: float) -> None:
+    if 0 < largest < SMALLEST_SIZE:
+        raise InputError(
+            f"X has no value above {largest:.3g}, and squares of values below {SMALLEST_SIZE:g} are too small for float32: "
+            "multiply X by a constant"
+        )
+
+
+def _as_array(X: Any, min_rows: int, name: str) -> Array:
+    """Return vectors of any type as an array (n, d) of real numbers."""
+    from sklearn.utils import check_array  # noqa: PLC0415  # the import takes seconds, and plain arrays do not need it
+
+    refuse_masked(X, name)
+    try:
+        array = np.asarray(
+            check_array(X, ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name)
+        )
+    except TypeError as error:
+        raise InputTypeError(f"{name}: {error}") from error
+    except (ValueError, OverflowError, RuntimeError) as error:  # torch tensors raise RuntimeError
+        raise InputError(f"{name}: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    return array
+
+
+def _is_plain_array(X: Any, min_rows: int) -> bool:
+    """Return whether `check_array` of scikit-learn would return X itself. That check takes longer than a small search."""
+    return (
+        type(X) is np.ndarray
+        and X.ndim == 2
+        and X.dtype.kind in "fiu"
+        and len(X) >= min_rows
+        and X.shape[1] > 0
+    )
+
+
+def _check_finite(array: Array, name: str) -> None:
+    """Refuse values that are no finite float32.
+
+    The smallest and largest value of a block need no temporary array. Both are NaN if one value is.
+    """
+    for start in range(0, len(array), _ROWS_PER_CHECK):
+        block = array[start : start + _ROWS_PER_CHECK]
+        low, high = float(block.min()), float(block.max())
+        if low >= -_FLOAT32_MAX and high <= _FLOAT32_MAX:
+            continue
+        bad, what = np.isnan(block), "NaN"
+        if not bad.any():
+            bad = np.abs(block.astype(np.float64)) > _FLOAT32_MAX
+            what = "infinity or a value too large for dtype('float32')"
+        row = start + int(np.argmax(bad.any(axis=1)))
+        raise InputError(f"Input {name} contains {what} (first in row {row}).")
+
+
+def as_float32(block: Array) -> Float32:
+    """Return a block of checked rows as C-contiguous float32.
+
+    Parameters
+    ----------
+    block : ndarray of shape (n, d)
+        Rows of an array that `check_vectors` returned.
+
+    Returns
+    -------
+    ndarray of shape (n, d), float32
+        The block itself if it is C-contiguous float32, else a copy.
+
+    Examples
+    --------
+    >>> as_float32(np.array([[1, 2]], dtype=np.uint8))
+    array([[1., 2.]], dtype=float32)
+    """
+    return np.ascontiguousarray(block, dtype=np.float32)

@@ -1,0 +1,96 @@
+"""Vectors to features: classes that are added after the fit, from a few labelled rows of each.
+
+An added class is described by the mean of the positions of its rows. Items have no column for it, so codes stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from supquant.arrays import Float32
+from supquant.codec.queries import row_products
+from supquant.inputs.labels import Labels
+from supquant.kernels import Packed, pack_rows
+
+QUERY_RIDGE = 3.0
+"""Ridge on the scatter within classes for the logits of queries, in units of its mean diagonal. It is large because a mean of few
+rows is uncertain."""
+
+ITEM_RIDGE = 0.1
+"""Ridge on the scatter within classes for the directions that order items, in the same units. Uncertain means harm an order less
+than they harm probabilities."""
+
+
+def class_means(z: NDArray[Any], labels: Labels) -> Float32:
+    """Return the mean positions (L, g) of classes, from positions z (n, g) of rows with one or several labels each.
+
+    Examples
+    --------
+    >>> from supquant.inputs.labels import read_labels
+    >>> labels = read_labels(["cat", "cat", "dog"])
+    >>> class_means(np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0]]), labels)
+    array([[1., 1.],
+           [5., 5.]], dtype=float32)
+    """
+    carried = labels.sparse()
+    sums, counts = carried.T @ z.astype(np.float64), np.asarray(carried.sum(axis=0))
+    return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
+
+
+def class_logits(means: Float32, scatter: Float32) -> Packed:
+    """Return weights (L, g + 1) from positions to the logits of classes with means (L, g); the last column holds the shifts.
+
+    All classes are normal, with the mean scatter (g, g) of the trained ones. The logit 0 is that of a class around the origin,
+    which stands for any other class.
+    """
+    weights = _solved(scatter, means, QUERY_RIDGE)
+    shifts = -0.5 * np.einsum("cg,gc->c", means, weights)
+    return pack_rows(np.vstack([weights, shifts]).T.astype(np.float32))
+
+
+def class_directions(means: Float32, scatter: Float32) -> Float32:
+    """Return directions (c, g) that tell classes with means (c, g) from others; the product with a position is 1 at the mean."""
+    directions = _solved(scatter, means, ITEM_RIDGE).T
+    products = np.einsum("cg,cg->c", directions, means)[:, None]
+    return np.asarray(directions / np.where(products > 0, products, 1), dtype=np.float32)
+
+
+def _solved(scatter: Float32, means: Float32, ridge: float) -> NDArray[np.float64]:
+    """Return ``(scatter + ridge)^-1 means'`` (g, c)."""
+    spread = scatter.astype(np.float64)
+    spread[np.diag_indices_from(spread)] += ridge * np.trace(spread) / len(spread) + 1e-12
+    return np.asarray(np.linalg.solve(spread, means.T.astype(np.float64)), dtype=np.float64)
+
+
+def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int) -> tuple[Float32, Float32]:
+    """Divide the probability u of no trained class between the added classes and all other classes, by positions.
+
+    Parameters
+    ----------
+    p : ndarray of shape (b, t), float32
+        Probabilities of trained labels, given that the class is a trained one; or the mean vectors of these labels.
+    u : ndarray of shape (b,), float32
+        Probabilities of no trained class.
+    z : ndarray of shape (b, g), float32
+        Positions. Those near the mean of a trained class give little to the added classes.
+    by_place : Packed, (L, g + 1)
+        Weights of the logits of trained and added classes, from `class_logits`.
+    n_trained : int
+        Number of trained classes; they are the first rows of `by_place`.
+
+    Returns
+    -------
+    known : ndarray of shape (b, t + L - n_trained), float32
+        Like `p`, of trained and added labels, given that the class is a trained or an added one.
+    new : ndarray of shape (b,), float32
+        Probabilities of no trained and no added class.
+    """
+    scores = row_products(np.pad(z, ((0, 0), (0, 1)), constant_values=1), by_place)
+    shares = softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[:, 1 + n_trained :]
+    joint = np.hstack([(1 - u)[:, None] * p, u[:, None] * shares])
+    left = u * (1 - shares.sum(axis=1))
+    return (joint / np.maximum(1 - left, 1e-12)[:, None]).astype(np.float32), left.astype(np.float32)

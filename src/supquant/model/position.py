@@ -1,0 +1,120 @@
+"""Vectors to features: the position of a vector, in coordinates and a metric in which classes lie close together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+from numpy.typing import NDArray
+
+from supquant.algebra import leading_eigenvectors
+from supquant.arrays import Float32, Float64
+from supquant.inputs.labels import Labels
+from supquant.model.feature_map import unit_rows
+from supquant.parallel import row_blocks
+from supquant.row_sums import sum_rows
+
+VARIANCE_KEPT = 0.99
+"""Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MOST_DIRECTIONS`."""
+
+MOST_DIRECTIONS = 256
+"""At most this number of principal directions is kept."""
+
+MOST_ROWS = 1 << 14
+"""If there are twice as many rows or more, the principal directions are those of every k-th row, of at least so many in all."""
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Principal directions of unit vectors."""
+
+    mean: Float32  # (p,)
+    vectors: Float32  # (p, k), orthonormal
+
+    def __call__(self, x: NDArray[Any]) -> Float32:
+        """Return the coordinates (b, k) of vectors (b, p)."""
+        return np.asarray((unit_rows(x) - self.mean) @ self.vectors, dtype=np.float32)
+
+
+def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
+    """Return the directions that hold most of the variance of the rows of X (n, p), each divided by its length.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0]])
+    >>> principal_directions(X, 1).vectors.shape
+    (3, 2)
+    """
+    p = X.shape[1]
+    every = max(1, len(X) // MOST_ROWS)
+    total, products = sum_rows(_unit_sums, X, every, n_jobs)
+    n = sum(len(range(start, stop, every)) for start, stop in row_blocks(len(X)))
+    mean = total / n
+    covariance = products / n - np.outer(mean, mean)
+    most = min(MOST_DIRECTIONS, p)
+    variances, vectors = leading_eigenvectors(covariance, most)
+    held = np.cumsum(np.maximum(variances, 0))
+    kept = int(np.searchsorted(held, VARIANCE_KEPT * max(float(np.trace(covariance)), 0.0))) + 1
+    leading = vectors[:, : min(kept, most)]
+    return Directions(mean.astype(np.float32), np.ascontiguousarray(leading, dtype=np.float32))
+
+
+def _unit_sums(x: NDArray[Any], every: int) -> tuple[Float64, Float32]:
+    """Return the sum and the products of every k-th row of a block."""
+    units = unit_rows(x[::every])
+    return units.sum(axis=0, dtype=np.float64), units.T @ units
+
+
+def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:
+    """Return the covariance (k, k) of coordinates (n, k) around the means of their classes.
+
+    With several labels a row, it is the covariance around the least-squares prediction from the labels.
+    """
+    Y = labels.sparse()
+    counts = np.asarray(Y.sum(axis=0))
+    small = 1e-9 + 1e-6 * float(counts.mean())
+    if labels.multilabel:
+        gram = (Y.T @ Y).tocsc()
+        gram.setdiag(gram.diagonal() + small)
+        means = scipy.sparse.linalg.splu(gram).solve(Y.T @ coordinates.astype(np.float64))
+    else:
+        means = (Y.T @ coordinates) / (counts + small)[:, None]
+    left = coordinates - (Y.astype(coordinates.dtype) @ means.astype(coordinates.dtype))
+    return (left.T @ left).astype(np.float64) / len(left)
+
+
+def metric_of(scatter: Float64, ridge: float) -> tuple[Float64, Float64]:
+    """Return the root (k, k) of the metric ``(S + ridge mean(S) I)^-1``, and the inverse (k, k) of this root.
+
+    In this metric, directions in which classes are wide count less. With an infinite ridge it is the identity.
+
+    Examples
+    --------
+    >>> root, inverse = metric_of(np.diag([3.0, 1.0]), np.inf)
+    >>> bool((root == np.eye(2)).all())
+    True
+    """
+    if np.isinf(ridge):
+        return np.eye(len(scatter)), np.eye(len(scatter))
+    variances, vectors = np.linalg.eigh(scatter)
+    roots = root_spreads(variances, ridge)
+    return (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
+
+
+def root_spreads(variances: Float64, ridge: float) -> Float64:
+    """Return what the metric with a ridge divides coordinates by (k,) along the eigenvectors of S, whose eigenvalues are given.
+
+    Examples
+    --------
+    >>> root_spreads(np.array([1.0, 3.0]), 0.5)
+    array([1.41421356, 2.        ])
+    >>> root_spreads(np.array([1.0, 3.0]), np.inf)
+    array([1., 1.])
+    """
+    level = float(variances.mean())
+    if np.isinf(ridge) or level <= 0:
+        return np.ones(len(variances))
+    return np.sqrt(np.maximum(variances, 0) + ridge * level)

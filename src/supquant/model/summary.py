@@ -1,0 +1,219 @@
+"""What a fitted model is like: counts, the expected quality of retrieval, and warnings in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant import kernels
+from supquant.arrays import Codes, Float32
+from supquant.estimators.calibration import spread_rows
+from supquant.metrics import average_precision
+from supquant.parallel import ordered_map
+
+if TYPE_CHECKING:
+    from supquant.inputs.labels import Labels
+    from supquant.model.codec import SupervisedCodec
+    from supquant.model.curves import UnlabelledTrial
+    from supquant.model.fit import Fit
+
+MOST_QUERIES = 300
+"""At most this number of held-out rows are queries of the forecast."""
+
+MOST_ITEMS = 4_000
+"""At most this number of rows are items of the forecast."""
+
+FEWEST_JUDGED = 50
+"""With fewer held-out rows than this, nothing is said about labels that seem random."""
+
+FEWEST_ROWS_A_LABEL = 4
+"""With fewer rows for each label than this, few codes are no surprise."""
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """What a fitted model is like. The forecasts come from rows that the classifier did not see.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of training rows.
+    n_labels : int
+        Number of labels.
+    n_unlabelled : int
+        Number of training rows without a label.
+    n_codebooks : int
+        Bytes of a code.
+    n_codes : int
+        Number of different codes of the training rows.
+    accuracy : float or None, default=None
+        Share of held-out rows whose label the classifier predicts; None if rows have several labels or none is held out.
+    chance : float or None, default=None
+        The share of the most frequent label among these rows.
+    map_labelled, map_unlabelled : float or None, default=None
+        Expected MAP for items with labels, and for items without labels of known classes.
+    map_new : float or None, default=None
+        Expected MAP of queries of new classes, over items without labels of known and new classes; None if none are expected.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from supquant import SupervisedQuantizer
+    >>> sq = SupervisedQuantizer(4, random_state=0).fit(*load_digits(return_X_y=True))
+    >>> sq.summary_.n_rows, sq.summary_.n_labels, sq.summary_.map_labelled > 0.9, sq.summary_.warnings
+    (1797, 10, True, ())
+    """
+
+    n_rows: int
+    n_labels: int
+    n_unlabelled: int
+    n_codebooks: int
+    n_codes: int
+    accuracy: float | None = None
+    chance: float | None = None
+    map_labelled: float | None = None
+    map_unlabelled: float | None = None
+    map_new: float | None = None
+
+    @classmethod
+    def of(cls, codes: Codes, labels: Labels | None = None) -> ModelSummary:
+        """Return the counts of codes (n, M) and of their labels, without forecasts."""
+        distinct, _ = kernels.active().distinct(np.ascontiguousarray(codes))
+        n_labels, n_unlabelled = (0, 0) if labels is None else (labels.n_labels, labels.n_unlabelled)
+        return cls(len(codes), n_labels, n_unlabelled, codes.shape[1], len(distinct))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What looks wrong, one sentence each; empty if nothing does."""
+        found = []
+        if self.codes_collapse:
+            found.append(
+                f"The codes collapse: {self.n_rows:,} rows have only {self.n_codes:,} different codes. "
+                "Items with equal codes cannot be told apart; look for vectors that are all alike."
+            )
+        if self.labels_seem_random:
+            found.append(
+                f"The labels seem random: of rows that training did not see, {self.accuracy:.1%} are recognised, and the most "
+                f"frequent label alone is right for {self.chance:.1%}. Are labels and vectors in the same order?"
+            )
+        return tuple(found)
+
+    @property
+    def codes_collapse(self) -> bool:
+        """Whether there are no more different codes than labels, though codes have room for more."""
+        if self.n_codebooks < 2 or self.n_rows < FEWEST_ROWS_A_LABEL * max(self.n_labels, 2):
+            return False
+        return self.n_codes <= max(self.n_labels, 2)
+
+    @property
+    def labels_seem_random(self) -> bool:
+        """Whether the classifier is not clearly better than the most frequent label, on rows that it did not see."""
+        if self.accuracy is None or self.chance is None:
+            return False
+        return self.accuracy <= 1.2 * self.chance + 0.01 and self.chance < 0.9
+
+    def __str__(self) -> str:
+        without = f", {self.n_unlabelled:,} of them without a label" if self.n_unlabelled else ""
+        lines = [
+            f"rows       {self.n_rows:,}{without}",
+            f"labels     {self.n_labels:,}",
+            f"codes      {self.n_codes:,} different ones of {self.n_codebooks} bytes",
+        ]
+        named = {
+            "items with labels": self.map_labelled,
+            "without labels": self.map_unlabelled,
+            "new classes": self.map_new,
+        }
+        told = [f"{value:.3f} {name}" for name, value in named.items() if value is not None]
+        if told:
+            lines.append(f"MAP        about {', '.join(told)}")
+        return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
+
+
+def summarize(fit: Fit, codec: SupervisedCodec, codes: Codes, trial: UnlabelledTrial | None) -> ModelSummary:
+    """Return the summary of a fit by meaning, given its codec, the codes (n, M) of its rows, and a trial if rows are held out."""
+    summary = ModelSummary.of(codes, fit.labels)
+    held = fit.fitted.held_features
+    if trial is None or len(held) < 2:
+        return summary
+    known = np.flatnonzero(fit.labels.known)
+    asking = fit.labels.take(known[fit.fitted.held_rows])
+    queries = spread_rows(len(held), MOST_QUERIES)
+    settled = held[queries]
+    settled[:, fit.fitted.map.n_columns] = 0  # if all items have labels, no query is new
+    seen = np.delete(known, fit.fitted.held_rows)
+    items = seen[spread_rows(len(seen), MOST_ITEMS)]
+    tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
+    labelled = _map(tables, asking.take(queries), codes[items], fit.labels.take(items), fit.n_jobs)
+    # One half of the held-out rows are queries, the other half are items without labels.
+    odd, even = np.arange(1, len(held), 2), np.arange(0, len(held), 2)[:MOST_QUERIES]
+    of_odd = fit.encode_items(codec, codec.item_vectors(held[odd]), np.zeros(len(odd), dtype=bool))
+    tables = codec.tables_of(codec.prepare(held[even]))
+    unlabelled = _map(tables, asking.take(even), of_odd, asking.take(odd), fit.n_jobs)
+    accuracy, chance = _recognised(fit, held, asking)
+    return replace(
+        summary,
+        accuracy=accuracy,
+        chance=chance,
+        map_labelled=labelled,
+        map_unlabelled=unlabelled,
+        map_new=_map_of_new(codec, trial, fit.n_jobs),
+    )
+
+
+def _recognised(fit: Fit, held: Float32, asking: Labels) -> tuple[float | None, float | None]:
+    """Return the share of held-out rows that are recognised, and the share of the most frequent label among them."""
+    spelling = fit.fitted.map.spelling
+    if asking.indices is None or len(held) < FEWEST_JUDGED:
+        return None, None
+    spelled = (
+        held[:, : fit.fitted.map.n_columns] @ spelling.of_labels(_every_label(asking), 0, asking.n_labels).T
+    )
+    counts = np.bincount(asking.indices, minlength=asking.n_labels)
+    return float((spelled.argmax(axis=1) == asking.indices).mean()), float(counts.max() / len(held))
+
+
+def _every_label(labels: Labels) -> Labels:
+    return replace(labels, indices=np.arange(labels.n_labels, dtype=np.int32))
+
+
+def _map_of_new(codec: SupervisedCodec, trial: UnlabelledTrial, n_jobs: int) -> float | None:
+    """Return the MAP of queries whose classes look new; None if none do."""
+    if trial.asking.indices is None or not len(trial.new):
+        return None
+    queries = np.flatnonzero(np.isin(trial.asking.indices, trial.new))[:MOST_QUERIES]
+    tables = codec.tables_of(codec.prepare(trial.queries[queries]))
+    return _map(tables, trial.asking.take(queries), trial.codes, trial.items, n_jobs)
+
+
+def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: int) -> float | None:
+    """Return the mean average precision of queries with tables (q, M, K) over codes (n, M), on `n_jobs` threads."""
+    if not len(codes) or not len(tables):
+        return None
+    codes = np.ascontiguousarray(codes)
+
+    def precision(number: int) -> float:
+        sums = kernels.active().table_sums(codes, tables[number][None])
+        order = _stable_order(sums[0])
+        return float(average_precision(asking.take(np.array([number])).shared_with(labels.take(order)))[0])
+
+    return float(np.mean(list(ordered_map(precision, range(len(tables)), n_jobs))))
+
+
+def _stable_order(values: Float32) -> NDArray[np.int64]:
+    """Return the places of values (n,) in ascending order, equal values in the order of their places.
+
+    NumPy has a stable sort, too, but takes six times as long as to sort numbers that hold both value and place.
+
+    Examples
+    --------
+    >>> _stable_order(np.array([2.5, -1.0, 0.0, 2.5, -0.0], dtype=np.float32))
+    array([1, 2, 4, 0, 3])
+    """
+    bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # the sum has no negative zero
+    keys = (bits ^ (bits >> 31 & 0x7FFFFFFF)) << 32 | np.arange(len(values))
+    keys.sort()
+    return keys & 0xFFFFFFFF

@@ -1,0 +1,200 @@
+"""The vectors whose products are the scores of a `SupervisedCodec`: those of items, and those of queries.
+
+    item   t = [ m | n | z ]     what it is, how new it looks, where it lies; its code stands for it as a sum of codewords
+    query  v                     of the same width; the score of an item is  v . t
+
+    m   (r,)  the labels where they are known, else ``(1 - u) s``: the mean of label vectors by their probabilities, times the
+              probability that the item is of a known class. While labels are few, each has a column; of many labels each has
+              several words (`model/spelling.py`)
+    n   (1,)  0 where the labels are known, else how new the item looks, which grows with the logarithm of u
+    z   (g,)  the position of the vector, and the opinion of the classifier about it; the same with and without labels
+
+A query is ``[(1 - u) s | NEW_BONUS u | POSITION_WEIGHT u z + COSINE_WEIGHT c]``: known classes are compared by labels, new ones
+by position, and items with equal labels are ordered by cosine. Labels that are added after the fit have no columns; they are
+directions in z. See `docs/design/meaning.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.arrays import ArrayLike, Float32
+from supquant.codec.probabilities import label_weights
+from supquant.codec.queries import row_products
+from supquant.errors import InputError
+from supquant.kernels import Packed, QueryRule
+from supquant.model.feature_map import MeaningMap
+from supquant.model.spelling import LEAST_PROBABILITY, LEAST_PROBABILITY_OF_LABELLED
+from supquant.model.words import NOVELTY_WEIGHT, novelty_coordinate
+
+__all__ = [
+    "FeatureParts",
+    "checked_novelty",
+    "item_vectors",
+    "position_queries",
+    "query_rule",
+    "label_queries",
+]
+
+NEW_BONUS = 0.35
+"""Score that an item that is surely new gains for a query that is surely new, beside the product of their positions."""
+
+POSITION_WEIGHT = 1.25
+"""Weight of the product of positions for a query that is surely new."""
+
+COSINE_WEIGHT = 0.02
+"""Weight of the cosine for a query whose label is certain: it orders items whose labels score alike. For other queries it is
+multiplied by the third power of ``sum p^2``, so that it does not outweigh small differences between labels."""
+
+ADDED_LABEL_WEIGHT = 2.0
+"""Score of an item at the mean of a label that was added after the fit, for a query that surely has this label."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureParts:
+    """The parts of features ``[s | u | z | c]``, as `MeaningMap` describes them."""
+
+    s: Float32  # (b, r + a) mean vectors of trained labels, then probabilities of the a added labels
+    u: Float32  # (b, 1) probability of no known class
+    z: Float32  # (b, g) position
+    c: Float32  # (b, g) its product with the position of another vector is their cosine
+    n_spelled: int  # r
+
+    @classmethod
+    def of(cls, features: Float32, feature_map: MeaningMap) -> Self:
+        """Return the parts of features (b, r + a + 1 + 2 g) as views."""
+        n, g = feature_map.n_columns, feature_map.n_position
+        return cls(
+            features[:, :n],
+            features[:, n : n + 1],
+            features[:, n + 1 : n + 1 + g],
+            features[:, n + 1 + g :],
+            feature_map.spelling.n_columns,
+        )
+
+    @property
+    def trained(self) -> Float32:
+        """Mean vectors (b, r) of trained labels."""
+        return self.s[:, : self.n_spelled]
+
+    @property
+    def added(self) -> Float32:
+        """Probabilities (b, a) of added labels."""
+        return self.s[:, self.n_spelled :]
+
+    @property
+    def untrained(self) -> Float32:
+        """Probability (b, 1) of no class that was trained on: of an added class, or of none that is known."""
+        if self.s.shape[1] == self.n_spelled:
+            return self.u
+        return np.asarray(self.u + (1 - self.u) * self.added.sum(axis=1, keepdims=True))
+
+
+def position_queries(features: FeatureParts) -> Float32:
+    """Return the vectors v (b, D) of queries that rank items by position alone."""
+    return np.pad(features.c, ((0, 0), (features.n_spelled + 1, 0)))
+
+
+def label_queries(
+    features: FeatureParts, feature_map: MeaningMap, added_columns: Packed | None, *, all_labelled: bool
+) -> Float32:
+    """Return the vectors v (b, D) of queries that rank items by meaning.
+
+    Parameters
+    ----------
+    features : FeatureParts
+    feature_map : MeaningMap
+        The map that the features come from.
+    added_columns : Packed, (g, a), or None
+        Its directions of added labels, transposed; None where no labels were added.
+    all_labelled : bool
+        Whether the labels of all items are known.
+    """
+    spelling, s, u = feature_map.spelling, features.trained, features.u
+    r = features.n_spelled
+    vectors = np.zeros((len(s), r + 1 + feature_map.n_position), dtype=np.float32)
+    least = least_probability(all_labelled)
+    weights = (
+        label_weights(np.minimum(spelling.length * s, 1), multilabel=True)
+        if feature_map.multilabel
+        else spelling.weights(s, least)
+    )
+    np.multiply(1 - u, weights, out=vectors[:, :r])
+    untrained = features.untrained
+    vectors[:, r] = untrained[:, 0] * np.float32(NEW_BONUS / NOVELTY_WEIGHT)
+    squares = np.einsum("ij,ij->i", features.s, features.s)
+    certainty = np.minimum(spelling.length * squares, 1)[:, None] ** 3
+    vectors[:, r + 1 :] = (
+        np.float32(POSITION_WEIGHT) * untrained * features.z
+        + np.float32(COSINE_WEIGHT) * certainty * features.c
+    )
+    if added_columns is not None:
+        likely = np.float32(ADDED_LABEL_WEIGHT) * (1 - u) * features.added
+        vectors[:, r + 1 :] += row_products(likely, added_columns)
+    return vectors
+
+
+def least_probability(all_labelled: bool) -> float:
+    """Return the probability of a word from which on it counts, by whether the labels of all items are known."""
+    return LEAST_PROBABILITY_OF_LABELLED if all_labelled else LEAST_PROBABILITY
+
+
+def query_rule(feature_map: MeaningMap, ranking: str, *, all_labelled: bool) -> QueryRule:
+    """Return how compiled code makes what `label_queries` or `position_queries` returns, where no labels were added."""
+    return QueryRule(
+        n_columns=feature_map.n_columns,
+        n_position=feature_map.n_position,
+        length=feature_map.spelling.length,
+        by_position=ranking == "position",
+        multilabel=feature_map.multilabel,
+        least=least_probability(all_labelled),
+        bonus=NEW_BONUS / NOVELTY_WEIGHT,
+        position=POSITION_WEIGHT,
+        cosine=COSINE_WEIGHT,
+    )
+
+
+def item_vectors(
+    features: FeatureParts, feature_map: MeaningMap, labels: NDArray[np.floating] | None = None
+) -> Float32:
+    """Return the vectors t (b, D) of items.
+
+    Parameters
+    ----------
+    features, feature_map
+        As in `label_queries`.
+    labels : ndarray of shape (b, r + a) or None, default=None
+        Labels as they are spelled, those that were added last. A row of NaN is unknown; None says that all rows are.
+    """
+    r = features.n_spelled
+    items = np.empty((len(features.s), r + 1 + feature_map.n_position), dtype=np.float32)
+    items[:, r + 1 :] = features.z
+    known = np.zeros(len(items), dtype=bool) if labels is None else ~np.isnan(labels[:, 0])
+    if not known.all():
+        np.multiply(1 - features.u, features.trained, out=items[:, :r])
+        items[:, r] = novelty_coordinate(features.untrained[:, 0])
+    if labels is None:
+        return items
+    np.copyto(items[:, :r], labels[:, :r], where=known[:, None], casting="same_kind")
+    np.copyto(items[:, r], NOVELTY_WEIGHT * labels[:, r:].any(axis=1), where=known, casting="same_kind")
+    # An item with an added label is moved along the mean of the label, until its product with the label's direction is 1.
+    rows, added = np.nonzero(labels[:, r:] == 1)
+    lacking = 1 - np.einsum("ij,ij->i", items[rows, r + 1 :], feature_map.added_directions[added])
+    items[rows, r + 1 :] += lacking[:, None] * feature_map.means[feature_map.n_trained :][added]
+    return items
+
+
+def checked_novelty(novelty: ArrayLike, n: int) -> Float32:
+    """Return one probability for each of n queries, or the same one for all of them, as (n,) float32."""
+    if novelty == 0 and type(novelty) is float:  # the novelty of every query over items with labels
+        return np.zeros(n, dtype=np.float32)
+    values = np.asarray(novelty, dtype=np.float32)
+    if values.shape not in ((), (n,)) or not ((values >= 0) & (values <= 1)).all():
+        raise InputError(
+            f"novelty must be a probability, or one for each of the {n} queries, got {novelty!r}"
+        )
+    return np.full(n, values)

@@ -1,0 +1,342 @@
+"""Supervised quantization as published: the estimator, and its fit from top to bottom.
+
+"Supervised Quantization for Similarity Search" (Wang, Zhang, Qi, Tang, Wang, CVPR 2016). The objective is in `objective`, the
+solvers are in `joint` and `alternating`, and the start is in `initialisation`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant.arrays import ArrayLike, Codes, Flags, Float32
+from supquant.codec.additive import AdditiveCodec
+from supquant.codec.probabilities import Meaning
+from supquant.errors import InputError
+from supquant.estimators.calibration import calibrate, default_scaling, fit_scaling, spread_rows
+from supquant.estimators.course import Course
+from supquant.estimators.labelled import LabelEstimator
+from supquant.estimators.remote_codes import encode_training_rows
+from supquant.inputs.labels import Labels, read_labels
+from supquant.inputs.parameters import (
+    check_choice,
+    check_integer,
+    check_nonnegative,
+    check_positive,
+    random_generator,
+    resolve_jobs,
+)
+from supquant.inputs.validation import as_float32
+from supquant.interrupts import defers_interrupts
+from supquant.parallel import single_blas
+from supquant.progress import Progress, Reporter
+from supquant.published.alternating import alternating_steps
+from supquant.published.chain import ChainedQuantizer
+from supquant.published.features import Features, check_features
+from supquant.published.initialisation import lengthen
+from supquant.published.joint import joint_steps
+from supquant.published.projections import Projection
+from supquant.published.steps import CodedStep, Start
+from supquant.published.training import PROJECTION_TYPES, ProjectionName, Training, with_seeds
+from supquant.remote import some_rows
+
+_logger = logging.getLogger("supquant")
+
+CALIBRATION_ROWS = 4096
+"""Leave-one-out scores are made for at most this number of rows."""
+
+MAX_LEVERAGE = 0.9
+"""Rows of more leverage than this take no part in the calibration. They are anchors of the kernel, and their scores say nothing
+about other rows."""
+
+
+class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
+    """The method of the paper: codes of a projection in which a linear classifier tells labels apart.
+
+    Parameters
+    ----------
+    n_codebooks : int, default=8
+        M, the number of bytes of a code, from 1 to 64.
+    n_codewords : int, default=256
+        K, the number of codewords in each codebook, from 2 to 256.
+    n_components : int, default=256
+        r, the number of dimensions of the space that is quantized. At most the number of features, and all of them with
+        ``projection="identity"``.
+    projection : {"learned", "identity", "pca"}, default="learned"
+        P, the map from features to that space. ``"learned"`` is the method. The paper compares it with the fixed maps
+        ``"identity"`` and ``"pca"``.
+    features : "auto", AnchorKernel or None, default="auto"
+        Map from vectors to features. ``"auto"`` is the published map, an `AnchorKernel` with 1000 anchors, or None if the vectors
+        have more than 2000 dimensions. None takes the vectors themselves.
+    solver : {"joint", "alternating"}, default="joint"
+        ``"joint"`` minimises over all continuous unknowns at once. ``"alternating"`` takes the published steps in turn.
+    quantization_weight : float, default=1e-5
+        Gamma, the weight of the squared distance between projected and decoded vectors, above 0.
+    constraint_weight : float, default=0.1
+        Mu, the weight of the spread of the inter-dictionary products, at least 0.
+    classifier_ridge : float, default=1.0
+        Lambda, the ridge of the classifier, above 0.
+    missing_label : str, number or None, default=None
+        A label that means "unknown", in addition to None, NaN, pandas' NA and masked entries.
+    init : PublishedQuantizer or None, default=None
+        A fitted quantizer with fewer codebooks and the same rows, from which the fit starts.
+    max_turns : int, default=512
+        Used with ``solver="alternating"``: the maximum number of turns of W, P, eps and C before codes are assigned again. 1
+        is the published order.
+    max_iter : int, default=30
+        Maximum number of iterations of the solver for each code length.
+    tol : float, default=1e-3
+        The solver stops when the relative improvement of an iteration falls below `tol`.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores. The codes do not depend on it.
+    random_state : int, Generator or None, default=None
+        Seed. The same seed gives the same codes.
+    callback : callable or None, default=None
+        Called with a `supquant.progress.Progress` after every iteration.
+    verbose : int, default=0
+        If above 0, iterations are logged.
+
+    Attributes
+    ----------
+    codec_ : AdditiveCodec
+        The learned model; it encodes, decodes and makes tables.
+    classes_ : (L,) array
+        The labels found in `fit`.
+    training_codes_ : (n, M) uint8
+        Codes of the training rows, learned with their labels.
+    objective_ : list of dict
+        For every step: its name, the terms ``classification``, ``ridge``, ``quantization`` and ``constraint``, and the ``total``.
+    n_iter_ : int
+        Number of iterations.
+    n_unlabelled_ : int
+        Number of training rows without a label.
+    n_features_in_ : int
+        p, the number of dimensions of the vectors.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from supquant import PublishedQuantizer
+    >>> X, y = load_digits(return_X_y=True)
+    >>> pq = PublishedQuantizer(2, random_state=0).fit(X[:1500], y[:1500])
+    >>> codes = pq.encode(X[1500:])
+    >>> codes.shape, codes.dtype
+    ((297, 2), dtype('uint8'))
+    """
+
+    _file_kind: ClassVar[str] = "published-quantizer"
+
+    def __init__(
+        self,
+        n_codebooks: int = 8,
+        *,
+        n_codewords: int = 256,
+        n_components: int = 256,
+        projection: ProjectionName = "learned",
+        features: Features = "auto",
+        solver: Literal["joint", "alternating"] = "joint",
+        quantization_weight: float = 1e-5,
+        constraint_weight: float = 0.1,
+        classifier_ridge: float = 1.0,
+        missing_label: str | float | None = None,
+        init: PublishedQuantizer | None = None,
+        max_turns: int = 512,
+        max_iter: int = 30,
+        tol: float = 1e-3,
+        n_jobs: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+        callback: Callable[[Progress], None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.n_codewords = n_codewords
+        self.n_components = n_components
+        self.projection = projection
+        self.features = features
+        self.solver = solver
+        self.quantization_weight = quantization_weight
+        self.constraint_weight = constraint_weight
+        self.classifier_ridge = classifier_ridge
+        self.missing_label = missing_label
+        self.init = init
+        self.max_turns = max_turns
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.callback = callback
+        self.verbose = verbose
+
+    @defers_interrupts
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn codebooks, projection and classifier.
+
+        Parameters
+        ----------
+        X : (n, p) array
+            Vectors of any real dtype. A memory map is read in blocks.
+        y : (n,) array of class labels, or (n, L) indicator matrix
+            Labels are of any hashable type. An indicator matrix is dense or sparse. None, NaN, pandas' NA, a masked entry and
+            `missing_label` mean that the label is unknown; in an indicator matrix, a whole row of them. Rows without labels
+            get codes, but nothing is learned from them.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the fit was interrupted. After the first finished step the estimator has the best model so far.
+        """
+        self._check_parameters()
+        X, labels = self._checked(X, y)
+        rng = random_generator(self.random_state)
+        known = labels.known
+        x: Any = X if known.all() else some_rows(X, np.flatnonzero(known))
+        own = labels if known.all() else labels.take(known)
+        course: Course[CodedStep] = Course(Reporter(self.callback, self.verbose))
+        with single_blas():
+            feature_map = self._fit_features(x, rng)
+            n_jobs = resolve_jobs(self.n_jobs)
+            training = Training(x, own, feature_map, self.n_codewords, rng, n_jobs, self.projection)
+            try:
+                for length in self._begin(training, own):
+                    training.lengthen(length)
+                    course.take(f"{self.solver}, {length} codebooks", self.max_iter, self._steps(training))
+            finally:  # also after an interrupt: psi never rises, so the last finished step is the best one
+                if course.last is not None:
+                    codec, codes = self._codec_of(course.last, training, own)
+                    codec = with_seeds(codec, codes, x)
+                    self._store(codec, self._codes_of_all(codec, codes, X, known))
+                    self.objective_, self.n_iter_ = course.record, course.n_iter
+                    self.n_unlabelled_ = labels.n_unlabelled
+            self.codec_ = self._calibrated(codec, training, x, own)
+        return self
+
+    def _steps(self, training: Training) -> Iterator[CodedStep]:
+        """Solve for the present number of codebooks."""
+        start = self._start(training)
+        steps = (
+            alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
+            if self.solver == "alternating"
+            else joint_steps(start, max_iter=self.max_iter, tol=self.tol)
+        )
+        for step in steps:
+            yield CodedStep(step, training.codes)
+        training.take(step.state.codebooks, step.state.projection)
+
+    def _start(self, training: Training) -> Start:
+        return training.start(
+            float(self.quantization_weight), float(self.constraint_weight), float(self.classifier_ridge)
+        )
+
+    def _codec_of(self, last: CodedStep, training: Training, labels: Labels) -> tuple[AdditiveCodec, Codes]:
+        """Return the codec of a step, and the codes (n, M) of the labelled rows.
+
+        After an interrupt the step can have fewer than `n_codebooks` codebooks; zero codebooks are then added.
+        """
+        state = last.step.state
+        codebooks, codes = lengthen(state.codebooks, last.codes, self.n_codebooks, training.rng)
+        codec = AdditiveCodec(
+            codebooks=codebooks.astype(np.float32),
+            projection=training.stored_projection(state.projection),
+            classifier=state.classifier.astype(np.float32),
+            classes=labels.classes,
+            multilabel=labels.multilabel,
+            constant=state.constant,
+            quantization_weight=state.penalties.quantization,
+            constraint_weight=state.penalties.constraint,
+            feature_map=training.feature_map,
+            meaning=Meaning(scaling=default_scaling(labels.n_labels)),
+        )
+        return codec, codes
+
+    def _codes_of_all(self, codec: AdditiveCodec, codes: Codes, X: Any, known: Flags) -> Codes:
+        """Return the codes (n, M) of all rows, given those of the rows whose labels are `known` (n,)."""
+        if known.all():
+            return codes
+        all_codes = np.empty((len(X), codes.shape[1]), dtype=np.uint8)
+        all_codes[known] = codes
+        unknown = some_rows(X, np.flatnonzero(~known))
+        all_codes[~known] = encode_training_rows(codec, unknown, None, self.n_jobs)
+        return all_codes
+
+    def _calibrated(self, codec: AdditiveCodec, training: Training, X: Any, labels: Labels) -> AdditiveCodec:
+        """Return the codec with scaling and curve fitted to the leave-one-out scores of some of the rows X (n, p)."""
+        sample = spread_rows(len(X), CALIBRATION_ROWS)
+        codes = training.codes
+        scores, kept = left_out_scores(codec, self._start(training).solver(), X[sample], codes[sample])
+        scaled = replace(codec, meaning=Meaning(scaling=fit_scaling(scores, labels.take(sample[kept]))))
+        return calibrate(scaled, scores, labels.take(sample[kept]), codes, labels)
+
+    # checks -----------------------------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        self._check_codebooks()
+        check_choice(self.projection, "projection", tuple(PROJECTION_TYPES))
+        check_choice(self.solver, "solver", ("joint", "alternating"))
+        check_positive(self.quantization_weight, "quantization_weight")
+        check_nonnegative(self.constraint_weight, "constraint_weight")
+        check_positive(self.classifier_ridge, "classifier_ridge")
+        check_integer(self.max_iter, "max_iter", 1)
+        check_integer(self.max_turns, "max_turns", 1)
+        check_nonnegative(self.tol, "tol")
+        check_features(self.features)
+        if self.init is not None and self.init.projection != self.projection:
+            raise InputError(
+                f"init was fitted with projection={self.init.projection!r}, which cannot become {self.projection!r}"
+            )
+
+    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
+        labels = read_labels(y, n_rows=n_rows, missing=True, missing_label=self.missing_label)
+        if self.init is not None and not np.array_equal(self.init.classes_, labels.classes):
+            raise InputError(
+                f"init was fitted to other labels: {self.init.classes_} there, {labels.classes} here"
+            )
+        if labels.n_unlabelled:
+            _logger.info("%d of %d rows have no label", labels.n_unlabelled, n_rows)
+        return labels
+
+
+def left_out_scores(
+    codec: AdditiveCodec, projection: Projection, x: NDArray[Any], codes: Codes
+) -> tuple[Float32, Flags]:
+    """Score the labels of training rows with a projection learned without the row.
+
+    The projection is least squares, so leaving out a row has a closed form. With the row's leverage
+    ``h = x'(X'X + delta I)^-1 x`` and its decoded vector s, the score is ``(W'P'x - h W's) / (1 - h)``. If the projection is
+    fixed, the leverage is zero.
+
+    Parameters
+    ----------
+    codec : AdditiveCodec
+        With a classifier.
+    projection : Projection
+        What the solver knew about P.
+    x : (s, p) array
+        Vectors of the rows.
+    codes : (s, M) uint8
+        Codes of the rows.
+
+    Returns
+    -------
+    scores : (k, L) float32
+        Scores of the kept rows.
+    kept : (s,) bool
+        Rows of at most `MAX_LEVERAGE`.
+    """
+    assert codec.classifier is not None
+    W = codec.classifier.astype(np.float64)
+    features = codec.features(as_float32(x)).astype(np.float64)  # (s, d)
+    scores = codec.project(features.astype(np.float32)).astype(np.float64) @ W
+    leverage = projection.leverage(features)
+    kept = leverage < MAX_LEVERAGE
+    own = codec.decode(codes) @ W
+    h = leverage[kept, None]
+    return ((scores[kept] - h * own[kept]) / (1 - h)).astype(np.float32), kept

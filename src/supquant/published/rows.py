@@ -1,0 +1,311 @@
+"""The rows of training: a solver sends passes over them and gets sums back.
+
+A solver sees its data through `TrainingRows` alone, so rows can live in memory, in a file, on another device or in several
+places at once. `LocalRows` are rows of this process, and `published/remote_training.py` has rows that others read. Both visit
+the same blocks with the same functions. `FeatureCache` (`row_sums.py`) keeps the features of rows between passes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from supquant import kernels
+from supquant.arrays import Array, Codes, Float32, Float64
+from supquant.assignment import CodeSearch
+from supquant.inputs.validation import as_float32
+from supquant.parallel import row_blocks
+from supquant.published.statistics import CodeStatistics, Interaction, ModelState, Moments
+from supquant.row_sums import FeatureCache, sum_in_order
+
+Positions = NDArray[np.intp]
+
+FLOAT64_ROWS = 1024
+"""Rows of a block that are converted to float64 at a time: small enough to stand beside those of other threads."""
+
+SUM_BYTES = 1 << 29
+"""Bytes of the sums of single blocks that wait to be added. No more threads work than fit into it."""
+
+
+class Targets(Protocol):
+    """The matrix Y (n, L) that a classifier of the rows aims at: `Labels`, or any other."""
+
+    @property
+    def n_labels(self) -> int:
+        """L, the number of columns."""
+
+    def dense(self, start: int, stop: int) -> Float64:
+        """Return rows ``start`` to ``stop`` of Y as an array (b, L)."""
+
+
+class TrainingRows(Protocol):
+    """What a solver may ask of the rows."""
+
+    def moments(self) -> Moments:
+        """Return the sums that do not depend on the codes."""
+
+    def statistics(self) -> CodeStatistics:
+        """Return the sums for the present codes."""
+
+    def assign(self, model: ModelState) -> CodeStatistics:
+        """Assign to every row its best code under the model; return the sums for the new codes."""
+
+    def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
+        """Return the sums of inter-dictionary products.
+
+        Parameters
+        ----------
+        used : ndarray of shape (u,), intp
+            Flat positions m K + k of codewords, ascending. They hold every codeword that a row uses.
+        gram : ndarray of shape (u, u), float64
+            Products of these codewords.
+        eps : float
+            The constant that the inter-dictionary product of every code should have.
+        """
+
+    def codes(self) -> Iterator[Codes]:
+        """Yield the codes, block by block."""
+
+
+class BlockRows(ABC):
+    """Rows in fixed blocks, whose codes are in this process.
+
+    Parameters
+    ----------
+    n_rows : int
+    labels : Targets
+        The labels of the rows.
+    codes : ndarray of shape (n, M), uint8
+        Codes to start from. They are changed in place.
+    n_codewords : int
+        K, the codewords of a codebook.
+    n_jobs : int
+        Number of threads. Results do not depend on it.
+    """
+
+    def __init__(self, n_rows: int, labels: Targets, codes: Codes, n_codewords: int, n_jobs: int) -> None:
+        self._labels = labels
+        self._codes = codes
+        self._n_codewords = n_codewords
+        self._n_jobs = n_jobs
+        self._blocks = row_blocks(n_rows)
+        self._distinct: tuple[Codes, Float64] | None = None
+        self._compacted: tuple[Positions, tuple[Codes, Float64, list[int]]] | None = None
+
+    @abstractmethod
+    def _sum(self, function: BlockSums, shared: Any, n_words: int) -> tuple[Float64, ...]:
+        """Return the sums over all blocks of the arrays of a function, of which the first has `n_words` rows."""
+
+    @abstractmethod
+    def assign(self, model: ModelState) -> CodeStatistics:
+        """Assign to every row its best code under the model; return the sums for the new codes."""
+
+    def moments(self) -> Moments:
+        """Return the sums that do not depend on the codes."""
+        xx, sum_x, xy, yy = self._sum(_moments_of_block, None, 0)
+        return Moments(sum(stop - start for start, stop in self._blocks), sum_x, xx, xy, float(yy))
+
+    def statistics(self) -> CodeStatistics:
+        """Return the sums for the present codes."""
+        bx, by = self._sum(code_sums, self._n_codewords, self._n_words)
+        return self._statistics(bx, by, 0)
+
+    def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
+        """Return the sums of inter-dictionary products, as `TrainingRows.interaction` says."""
+        codes, counts, sizes = self._compact(used)
+        return Interaction(
+            *kernels.active().interaction(codes, counts, gram, eps, sizes=sizes, n_threads=self._n_jobs)
+        )
+
+    def recode(self, codes: Codes) -> None:
+        """Replace the codes of all rows by codes (n, M), of any M."""
+        self._codes = codes
+        self._distinct = self._compacted = None
+
+    def codes(self) -> Iterator[Codes]:
+        """Yield the codes, block by block."""
+        for start, stop in self._blocks:
+            yield self._codes[start:stop]
+
+    def distinct(self) -> tuple[Codes, Float64]:
+        """Return the distinct codes (u, M), and the number of rows that have each of them (u,)."""
+        if self._distinct is None:
+            codes, counts = kernels.active().distinct(self._codes)
+            self._distinct = codes, counts.astype(np.float64)
+        return self._distinct
+
+    def _compact(self, used: Positions) -> tuple[Codes, Float64, list[int]]:
+        """Renumber the used codewords of each codebook from 0.
+
+        Returns the distinct codes (u', M) in these numbers, their counts (u',), and the number of used codewords of each
+        codebook.
+        """
+        last = self._compacted
+        if last is None or not (last[0] is used or np.array_equal(last[0], used)):
+            codes, counts = self.distinct()
+            n_codebooks, K = codes.shape[1], self._n_codewords
+            sizes = np.bincount(used // K, minlength=n_codebooks).tolist()
+            number = np.zeros(n_codebooks * K, dtype=np.uint8)  # new number of the codeword at m K + k
+            number[used] = np.concatenate([np.arange(size) for size in sizes])
+            # for i, code in enumerate(codes):
+            #     for m in range(n_codebooks):
+            #         compact[i, m] = number[m * K + code[m]]
+            compact = number[codes + K * np.arange(n_codebooks)]
+            last = self._compacted = used, (compact, counts, sizes)
+        return last[1]
+
+    @property
+    def _n_words(self) -> int:
+        """The number of codewords of all codebooks, M K."""
+        return self._codes.shape[1] * self._n_codewords
+
+    def _statistics(self, bx: Float64, by: Float64, changed: int) -> CodeStatistics:
+        distinct, counts = self.distinct()
+        bb = kernels.active().pair_counts(distinct, self._n_codewords, counts, n_threads=self._n_jobs)
+        return CodeStatistics(bb, bx, by, changed)
+
+
+class LocalRows(BlockRows):
+    """Rows of this process, visited in fixed blocks.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        Vectors before the feature map, of any real dtype. They may be memory-mapped.
+    labels : Targets
+        The labels of the rows.
+    codes : ndarray of shape (n, M), uint8
+        Codes to start from. They are changed in place.
+    n_codewords : int
+        K, the codewords of a codebook.
+    features : callable or None, default=None
+        Maps a block (b, p) float32 to its features (b, d) float32. None takes vectors as features.
+    n_jobs : int, default=1
+        Number of threads. Results do not depend on it.
+    cache_bytes : int, default=4 GiB
+        Bytes for feature blocks that are kept between passes. Others are computed again in every pass.
+    """
+
+    def __init__(
+        self,
+        X: NDArray[np.generic],
+        labels: Targets,
+        codes: Codes,
+        n_codewords: int,
+        *,
+        features: Callable[[Float32], Float32] | None = None,
+        n_jobs: int = 1,
+        cache_bytes: int = 4 << 30,
+    ) -> None:
+        super().__init__(len(X), labels, codes, n_codewords, n_jobs)
+        self._X = X
+        self._features = features
+        self._cache = FeatureCache(cache_bytes)
+        self._width = X.shape[1]  # d, which the first pass corrects
+
+    def _sum(self, function: BlockSums, shared: Any, n_words: int) -> tuple[Float64, ...]:
+        def of_block(block: tuple[int, int]) -> tuple[Array, ...]:
+            x, y = self.block(*block), self._labels.dense(*block)
+            return function(x, y, self._codes[slice(*block)], shared)
+
+        sums = sum_in_order(of_block, self._blocks, self._sum_jobs(n_words))
+        self._width = sums[0].shape[1] if sums else self._width
+        return sums
+
+    def assign(self, model: ModelState) -> CodeStatistics:
+        """Assign to every row its best code under the model; return the sums for the new codes."""
+        self._distinct = self._compacted = None
+        shared = Recoding.of(model), self._n_codewords
+        bx, by, changed = self._sum(_recode_and_sum, shared, self._n_words)
+        return self._statistics(bx, by, int(changed))
+
+    def block(self, start: int, stop: int) -> Float32:
+        """Return the features (b, d) of rows ``start`` to ``stop``, one of the fixed blocks."""
+        features = self._features
+        if features is None:
+            return as_float32(self._X[start:stop])
+        return self._cache.get(start, lambda: features(as_float32(self._X[start:stop])))
+
+    def _sum_jobs(self, n_words: int) -> int:
+        """Return the number of threads for sums of arrays (n_words or d, d + L): all of their sums fit into `SUM_BYTES`."""
+        d = self._width
+        return max(1, min(self._n_jobs, SUM_BYTES // (8 * max(n_words, d) * (d + self._labels.n_labels)) - 1))
+
+
+# what is done with a block -------------------------------------------------------------------------------------------------
+
+BlockSums = Callable[[Float32, Float64, Codes, Any], tuple[Array, ...]]
+"""A function of a module: it takes the features (b, d), labels (b, L) and codes (b, M) of a block and what all blocks share, and
+returns arrays, which are summed over blocks."""
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """The search for better codes under a model. Its tables are made once in each process."""
+
+    search: CodeSearch
+    projection: Float64  # (d, r)
+
+    @classmethod
+    def of(cls, model: ModelState) -> Recoding:
+        """Prepare for a model."""
+        weights = model.penalties
+        search = CodeSearch(
+            model.codebooks, model.classifier, weights.quantization, weights.constraint, model.constant
+        )
+        return cls(search, model.projection)
+
+    def __call__(self, x: Float32, y: Float64, codes: Codes) -> int:
+        """Give rows with features (b, d) and labels (b, L) better codes, in place; return how many codes changed."""
+        search = self.search
+        new = search.search(search.target(x @ self.projection.astype(np.float32), y), codes)
+        moved = np.flatnonzero((new != codes).any(axis=1))
+        changed = 0
+        # The search is float32: a code changes only where its cost is strictly lower in float64 too.
+        for part in _slices(len(moved)):
+            rows = moved[part]
+            z = search.target(x[rows].astype(np.float64) @ self.projection, y[rows])
+            better = rows[search.costs(z, new[rows]) < search.costs(z, codes[rows])]
+            codes[better] = new[better]
+            changed += len(better)
+        return changed
+
+
+def code_sums(x: Float32, y: Float64, codes: Codes, n_codewords: int) -> tuple[Float64, Float64]:
+    """Return B'X (M K, d) and B'Y (M K, L) of a block."""
+    n_words = codes.shape[1] * n_codewords
+    bx, by = np.zeros((n_words, x.shape[1])), np.zeros((n_words, y.shape[1]))
+    kernels.active().code_sums(codes, x, n_codewords, out=bx)
+    kernels.active().code_sums(codes, y.astype(np.float32), n_codewords, out=by)
+    return bx, by
+
+
+def _recode_and_sum(
+    x: Float32, y: Float64, codes: Codes, shared: tuple[Recoding, int]
+) -> tuple[Float64, Float64, Array]:
+    recoding, n_codewords = shared
+    changed = recoding(x, y, codes)
+    return *code_sums(x, y, codes, n_codewords), np.array(changed)
+
+
+def _moments_of_block(x: Float32, y: Float64, codes: Codes, shared: None) -> tuple[Array, ...]:
+    del codes, shared
+    parts = (_moments(x[part], y[part]) for part in _slices(len(x)))
+    return reduce(lambda some, others: tuple(a + b for a, b in zip(some, others, strict=True)), parts)
+
+
+def _moments(x: Float32, y: Float64) -> tuple[Array, ...]:
+    """Return X'X, the sum of X, X'Y and the sum of Y^2."""
+    x64 = x.astype(np.float64)
+    return x64.T @ x64, x64.sum(axis=0), x64.T @ y, np.array((y * y).sum())
+
+
+def _slices(n_rows: int) -> list[slice]:
+    """Return slices of at most `FLOAT64_ROWS` rows that cover a block."""
+    return [slice(start, stop) for start, stop in row_blocks(n_rows, FLOAT64_ROWS)]

@@ -1,0 +1,209 @@
+"""Classes that become known after the fit: the same codes, found under new labels."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from supquant import CodeIndex, PublishedQuantizer, SupervisedQuantizer, load_model
+from supquant.errors import InputError
+from supquant.inputs.labels import read_labels
+from supquant.model.added_classes import class_logits, class_means, divided
+
+KNOWN = 8  # digits 8 and 9 are new
+FEW = 10
+
+
+@pytest.fixture(scope="module")
+def split(digits):
+    X, y = digits
+    known = np.flatnonzero(y[:1000] < KNOWN)
+    items = np.arange(1000, 1600)
+    few = np.concatenate([np.flatnonzero(y[:1000] == new)[:FEW] for new in (8, 9)])
+    return X, y, known, items, few
+
+
+@pytest.fixture(scope="module")
+def base(split):
+    """A model fitted to the known digits and to rows without labels, and an index of items without labels."""
+    X, y, known, items, _ = split
+    rows = np.concatenate([known, items])
+    labels = [*y[known].tolist(), *[None] * len(items)]
+    sq = SupervisedQuantizer(8, n_codewords=64, random_state=0).fit(X[rows], labels)
+    return sq, CodeIndex(sq).add(X[items])
+
+
+@pytest.fixture
+def extended(base, split):
+    X, y, _, _, few = split
+    return copy.deepcopy(base[0]).extend(X[few], y[few])
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if "codes" in path.name}
+
+
+def test_no_code_changes(base, extended, split, tmp_path):
+    X, y, known, items, _ = split
+    sq, index = base
+    other = index.with_codec(extended)
+    index.save(tmp_path / "before")
+    other.save(tmp_path / "after")
+    assert bytes_of(tmp_path / "before") == bytes_of(tmp_path / "after") != {}
+    index.with_codec(extended).save(tmp_path / "before")  # in the place of the index that it comes from
+    np.testing.assert_array_equal(extended.encode(X[items]), sq.encode(X[items]))
+    np.testing.assert_array_equal(extended.encode(X[known], y[known]), sq.encode(X[known], y[known]))
+
+
+def test_known_classes_keep_their_order_and_the_new_ones_follow(extended, base):
+    np.testing.assert_array_equal(base[0].classes_, np.arange(KNOWN))
+    np.testing.assert_array_equal(extended.classes_, np.arange(KNOWN + 2))
+
+
+def test_new_classes_are_predicted_and_look_new_no_more(base, extended, split):
+    X, y, _, _, _ = split
+    rest = np.arange(1000, len(X))  # no label of these is known to the model; some 640 are of known classes
+    new = y[rest] >= KNOWN
+    p = extended.predict_proba(X[rest])
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-4)
+    assert (extended.predict(X[rest]) == y[rest])[new].mean() > 0.7
+    right_before = (base[0].predict(X[rest]) == y[rest])[~new].mean()
+    assert (extended.predict(X[rest]) == y[rest])[~new].mean() > right_before - 0.09
+    assert extended.novelty(X[rest])[new].mean() < 0.7 * base[0].novelty(X[rest])[new].mean()
+    assert (extended.novelty(X[rest]) <= base[0].novelty(X[rest]) + 1e-5).all()
+
+
+def mean_precision(index, X, labels, item_labels):
+    _, ids = index.search(X, len(item_labels))
+    relevant = item_labels[ids] == labels[:, None]
+    hits = np.cumsum(relevant, axis=1) / np.arange(1, relevant.shape[1] + 1)
+    return float(((hits * relevant).sum(axis=1) / relevant.sum(axis=1)).mean())
+
+
+def test_items_that_were_there_are_found_under_the_new_label(base, extended, split):
+    X, y, _, items, _ = split
+    index = base[1]
+    asking = np.flatnonzero(y[1600:] >= KNOWN) + 1600
+    before = mean_precision(index, X[asking], y[asking], y[items])
+    after = mean_precision(index.with_codec(extended), X[asking], y[asking], y[items])
+    assert after > before + 0.02
+
+
+def test_items_with_an_added_label_are_found_under_it(extended, split):
+    X, y, _, items, _ = split
+    index = CodeIndex(extended).add(X[items], y[items])
+    asking = np.flatnonzero(y[1600:] >= KNOWN) + 1600
+    with_labels = mean_precision(index, X[asking], y[asking], y[items])
+    without = mean_precision(CodeIndex(extended).add(X[items]), X[asking], y[asking], y[items])
+    assert with_labels > without
+
+
+def test_the_vector_of_an_item_with_an_added_label_counts_as_at_its_mean(extended, split):
+    X, y, _, items, _ = split
+    codec = extended.codec_
+    new = items[y[items] == 9][:5]
+    labels = np.zeros((len(new), KNOWN + 2))
+    labels[:, 9] = 1
+    vectors = codec.item_vectors(codec.features(X[new].astype(np.float32)), labels)
+    np.testing.assert_array_equal(vectors[:, :KNOWN], 0)
+    direction, mean = codec.map.added_directions[1], codec.map.means[9]
+    np.testing.assert_allclose(direction @ mean, 1, rtol=1e-4)
+    np.testing.assert_allclose(vectors[:, KNOWN + 1 :] @ direction, 1, rtol=1e-4)
+
+
+def test_it_can_be_extended_again_and_loads_as_it_was_saved(base, split, tmp_path):
+    X, y, _, items, few = split
+    both = copy.deepcopy(base[0]).extend(X[few], y[few])
+    one_by_one = copy.deepcopy(base[0])
+    for new in (8, 9):
+        rows = few[y[few] == new]
+        one_by_one.extend(X[rows], y[rows])
+    np.testing.assert_allclose(one_by_one.predict_proba(X[items]), both.predict_proba(X[items]), atol=1e-5)
+    both.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.classes_, both.classes_)
+    np.testing.assert_array_equal(loaded.predict_proba(X[items]), both.predict_proba(X[items]))
+
+
+def test_labels_that_are_strings_may_be_longer_than_the_known_ones(digits):
+    X, y = digits
+    names = np.array(["a", "b", "c"])
+    known = np.flatnonzero(y < 3)
+    sq = SupervisedQuantizer(2, n_codewords=32, random_state=0).fit(X[known], names[y[known]])
+    sq.extend(X[y == 3][:5], ["a longer one"] * 5)
+    assert sq.classes_.tolist() == ["a", "b", "c", "a longer one"]
+
+
+def test_an_index_refuses_a_codec_with_other_codebooks(base, split):
+    X, y, known, _, few = split
+    other = SupervisedQuantizer(8, n_codewords=64, random_state=1).fit(X[known], y[known])
+    with pytest.raises(InputError, match="other codebooks"):
+        base[1].with_codec(other.extend(X[few], y[few]))
+    with pytest.raises(InputError, match="other codebooks"):
+        CodeIndex(other).with_codec(base[0])
+
+
+def test_the_index_that_came_before_stays_as_it_was(base, extended, split):
+    X, _, _, items, _ = split
+    index = base[1]
+    before = index.search(X[items[:5]], 5)
+    other = index.with_codec(extended)
+    other.remove(np.arange(100))
+    other.add(X[:3])
+    assert len(index) == len(items)
+    for mine, was in zip(index.search(X[items[:5]], 5), before, strict=True):
+        np.testing.assert_array_equal(mine, was)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.full(4, 3), "new ones, got \\[3\\]"),
+        (["nine"] * 4, "of the kind that the model knows"),
+        ([9, 9, None, 9], "missing|NaN|None"),
+        ([9, 9], "4 rows"),
+        (np.eye(4), "1d array"),
+    ],
+)
+def test_labels_that_cannot_be_added_are_refused(extended, base, split, labels, message):
+    X = split[0]
+    sq = copy.deepcopy(base[0])
+    with pytest.raises(InputError, match=message):
+        sq.extend(X[:4], labels)
+    np.testing.assert_array_equal(sq.classes_, base[0].classes_)
+
+
+def test_several_labels_an_item_and_published_codes_are_refused(digits):
+    X, y = digits
+    several = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X[:300], np.eye(10)[y[:300]])
+    with pytest.raises(InputError, match="one label, not several"):
+        several.extend(X[:4], np.eye(11)[[10] * 4])
+    published = PublishedQuantizer(2, n_codewords=16, features=None, max_iter=2, random_state=0)
+    with pytest.raises(InputError, match="features='auto'"):
+        published.fit(X[:300], y[:300]).extend(X[:4], [11] * 4)
+
+
+def test_what_is_not_of_a_trained_class_is_divided_among_added_ones_and_others():
+    means = np.array([[3.0, 3.0], [3.0, 0.0], [0.0, 3.0]], dtype=np.float32)  # the first was trained on
+    by_place = class_logits(means, np.eye(2, dtype=np.float32) / 4)
+    z = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0], [3.0, 3.0]], dtype=np.float32)
+    p = np.full((4, 1), 1.0, dtype=np.float32)
+    u = np.array([0.8, 0.5, 0.8, 0.8], dtype=np.float32)
+    labels, left = divided(p, u, z, by_place, 1)
+    np.testing.assert_allclose(labels.sum(axis=1), 1, rtol=1e-5)
+    joint = (1 - left)[:, None] * labels
+    np.testing.assert_allclose(joint[:, 0], 1 - u, rtol=1e-4)  # what trained classes have, they keep
+    assert joint[0, 1] > 0.5 > joint[0, 2]
+    assert joint[1, 2] > joint[1, 1]
+    assert left[2] > 0.7  # near none of them
+    assert left[3] > 0.5  # near a trained one
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_mean_of_a_class_is_that_of_its_rows(rng, several):
+    z = rng.normal(size=(50, 3))
+    carried = rng.uniform(size=(50, 4)) < 0.4 if several else np.eye(4, dtype=bool)[rng.integers(4, size=50)]
+    labels = read_labels(carried.astype(int) if several else carried.argmax(axis=1))
+    means = class_means(z, labels)
+    for each in range(4):
+        np.testing.assert_allclose(means[each], z[carried[:, each]].mean(axis=0), rtol=1e-5)

@@ -1,0 +1,110 @@
+"""Training rows as others would be."""
+
+import numpy as np
+import pytest
+
+from supquant.model.spelling import spell_labels
+from supquant.model.unseen_rows import (
+    _quantile_map,
+    hide_own_classes,
+    imitate_held_out_rows,
+    mix_rows,
+    sureness,
+    temper_to_sureness,
+)
+
+
+@pytest.fixture
+def features(rng):
+    """Features [p | u | z | c] of 500 rows, five labels, position of four columns."""
+    p = rng.dirichlet(np.full(5, 0.1), size=500)
+    return np.hstack([p, np.full((500, 1), 0.1), rng.normal(size=(500, 8))]).astype(np.float32)
+
+
+@pytest.mark.parametrize("wanted", [0.4, 0.6, 0.9])
+def test_probabilities_become_as_sure_as_wanted(features, wanted):
+    made = temper_to_sureness(features[:, :5], wanted)
+    assert sureness(made) == pytest.approx(wanted, abs=0.02)
+    np.testing.assert_allclose(made.sum(axis=1), 1, rtol=1e-4)
+    np.testing.assert_array_equal(made.argmax(axis=1), features[:, :5].argmax(axis=1))
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_rows_as_held_out_ones_are_as_sure_of_labels_they_carry_and_of_others(rng, features, multilabel):
+    labels = np.eye(5, dtype=bool)[rng.integers(5, size=500)]
+    held_labels = np.eye(5, dtype=bool)[rng.integers(5, size=200)]
+    held = features[:200].copy()
+    held[:, :5] = 0.1 + 0.4 * held_labels + 0.1 * rng.uniform(size=(200, 5))
+    held[:, :5] /= held[:, :5].sum(axis=1, keepdims=True)
+    made = imitate_held_out_rows(features, labels, held, held_labels, multilabel=multilabel)
+    for carried in (0, 1):
+        mine, theirs = made[:, :5][labels == carried], held[:, :5][held_labels == carried]
+        np.testing.assert_allclose(mine.mean(), theirs.mean(), atol=0.02)
+        if multilabel:  # no sum to keep: the order stays, and the spread is that of held-out rows
+            before = features[:, :5][labels == carried]
+            assert (np.diff(mine[np.argsort(before, kind="stable")]) >= 0).all()
+            np.testing.assert_allclose(mine.std(), theirs.std(), rtol=0.05)
+        else:
+            np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
+    np.testing.assert_array_equal(made[:, 5:], features[:, 5:])
+
+
+def test_probabilities_that_are_as_good_as_zero_become_zero_and_others_those_of_held_out_rows(rng, features):
+    labels = np.zeros((500, 5), dtype=bool)
+    held = features.copy()
+    held[:, :5] = 10.0 ** rng.uniform(-12, 0, size=(500, 5))
+    made = imitate_held_out_rows(features, labels, held, labels, multilabel=True)[:, :5]
+    images = np.interp(features[:, :5], *_quantile_map(features[:, :5].ravel(), held[:, :5].ravel()))
+    zero = made == 0
+    assert (images[zero] < 1e-6).all()
+    assert zero.sum() > 0.99 * (images < 1e-6).sum() > 0
+    np.testing.assert_allclose(made[~zero], images[~zero], rtol=1e-6)
+
+
+def test_of_many_probabilities_some_tell_the_quantiles(rng, features, monkeypatch):
+    labels = np.eye(5, dtype=bool)[rng.integers(5, size=500)]
+    held = features[rng.permutation(500)[:200]]
+    held[:, :5] = np.sqrt(held[:, :5])
+    told = {"held": held, "held_labels": labels[:200], "multilabel": True}
+    of_all = imitate_held_out_rows(features, labels, **told)
+    monkeypatch.setattr("supquant.model.unseen_rows.MOST_QUANTILE_VALUES", 1000)  # every other row
+    of_some = imitate_held_out_rows(features, labels, **told)
+    assert (of_some != of_all).any()
+    np.testing.assert_allclose(of_some[:, :5].mean(axis=0), of_all[:, :5].mean(axis=0), rtol=0.1)
+
+
+def test_rows_stay_as_they_are_where_none_were_held_out(features):
+    labels = np.eye(5)[features[:, :5].argmax(axis=1)]
+    none = imitate_held_out_rows(features, labels, features[:0], labels[:0], multilabel=False)
+    np.testing.assert_array_equal(none, features)
+
+
+def test_rows_of_left_out_classes_know_nothing_of_their_own(features, rng):
+    own = features[:, :5].argmax(axis=1)
+    novelty = np.linspace(0.2, 0.9, 40).astype(np.float32)
+    made = hide_own_classes(features, own, novelty, 0.5, spell_labels(5, 5, rng), rng)
+    np.testing.assert_array_equal(made[np.arange(500), own], 0)
+    np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
+    assert sureness(made[:, :5]) == pytest.approx(0.5, abs=0.03)
+    assert np.isin(made[:, 5], novelty).all()
+    assert np.corrcoef(made[:, 5], made[:, :5].max(axis=1))[0, 1] < -0.9  # what looks known looks less new
+    np.testing.assert_array_equal(made[:, 6:], features[:, 6:])
+
+
+def test_made_up_rows_lie_between_two_and_are_as_long(features, rng):
+    first, second = features[rng.integers(len(features), size=(2, 2000))]
+    made = mix_rows(first, second, np.float32([0.7]), 5, rng)
+    assert made.shape == (2000, features.shape[1])
+    np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
+    np.testing.assert_array_equal(made[:, 5], np.float32(0.7))
+    assert np.square(made[:, 6:]).sum(axis=1).mean() == pytest.approx(8, rel=0.1)
+    assert len(mix_rows(first[:0], second[:0], np.float32([]), 5, rng)) == 0
+
+
+def test_values_take_the_quantiles_of_others_at_both_ends(rng):
+    values, others = np.float32(rng.normal(size=50_000)), np.float32(np.sinh(6 * rng.normal(size=30_000)))
+    order = np.argsort(values)
+    exact = np.quantile(others, (np.arange(len(values)) + 0.5) / len(values), method="hazen")
+    changed = np.interp(values, *_quantile_map(values, others))[order]
+    for end in (slice(50), slice(-50, None)):
+        np.testing.assert_allclose(changed[end], exact[end], rtol=1e-3)
