@@ -1,0 +1,60 @@
+"""Floors of the default model on real sentences, in a bare clone: known classes with and without labels, and new classes."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from supquant import CodeIndex, SupervisedQuantizer
+
+N_KNOWN = 30  # of 40 classes; the others have no labelled row
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    """Embeddings and labels of queries, of labelled rows, and of items whose labels are not told."""
+    with np.load(Path(__file__).parents[1] / "data" / "banking77.npz") as file:
+        X, y = file["X"] * file["scale"], file["y"].astype(np.int64)
+    queries, rest = np.split(np.random.default_rng(0).permutation(len(y)), [600])
+    known, new = rest[y[rest] < N_KNOWN], rest[y[rest] >= N_KNOWN]
+    labelled, items = np.array_split(known, 2)
+    return SimpleNamespace(X=X, y=y, queries=queries, labelled=labelled, items=items, new=new)
+
+
+def mean_average_precision(index, data, queries, items):
+    """Return the MAP of queries over items, all given by their row numbers."""
+    found = data.y[items][index.search(data.X[queries], len(items))[1]]
+    hits = found == data.y[queries, None]
+    precision = hits.cumsum(axis=1) / np.arange(1, len(items) + 1)
+    return float(((precision * hits).sum(axis=1) / hits.sum(axis=1)).mean())
+
+
+def known_queries(data):
+    return data.queries[data.y[data.queries] < N_KNOWN]
+
+
+def test_two_bytes_find_labelled_sentences(sentences):
+    X, y = sentences.X[sentences.labelled], sentences.y[sentences.labelled]
+    sq = SupervisedQuantizer(2, random_state=0).fit(X, y)
+    index = CodeIndex(sq).add_codes(sq.training_codes_)
+    assert mean_average_precision(index, sentences, known_queries(sentences), sentences.labelled) > 0.955
+
+
+def test_eight_bytes_find_sentences_without_labels(sentences):
+    X, y = sentences.X[sentences.labelled], sentences.y[sentences.labelled]
+    sq = SupervisedQuantizer(8, random_state=0).fit(X, y)
+    index = CodeIndex(sq).add(sentences.X[sentences.items])
+    assert mean_average_precision(index, sentences, known_queries(sentences), sentences.items) > 0.92
+
+
+def test_eight_bytes_find_sentences_of_known_and_new_classes(sentences):
+    items = np.concatenate([sentences.items, sentences.new])
+    rows = np.concatenate([sentences.labelled, items])
+    y = np.where(np.isin(rows, sentences.labelled), sentences.y[rows], np.nan)
+    sq = SupervisedQuantizer(8, random_state=0).fit(sentences.X[rows], y)
+    index = CodeIndex(sq).add(sentences.X[items])
+    known = known_queries(sentences)
+    new = np.setdiff1d(sentences.queries, known)
+    assert mean_average_precision(index, sentences, known, items) > 0.885
+    assert mean_average_precision(index, sentences, new, items) > 0.61
