@@ -1,5 +1,5 @@
-# make           set up .venv and install the package into it
-# make demo      train on handwritten digits, print a table, write a page with pictures
+# make           set up .venv and install both packages into it, the library and the lab
+# make demo      install the library alone, train on handwritten digits, print a table, write a page with pictures
 # make test      everything that must hold, on WORKERS processes: lint, types, import directions, tests, sdist -> wheel -> import
 # make sanitize  the tests of the kernels under address and undefined-behaviour sanitizers, of threads under the thread sanitizer
 # make develop   an editable install, for work on the Python side
@@ -15,11 +15,13 @@ WORKERS ?= 3
 BIN    := $(VENV)/bin
 NEEDED := $(VENV)/.needed
 WHEEL  := build/dist/.built
+LAB    := build/lab/.built
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
+LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
 .PHONY: build demo test lint types pytest dist docs sanitize sanitize-address sanitize-thread browser develop clean
 
@@ -30,24 +32,32 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) build
 
-# Installs what the package and its tests need, and the package without its extension, which takes no compiler. With --jobs 2
+# Installs what both packages and their tests need, and the library without its extension, which takes no compiler. With --jobs 2
 # the extension is compiled meanwhile.
-$(NEEDED): $(BIN)/python pyproject.toml
-	$(PIP) --config-settings=wheel.cmake=false '.[test]'
+$(NEEDED): $(BIN)/python pyproject.toml lab/pyproject.toml
+	$(PIP) --config-settings=wheel.cmake=false '.[test]' ./lab
 	@touch $@
 
-# The wheel is built from the sdist, as users of a package index get it, so `dist` has nothing to compile again.
+# Wheels are built from sdists, as users of a package index get them, so `dist` has nothing to compile again.
 $(WHEEL): $(BIN)/python $(SOURCES)
 	rm -rf build/dist && mkdir -p build
 	$(BIN)/python -m build --outdir build/dist . >build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
 	@touch $@
 
-# Not editable: such an install would go stale silently after an edit of the C++ sources.
-$(STAMP): $(NEEDED) $(WHEEL)
-	$(PIP) --force-reinstall --no-deps build/dist/*.whl
+$(LAB): $(BIN)/python $(LAB_SOURCES)
+	rm -rf build/lab && mkdir -p build
+	$(BIN)/python -m build --outdir build/lab lab >build/lab.log 2>&1 || { cat build/lab.log; exit 1; }
 	@touch $@
 
-demo: $(STAMP)
+# Not editable: such an install would go stale silently after an edit of the C++ sources.
+$(STAMP): $(NEEDED) $(WHEEL) $(LAB)
+	$(PIP) --force-reinstall --no-deps build/dist/*.whl build/lab/*.whl
+	@touch $@
+
+# The library alone, without what only tests and experiments need.
+demo: $(WHEEL)
+	$(PIP) --force-reinstall --no-deps build/dist/*.whl
+	$(PIP) build/dist/*.whl
 	$(BIN)/supquant demo
 
 test: lint pytest dist
@@ -58,11 +68,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Run beside the sources, never on them: what is tested is what was installed. The processes fill the cores, so that further
+# What is tested is what was installed, never the sources. The processes fill the cores, so that further
 # threads of a matrix product would only wait for each other. Python may write bytecode: pytest takes eight seconds to make
 # that of all tests, and keeps it for the next run.
 pytest: $(STAMP)
-	PYTHONDONTWRITEBYTECODE= SUPQUANT_REQUIRE_NATIVE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_lab ./tests
+	PYTHONDONTWRITEBYTECODE= SUPQUANT_REQUIRE_NATIVE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_lab ./tests ./lab/tests
 
 dist: $(STAMP)
 	rm -rf build/wheel-check
@@ -113,8 +123,9 @@ browser:
 develop: $(BIN)/python
 	$(PIP) 'scikit-build-core>=0.10' 'nanobind>=2.4'
 	$(PIP) --no-build-isolation --editable '.[test]'
+	$(PIP) --editable ./lab
 	@rm -f $(STAMP)
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
