@@ -12,10 +12,9 @@ import pytest
 from inline_workers import InlineWorkers, limit_memory
 
 from supquant import InputError, PublishedQuantizer, SupervisedQuantizer
-from supquant.distributed import ProcessRows, RayRows, row_reader
-from supquant.distributed.row_reader import RowReader
+from supquant.distributed import ProcessRows, RayRows, source_files
 from supquant.distributed.rows import WorkerRows
-from supquant.distributed.source_files import SourceFiles
+from supquant.distributed.source_files import RowReader, SourceFiles
 from supquant.errors import WorkerError
 from supquant.inputs.labels import read_labels
 from supquant.inputs.validation import check_training_rows
@@ -129,8 +128,8 @@ def opened(monkeypatch):
     readings = []
     read = ParquetPart.tables
     monkeypatch.setattr(ParquetPart, "tables", lambda part, *rows: readings.append(rows) or read(part, *rows))
-    monkeypatch.setattr(row_reader, "PAGE_ROWS", 300)
-    monkeypatch.setattr(row_reader, "SKIPPED_ROWS", 700)
+    monkeypatch.setattr(source_files, "PAGE_ROWS", 300)
+    monkeypatch.setattr(source_files, "SKIPPED_ROWS", 700)
     return readings
 
 

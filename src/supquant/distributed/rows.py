@@ -16,8 +16,7 @@ from supquant.arrays import Array, Float64, RowNumbers
 from supquant.distributed.pool import Workers
 from supquant.distributed.process_workers import ProcessWorkers
 from supquant.distributed.ray_workers import RayWorkers
-from supquant.distributed.row_reader import RowReader
-from supquant.distributed.source_files import SourceFiles
+from supquant.distributed.source_files import RowReader, SourceFiles
 from supquant.distributed.worker import Memory
 from supquant.inputs.parameters import check_integer
 from supquant.parallel import row_blocks, single_blas

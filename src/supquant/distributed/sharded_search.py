@@ -20,8 +20,7 @@ from supquant.distributed.shard import (
     search_shard,
     search_shard_within,
 )
-from supquant.distributed.shard_rows import moved
-from supquant.distributed.shards import Shards
+from supquant.distributed.shards import Shards, moved
 from supquant.index.searching import Search
 from supquant.index.topk import Positions, Sums, merge_answers
 
