@@ -23,7 +23,7 @@ FIT_ROWS = ("labelled", "all")
 """The rows that `fit` is given: the labelled training rows, or these and the rows of the database without labels."""
 
 NEW_CLASS_SHARE = 0.3
-"""Share of the classes that are new under `unseen` and `open`: the last ones, and no row with their labels trains."""
+"""Fraction of the classes that are new under `unseen` and `open`: the last ones, and no row with their labels trains."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def split_rows(
         Labels of all rows.
     protocol : {"paper", "unlabelled", "unseen", "open"}, default="paper"
         `paper`: all rows that are not queries train and are searched. `unlabelled`: the first half of the rows that are not
-        queries trains, the other half is the database. `unseen`, for one label a row: the last 30 % of the classes are new;
-        rows of the other classes train, and queries and database are of the new classes. `open`, for one label a row: the
-        last 30 % of the classes are new, the others are known; half of the queries are of known classes, half of new ones;
+        queries trains, the other half is the database. `unseen`, for one label per row: the last 30% of the classes are new;
+        rows of the other classes train, and queries and database are of the new classes. `open`, for one label per row: the
+        last 30% of the classes are new, the others are known; half of the queries are of known classes, half of new ones;
         half of the other rows of known classes train, and all remaining rows are the database.
     seed : int, default=0
         Queries are ``numpy.random.default_rng(seed).permutation(n_rows)[:n_queries]``. The other rows keep this random
@@ -182,7 +182,7 @@ def resolve_fit_rows(protocol: str, fit_rows: str | None = None) -> str:
 
 
 def of_known_classes(labels: Labels, protocol: str) -> Flags:
-    """Return a mask (n,) of the rows of known classes: all classes but the last 30 %.
+    """Return a mask (n,) of the rows of known classes: all classes but the last 30%.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def of_known_classes(labels: Labels, protocol: str) -> Flags:
     array([False,  True,  True])
     """
     if labels.indices is None:
-        raise InputError(f"protocol {protocol} is for one label a row, this data set has several")
+        raise InputError(f"protocol {protocol} is for one label per row, this data set has several")
     if labels.n_labels < 3:
         raise InputError(f"protocol {protocol} needs at least 3 classes, this data set has {labels.n_labels}")
     n_new = round(NEW_CLASS_SHARE * labels.n_labels)

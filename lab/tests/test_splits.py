@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from supquant.errors import InputError
-from supquant.evaluation import default_queries, resolve_fit_rows, split_rows
 from supquant.inputs.labels import read_labels
 from supquant_lab.datasets import Dataset
 from supquant_lab.datasets.dataset import centred_unit_length
 from supquant_lab.problem import pose
+from supquant_lab.splits import default_queries, resolve_fit_rows, split_rows
 
 
 def several_classes(n_rows, n_classes=10):
@@ -61,7 +61,7 @@ def test_three_classes_of_ten_are_unseen(n_classes, n_unseen):
 
 
 def test_unseen_classes_need_one_label_a_row_and_three_classes(several_labels):
-    with pytest.raises(InputError, match="one label a row"):
+    with pytest.raises(InputError, match="one label per row"):
         split_rows(read_labels(several_labels), protocol="unseen")
     with pytest.raises(InputError, match="at least 3 classes"):
         split_rows(several_classes(100, 2), protocol="unseen")
@@ -176,7 +176,7 @@ def test_impossible_numbers_of_open_queries_are_refused(ten_classes, n_queries):
 
 
 def test_open_needs_one_label_a_row_and_three_classes(several_labels):
-    with pytest.raises(InputError, match="protocol open is for one label a row"):
+    with pytest.raises(InputError, match="protocol open is for one label per row"):
         split_rows(read_labels(several_labels), protocol="open")
     with pytest.raises(InputError, match="protocol open needs at least 3 classes"):
         split_rows(several_classes(100, 2), protocol="open")
