@@ -12,8 +12,8 @@ from supquant import CompositeQuantizer, ProductQuantizer, load_model
 from supquant.baselines.composite import composite_start
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS
-from supquant.published.joint import solve_codebooks
 from supquant.published.objective import SmallProblem
+from supquant.published.solvers import solve_codebooks
 
 SMALL = {"n_codewords": 8, "random_state": 0}
 

@@ -127,5 +127,5 @@ def test_a_damaged_file_is_refused(codec, tmp_path):
 
 @pytest.mark.parametrize("kind", FEATURE_MAPS)
 def test_a_kind_of_feature_map_is_that_of_the_class_it_names(kind):
-    module, name = FEATURE_MAPS[kind]
+    module, name = FEATURE_MAPS[kind].split(":")
     assert getattr(import_module(module), name).kind == kind

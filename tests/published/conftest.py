@@ -11,8 +11,8 @@ from supquant.parallel import single_blas
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import RELATIVE_RIDGE
 from supquant.published.rows import LocalRows
+from supquant.published.solvers import Start
 from supquant.published.statistics import Penalties
-from supquant.published.steps import Start
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 

@@ -13,9 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant import AnchorKernel, PublishedQuantizer
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS
-from supquant.published.alternating import alternating_steps
-from supquant.published.joint import joint_steps, solve_codebooks
 from supquant.published.projections import FixedProjection
+from supquant.published.solvers import alternating_steps, joint_steps, solve_codebooks
 from supquant.published.statistics import Penalties
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}

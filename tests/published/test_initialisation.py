@@ -3,8 +3,8 @@ import pytest
 from sklearn.decomposition import PCA
 
 from supquant.assignment import CodeSearch
-from supquant.published.initialisation import lengthen, principal_components, product_start
 from supquant.published.statistics import Moments
+from supquant.published.training import lengthen, principal_components, product_start
 
 
 @pytest.fixture

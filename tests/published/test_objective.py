@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 
 from supquant.published.objective import ObjectiveTerms
+from supquant.published.solvers import best_state, terms_of
 from supquant.published.statistics import ModelState
-from supquant.published.steps import best_state, terms_of
 
 WEIGHTS = [(1e-5, 0.1), (0.1, 0.2), (10.0, 0.0), (1e-2, 10.0)]
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from supquant.published.joint import solve_codebooks
 from supquant.published.projections import FixedProjection, LearnedProjection
+from supquant.published.solvers import solve_codebooks
 
 
 @pytest.fixture(params=[(LearnedProjection, 0.05), (FixedProjection, 0.0)], ids=["learned", "fixed"])

@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from supquant import AnchorKernel, ProductQuantizer, PublishedQuantizer
-from supquant.model import kernel_choice as supervised_features
 from supquant.parallel import BLOCK_ROWS
+from supquant.published import anchor_kernel
 from supquant.published.rows import LocalRows
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
@@ -156,15 +156,14 @@ def test_components_are_as_many_as_asked_for_and_there_are(clusters):
     )
 
 
-def test_auto_features_are_labels_by_a_kernel_for_narrow_vectors_and_without_one_for_wide_ones(
-    clusters, monkeypatch
-):
+def test_auto_features_are_a_kernel_of_a_quarter_of_the_rows_and_none_for_wide_vectors(clusters, monkeypatch):
     quantizer = PublishedQuantizer(1, **SMALL | {"features": "auto", "max_iter": 1})
-    assert quantizer.fit(*clusters).codec_.feature_map.kernel.anchors.shape == (200, 8)  # a third is held out
-    monkeypatch.setattr(supervised_features, "WIDE", 8)
-    assert quantizer.fit(*clusters).codec_.feature_map.kernel is not None
-    monkeypatch.setattr(supervised_features, "WIDE", 7)
-    assert quantizer.fit(*clusters).codec_.feature_map.kernel is None
+    monkeypatch.setattr(anchor_kernel, "WIDE", 8)
+    assert quantizer.fit(*clusters).codec_.feature_map.anchors.shape == (75, 8)
+    monkeypatch.setattr(anchor_kernel, "MAX_ANCHORS", 50)
+    assert quantizer.fit(*clusters).codec_.feature_map.anchors.shape == (50, 8)
+    monkeypatch.setattr(anchor_kernel, "WIDE", 7)
+    assert quantizer.fit(*clusters).codec_.feature_map is None
 
 
 def test_given_features_are_fitted_on_a_copy(clusters):

@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from supquant import AnchorKernel, ProductQuantizer, PublishedQuantizer
 from supquant.errors import InputError
-from supquant.published import fit as published
+from supquant.published import quantizer as published
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 TERMS = ["classification", "ridge", "quantization", "constraint"]

@@ -8,12 +8,10 @@ import pytest
 
 from supquant.inputs.labels import read_labels
 from supquant.parallel import BLOCK_ROWS, single_blas
-from supquant.published.alternating import alternating_steps
-from supquant.published.initialisation import principal_components, product_start
-from supquant.published.joint import joint_steps
 from supquant.published.rows import LocalRows
+from supquant.published.solvers import Start, alternating_steps, joint_steps
 from supquant.published.statistics import ModelState, Penalties
-from supquant.published.steps import Start
+from supquant.published.training import principal_components, product_start
 
 N, P, D, M, K, R, L = 2 * BLOCK_ROWS + 500, 4, 6, 3, 8, 5, 3  # three blocks, the last one short
 
@@ -306,7 +304,7 @@ def test_merged_sums_are_those_of_all_rows(make_rows, data, labels, rng):
 def test_rows_in_three_places_get_the_codes_of_rows_in_one(digits, monkeypatch, solver, mu):
     # All values are multiples of 1/16, so that sums over the rows are exact in any order. Sums of the mu term are not, and a
     # hundred iterations of L-BFGS amplify a difference in the last bit.
-    monkeypatch.setattr("supquant.published.alternating.CODEBOOK_ITERATIONS", 10)
+    monkeypatch.setattr("supquant.published.solvers.CODEBOOK_ITERATIONS", 10)
     X, y = digits[0][:400], digits[1][:400]
     labels, learned = read_labels(y), []
     for cuts in ((), (150, 230)):

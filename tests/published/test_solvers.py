@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult
 
-from supquant.published import alternating, lbfgs
-from supquant.published.alternating import alternating_steps
-from supquant.published.joint import joint_steps, solve_codebooks
+from supquant.published import lbfgs, solvers
 from supquant.published.lbfgs import minimise_codebooks
 from supquant.published.projections import row_basis
+from supquant.published.solvers import alternating_steps, joint_steps, solve_codebooks
 
 TERMS = ["classification", "ridge", "quantization", "constraint"]
 SOLVERS = {
@@ -87,8 +86,8 @@ def test_published_order_is_classifier_projection_constant_codebooks_codes(draw)
 
 
 def test_continuous_unknowns_take_more_turns_once_few_codes_change(draw, monkeypatch):
-    monkeypatch.setattr(alternating, "CALM_SHARE", 2.0)  # every iteration counts as calm
-    monkeypatch.setattr(alternating, "CODEBOOK_ITERATIONS", 2)  # and leaves something to do
+    monkeypatch.setattr(solvers, "CALM_SHARE", 2.0)  # every iteration counts as calm
+    monkeypatch.setattr(solvers, "CODEBOOK_ITERATIONS", 2)  # and leaves something to do
     steps = list(alternating_steps(draw(K=2).start, max_iter=4, tol=-1.0, max_turns=4))
     turns = [
         sum(step.name == "codebooks" for step in group)

@@ -24,21 +24,19 @@ from scipy.sparse import csr_array
 from supquant.arrays import Codes, Float32
 from supquant.clustering import column_groups, product_codebooks, sample_rows
 from supquant.codec.additive import AdditiveCodec
+from supquant.estimators.base import UnsupervisedQuantizer
 from supquant.estimators.course import Course, Record
-from supquant.estimators.quantizer import UnsupervisedQuantizer
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, resolve_jobs
 from supquant.inputs.validation import as_float32
 from supquant.parallel import row_blocks
 from supquant.progress import Progress, Reporter
-from supquant.published.initialisation import principal_components
-from supquant.published.joint import joint_steps
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import FixedProjection
 from supquant.published.rows import LocalRows
+from supquant.published.solvers import CodedStep, Start, joint_steps
 from supquant.published.statistics import Moments, Penalties
-from supquant.published.steps import CodedStep, Start
-from supquant.published.training import with_seeds
+from supquant.published.training import principal_components, with_seeds
 
 KMEANS_ITERATIONS = 25
 """K-means takes at most this number of iterations at the start, as many as product quantization takes."""

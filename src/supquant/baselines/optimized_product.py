@@ -24,8 +24,8 @@ from supquant import kernels
 from supquant.arrays import Float32, Float64
 from supquant.clustering import column_groups, product_codebooks, sample_rows
 from supquant.codec.additive import AdditiveCodec
+from supquant.estimators.base import UnsupervisedQuantizer
 from supquant.estimators.course import Course, Record
-from supquant.estimators.quantizer import UnsupervisedQuantizer
 from supquant.inputs.parameters import check_integer, resolve_jobs
 from supquant.progress import Progress, Reporter
 

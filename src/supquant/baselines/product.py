@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from supquant.clustering import column_groups, product_codebooks, sample_rows
 from supquant.codec.additive import AdditiveCodec
-from supquant.estimators.quantizer import UnsupervisedQuantizer
+from supquant.estimators.base import UnsupervisedQuantizer
 from supquant.inputs.parameters import check_integer, resolve_jobs
 
 

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.feature_map import FeatureMap, block_rows
-from supquant.codec.interface import QueryTables
-from supquant.codec.prefixes import add_prefix, split_prefix
+from supquant.codec.interface import FeatureMap, QueryTables, block_rows
 from supquant.codec.queries import by_queries, fill_blocks, pack_rows, row_products
 from supquant.codec.registry import map_class
 from supquant.errors import FileFormatError, InputError
@@ -24,12 +22,12 @@ from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
 from supquant.inputs.validation import check_vectors, refuse_masked
 from supquant.kernels import Packed
 from supquant.parallel import row_blocks, single_blas
-from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
+from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, pack_arrays, shorten
 
-MOST_CODEBOOKS = 64
+MAX_CODEBOOKS = 64
 """A code has at most this number of codebooks, which is the limit of the kernels."""
 
-_LONGEST_REASON = 300
+_MAX_REASON = 300
 """The reason why a file holds no codec is cut to this number of characters."""
 
 _FEATURES = "features."
@@ -264,9 +262,8 @@ class ProjectingCodec(ABC):
 
     def pack(self, *, kind: str = KIND, settings: dict[str, Any] | None = None) -> PackedArrays:
         """Return the content of the file that `save` writes."""
-        own = {**self._stored_settings(), "feature_map": None}
-        if self.feature_map is not None:
-            own["feature_map"] = self.feature_map.kind
+        kind_of_map = None if self.feature_map is None else self.feature_map.kind
+        own = {"type": self.TYPE, **self._stored_settings(), "feature_map": kind_of_map}
         return pack_arrays(kind, self._stored_arrays(), {**(settings or {}), "codec": own})
 
     def save(
@@ -286,19 +283,13 @@ class ProjectingCodec(ABC):
         self.pack(kind=kind, settings=settings).write(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, kind: str = KIND) -> tuple[Self, dict[str, Any]]:
-        """Read a codec of this class from a file of a kind; return it and the settings saved beside it."""
-        return cls.from_file(open_arrays(path, kind, mapped=False))
-
-    @classmethod
     def from_file(cls, file: ArrayFile) -> tuple[Self, dict[str, Any]]:
         """Return the codec of this class that an open file holds, and the settings saved beside it."""
         file.verify()
         settings = file.settings.copy()
         try:
             own = settings.pop("codec").copy()
-            if (found := own.pop("type", cls.TYPE)) != cls.TYPE:
-                raise ValueError(f"it is of type {shorten(found)}, expected {cls.TYPE!r}")  # noqa: TRY301
+            own.pop("type")
             of_map, arrays = split_prefix(_FEATURES, file.arrays)
             map_kind = own.pop("feature_map")
             own["feature_map"] = None if map_kind is None else map_class(map_kind).from_arrays(of_map)
@@ -341,7 +332,26 @@ class ProjectingCodec(ABC):
 
 def _shortened(error: Exception) -> str:
     """Return an error as text. What a file holds may be as long as the file."""
-    return repr(error)[:_LONGEST_REASON]
+    return repr(error)[:_MAX_REASON]
+
+
+def add_prefix(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays under names that begin with a prefix."""
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def split_prefix(
+    prefix: str, arrays: dict[str, NDArray[Any]]
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Return the arrays whose names begin with a prefix, under names without it, and all other arrays.
+
+    Examples
+    --------
+    >>> split_prefix("kernel.", {"kernel.anchors": [1], "weights": [2]})
+    ({'anchors': [1]}, {'weights': [2]})
+    """
+    inner = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+    return inner, {name: arrays[name] for name in arrays if not name.startswith(prefix)}
 
 
 def plain_classes(classes: NDArray[Any]) -> dict[str, Any]:
@@ -372,7 +382,7 @@ def classes_from_plain(stored: dict[str, Any]) -> NDArray[Any]:
 _CLASS_DTYPE = re.compile(r"[<>|=]?([iuf][1248]|b1|f16|U[0-9]{1,9})|O")
 """The dtypes that class labels in a file may have."""
 
-_MOST_WIDTH = 64
+_MAX_WIDTH = 64
 """An array of strings may take this number of characters for each one that its strings hold. Others are saved as objects."""
 
 
@@ -381,4 +391,4 @@ def _is_wide(dtype: np.dtype[Any], values: list[Any]) -> bool:
     if dtype.kind != "U":
         return False
     characters = sum(len(value) for value in values if isinstance(value, str))
-    return dtype.itemsize // 4 * len(values) > _MOST_WIDTH * characters + (1 << 20)
+    return dtype.itemsize // 4 * len(values) > _MAX_WIDTH * characters + (1 << 20)

@@ -9,7 +9,7 @@ import numpy as np
 
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
+from supquant.codec.base import MAX_CODEBOOKS, ProjectingCodec, check_part
 from supquant.codec.queries import pack_rows
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_choice, check_integer
@@ -53,7 +53,7 @@ class CodebookCodec(ProjectingCodec):
     def _check_codebooks(self, width: int | str) -> None:
         """Raise an `InputError` unless the codebooks have the given width, or any if it is a letter, and a possible size."""
         check_part("codebooks", self.codebooks, "M", "K", width)
-        check_integer(self.n_codebooks, "the number of codebooks", 1, MOST_CODEBOOKS)
+        check_integer(self.n_codebooks, "the number of codebooks", 1, MAX_CODEBOOKS)
         check_integer(self.n_codewords, "the number of codewords", 1, 256)
 
     @property

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Float32
-from supquant.codec.base import check_parts, number_in
-from supquant.codec.feature_map import block_rows
-from supquant.codec.prefixes import add_prefix, split_prefix
+from supquant.codec.base import add_prefix, check_parts, number_in, split_prefix
+from supquant.codec.interface import block_rows
 from supquant.codec.queries import fill_blocks
 from supquant.errors import InputError
 from supquant.inputs.parameters import check_positive

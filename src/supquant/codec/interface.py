@@ -1,20 +1,21 @@
-"""The protocol of codecs, as an index uses them, and the tables of queries."""
+"""What an index expects of a codec, what a codec expects of a feature map, and the tables of queries."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.curves import least_product
+from supquant.codec.probabilities import least_product
+from supquant.parallel import BLOCK_ROWS
 from supquant.storage import PackedArrays
 
-__all__ = ["AnyCodec", "QueryTables"]
+__all__ = ["AnyCodec", "FeatureMap", "QueryTables", "block_rows"]
 
 
 @runtime_checkable
@@ -71,6 +72,31 @@ class AnyCodec(Protocol):
         """Write the codec to a file that `load_codec` reads."""
 
 
+class FeatureMap(Protocol):
+    """A fitted, frozen map from vectors to features."""
+
+    kind: ClassVar[str]
+
+    @property
+    def n_inputs(self) -> int:
+        """p, the width of the vectors."""
+
+    def __call__(self, x: Float32) -> Float32:
+        """Map a block (b, p) to its features (b, d)."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a file must hold."""
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the map with the arrays of a file."""
+
+
+def block_rows(feature_map: object) -> int:
+    """Return the number of rows of a block: the map's attribute `block_rows` if it has one, else `BLOCK_ROWS`."""
+    return int(getattr(feature_map, "block_rows", BLOCK_ROWS))
+
+
 @dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
 class QueryTables:
     """What a scan needs of queries: look-up tables, and how their sums become scores.
@@ -86,7 +112,7 @@ class QueryTables:
     bits : ndarray of shape (q, M), uint8, or None, default=None
         The codes of the queries, where sums are Hamming distances.
     curve : ndarray of shape (2, k) or (c, 2, k), float32, or None, default=None
-        One or several curves from scores to probabilities; see `supquant.codec.curves`. None leaves scores as they are.
+        One or several curves from scores to probabilities; see `supquant.codec.probabilities`. None leaves scores as they are.
     curve_of : ndarray of shape (q,), int64, or None, default=None
         The number of the curve of each query, where there are several.
 

@@ -15,8 +15,7 @@ from supquant.errors import FileFormatError
 from supquant.storage import ArrayFile, open_arrays, shorten
 
 if TYPE_CHECKING:
-    from supquant.codec.feature_map import FeatureMap
-    from supquant.codec.interface import AnyCodec
+    from supquant.codec.interface import AnyCodec, FeatureMap
 
 __all__ = ["CODECS", "FEATURE_MAPS", "codec_of_file", "load_codec", "load_codec_of", "map_class", "plugins"]
 

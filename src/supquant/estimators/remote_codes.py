@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Codes
-from supquant.codec.feature_map import block_rows
+from supquant.codec.interface import block_rows
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.parallel import row_blocks

@@ -8,21 +8,29 @@ It is the representation of "Supervised Discrete Hashing" (Shen et al., 2015), w
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.arrays import ArrayLike, Float32
 from supquant.codec.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
+from supquant.codec.interface import FeatureMap
+from supquant.errors import InputError
 from supquant.inputs.parameters import check_integer, check_positive, random_generator, resolve_jobs
 from supquant.inputs.validation import as_float32, check_training_vectors, check_vectors
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.remote import RemoteBlock, RemoteRows
+
+WIDE = 2000
+"""Vectors with more dimensions than this are taken as they are by ``"auto"``: they separate classes linearly."""
+
+MAX_ANCHORS = 1000
+"""Number of anchors that ``"auto"`` takes; a quarter of the rows where that is less."""
 
 
 class AnchorKernel(TransformerMixin, BaseEstimator):
@@ -126,3 +134,54 @@ def _nearest(x: NDArray[np.generic], anchors: Float32, norms: Float32) -> float:
     """Return the sum over rows x (b, p) of the distance to the nearest anchor."""
     nearest = squared_distances(as_float32(x), anchors, norms).min(axis=1)
     return float(np.sqrt(nearest, dtype=np.float64).sum())
+
+
+# the parameter `features` of estimators --------------------------------------------------------------------------------
+
+Features = AnchorKernel | Literal["auto"] | None
+
+
+def check_features(features: object) -> None:
+    """Raise an `InputError` unless `fit_feature_map` takes these features."""
+    if features is not None and not isinstance(features, AnchorKernel) and features != "auto":
+        raise InputError(f"features must be 'auto', an AnchorKernel or None, got {features!r}")
+
+
+def fit_feature_map(
+    features: Features, X: NDArray[Any], rng: np.random.Generator, n_jobs: int | None
+) -> FeatureMap | None:
+    """Fit the map from vectors X (n, p) to features.
+
+    Parameters
+    ----------
+    features : AnchorKernel, "auto" or None
+        What the estimator was given.
+    X : ndarray of shape (n, p)
+        Training rows.
+    rng : numpy Generator
+        Seeds a kernel that has no seed of its own.
+    n_jobs : int or None
+        Number of threads; None takes all cores.
+
+    Returns
+    -------
+    FeatureMap or None
+        None where vectors are taken as they are.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    >>> fit_feature_map("auto", X, np.random.default_rng(0), 1)(X).shape
+    (40, 10)
+    """
+    if features == "auto":
+        if X.shape[1] > WIDE:
+            return None
+        features = AnchorKernel(min(MAX_ANCHORS, max(1, len(X) // 4)), n_jobs=n_jobs)
+    if features is None:
+        return None
+    kernel = clone(features)
+    if kernel.random_state is None:
+        kernel.set_params(random_state=int(rng.integers(2**31)))
+    fitted: FeatureMap = kernel.fit(X).map_
+    return fitted

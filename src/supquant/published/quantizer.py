@@ -1,26 +1,23 @@
 """Supervised quantization as published: the estimator, and its fit from top to bottom.
 
 "Supervised Quantization for Similarity Search" (Wang, Zhang, Qi, Tang, Wang, CVPR 2016). The objective is in `objective`, the
-solvers are in `joint` and `alternating`, and the start is in `initialisation`.
+solvers are in `solvers`, and the start is in `training`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from supquant.arrays import ArrayLike, Codes, Flags, Float32
+from supquant.arrays import ArrayLike, Codes, Flags
 from supquant.codec.additive import AdditiveCodec
-from supquant.codec.probabilities import Meaning
+from supquant.codec.probabilities import IDENTITY
 from supquant.errors import InputError
-from supquant.estimators.calibration import calibrate, default_scaling, fit_scaling, spread_rows
+from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.estimators.course import Course
-from supquant.estimators.labelled import LabelEstimator
 from supquant.estimators.remote_codes import encode_training_rows
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import (
@@ -29,30 +26,19 @@ from supquant.inputs.parameters import (
     check_nonnegative,
     check_positive,
     random_generator,
-    resolve_jobs,
 )
-from supquant.inputs.validation import as_float32
+from supquant.inputs.validation import check_training_vectors
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
-from supquant.published.alternating import alternating_steps
+from supquant.published.anchor_kernel import Features
+from supquant.published.calibration import calibrated, default_scaling
 from supquant.published.chain import ChainedQuantizer
-from supquant.published.features import Features, check_features
-from supquant.published.initialisation import lengthen
-from supquant.published.joint import joint_steps
-from supquant.published.projections import Projection
-from supquant.published.steps import CodedStep, Start
-from supquant.published.training import PROJECTION_TYPES, ProjectionName, Training, with_seeds
+from supquant.published.solvers import CodedStep, alternating_steps, joint_steps
+from supquant.published.training import PROJECTION_TYPES, ProjectionName, Training, lengthen, with_seeds
 from supquant.remote import some_rows
 
 _logger = logging.getLogger("supquant")
-
-CALIBRATION_ROWS = 4096
-"""Leave-one-out scores are made for at most this number of rows."""
-
-MAX_LEVERAGE = 0.9
-"""Rows of more leverage than this take no part in the calibration. They are anchors of the kernel, and their scores say nothing
-about other rows."""
 
 
 class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
@@ -71,8 +57,9 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         P, the map from features to that space. ``"learned"`` is the method. The paper compares it with the fixed maps
         ``"identity"`` and ``"pca"``.
     features : "auto", AnchorKernel or None, default="auto"
-        Map from vectors to features. ``"auto"`` is the published map, an `AnchorKernel` with 1000 anchors, or None if the vectors
-        have more than 2000 dimensions. None takes the vectors themselves.
+        Map from vectors to features. None takes the vectors themselves. ``"auto"`` is the published map, an `AnchorKernel` with
+        1000 anchors, or with a quarter as many anchors as rows if that is less; for vectors of more than 2000 dimensions it is
+        None.
     solver : {"joint", "alternating"}, default="joint"
         ``"joint"`` minimises over all continuous unknowns at once. ``"alternating"`` takes the published steps in turn.
     quantization_weight : float, default=1e-5
@@ -195,18 +182,18 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         self._check_parameters()
-        X, labels = self._checked(X, y)
-        rng = random_generator(self.random_state)
+        X = check_training_vectors(X)
+        labels = self._read_labels(y, len(X))
+        check_enough_rows(len(X), self.n_codewords)
         known = labels.known
         x: Any = X if known.all() else some_rows(X, np.flatnonzero(known))
         own = labels if known.all() else labels.take(known)
+        weights = self.quantization_weight, self.constraint_weight, self.classifier_ridge
         course: Course[CodedStep] = Course(Reporter(self.callback, self.verbose))
         with single_blas():
-            feature_map = self._fit_features(x, rng)
-            n_jobs = resolve_jobs(self.n_jobs)
-            training = Training(x, own, feature_map, self.n_codewords, rng, n_jobs, self.projection)
+            training = self._begin(x, own, random_generator(self.random_state), weights, self.projection)
             try:
-                for length in self._begin(training, own):
+                for length in self._lengths:
                     training.lengthen(length)
                     course.take(f"{self.solver}, {length} codebooks", self.max_iter, self._steps(training))
             finally:  # also after an interrupt: psi never rises, so the last finished step is the best one
@@ -216,25 +203,20 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
                     self._store(codec, self._codes_of_all(codec, codes, X, known))
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
-            self.codec_ = self._calibrated(codec, training, x, own)
+            self.codec_ = calibrated(codec, training.start().solver(), x, codes, own)
         return self
 
     def _steps(self, training: Training) -> Iterator[CodedStep]:
-        """Solve for the present number of codebooks."""
-        start = self._start(training)
+        """Solve for the current number of codebooks."""
+        settings: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol}
         steps = (
-            alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
+            alternating_steps(training.start(), max_turns=self.max_turns, **settings)
             if self.solver == "alternating"
-            else joint_steps(start, max_iter=self.max_iter, tol=self.tol)
+            else joint_steps(training.start(), **settings)
         )
         for step in steps:
             yield CodedStep(step, training.codes)
         training.take(step.state.codebooks, step.state.projection)
-
-    def _start(self, training: Training) -> Start:
-        return training.start(
-            float(self.quantization_weight), float(self.constraint_weight), float(self.classifier_ridge)
-        )
 
     def _codec_of(self, last: CodedStep, training: Training, labels: Labels) -> tuple[AdditiveCodec, Codes]:
         """Return the codec of a step, and the codes (n, M) of the labelled rows.
@@ -253,7 +235,8 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
             quantization_weight=state.penalties.quantization,
             constraint_weight=state.penalties.constraint,
             feature_map=training.feature_map,
-            meaning=Meaning(scaling=default_scaling(labels.n_labels)),
+            scaling=default_scaling(labels.n_labels),
+            curve=IDENTITY,
         )
         return codec, codes
 
@@ -267,14 +250,6 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         all_codes[~known] = encode_training_rows(codec, unknown, None, self.n_jobs)
         return all_codes
 
-    def _calibrated(self, codec: AdditiveCodec, training: Training, X: Any, labels: Labels) -> AdditiveCodec:
-        """Return the codec with scaling and curve fitted to the leave-one-out scores of some of the rows X (n, p)."""
-        sample = spread_rows(len(X), CALIBRATION_ROWS)
-        codes = training.codes
-        scores, kept = left_out_scores(codec, self._start(training).solver(), X[sample], codes[sample])
-        scaled = replace(codec, meaning=Meaning(scaling=fit_scaling(scores, labels.take(sample[kept]))))
-        return calibrate(scaled, scores, labels.take(sample[kept]), codes, labels)
-
     # checks -----------------------------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
@@ -287,7 +262,6 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         check_integer(self.max_iter, "max_iter", 1)
         check_integer(self.max_turns, "max_turns", 1)
         check_nonnegative(self.tol, "tol")
-        check_features(self.features)
         if self.init is not None and self.init.projection != self.projection:
             raise InputError(
                 f"init was fitted with projection={self.init.projection!r}, which cannot become {self.projection!r}"
@@ -302,41 +276,3 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         if labels.n_unlabelled:
             _logger.info("%d of %d rows have no label", labels.n_unlabelled, n_rows)
         return labels
-
-
-def left_out_scores(
-    codec: AdditiveCodec, projection: Projection, x: NDArray[Any], codes: Codes
-) -> tuple[Float32, Flags]:
-    """Score the labels of training rows with a projection learned without the row.
-
-    The projection is least squares, so leaving out a row has a closed form. With the row's leverage
-    ``h = x'(X'X + delta I)^-1 x`` and its decoded vector s, the score is ``(W'P'x - h W's) / (1 - h)``. If the projection is
-    fixed, the leverage is zero.
-
-    Parameters
-    ----------
-    codec : AdditiveCodec
-        With a classifier.
-    projection : Projection
-        What the solver knew about P.
-    x : (s, p) array
-        Vectors of the rows.
-    codes : (s, M) uint8
-        Codes of the rows.
-
-    Returns
-    -------
-    scores : (k, L) float32
-        Scores of the kept rows.
-    kept : (s,) bool
-        Rows of at most `MAX_LEVERAGE`.
-    """
-    assert codec.classifier is not None
-    W = codec.classifier.astype(np.float64)
-    features = codec.features(as_float32(x)).astype(np.float64)  # (s, d)
-    scores = codec.project(features.astype(np.float32)).astype(np.float64) @ W
-    leverage = projection.leverage(features)
-    kept = leverage < MAX_LEVERAGE
-    own = codec.decode(codes) @ W
-    h = leverage[kept, None]
-    return ((scores[kept] - h * own[kept]) / (1 - h)).astype(np.float32), kept

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Flags, Float32, Float64
-from supquant.codec.feature_map import FeatureMap
+from supquant.codec.interface import FeatureMap
 from supquant.inputs.labels import Labels
 from supquant.metrics import relevance
 from supquant.parallel import ordered_map, row_blocks

@@ -69,8 +69,6 @@ def triplet_steps(
     labels: Labels,
     *,
     margin: float,
-    quantization: float,
-    constraint: float,
     per_row: int,
     max_iter: int,
     tol: float,
@@ -83,8 +81,8 @@ def triplet_steps(
     training : Training
         Its codes change with those of the solver.
     labels : Labels
-    margin, quantization, constraint : float
-        Rho, gamma and mu.
+    margin : float
+        Rho.
     per_row : int
         Number of triplets for each row.
     max_iter : int
@@ -99,7 +97,7 @@ def triplet_steps(
     TripletStep
         Every finished step.
     """
-    start = training.start(quantization, constraint, 0.0)
+    start = training.start()
     solver = start.solver()
     small = start.problem(solver, start.rows.statistics())
     model = _refit(small, TripletModel(start.codebooks, start.projection, 0.0, training.codes))
@@ -125,7 +123,10 @@ def triplet_steps(
         yield TripletStep("codebooks", iteration, _terms(problem, model), model)
 
         own = OwnCost(
-            _projected(training, model.projection, n_jobs), quantization, constraint, model.constant
+            _projected(training, model.projection, n_jobs),
+            start.penalties.quantization,
+            start.penalties.constraint,
+            model.constant,
         )
         descent = CodeDescent(model.codes, model.codebooks, own, loss)
         changed = descent.sweep()

@@ -1,8 +1,10 @@
-"""What every estimator can do after its fit: the methods of its codec, and files."""
+"""What every estimator can do after its fit: the methods of its codec, predictions, and files."""
 
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -12,10 +14,20 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.arrays import ArrayLike, Codes
+from supquant.codec.additive import AdditiveCodec
+from supquant.codec.codebooks import MissingLabels
 from supquant.codec.registry import load_codec_of
 from supquant.errors import FileFormatError, InputError
-from supquant.inputs.parameters import resolve_jobs
+from supquant.estimators.course import Record
+from supquant.inputs.parameters import check_integer, random_generator, resolve_jobs
+from supquant.inputs.validation import check_training_vectors, check_vectors
+from supquant.interrupts import defers_interrupts
+from supquant.parallel import row_blocks, single_blas
+from supquant.progress import Progress
 from supquant.storage import shorten
+
+BLOCK_SCORES = 1 << 24
+"""`predict` computes at most this number of label scores at a time."""
 
 
 class CodeEstimator(TransformerMixin, BaseEstimator):
@@ -151,6 +163,163 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
             name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
         }
         return {name: value for name, value in values.items() if _is_plain(value)}
+
+
+class LabelEstimator(CodeEstimator):
+    """The shared part of the estimators whose codec knows labels."""
+
+    def encode(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, missing_labels: MissingLabels = "predict"
+    ) -> Codes:
+        """Return the codes of vectors.
+
+        Parameters
+        ----------
+        X : (n, p) array
+        y : labels as in `fit`, or None, default=None
+            If labels are known, the codes hold them.
+        missing_labels : {"predict", "drop"}, default="predict"
+            Used without `y`: ``"predict"`` takes the predicted label vector instead, and ``"drop"`` looks at the quantization
+            error alone.
+
+        Returns
+        -------
+        (n, M) uint8
+        """
+        return self._codec().encode_items(X, y, missing_labels=missing_labels, n_jobs=self.n_jobs)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return the scores of all labels.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n, L) float32
+        """
+        return self._codec().decision_function(X, n_jobs=self.n_jobs)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return the probabilities of all labels.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n, L) float32
+        """
+        return self._codec().predict_proba(X, n_jobs=self.n_jobs)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n,) array of classes, or (n, L) uint8
+            With several labels per row it is the indicator matrix of the scores above one half.
+        """
+        X = check_vectors(X, n_features=self._codec().n_inputs, min_rows=0)
+        if self.codec_.multilabel:
+            return (self.decision_function(X) > 0.5).astype(np.uint8)
+        best = [
+            self.decision_function(X[start:stop]).argmax(axis=1)
+            for start, stop in row_blocks(len(X), max(1, BLOCK_SCORES // len(self.classes_)))
+        ]
+        classes: NDArray[Any] = self.classes_[np.concatenate([np.zeros(0, dtype=np.intp), *best])]
+        return classes
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels that the model knows: (L,)."""
+        classes = self._codec().classes
+        assert classes is not None
+        return classes
+
+
+class Quantizer(CodeEstimator):
+    """The shared part of the quantizers with an `AdditiveCodec`."""
+
+    codec_: AdditiveCodec
+    objective_: list[Record]
+    n_iter_: int
+    n_codebooks: int
+    n_codewords: int
+    callback: Callable[[Progress], None] | None
+    verbose: int
+    _codec_type: ClassVar[type[Any]] = AdditiveCodec
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Project vectors into the space of the codebooks.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n, r) float32
+        """
+        codec: AdditiveCodec = self._codec()
+        return codec.transform(X, n_jobs=self.n_jobs)
+
+
+class UnsupervisedQuantizer(Quantizer):
+    """The shared part of the quantizers that need no labels."""
+
+    _needs_labels = False
+
+    @defers_interrupts
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the codebooks.
+
+        Parameters
+        ----------
+        X : (n, p) array
+            Vectors of any real dtype, at least as many as there are codewords in a codebook.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the fit was interrupted. After the first finished step the estimator has the best model so far.
+        """
+        del y
+        X = check_training_vectors(X)
+        check_integer(self.n_codebooks, "n_codebooks", 1, X.shape[1])
+        check_integer(self.n_codewords, "n_codewords", 2, 256)
+        self._check_parameters(X.shape[1])
+        check_enough_rows(len(X), self.n_codewords)
+        with single_blas():
+            self._learn(X, random_generator(self.random_state))
+        return self
+
+    @abstractmethod
+    def _check_parameters(self, n_features: int) -> None:
+        """Check the parameters that the other quantizers do not have, for vectors of `n_features` dimensions."""
+
+    @abstractmethod
+    def _learn(self, X: NDArray[Any], rng: np.random.Generator) -> None:
+        """Learn from checked vectors X (n, p) and store the result."""
+
+
+def check_enough_rows(n_rows: int, n_codewords: int) -> None:
+    """Raise an error if there are fewer rows than codewords in a codebook."""
+    if n_rows < n_codewords:
+        raise InputError(
+            f"n_samples={n_rows} should be >= n_codewords={n_codewords}: give more rows, or ask for fewer codewords"
+        )
 
 
 def _check_parameters(model: CodeEstimator, default: CodeEstimator) -> None:
