@@ -307,7 +307,7 @@ def test_rank_refuses_codes_of_another_codec(rng):
 
 def test_queries_whose_distances_float32_cannot_hold_are_refused(rng):
     codec = AdditiveCodec(rng.normal(size=(2, 4, 3)).astype(np.float32))
-    with pytest.raises(InputError, match="row 1 of Q lies too far out"):
+    with pytest.raises(InputError, match="row 1 of Q is too far away"):
         codec.query_tables([[0, 0, 0], [1e30, 0, 0]])
 
 

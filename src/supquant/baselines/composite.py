@@ -1,9 +1,8 @@
 """Composite quantization: the unsupervised parent of supervised quantization.
 
 "Composite Quantization for Approximate Nearest Neighbor Search" (Zhang, Du, Wang, ICML 2014). A vector is approximated by a sum
-of codewords, one from each codebook. Other than in product quantization, the codebooks need not be orthogonal. Instead the
-inter-dictionary product e_i of a vector shall be the same constant for all vectors, so distances are still sums of table
-entries.
+of codewords, one from each codebook. Unlike in product quantization, the codebooks need not be orthogonal. Instead, the
+inter-dictionary product e_i should be the same constant for all vectors, so that distances are still sums of table entries.
 
     phi = |X - S|^2 + mu sum_i (e_i - eps)^2        e_i = sum_{a != b} c_a . c_b
 
@@ -39,30 +38,30 @@ from supquant.published.statistics import Moments, Penalties
 from supquant.published.training import principal_components, with_seeds
 
 KMEANS_ITERATIONS = 25
-"""K-means takes at most this number of iterations at the start, as many as product quantization takes."""
+"""Maximum number of k-means iterations at the start, the same as in product quantization."""
 
 
 class CompositeQuantizer(UnsupervisedQuantizer):
-    """Composite quantization: a code is M bytes, one codeword of each codebook, and their sum is near the vector.
+    """Composite quantization: a code is M bytes, one per codebook, and the sum of their codewords is near the vector.
 
     Parameters
     ----------
     n_codebooks : int, default=8
-        M, the number of bytes of a code. At most the number of dimensions.
+        M, the number of bytes of a code, at most the number of dimensions.
     n_codewords : int, default=256
         K, the number of codewords in each codebook, from 2 to 256.
     n_components : int or None, default=None
         Number of principal components to quantize instead of the vectors, as published for vectors of thousands of dimensions.
         None quantizes the vectors.
     constraint_weight : float, default=50
-        Mu times the variance of the vectors, which is their mean squared distance from their mean. Mu is the weight of the
-        spread of the inter-dictionary products. Mu has the inverse unit of a squared length; this number has no unit, so one
-        value suits data of any scale. The paper chooses mu for each data set by validation. The value in its release, .0004
-        for SIFT vectors, is about 50 in this unit.
+        Mu times the variance of the vectors, which is their mean squared distance from their mean. Mu weights the
+        spread of the inter-dictionary products. It has the inverse unit of a squared length, whereas this number has no unit, so
+        one value suits data of any scale. The paper chooses mu for each data set by validation. The value in its release,
+        .0004 for SIFT vectors, is about 50 in this unit.
     max_iter : int, default=30
         Maximum number of rounds; 0 keeps the start, which is product quantization.
     tol : float, default=1e-3
-        The fit ends when a round lowers the objective by less than this part of it.
+        The fit stops when the relative improvement of a round falls below `tol`.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores. The codes do not depend on it.
     random_state : int, Generator or None, default=None

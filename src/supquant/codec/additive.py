@@ -32,7 +32,7 @@ from supquant.kernels import Packed
 Ranking = Literal["label", "euclidean"]
 
 RANKINGS: tuple[Ranking, ...] = ("label", "euclidean")
-"""The rankings of an `AdditiveCodec`; one that was learned without labels has the last alone."""
+"""The rankings of an `AdditiveCodec`; one learned without labels has only the last."""
 
 _SETTINGS = ("multilabel", "constant", "quantization_weight", "constraint_weight", "independent")
 """Names of the attributes that a file holds as JSON."""
@@ -47,7 +47,7 @@ class AdditiveCodec(CodebookCodec):
     codebooks : ndarray of shape (M, K, r), float32
         The codewords.
     projection : ndarray of shape (d, r), float32, or None, default=None
-        From features to the space of the codebooks; None where codebooks lie in the space of the features.
+        From features to the space of the codebooks; None if the codebooks are in the space of the features.
     classifier : ndarray of shape (r, L), float32, or None, default=None
         W, from decoded vectors to label vectors; None without labels.
     classes : ndarray of shape (L,) or None, default=None
@@ -65,7 +65,7 @@ class AdditiveCodec(CodebookCodec):
     independent : bool, default=False
         Whether codebooks have disjoint supports, so that each codeword is chosen by itself.
     feature_map : FeatureMap or None, default=None
-        From vectors to features; None takes vectors as features.
+        From vectors to features; None uses the vectors themselves.
     scaling : ndarray of shape (2, L), float32, or None, default=None
         Slopes and shifts that turn scores ``W'P'x`` into logits; None if codes are ranked by distance alone.
     curve : ndarray of shape (2, k), float32, or None, default=None
@@ -138,7 +138,7 @@ class AdditiveCodec(CodebookCodec):
     def _probabilities(self, scores: Float32) -> Float32:
         """Return the probability of every label (b, L) for vectors with scores (b, L)."""
         if self.scaling is None:
-            raise InputError("this codec does not know what its codes mean: it ranks by distance alone")
+            raise InputError("this codec was learned without labels: it ranks by distance alone")
         slopes, shifts = self.scaling
         return label_probabilities(scores * slopes + shifts, multilabel=self.multilabel)
 
@@ -207,7 +207,7 @@ class AdditiveCodec(CodebookCodec):
     def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the projections (n, r) float32 of vectors X (n, p) into the space of the codebooks.
 
-        Sums are float64. The last bit of float32 sums would depend on the place of a row among others.
+        Sums are float64. The last bit of a float32 sum would depend on the position of the row.
         """
 
         def project(features: Float32, _: object) -> NDArray[Any]:
@@ -218,7 +218,7 @@ class AdditiveCodec(CodebookCodec):
     def query_tables(
         self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
+        """Return what a scan needs of queries Q (q, p); a query gets the same bits alone and in a batch."""
         ranking = self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
@@ -231,13 +231,13 @@ class AdditiveCodec(CodebookCodec):
 
         def tables_and_offsets(features: Float32) -> tuple[Float32, Float32]:
             projected = self.project(features)
-            with np.errstate(over="ignore", invalid="ignore"):  # overflows are refused below, or by the scan
+            with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused below, or by the scan
                 return self.tables_of(projected, ranking), self.offsets_of(projected)
 
         self._by_queries(Q, n_jobs, (tables, offsets), tables_and_offsets)
         if not np.isfinite(offsets).all():
             row = int(np.argmin(np.isfinite(offsets)))
-            raise InputError(f"row {row} of Q lies too far out: its squared distances are beyond float32")
+            raise InputError(f"row {row} of Q is too far away: its squared distances overflow float32")
         return QueryTables(tables, offsets)
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
@@ -304,7 +304,8 @@ class AdditiveCodec(CodebookCodec):
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         classes = own.pop("classes")
-        return cls(**arrays, **own, classes=None if classes is None else classes_from_plain(classes))
+        parts: dict[str, Any] = {**arrays, **own}
+        return cls(**parts, classes=None if classes is None else classes_from_plain(classes))
 
     # parts ----------------------------------------------------------------------------------------------------------------
 
@@ -322,10 +323,10 @@ class AdditiveCodec(CodebookCodec):
         )
 
     def _target_basis(self) -> Float32 | None:
-        """Return a basis (r, r') of the space of projected vectors; None where r' is more than half of r.
+        """Return a basis (r, r') of the space of projected vectors; None if r' is more than half of r.
 
-        Costs depend on a codeword by its products with targets alone. All targets lie in this space, since W lies in it too. A
-        projection that was fitted to few codewords spans few dimensions.
+        The cost of a codeword depends only on its products with targets. All targets are in this space, as W is. A projection
+        that was fitted to few codewords spans few dimensions.
         """
         if self.projection is None:
             return None
@@ -335,5 +336,5 @@ class AdditiveCodec(CodebookCodec):
 
     def _learned_classifier(self) -> Float32:
         if self.classifier is None:
-            raise InputError("this codec was learned without labels and predicts none")
+            raise InputError("this codec was learned without labels and cannot predict any")
         return self.classifier

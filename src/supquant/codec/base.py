@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.interface import FeatureMap, QueryTables, block_rows
-from supquant.codec.queries import by_queries, fill_blocks, pack_rows, row_products
+from supquant.codec.queries import QUERY_ROWS, fill_blocks, pack_rows, row_products
 from supquant.codec.registry import map_class
 from supquant.errors import FileFormatError, InputError
 from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
@@ -28,7 +28,7 @@ MAX_CODEBOOKS = 64
 """A code has at most this number of codebooks, which is the limit of the kernels."""
 
 _MAX_REASON = 300
-"""The reason why a file holds no codec is cut to this number of characters."""
+"""The reason why a file is refused is cut to this number of characters."""
 
 _FEATURES = "features."
 """Prefix of a feature map's arrays in a file."""
@@ -53,7 +53,6 @@ def check_parts(arrays: Mapping[str, NDArray[Any]], **shapes: tuple[int | str, .
     Parameters
     ----------
     arrays : mapping of str to ndarray
-        The arrays.
     **shapes : tuple of int or str
         The shape of each array by its name. A letter stands for the same size in all arrays.
 
@@ -171,10 +170,10 @@ class ProjectingCodec(ABC):
     def query_tables(
         self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
+        """Return what a scan needs of queries Q (q, p); a query gets the same bits alone and in a batch."""
 
     def tables(self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None) -> Float32:
-        """Return look-up tables (q, M, K) float32 of queries Q (q, p); the smaller a sum over a code, the nearer the item."""
+        """Return look-up tables (q, M, K) float32 of queries Q (q, p); the smaller the sum over a code, the nearer the item."""
         return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
 
     def rank(
@@ -189,15 +188,15 @@ class ProjectingCodec(ABC):
         codes : array-like of shape (n, M)
             Codes of items.
         ranking : str or None, default=None
-            One of `rankings`; None takes the first of them.
+            One of `rankings`; None is the first of them.
         n_jobs : int or None, default=None
-            Number of threads; None takes all cores.
+            Number of threads; None uses all cores.
 
         Returns
         -------
         ndarray of shape (q, n), intp
-            Row numbers of the codes, nearest first; of equal ones the earlier comes first. The order is that of float32 table
-            entries, summed in the order of codebooks.
+            Row numbers of the codes, nearest first; ties are in the order of the rows. Float32 table entries are summed in the
+            order of the codebooks.
         """
         checked = self.check_codes(codes)
         tables = self.tables(Q, ranking, n_jobs=n_jobs)
@@ -205,7 +204,7 @@ class ProjectingCodec(ABC):
         return sums.argsort(axis=1, kind="stable")
 
     def check_codes(self, codes: ArrayLike) -> Codes:
-        """Return codes (n, M) as uint8; raise an `InputError` if they are no codes of this codec."""
+        """Return codes (n, M) as uint8; raise an `InputError` unless they are codes of this codec."""
         array = np.asarray(refuse_masked(codes, "codes"))
         if array.ndim != 2 or array.shape[1] != self.n_codebooks or array.dtype.kind not in "ui":
             raise InputError(
@@ -230,8 +229,10 @@ class ProjectingCodec(ABC):
         results: tuple[NDArray[Any], ...],
         function: Callable[[Float32], tuple[NDArray[Any], ...]],
     ) -> None:
-        """Fill arrays (q, ...) with the results of a function for the features of queries Q (q, p), in blocks of queries."""
-        by_queries(lambda x: function(self.features(x)), Q, results, resolve_jobs(n_jobs))
+        """Fill arrays (q, ...) with the results of a function for the features of queries Q (q, p), in blocks of `QUERY_ROWS`."""
+        blocks = row_blocks(len(Q), QUERY_ROWS)
+        n_jobs = max(1, min(resolve_jobs(n_jobs), len(blocks)))
+        fill_blocks(lambda x, _: function(self.features(x)), Q, results, blocks, n_jobs)
 
     def _by_blocks(
         self,
@@ -278,13 +279,13 @@ class ProjectingCodec(ABC):
         kind : str, default="codec"
             The kind of the file, such as that of a model.
         settings : dict or None, default=None
-            JSON values to save beside the codec.
+            JSON values to save with the codec.
         """
         self.pack(kind=kind, settings=settings).write(path)
 
     @classmethod
     def from_file(cls, file: ArrayFile) -> tuple[Self, dict[str, Any]]:
-        """Return the codec of this class that an open file holds, and the settings saved beside it."""
+        """Return the codec of this class that an open file holds, and the settings saved with it."""
         file.verify()
         settings = file.settings.copy()
         try:
@@ -310,10 +311,10 @@ class ProjectingCodec(ABC):
 
     @abstractmethod
     def _stored_settings(self) -> dict[str, Any]:
-        """Return the JSON values that a file holds beside the arrays and the feature map."""
+        """Return the JSON values that a file holds in addition to the arrays and the feature map."""
 
     def _features_of_nothing(self) -> Float32:
-        """Return the features (0, d) of no vectors; raise a ValueError if the feature map cannot work."""
+        """Return the features (0, d) of no vectors; raise a ValueError if the feature map does not work."""
         return self.features(
             np.zeros((0, check_integer(self.n_inputs, "the width of vectors", 1)), dtype=np.float32)
         )
@@ -375,7 +376,7 @@ def classes_from_plain(stored: dict[str, Any]) -> NDArray[Any]:
         raise InputError(f"class labels state the dtype {name}, which is too wide for them")
     classes = np.array(values, dtype=dtype)
     if classes.tolist() != values:
-        raise InputError(f"class labels are no {name}")
+        raise InputError(f"class labels must be a {name}")
     return classes
 
 
@@ -383,11 +384,11 @@ _CLASS_DTYPE = re.compile(r"[<>|=]?([iuf][1248]|b1|f16|U[0-9]{1,9})|O")
 """The dtypes that class labels in a file may have."""
 
 _MAX_WIDTH = 64
-"""An array of strings may take this number of characters for each one that its strings hold. Others are saved as objects."""
+"""An array of strings may have room for this number of characters per character in use. Otherwise it is saved as objects."""
 
 
 def _is_wide(dtype: np.dtype[Any], values: list[Any]) -> bool:
-    """Return whether strings in an array take far more memory than by themselves."""
+    """Return whether an array of strings takes far more memory than the strings themselves."""
     if dtype.kind != "U":
         return False
     characters = sum(len(value) for value in values if isinstance(value, str))

@@ -46,21 +46,21 @@ class AnyCodec(Protocol):
         """Bytes of all arrays."""
 
     def encode_items(self, X: ArrayLike, y: ArrayLike | None = None, *, n_jobs: int | None = None) -> Codes:
-        """Encode vectors X (n, p), with labels `y` where they are known: codes (n, M) uint8."""
+        """Encode vectors X (n, p), with their labels `y` if these are known: codes (n, M) uint8."""
 
     def query_tables(
         self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
+        """Return what a scan needs of queries Q (q, p); a query gets the same bits alone and in a batch."""
 
     def item_tables(self, codes: Codes, ranking: str | None = None) -> QueryTables:
         """Return what a scan needs to find items like those of codes (q, M).
 
-        A code says less than the vector that it was made from. So the answers are those to a query near the item.
+        A code holds less than the vector it was made from, so the answers are those to a query near the item.
         """
 
     def check_codes(self, codes: ArrayLike) -> Codes:
-        """Return codes (n, M) as uint8; raise an `InputError` if they are no codes of this codec."""
+        """Return codes (n, M) as uint8; raise an `InputError` unless they are codes of this codec."""
 
     def decode(self, codes: ArrayLike) -> Float32:
         """Return the vectors (n, r) float32 that codes (n, M) stand for."""
@@ -110,11 +110,11 @@ class QueryTables:
     descending : bool, default=False
         Whether greater scores are nearer.
     bits : ndarray of shape (q, M), uint8, or None, default=None
-        The codes of the queries, where sums are Hamming distances.
+        The codes of the queries, if sums are Hamming distances.
     curve : ndarray of shape (2, k) or (c, 2, k), float32, or None, default=None
         One or several curves from scores to probabilities; see `supquant.codec.probabilities`. None leaves scores as they are.
     curve_of : ndarray of shape (q,), int64, or None, default=None
-        The number of the curve of each query, where there are several.
+        The number of the curve of each query, if there are several.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class QueryTables:
         return kernels.active().scores(sums, self.offsets, self.descending, curves, self.curve_of)
 
     def least_products(self, probability: float) -> NDArray[np.float64]:
-        """Return, for each query (q,) or once for all (1,), a product below which its curve stays under a probability."""
+        """Return, for each query (q,) or once for all (1,), a product below which its curve stays below a probability."""
         assert self.curve is not None
         if self.curve_of is None:
             return np.array([least_product(self.curve, probability)])

@@ -31,13 +31,13 @@ MIN_SHARE = 1e-28
 with subnormal numbers."""
 
 IDENTITY = np.array([[0, 1], [0, 1]], dtype=np.float32)
-"""The curve (2, 2) under which a score between 0 and 1 is its own probability."""
+"""The curve (2, 2) that maps scores between 0 and 1 to themselves."""
 
 
 def label_weights(p: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
     """Return the weights v (b, L) of labels for queries with label probabilities p (b, L).
 
-    They are p for one label a row, and ``-log(1 - p)`` for several.
+    They are p if a row has one label, and ``-log(1 - p)`` if it may have several.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def label_weights(p: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
 
 
 def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[Any]:
-    """Return the probabilities (b, L) of labels with logits (b, L): a softmax, or sigmoids where a row may have several labels.
+    """Return the probabilities (b, L) of labels with logits (b, L): a softmax, or sigmoids if a row may have several labels.
 
     Examples
     --------
@@ -67,9 +67,9 @@ def label_probabilities(scores: NDArray[Any], *, multilabel: bool) -> NDArray[An
 
 
 def least_product(curve: Float32, probability: float) -> float:
-    """Return a product below which a curve (2, k) stays under a probability.
+    """Return a product below which a curve (2, k) stays below a probability.
 
-    It is the last point of the curve that lies under the probability; infinity if all points do, minus infinity if none does.
+    It is the last point of the curve below the probability: infinity if all points are, minus infinity if none is.
 
     Examples
     --------
@@ -85,11 +85,11 @@ def least_product(curve: Float32, probability: float) -> float:
 
 
 def check_curve(curve: Float32) -> None:
-    """Raise an `InputError` for what is no curve (2, k)."""
+    """Raise an `InputError` unless an array is a curve (2, k)."""
     if curve.ndim != 2 or len(curve) != 2 or curve.dtype != np.float32:
         raise InputError(f"curve must be float32 of shape (2, k), got {curve.dtype} of shape {curve.shape}")
     if not (np.diff(curve) >= 0).all() or curve.shape[1] < 2:
-        raise InputError("a curve must have two points at least and never fall")
+        raise InputError("a curve must have at least two points and never fall")
 
 
 def stack_curves(curves: Sequence[Float32]) -> Float32:

@@ -1,6 +1,6 @@
 """Codecs and feature maps by the kind that a file names.
 
-Their modules are imported when a file holds one. No codec knows another, and other packages add their own by an entry point.
+A module is imported when a file needs it. No codec knows another. Other packages add their own by an entry point.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ BLOCK_SCORES = 1 << 24
 
 
 class CodeEstimator(TransformerMixin, BaseEstimator):
-    """The shared part of all estimators: everything that needs only `codec_`."""
+    """Base class of all estimators: everything that needs only `codec_`."""
 
     codec_: Any
     training_codes_: Codes
@@ -40,7 +40,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
     _file_kind: ClassVar[str]
     """The kind of file that `save` writes; every estimator has its own."""
     _recorded: ClassVar[tuple[str, ...]] = ()
-    """Names, without their last underscore, of the attributes that a file holds beside the codec."""
+    """Names, without their last underscore, of the attributes that a file holds in addition to the codec."""
     _codec_type: ClassVar[type[Any]]
     """The class of `codec_`."""
     _needs_labels: ClassVar[bool] = True
@@ -88,7 +88,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         Returns
         -------
         (q, n) int
-            Row numbers of the codes, the nearest first. Of two equal codes the earlier one comes first.
+            Row numbers of the codes, nearest first; ties are in the order of the rows.
         """
         return self._codec().rank(Q, codes, ranking, n_jobs=self.n_jobs)
 
@@ -96,7 +96,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         """Write the fitted model to one safetensors file.
 
         The file holds the codec, the parameters and the record of the fit, but not the training codes. If writing fails, an
-        older file of that name is unchanged.
+        older file of that name stays as it is.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         Raises
         ------
         FileFormatError
-            If the file is damaged, or holds something else.
+            If the file is damaged or holds something else.
         """
         codec, settings = load_codec_of(path, cls._file_kind)
         try:
@@ -134,7 +134,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
                 setattr(model, f"{name}_", _checked_record(name, settings[name]))
         except (AttributeError, InputError, KeyError, TypeError) as error:
             raise FileFormatError(
-                f"{os.fspath(path)}: it is of another version of supquant: {shorten(error)}"
+                f"{os.fspath(path)}: it is from another version of supquant: {shorten(error)}"
             ) from error
         model.codec_ = codec
         model.n_features_in_ = codec.n_inputs
@@ -157,7 +157,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         self.training_codes_ = codes
 
     def _parameters(self) -> dict[str, Any]:
-        """Return the constructor's parameters that a file can hold; other objects are left out and load as defaults."""
+        """Return the constructor's parameters that a file can hold; other objects are left out and load as their defaults."""
         given = cast("dict[str, Any]", self.get_params(deep=False))
         values = {
             name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
@@ -166,7 +166,7 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
 
 
 class LabelEstimator(CodeEstimator):
-    """The shared part of the estimators whose codec knows labels."""
+    """Base class of the estimators whose codec knows labels."""
 
     def encode(
         self, X: ArrayLike, y: ArrayLike | None = None, *, missing_labels: MissingLabels = "predict"
@@ -177,10 +177,10 @@ class LabelEstimator(CodeEstimator):
         ----------
         X : (n, p) array
         y : labels as in `fit`, or None, default=None
-            If labels are known, the codes hold them.
+            If labels are given, the codes hold them.
         missing_labels : {"predict", "drop"}, default="predict"
-            Used without `y`: ``"predict"`` takes the predicted label vector instead, and ``"drop"`` looks at the quantization
-            error alone.
+            Used without `y`: ``"predict"`` uses the predicted labels instead, and ``"drop"`` considers only the quantization
+            error.
 
         Returns
         -------
@@ -224,7 +224,7 @@ class LabelEstimator(CodeEstimator):
         Returns
         -------
         (n,) array of classes, or (n, L) uint8
-            With several labels per row it is the indicator matrix of the scores above one half.
+            With several labels per row, the indicator matrix of the scores above one half.
         """
         X = check_vectors(X, n_features=self._codec().n_inputs, min_rows=0)
         if self.codec_.multilabel:
@@ -245,7 +245,7 @@ class LabelEstimator(CodeEstimator):
 
 
 class Quantizer(CodeEstimator):
-    """The shared part of the quantizers with an `AdditiveCodec`."""
+    """Base class of the quantizers with an `AdditiveCodec`."""
 
     codec_: AdditiveCodec
     objective_: list[Record]
@@ -272,7 +272,7 @@ class Quantizer(CodeEstimator):
 
 
 class UnsupervisedQuantizer(Quantizer):
-    """The shared part of the quantizers that need no labels."""
+    """Base class of the quantizers that need no labels."""
 
     _needs_labels = False
 
@@ -293,7 +293,7 @@ class UnsupervisedQuantizer(Quantizer):
         Raises
         ------
         KeyboardInterrupt
-            If the fit was interrupted. After the first finished step the estimator has the best model so far.
+            If the fit was interrupted. After the first finished step, the estimator has the best model so far.
         """
         del y
         X = check_training_vectors(X)
@@ -307,7 +307,7 @@ class UnsupervisedQuantizer(Quantizer):
 
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None:
-        """Check the parameters that the other quantizers do not have, for vectors of `n_features` dimensions."""
+        """Check the parameters of this quantizer alone, for vectors of `n_features` dimensions."""
 
     @abstractmethod
     def _learn(self, X: NDArray[Any], rng: np.random.Generator) -> None:
@@ -323,7 +323,7 @@ def check_enough_rows(n_rows: int, n_codewords: int) -> None:
 
 
 def _check_parameters(model: CodeEstimator, default: CodeEstimator) -> None:
-    """Raise a `TypeError` for parameters of a file that are of another type than their defaults, or that methods cannot use.
+    """Raise a `TypeError` for parameters from a file that differ in type from their defaults, or that methods cannot use.
 
     A parameter that is None by default may be of any type that `_parameters` saves. Any parameter may be None.
     """
@@ -337,7 +337,7 @@ def _check_parameters(model: CodeEstimator, default: CodeEstimator) -> None:
 
 
 def _checked_record(name: str, value: object) -> object:
-    """Return what a file says about the course of a fit; raise a `TypeError` if it is no number and no list of records."""
+    """Return what a file says about the course of a fit; raise a `TypeError` unless it is a number or a list of records."""
     if name == "n_iter":
         fits = type(value) is int and value >= 0
     else:

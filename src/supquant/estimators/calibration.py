@@ -12,24 +12,24 @@ from supquant.inputs.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
 
 CALIBRATION_QUERIES = 1024
-"""At most this number of held-out rows are queries."""
+"""Maximum number of held-out rows that are queries."""
 
 CALIBRATION_ITEMS = 1 << 16
-"""At most this number of training rows are items."""
+"""Maximum number of training rows that are items."""
 
 ANSWERS = 100
-"""A curve is fitted to this number of first answers of each query, and to as many items from everywhere. Among the first answers
-of a query a product is right more often than the same product further down, so random pairs alone would make scores too low."""
+"""A curve is fitted to this number of first answers per query, and to as many random items. Among the first answers, a product is
+right more often than the same product further down, so random pairs alone would make scores too low."""
 
 BLOCK_QUERIES = 16
-"""Number of queries that are ranked at a time."""
+"""Number of queries ranked at a time."""
 
 CURVE_POINTS = 64
-"""A curve has at most this number of points."""
+"""Maximum number of points of a curve."""
 
 
 def fit_curve(products: Float64, relevant: Flags) -> Float32:
-    """Fit a curve from products to the probability of relevance that never falls (isotonic regression).
+    """Fit a curve that never falls from products to the probability of relevance (isotonic regression).
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ def fit_curve(products: Float64, relevant: Flags) -> Float32:
 def first_answers(
     tables: Float32, query_labels: Labels, codes: Codes, labels: Labels, n_jobs: int = 1
 ) -> tuple[Float64, Flags]:
-    """Return scores of answers to queries: the first answers, and some items from everywhere.
+    """Return scores of answers to queries: the first answers, and some items from all over.
 
     Parameters
     ----------
     tables : (m, M, K) float32
-        Look-up tables of queries that the model has not seen. At most `CALIBRATION_QUERIES` of them are asked, evenly spread.
+        Look-up tables of queries that the model has not seen. At most `CALIBRATION_QUERIES` of them are used, evenly spread.
     query_labels : Labels
         Labels of the queries.
     codes : (n, M) uint8
@@ -82,13 +82,13 @@ def first_answers(
     Returns
     -------
     products : (q, k) float64
-        Scores of the answers; greater is nearer.
+        Scores of the answers; larger is nearer.
     relevant : (q, k) bool
         Whether query and answer share a label.
     """
     asking, asked = spread_rows(len(tables), CALIBRATION_QUERIES), spread_rows(len(codes), CALIBRATION_ITEMS)
     anywhere = asked[spread_rows(len(asked), ANSWERS)]
-    # A scan returns the first of several rows with equal sums. In random order, these do not all have the same label.
+    # A scan returns the first of several rows with equal sums. In random order, they do not all have the same label.
     asked = np.random.default_rng(0).permutation(asked)
     scanned = kernels.Scanned(kernels.blocks_of(codes[asked]), len(asked))
     queries, tables, others = query_labels.take(asking), tables[asking], np.ascontiguousarray(codes[anywhere])

@@ -93,7 +93,8 @@ class Training:
         self.rows = rows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
         self.moments: Moments = self.rows.moments()
         self._projection_type = PROJECTION_TYPES[projection]
-        self._penalties = Penalties(*map(float, weights), self._projection_type.ridge(self.moments))
+        gamma, mu, ridge = map(float, weights)
+        self._penalties = Penalties(gamma, mu, ridge, self._projection_type.ridge(self.moments))
 
     def begin(self, n_codebooks: int, n_components: int) -> None:
         """Start from principal components, or from the identity, and from product quantization."""
