@@ -32,7 +32,7 @@ from supquant.parallel import row_blocks
 from supquant.progress import Progress, Reporter
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import FixedProjection
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 from supquant.published.solvers import CodedStep, Start, joint_steps
 from supquant.published.statistics import Moments, Penalties
 from supquant.published.training import principal_components, with_seeds
@@ -162,7 +162,7 @@ class CompositeQuantizer(UnsupervisedQuantizer):
         if self.n_components is None:
             return None
         no_codes = np.zeros((len(X), 0), dtype=np.uint8)
-        rows = LocalRows(X, _no_labels(len(X)), no_codes, 2, n_jobs=n_jobs)
+        rows = CodedRows(X, _no_labels(len(X)), no_codes, 2, n_jobs=n_jobs)
         return principal_components(rows.moments(), self.n_components).astype(np.float32)
 
 
@@ -212,7 +212,7 @@ def composite_start(
         n_jobs=n_jobs,
     )
     codes = AdditiveCodec(codebooks, independent=True).encode(X, n_jobs=n_jobs)
-    rows = LocalRows(X, _no_labels(len(X)), codes, n_codewords, n_jobs=n_jobs)
+    rows = CodedRows(X, _no_labels(len(X)), codes, n_codewords, n_jobs=n_jobs)
     moments = rows.moments()
     penalties = Penalties(
         quantization=1.0,

@@ -44,7 +44,7 @@ def calibrated(
         With a classifier.
     projection : Projection
         What the solver knew about P.
-    X : (n, p) array or RemoteRows
+    X : (n, p) array or Rows
         Vectors of the training rows. Some of them are the queries.
     codes : (n, M) uint8
         Codes of the training rows.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from supquant.arrays import Codes
 from supquant.errors import InputError
 from supquant.estimators.base import Quantizer
-from supquant.estimators.remote_codes import encode_training_rows
+from supquant.estimators.training_codes import encode_training_rows
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, resolve_jobs
 from supquant.published.anchor_kernel import check_features, fit_feature_map
 from supquant.published.training import SHORTEST_CODE, ProjectionName, Training
+from supquant.rows import Rows
 
 
 class ChainedQuantizer(Quantizer):
@@ -50,7 +50,7 @@ class ChainedQuantizer(Quantizer):
 
     def _begin(
         self,
-        X: NDArray[Any],
+        X: Rows,
         labels: Labels,
         rng: np.random.Generator,
         weights: tuple[float, float, float],

@@ -18,7 +18,7 @@ from supquant.codec.probabilities import IDENTITY
 from supquant.errors import InputError
 from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.estimators.course import Course
-from supquant.estimators.remote_codes import encode_training_rows
+from supquant.estimators.training_codes import encode_training_rows
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import (
     check_choice,
@@ -27,7 +27,7 @@ from supquant.inputs.parameters import (
     check_positive,
     random_generator,
 )
-from supquant.inputs.validation import check_training_vectors
+from supquant.inputs.validation import check_training_rows
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
@@ -36,7 +36,7 @@ from supquant.published.calibration import calibrated, default_scaling
 from supquant.published.chain import ChainedQuantizer
 from supquant.published.solvers import CodedStep, alternating_steps, joint_steps
 from supquant.published.training import PROJECTION_TYPES, ProjectionName, Training, lengthen, with_seeds
-from supquant.remote import some_rows
+from supquant.rows import Rows
 
 _logger = logging.getLogger("supquant")
 
@@ -182,11 +182,11 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         self._check_parameters()
-        X = check_training_vectors(X)
-        labels = self._read_labels(y, len(X))
-        check_enough_rows(len(X), self.n_codewords)
+        rows = check_training_rows(X)
+        labels = self._read_labels(y, len(rows))
+        check_enough_rows(len(rows), self.n_codewords)
         known = labels.known
-        x: Any = X if known.all() else some_rows(X, np.flatnonzero(known))
+        x = rows if known.all() else rows.take(np.flatnonzero(known))
         own = labels if known.all() else labels.take(known)
         weights = self.quantization_weight, self.constraint_weight, self.classifier_ridge
         course: Course[CodedStep] = Course(Reporter(self.callback, self.verbose))
@@ -200,7 +200,7 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
                 if course.last is not None:
                     codec, codes = self._codec_of(course.last, training, own)
                     codec = with_seeds(codec, codes, x)
-                    self._store(codec, self._codes_of_all(codec, codes, X, known))
+                    self._store(codec, self._codes_of_all(codec, codes, rows, known))
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
             self.codec_ = calibrated(codec, training.start().solver(), x, codes, own)
@@ -240,13 +240,13 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         )
         return codec, codes
 
-    def _codes_of_all(self, codec: AdditiveCodec, codes: Codes, X: Any, known: Flags) -> Codes:
+    def _codes_of_all(self, codec: AdditiveCodec, codes: Codes, X: Rows, known: Flags) -> Codes:
         """Return the codes (n, M) of all rows, given those of the rows whose labels are `known` (n,)."""
         if known.all():
             return codes
         all_codes = np.empty((len(X), codes.shape[1]), dtype=np.uint8)
         all_codes[known] = codes
-        unknown = some_rows(X, np.flatnonzero(~known))
+        unknown = X.take(np.flatnonzero(~known))
         all_codes[~known] = encode_training_rows(codec, unknown, None, self.n_jobs)
         return all_codes
 

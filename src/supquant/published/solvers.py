@@ -23,7 +23,7 @@ from supquant.estimators.course import NamedStep, Record
 from supquant.published.lbfgs import minimise_codebooks
 from supquant.published.objective import ObjectiveTerms, SmallProblem
 from supquant.published.projections import LearnedProjection, Projection
-from supquant.published.rows import TrainingRows
+from supquant.published.rows import CodedRows
 from supquant.published.statistics import CodeStatistics, ModelState, Moments, Penalties
 
 FIRST_LBFGS_ITERATIONS = 15
@@ -47,7 +47,7 @@ ReducedFunction = Callable[[SmallProblem, Float64], tuple[float, Float64]]
 class Start:
     """Where a solver begins: the rows with their codes, sums over the rows, and codebooks."""
 
-    rows: TrainingRows
+    rows: CodedRows
     moments: Moments
     codebooks: Float64  # (M, K, r)
     projection: Float64  # (d, r)

@@ -20,16 +20,15 @@ from supquant.assignment import spread_codes
 from supquant.clustering import product_codebooks
 from supquant.inputs.validation import as_float32
 from supquant.published.projections import FixedProjection, LearnedProjection, Projection
-from supquant.published.remote_training import RemoteTrainingRows
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 from supquant.published.solvers import Start
 from supquant.published.statistics import ModelState, Moments, Penalties
-from supquant.remote import RemoteRows
 
 if TYPE_CHECKING:
     from supquant.codec.additive import AdditiveCodec
     from supquant.codec.interface import FeatureMap
-    from supquant.published.rows import Targets
+    from supquant.inputs.labels import Labels
+    from supquant.rows import Rows
 
 N_SEEDS = 1024
 """A codec keeps this number of training codes, from which encodings can start."""
@@ -58,9 +57,8 @@ class Training:
 
     Parameters
     ----------
-    X : (n, p) array or RemoteRows
-    labels : Targets
-        If the rows are remote, they must be `Labels`.
+    X : Rows of shape (n, p)
+    labels : Labels
     feature_map : FeatureMap or None
         None takes the vectors themselves as features.
     n_codewords : int
@@ -76,8 +74,8 @@ class Training:
 
     def __init__(
         self,
-        X: NDArray[Any] | RemoteRows,
-        labels: Targets,
+        X: Rows,
+        labels: Labels,
         feature_map: FeatureMap | None,
         n_codewords: int,
         rng: np.random.Generator,
@@ -89,8 +87,7 @@ class Training:
         self.X, self._labels, self.feature_map = X, labels, feature_map
         self._n_codewords, self.rng, self._n_jobs = n_codewords, rng, n_jobs
         self.codes: Codes = np.zeros((len(X), 0), dtype=np.uint8)
-        rows: Any = RemoteTrainingRows if isinstance(X, RemoteRows) else LocalRows
-        self.rows = rows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
+        self.rows = CodedRows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
         self.moments: Moments = self.rows.moments()
         self._projection_type = PROJECTION_TYPES[projection]
         gamma, mu, ridge = map(float, weights)
@@ -214,7 +211,7 @@ def lengthen(
 # the result ----------------------------------------------------------------------------------------------------------
 
 
-def with_seeds(codec: AdditiveCodec, codes: Codes, X: NDArray[Any] | RemoteRows) -> AdditiveCodec:
+def with_seeds(codec: AdditiveCodec, codes: Codes, X: NDArray[Any] | Rows) -> AdditiveCodec:
     """Return a codec whose encodings start from some of the codes (n, M), if this lowers the cost on rows of X (n, p)."""
     if codec.n_codebooks <= SHORTEST_CODE:  # such codes are searched exactly
         return codec

@@ -25,14 +25,14 @@ from supquant.inputs.parameters import (
     random_generator,
     resolve_jobs,
 )
-from supquant.inputs.validation import check_training_vectors
+from supquant.inputs.validation import check_training_rows
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.published.anchor_kernel import Features
 from supquant.published.chain import ChainedQuantizer
 from supquant.published.training import Training, lengthen, with_seeds
-from supquant.remote import RemoteRows
+from supquant.rows import Rows
 from supquant_lab.triplets.solver import TripletStep, triplet_steps
 
 
@@ -164,17 +164,17 @@ class TripletQuantizer(ChainedQuantizer):
             If the fit was interrupted. After the first finished step the estimator has the last finished model.
         """
         self._check_parameters()
-        X = check_training_vectors(X)
-        labels = read_labels(y, n_rows=len(X))
-        check_enough_rows(len(X), self.n_codewords)
-        if isinstance(X, RemoteRows):
+        if isinstance(X, Rows):
             raise InputError(
                 "triplets need the features of all rows in this process: read the rows into memory"
             )
+        rows = check_training_rows(X)
+        labels = read_labels(y, n_rows=len(rows))
+        check_enough_rows(len(rows), self.n_codewords)
         rng, n_jobs = random_generator(self.random_state), resolve_jobs(self.n_jobs)
         course: Course[TripletStep] = Course(Reporter(self.callback, self.verbose))
         with single_blas():
-            training = self._begin(X, labels, rng, (self.quantization_weight, self.constraint_weight, 0))
+            training = self._begin(rows, labels, rng, (self.quantization_weight, self.constraint_weight, 0))
             try:
                 for length in self._lengths:
                     training.lengthen(length)
