@@ -62,7 +62,7 @@ def test_tables_sum_to_the_squared_distance_less_that_of_the_query(fitted, clust
         np.testing.assert_allclose(sums, want, atol=1e-3)
 
 
-def test_transform_leaves_vectors_where_they_are(fitted, clusters):
+def test_transform_does_not_change_vectors(fitted, clusters):
     np.testing.assert_array_equal(fitted.transform(clusters[0]), clusters[0])
 
 
@@ -97,7 +97,7 @@ def test_fewer_distinct_rows_than_codewords_are_fine():
     np.testing.assert_allclose(quantizer.decode(quantizer.training_codes_), X, atol=1e-6)
 
 
-def test_threads_of_k_means_do_not_undo_each_others_silence(clusters, monkeypatch):
+def test_threads_of_k_means_do_not_restore_each_others_warning_filters(clusters, monkeypatch):
     """Warnings of k-means are silenced for all threads until the last one is through, and heard again afterwards."""
     began, second_began = [], threading.Event()
 

@@ -41,7 +41,7 @@ def assert_same_codec(found, wanted):
     ],
     ids=lambda classes: str(classes.dtype),
 )
-def test_a_saved_codec_comes_back_with_its_class_labels(codec, vectors, tmp_path, classes):
+def test_class_labels_of_a_codec_survive_a_file(codec, vectors, tmp_path, classes):
     L = len(classes)
     codec = replace(codec, classes=classes, classifier=codec.classifier[:, :L])
     codec.save(tmp_path / "codec")
@@ -66,7 +66,7 @@ def test_a_saved_codec_comes_back_with_its_class_labels(codec, vectors, tmp_path
     ],
     ids=" ".join,
 )
-def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
+def test_every_kind_of_codec_survives_a_file(codec, tmp_path, without):
     codec = replace(codec, **without)
     codec.save(tmp_path / "codec", settings={"note": [1, 2]})
     loaded, settings = load_codec_of(tmp_path / "codec", "codec")
@@ -74,7 +74,7 @@ def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
     assert_same_codec(loaded, codec)
 
 
-def test_class_labels_a_file_cannot_hold_are_refused_and_nothing_is_written(codec, tmp_path):
+def test_class_labels_that_a_file_cannot_hold_are_refused_and_nothing_is_written(codec, tmp_path):
     classes = np.empty(2, dtype=object)
     classes[:] = [(1, 2), (3, 4)]
     with pytest.raises(InputError, match="strings or numbers can be saved"):

@@ -61,7 +61,7 @@ def test_label_scores_are_products_with_the_label_vector_of_the_decoded_code(cod
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-def test_label_is_the_default_where_a_codec_knows_what_codes_mean(codec, queries):
+def test_label_is_the_default_ranking_of_a_codec_learned_from_labels(codec, queries):
     assert codec.rankings == ("label", "euclidean")
     np.testing.assert_array_equal(codec.tables(queries), codec.tables(queries, "label"))
     assert replace(codec, scaling=None, curve=None).rankings == ("euclidean",)
@@ -98,7 +98,7 @@ def test_scores_follow_the_curve(codec, queries, rng):
 
 
 @pytest.mark.parametrize("threshold", [-1.0, 0.0, 0.05, 0.1, 0.25, 0.4, 0.40001, 0.7, 0.9, 0.91, 2.0])
-def test_a_range_holds_exactly_the_rows_whose_probability_is_as_great(codec, queries, rng, threshold):
+def test_a_range_holds_exactly_the_rows_of_at_least_that_probability(codec, queries, rng, threshold):
     codes = rng.integers(codec.n_codewords, size=(200, codec.n_codebooks)).astype(np.uint8)
     index = CodeIndex(codec).add_codes(codes)
     scores, ids = index.search(queries, k=200)
@@ -109,7 +109,7 @@ def test_a_range_holds_exactly_the_rows_whose_probability_is_as_great(codec, que
     np.testing.assert_array_equal(where, ids[within])
 
 
-def test_a_product_below_the_least_one_stays_under_the_probability():
+def test_products_below_the_least_product_stay_below_the_probability():
     for probability in np.linspace(-0.1, 1.0, 50):
         least = least_product(CURVE, probability)
         under = np.nextafter(np.float32(least), np.float32(-np.inf)) if np.isfinite(least) else None
@@ -144,14 +144,14 @@ def assert_best_code(codec, X, codes, wanted):
     np.testing.assert_allclose(chosen, costs.min(axis=1), rtol=1e-4)
 
 
-def test_probabilities_are_those_that_queries_are_made_of(codec, queries):
+def test_predicted_probabilities_are_those_in_query_vectors(codec, queries):
     p = codec.predict_proba(queries)
     assert p.shape == (20, 4)
     vectors = query_vectors_by_hand(codec, queries)
     np.testing.assert_allclose(p, 1 - np.exp(-vectors) if codec.multilabel else vectors, rtol=1e-4)
 
 
-def test_a_saved_codec_means_the_same(codec, queries, tmp_path):
+def test_a_saved_codec_ranks_and_encodes_as_before(codec, queries, tmp_path):
     codec.save(tmp_path / "codec")
     found = load_codec(tmp_path / "codec")
     np.testing.assert_array_equal(found.curve, CURVE)
@@ -182,6 +182,6 @@ def test_parts_of_a_label_ranking_that_do_not_fit_are_refused(change, message):
         replace(codec_of(), **change)
 
 
-def test_a_curve_is_none_where_scores_are_sums():
+def test_without_a_curve_scores_are_sums():
     made = QueryTables(np.zeros((1, 1, 2), np.float32), np.float32([2]), descending=True)
     np.testing.assert_array_equal(made.scores(np.float32([[0.5]])), [[1.5]])

@@ -27,7 +27,7 @@ def test_a_function_sees_all_rows_in_blocks(n, n_jobs):
 
 
 @pytest.mark.parametrize("d", [0, 1, 15, 16, 17, 384, 1001])
-def test_products_are_right_and_the_same_alone(rng, d):
+def test_products_are_correct_and_the_same_for_a_row_alone(rng, d):
     x, y = (rng.normal(size=(rows, d)).astype(np.float32) for rows in (QUERY_ROWS + 1, 50))
     want = x.astype(np.float64) @ y.T
     packed = pack_rows(y)

@@ -25,7 +25,7 @@ def test_a_curve_of_equal_products_is_their_rate():
     assert curve.shape == (2, 2)
 
 
-def test_of_equal_scores_the_first_answers_are_no_single_class():
+def test_first_answers_with_equal_scores_are_not_all_of_one_class():
     labels = read_labels(np.repeat([0, 1], 500))  # rows in order of their class, all with the same code
     codes, tables = np.zeros((1000, 2), dtype=np.uint8), np.zeros((2, 2, 4), dtype=np.float32)
     products, relevant = calibration.first_answers(tables, read_labels([0, 1]), codes, labels)
@@ -73,7 +73,7 @@ def test_scores_of_the_first_answers_are_probabilities(fitted, digits):
     assert np.square(scores - relevant).mean() < relevant.mean() * (1 - relevant.mean())
 
 
-def test_items_without_labels_are_ranked_by_meaning_as_well(fitted, digits):
+def test_items_without_labels_are_ranked_by_label_too(fitted, digits):
     X, y = digits
     _, ids = CodeIndex(fitted).add(X[:1200]).search(X[1200:], k=50)
     assert (y[ids] == y[1200:, None]).mean() > 0.85

@@ -9,8 +9,8 @@ from supquant.progress import Reporter
 
 
 @dataclass(frozen=True)
-class Told:
-    """A step that does as it is told."""
+class GivenStep:
+    """A step with the given properties."""
 
     number: int
     counts_as_iteration: bool = True
@@ -38,17 +38,17 @@ def state(course):
 
 
 def test_every_step_is_recorded_in_order_and_the_last_one_is_kept(course):
-    course.take("one", 2, [Told(1), Told(2)])
-    course.take("two", 1, [Told(3)])
-    assert course.last == Told(3)
+    course.take("one", 2, [GivenStep(1), GivenStep(2)])
+    course.take("two", 1, [GivenStep(3)])
+    assert course.last == GivenStep(3)
     assert course.record == [{"number": 1}, {"number": 2}, {"number": 3}]
 
 
 def test_each_stage_reports_under_its_own_name_and_counts_from_one():
     events = []
     course = Course(Reporter(events.append))
-    course.take("one", 5, [Told(1), Told(2)])
-    course.take("two", None, [Told(3)])
+    course.take("one", 5, [GivenStep(1), GivenStep(2)])
+    course.take("two", None, [GivenStep(3)])
     assert [(event.stage, event.step, event.total, event.values) for event in events] == [
         ("one", 1, 5, {"twice": 2.0}),
         ("one", 2, 5, {"twice": 4.0}),
@@ -59,7 +59,7 @@ def test_each_stage_reports_under_its_own_name_and_counts_from_one():
 def test_a_step_without_progress_is_recorded_but_not_reported():
     events = []
     course = Course(Reporter(events.append))
-    course.take("one", 1, [Told(1, reported=False), Told(2)])
+    course.take("one", 1, [GivenStep(1, reported=False), GivenStep(2)])
     assert len(course.record) == 2
     assert [(event.step, event.values) for event in events] == [(1, {"twice": 4.0})]
 
@@ -71,7 +71,7 @@ def test_a_step_is_recorded_and_reported_before_the_next_one_is_computed():
     def steps():
         for number in (1, 2):
             order.append(f"computed {number}")
-            yield Told(number)
+            yield GivenStep(number)
         order.append("ended")
 
     course.take("one", 2, steps())
@@ -79,15 +79,20 @@ def test_a_step_is_recorded_and_reported_before_the_next_one_is_computed():
 
 
 def test_only_steps_that_count_as_iterations_are_counted(course):
-    steps = [Told(0, counts_as_iteration=False), Told(1), Told(2, counts_as_iteration=False), Told(3)]
+    steps = [
+        GivenStep(0, counts_as_iteration=False),
+        GivenStep(1),
+        GivenStep(2, counts_as_iteration=False),
+        GivenStep(3),
+    ]
     course.take("one", 2, steps)
-    course.take("two", 1, [Told(4)])
+    course.take("two", 1, [GivenStep(4)])
     assert course.n_iter == 3
     assert len(course.record) == 5
 
 
 def test_a_step_that_is_not_reported_can_count_as_an_iteration(course):
-    course.take("one", 1, [Told(1, reported=False), Told(2, counts_as_iteration=False)])
+    course.take("one", 1, [GivenStep(1, reported=False), GivenStep(2, counts_as_iteration=False)])
     assert course.n_iter == 1
 
 
@@ -101,15 +106,15 @@ def test_an_interrupt_before_the_first_step_is_raised_and_leaves_nothing(course,
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_an_interrupt_after_a_step_is_raised_and_leaves_that_step(course, error):
     with pytest.raises(error):
-        course.take("one", 9, interrupted_after(Told(1), Told(2), error=error))
-    assert state(course) == (Told(2), [{"number": 1}, {"number": 2}], 2)
+        course.take("one", 9, interrupted_after(GivenStep(1), GivenStep(2), error=error))
+    assert state(course) == (GivenStep(2), [{"number": 1}, {"number": 2}], 2)
 
 
 def test_an_interrupt_in_the_second_stage_leaves_the_last_step_of_the_first(course):
-    course.take("one", 1, [Told(1)])
+    course.take("one", 1, [GivenStep(1)])
     with pytest.raises(KeyboardInterrupt):
         course.take("two", 1, interrupted_after())
-    assert course.last == Told(1)
+    assert course.last == GivenStep(1)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
@@ -120,8 +125,8 @@ def test_a_step_whose_callback_raises_is_recorded_counted_and_kept(error):
 
     course = Course(Reporter(stop))
     with pytest.raises(error):
-        course.take("one", 9, [Told(1), Told(2), Told(3)])
-    assert state(course) == (Told(2), [{"number": 1}, {"number": 2}], 2)
+        course.take("one", 9, [GivenStep(1), GivenStep(2), GivenStep(3)])
+    assert state(course) == (GivenStep(2), [{"number": 1}, {"number": 2}], 2)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
@@ -130,8 +135,8 @@ def test_a_generator_of_steps_is_closed_before_an_error_is_raised(error):
 
     def steps():
         try:
-            yield Told(1)
-            yield Told(2)
+            yield GivenStep(1)
+            yield GivenStep(2)
         finally:
             closed.append(True)
 

@@ -28,7 +28,7 @@ def test_auto_features_have_a_kernel_for_narrow_vectors_and_none_for_wide_ones(c
     assert quantizer.fit(*clusters).codec_.feature_map.kernel is None
 
 
-def test_learned_codes_tell_more_of_the_labels_than_unsupervised_ones(digits):
+def test_learned_codes_find_more_rows_of_the_same_class_than_unsupervised_ones(digits):
     X, y = digits[0][:500], digits[1][:500]
     Q, labels = digits[0][500:700], digits[1][500:700]
     ours = SupervisedQuantizer(2, n_codewords=16, max_iter=5, random_state=0).fit(X, y)

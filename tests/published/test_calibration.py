@@ -11,7 +11,7 @@ from supquant.published.projections import LearnedProjection
 from supquant.published.training import Training
 
 
-def test_a_temperature_is_found_again(rng):
+def test_a_temperature_is_recovered(rng):
     scores = rng.normal(size=(20_000, 5)).astype(np.float32)
     p = softmax(3.0 * scores, axis=1)
     y = (p.cumsum(axis=1) > rng.random((len(p), 1))).argmax(axis=1)
@@ -20,7 +20,7 @@ def test_a_temperature_is_found_again(rng):
     np.testing.assert_array_equal(scaling[1], 0)
 
 
-def test_every_one_of_several_labels_gets_its_own_line(rng):
+def test_each_of_several_labels_gets_its_own_line(rng):
     scores = rng.normal(size=(20_000, 3)).astype(np.float32)
     slopes, shifts = np.array([1.0, 2.0, 4.0]), np.array([-1.0, 0.0, 2.0])
     y = (rng.random(scores.shape) < expit(slopes * scores + shifts)).astype(int)
@@ -28,7 +28,7 @@ def test_every_one_of_several_labels_gets_its_own_line(rng):
     np.testing.assert_allclose(scaling, [slopes, shifts], rtol=0.1, atol=0.1)
 
 
-def test_a_label_that_no_row_or_every_row_carries_gets_a_finite_line(rng):
+def test_a_label_of_no_row_or_of_every_row_gets_a_finite_line(rng):
     scores = rng.normal(size=(50, 3)).astype(np.float32)
     y = np.zeros((50, 3), dtype=int)
     y[:, 1] = 1

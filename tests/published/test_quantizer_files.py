@@ -1,4 +1,4 @@
-"""Models in files: they come back as they were, and damaged ones are refused."""
+"""Models survive files, and damaged files are refused."""
 
 import errno
 

@@ -32,9 +32,8 @@ from supquant.parallel import row_blocks
 from supquant.progress import Progress, Reporter
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import FixedProjection
-from supquant.published.rows import CodedRows
-from supquant.published.solvers import CodedStep, Start, joint_steps
-from supquant.published.statistics import Moments, Penalties
+from supquant.published.rows import CodedRows, Moments, Penalties
+from supquant.published.solvers import Start, Step, joint_steps
 from supquant.published.training import principal_components, with_seeds
 
 KMEANS_ITERATIONS = 25
@@ -141,12 +140,12 @@ class CompositeQuantizer(UnsupervisedQuantizer):
             start, max_iter=self.max_iter, tol=self.tol, function=SmallProblem.reduced_without_labels
         )
 
-        course: Course[CompositeStep] = Course(Reporter(self.callback, self.verbose))
+        course: Course[Step] = Course(Reporter(self.callback, self.verbose))
         try:
-            course.take("composite", self.max_iter, (CompositeStep(step, codes) for step in steps))
+            course.take("composite", self.max_iter, steps)
         finally:  # also after an interrupt: phi never rises, so the last finished step is the best one
             if course.last is not None:
-                state = course.last.step.state
+                state = course.last.state
                 codec = AdditiveCodec(
                     state.codebooks.astype(np.float32),
                     P,
@@ -155,7 +154,8 @@ class CompositeQuantizer(UnsupervisedQuantizer):
                     constraint_weight=state.penalties.constraint,
                 )
                 self._store(with_seeds(codec, codes, X), codes)
-                self.objective_, self.n_iter_ = course.record, course.n_iter
+                self.objective_ = [_without_labels(record) for record in course.record]
+                self.n_iter_ = course.n_iter
 
     def _leading_directions(self, X: NDArray[Any], n_jobs: int) -> Float32 | None:
         """Return the principal components (d, r) to quantize, or None to quantize the vectors."""
@@ -166,13 +166,9 @@ class CompositeQuantizer(UnsupervisedQuantizer):
         return principal_components(rows.moments(), self.n_components).astype(np.float32)
 
 
-class CompositeStep(CodedStep):
-    """A step of the solver, recorded without the terms of psi that belong to labels."""
-
-    def as_record(self) -> Record:
-        """Return the entry of `objective_`."""
-        record = self.step.as_record()
-        return {name: value for name, value in record.items() if name not in ("classification", "ridge")}
+def _without_labels(record: Record) -> Record:
+    """Return the record of a step without the code length, and without the terms of psi that belong to labels."""
+    return {name: record[name] for name in record if name not in ("codebooks", "classification", "ridge")}
 
 
 def composite_start(

@@ -27,10 +27,10 @@ from supquant.parallel import row_blocks, single_blas
 from supquant.rows import RowBlock, Rows
 
 WIDE = 2000
-"""Vectors with more dimensions than this are taken as they are by ``"auto"``: they separate classes linearly."""
+"""With ``"auto"``, vectors of more dimensions are their own features, because they separate classes linearly."""
 
 MAX_ANCHORS = 1000
-"""Number of anchors that ``"auto"`` takes; a quarter of the rows where that is less."""
+"""Number of anchors with ``"auto"``, or a quarter of the number of rows if that is less."""
 
 
 class AnchorKernel(TransformerMixin, BaseEstimator):
@@ -39,11 +39,11 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_anchors : int, default=1000
-        Number of anchors; all rows become anchors if they are fewer.
+        Number of anchors; all rows become anchors if there are fewer rows.
     bandwidth : float or None, default=None
-        Sigma. None takes the published rule: the mean over rows of the distance to the nearest anchor.
+        Sigma. None uses the published rule: the mean over rows of the distance to the nearest anchor.
     n_jobs : int or None, default=None
-        Number of threads; None takes all cores. Features do not depend on it.
+        Number of threads; None uses all cores. The features do not depend on it.
     random_state : int, numpy Generator or None, default=None
         Chooses the rows that become anchors.
 
@@ -54,7 +54,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
     bandwidth_ : float
         Sigma.
     map_ : GaussianMap
-        The frozen map from a float32 block to its features.
+        The frozen map from a block of float32 vectors to its features.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
 
 
 def _mean_nearest(X: Rows, anchors: Float32, n_jobs: int) -> float:
-    """Return the mean distance of rows X (n, p) to their nearest anchor; 1 where it is 0."""
+    """Return the mean distance of rows X (n, p) to their nearest anchor, or 1 if that is 0."""
     shared = anchors, squared_norms(anchors)
     with single_blas():
         sums = X.map_blocks(_nearest, row_blocks(len(X)), shared, n_jobs=n_jobs)
@@ -136,7 +136,7 @@ Features = AnchorKernel | Literal["auto"] | None
 
 
 def check_features(features: object) -> None:
-    """Raise an `InputError` unless `fit_feature_map` takes these features."""
+    """Raise an `InputError` unless `fit_feature_map` accepts these features."""
     if features is not None and not isinstance(features, AnchorKernel) and features != "auto":
         raise InputError(f"features must be 'auto', an AnchorKernel or None, got {features!r}")
 
@@ -149,18 +149,18 @@ def fit_feature_map(
     Parameters
     ----------
     features : AnchorKernel, "auto" or None
-        What the estimator was given.
+        The parameter of the estimator.
     X : ndarray of shape (n, p)
         Training rows.
     rng : numpy Generator
         Seeds a kernel that has no seed of its own.
     n_jobs : int or None
-        Number of threads; None takes all cores.
+        Number of threads; None uses all cores.
 
     Returns
     -------
     FeatureMap or None
-        None where vectors are taken as they are.
+        None if the vectors are their own features.
 
     Examples
     --------

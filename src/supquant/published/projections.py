@@ -22,7 +22,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from supquant.algebra import positive_factor
 from supquant.arrays import Float64
 from supquant.published.lbfgs import minimise_codebooks, minimise_preconditioned
-from supquant.published.statistics import Moments
+from supquant.published.rows import Moments
 
 RELATIVE_RIDGE = 1e-6
 """Delta is this fraction of the mean diagonal of X'X, which is nearly singular for kernel features."""

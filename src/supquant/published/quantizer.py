@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from supquant.progress import Progress, Reporter
 from supquant.published.anchor_kernel import Features
 from supquant.published.calibration import calibrated, default_scaling
 from supquant.published.chain import ChainedQuantizer
-from supquant.published.solvers import CodedStep, alternating_steps, joint_steps
+from supquant.published.solvers import Start, Step, alternating_steps, joint_steps
 from supquant.published.training import PROJECTION_TYPES, ProjectionName, Training, lengthen, with_seeds
 from supquant.rows import Rows
 
@@ -42,7 +42,7 @@ _logger = logging.getLogger("supquant")
 
 
 class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
-    """The method of the paper: codes of a projection in which a linear classifier tells labels apart.
+    """The method of the paper: codes of a projection in which a linear classifier separates the labels.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
     n_codewords : int, default=256
         K, the number of codewords in each codebook, from 2 to 256.
     n_components : int, default=256
-        r, the number of dimensions of the space that is quantized. At most the number of features, and all of them with
-        ``projection="identity"``.
+        r, the number of dimensions of the space that is quantized, at most the number of features. With
+        ``projection="identity"`` it is the number of features.
     projection : {"learned", "identity", "pca"}, default="learned"
         P, the map from features to that space. ``"learned"`` is the method. The paper compares it with the fixed maps
         ``"identity"`` and ``"pca"``.
     features : "auto", AnchorKernel or None, default="auto"
-        Map from vectors to features. None takes the vectors themselves. ``"auto"`` is the published map, an `AnchorKernel` with
+        Map from vectors to features. None uses the vectors themselves. ``"auto"`` is the published map, an `AnchorKernel` with
         1000 anchors, or with a quarter as many anchors as rows if that is less; for vectors of more than 2000 dimensions it is
         None.
     solver : {"joint", "alternating"}, default="joint"
@@ -179,7 +179,7 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         Raises
         ------
         KeyboardInterrupt
-            If the fit was interrupted. After the first finished step the estimator has the best model so far.
+            If the fit was interrupted. After the first finished step, the estimator has the best model so far.
         """
         self._check_parameters()
         rows = check_training_rows(X)
@@ -189,13 +189,17 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         x = rows if known.all() else rows.take(np.flatnonzero(known))
         own = labels if known.all() else labels.take(known)
         weights = self.quantization_weight, self.constraint_weight, self.classifier_ridge
-        course: Course[CodedStep] = Course(Reporter(self.callback, self.verbose))
+        course: Course[Step] = Course(Reporter(self.callback, self.verbose))
         with single_blas():
             training = self._begin(x, own, random_generator(self.random_state), weights, self.projection)
             try:
                 for length in self._lengths:
+                    if course.last is not None:
+                        training.take(course.last.state.codebooks, course.last.state.projection)
                     training.lengthen(length)
-                    course.take(f"{self.solver}, {length} codebooks", self.max_iter, self._steps(training))
+                    course.take(
+                        f"{self.solver}, {length} codebooks", self.max_iter, self._solve(training.start())
+                    )
             finally:  # also after an interrupt: psi never rises, so the last finished step is the best one
                 if course.last is not None:
                     codec, codes = self._codec_of(course.last, training, own)
@@ -206,24 +210,18 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
             self.codec_ = calibrated(codec, training.start().solver(), x, codes, own)
         return self
 
-    def _steps(self, training: Training) -> Iterator[CodedStep]:
-        """Solve for the current number of codebooks."""
-        settings: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol}
-        steps = (
-            alternating_steps(training.start(), max_turns=self.max_turns, **settings)
-            if self.solver == "alternating"
-            else joint_steps(training.start(), **settings)
-        )
-        for step in steps:
-            yield CodedStep(step, training.codes)
-        training.take(step.state.codebooks, step.state.projection)
+    def _solve(self, start: Start) -> Iterator[Step]:
+        """Solve for one code length."""
+        if self.solver == "alternating":
+            return alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
+        return joint_steps(start, max_iter=self.max_iter, tol=self.tol)
 
-    def _codec_of(self, last: CodedStep, training: Training, labels: Labels) -> tuple[AdditiveCodec, Codes]:
+    def _codec_of(self, last: Step, training: Training, labels: Labels) -> tuple[AdditiveCodec, Codes]:
         """Return the codec of a step, and the codes (n, M) of the labelled rows.
 
         After an interrupt the step can have fewer than `n_codebooks` codebooks; zero codebooks are then added.
         """
-        state = last.step.state
+        state = last.state
         codebooks, codes = lengthen(state.codebooks, last.codes, self.n_codebooks, training.rng)
         codec = AdditiveCodec(
             codebooks=codebooks.astype(np.float32),

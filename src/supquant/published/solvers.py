@@ -23,21 +23,20 @@ from supquant.estimators.course import NamedStep, Record
 from supquant.published.lbfgs import minimise_codebooks
 from supquant.published.objective import ObjectiveTerms, SmallProblem
 from supquant.published.projections import LearnedProjection, Projection
-from supquant.published.rows import CodedRows
-from supquant.published.statistics import CodeStatistics, ModelState, Moments, Penalties
+from supquant.published.rows import CodedRows, CodeStatistics, ModelState, Moments, Penalties
 
 FIRST_LBFGS_ITERATIONS = 15
-"""L-BFGS takes this number of iterations in the first round, and twice as many in every further one. After the first round most
-codes change, so more precision would be wasted."""
+"""Number of L-BFGS iterations in the first round; each later round has twice as many as the one before. Most codes change after
+the first round, so more precision would be wasted."""
 
 CODEBOOK_ITERATIONS = 100
-"""L-BFGS takes at most this number of iterations in one C step, as published."""
+"""Maximum number of L-BFGS iterations in one C step, as published."""
 
 CODEBOOK_TOLERANCE = 1e-9
-"""The C step ends when an iteration of L-BFGS lowers psi by less than this part of its first value."""
+"""The C step stops when an L-BFGS iteration lowers psi by less than this fraction of its initial value."""
 
 CALM_SHARE = 0.1
-"""When less than this part of the rows changes its code, the number of turns doubles."""
+"""The number of turns doubles when less than this fraction of the rows changes codes."""
 
 ReducedFunction = Callable[[SmallProblem, Float64], tuple[float, Float64]]
 """Psi of a small problem as a function of the codewords C (u, r), with its gradient; the other unknowns are substituted."""
@@ -73,12 +72,14 @@ class Step(NamedStep):
     iteration: int
     terms: ObjectiveTerms
     assemble: Callable[[], ModelState]
+    codes: Codes  # (n, M), which later steps change in place
     changed: int = 0  # number of rows that the step recoded
 
     @classmethod
     def of(cls, name: str, iteration: int, problem: SmallProblem, state: ModelState) -> Step:
         """Return the step whose model is `state`."""
-        return cls(name, iteration, terms_of(problem, state), lambda: state, problem.changed)
+        changed = problem.changed if name == "codes" else 0
+        return cls(name, iteration, terms_of(problem, state), lambda: state, problem.rows.codes, changed)
 
     @cached_property
     def state(self) -> ModelState:
@@ -86,35 +87,14 @@ class Step(NamedStep):
         return self.assemble()
 
     def as_record(self) -> Record:
-        """Return the entry of `objective_`."""
-        return self.record(self.terms.as_dict())
+        """Return the entry of `objective_`, which begins with the code length."""
+        return {"codebooks": self.codes.shape[1], **self.record(self.terms.as_dict())}
 
     def as_progress(self) -> Mapping[str, float] | None:
-        """Return psi and the number of recoded rows, once in an iteration."""
+        """Return psi and the number of recoded rows, once per iteration."""
         if not self.counts_as_iteration:
             return None
         return {"objective": self.terms.total, "changed": self.changed}
-
-
-@dataclass(frozen=True)
-class CodedStep:
-    """A step with the codes after it, for a fit that goes through several code lengths."""
-
-    step: Step
-    codes: Codes  # (n, M)
-
-    @property
-    def counts_as_iteration(self) -> bool:
-        """Whether the rows took new codes in this step."""
-        return self.step.counts_as_iteration
-
-    def as_record(self) -> Record:
-        """Return the entry of `objective_`, which begins with the code length."""
-        return {"codebooks": self.codes.shape[1], **self.step.as_record()}
-
-    def as_progress(self) -> Mapping[str, float] | None:
-        """Return what the step reports."""
-        return self.step.as_progress()
 
 
 def best_state(problem: SmallProblem, codebooks: Float64) -> ModelState:
@@ -153,7 +133,7 @@ def joint_steps(
     max_iter : int
         Maximum number of rounds.
     tol : float
-        The last round is the first one that lowers psi by less than this part of psi.
+        The solver stops when the relative improvement of a round falls below `tol`.
     function : callable, default=SmallProblem.reduced_gradient
         What a round minimises.
 
@@ -171,7 +151,7 @@ def joint_steps(
         before = step.terms.total
         n_lbfgs = FIRST_LBFGS_ITERATIONS * 2 ** (iteration - 1)
         state = best_state(problem, solve_codebooks(problem, state.codebooks, n_lbfgs, function))
-        yield Step("solve", iteration, terms_of(problem, state), partial(replace, state))
+        yield Step.of("solve", iteration, problem, state)
         del problem  # frees its matrices before the pass makes new ones
         problem = start.problem(solver, start.rows.assign(state))
         step = Step.of("codes", iteration, problem, state)
@@ -204,7 +184,7 @@ def alternating_steps(start: Start, *, max_iter: int, tol: float, max_turns: int
     max_iter : int
         Maximum number of iterations, each of which visits all rows once.
     tol : float
-        The last iteration is the first one that lowers psi by less than this part of psi.
+        The solver stops when the relative improvement of an iteration falls below `tol`.
     max_turns : int
         Maximum number of turns of W, P, eps and C in one iteration.
 
@@ -236,7 +216,7 @@ def alternating_steps(start: Start, *, max_iter: int, tol: float, max_turns: int
 
 @dataclass(frozen=True)
 class _Point:
-    """The continuous unknowns, in as many columns as the used codewords span."""
+    """The continuous unknowns, with as many columns as the used codewords span."""
 
     codebooks: Float64  # (u, r')
     classifier: Float64  # (r', L)
@@ -252,17 +232,17 @@ def _turns(
     turns: int,
     tol: float,
 ) -> Iterator[Step]:
-    """Take the steps `names` in turn with fixed codes, until a turn lowers psi by less than `tol` of psi."""
+    """Take the steps `names` in turn with fixed codes, until the relative improvement of a turn falls below `tol`."""
     *first, _, _ = names  # W, and P if it is learned
     C = problem.used_codewords(state.codebooks)  # (u, r)
     best = {"classifier": problem.classifier, "projection": problem.projection}
     for name in first:
         found: dict[str, Any] = {name: best[name](C)}
         state = replace(state, **found)
-        step = Step(name, iteration, terms_of(problem, state), partial(replace, state))
+        step = Step.of(name, iteration, problem, state)
         yield step
 
-    # W and a learned P are now made of the rows of C, and the further steps stay in the space of these rows
+    # W and a learned P are now combinations of the rows of C, and later steps stay in the space of these rows
     basis = problem.quantization.basis(C)  # (r, r')
     point = _Point(C @ basis, basis.T @ state.classifier, C @ basis, state.constant)
     for turn in range(turns):
@@ -271,7 +251,8 @@ def _turns(
             point = _step(problem, point, name)
             projected = problem.quantization.projected(point.projected)
             terms = problem.terms(point.codebooks, point.classifier, projected, point.constant)
-            step = Step(name, iteration, terms, partial(_assembled, problem, state, point, basis))
+            assemble = partial(_assembled, problem, state, point, basis)
+            step = Step(name, iteration, terms, assemble, problem.rows.codes)
             yield step
         if before - step.terms.total <= tol * before:
             return

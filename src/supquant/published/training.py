@@ -20,9 +20,8 @@ from supquant.assignment import spread_codes
 from supquant.clustering import product_codebooks
 from supquant.inputs.validation import as_float32
 from supquant.published.projections import FixedProjection, LearnedProjection, Projection
-from supquant.published.rows import CodedRows
+from supquant.published.rows import CodedRows, ModelState, Moments, Penalties
 from supquant.published.solvers import Start
-from supquant.published.statistics import ModelState, Moments, Penalties
 
 if TYPE_CHECKING:
     from supquant.codec.additive import AdditiveCodec
@@ -31,16 +30,16 @@ if TYPE_CHECKING:
     from supquant.rows import Rows
 
 N_SEEDS = 1024
-"""A codec keeps this number of training codes, from which encodings can start."""
+"""Number of training codes that a codec keeps to start encodings from."""
 
 SHORTEST_CODE = 2
-"""Codes of at most this number of codebooks start from product quantization; longer codes start from a shorter one."""
+"""Codes of at most this number of codebooks start from product quantization. Longer codes start from a shorter one."""
 
 SAMPLE_ROWS_PER_CODEWORD = 32
-"""K-means sees this number of rows for each codeword. A small sample is enough, because the solver soon moves every codeword."""
+"""Number of rows per codeword for k-means. A small sample is enough, because the solver soon moves every codeword."""
 
 KMEANS_ITERATIONS = 10
-"""K-means takes at most this number of iterations."""
+"""Maximum number of k-means iterations."""
 
 ProjectionName = Literal["learned", "identity", "pca"]
 
@@ -49,7 +48,7 @@ PROJECTION_TYPES: Mapping[str, type[Projection]] = {
     "identity": FixedProjection,
     "pca": FixedProjection,
 }
-"""The class behind each value of the parameter `projection`."""
+"""The class for each value of the parameter `projection`."""
 
 
 class Training:
@@ -60,7 +59,7 @@ class Training:
     X : Rows of shape (n, p)
     labels : Labels
     feature_map : FeatureMap or None
-        None takes the vectors themselves as features.
+        None uses the vectors themselves.
     n_codewords : int
         K.
     rng : Generator
@@ -212,7 +211,7 @@ def lengthen(
 
 
 def with_seeds(codec: AdditiveCodec, codes: Codes, X: NDArray[Any] | Rows) -> AdditiveCodec:
-    """Return a codec whose encodings start from some of the codes (n, M), if this lowers the cost on rows of X (n, p)."""
+    """Return a codec that starts its search from some of the codes (n, M), if this lowers the cost of rows X (n, p)."""
     if codec.n_codebooks <= SHORTEST_CODE:  # such codes are searched exactly
         return codec
     from_codes = replace(codec, seeds=spread_codes(codes, N_SEEDS))

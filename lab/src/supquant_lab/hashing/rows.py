@@ -13,7 +13,7 @@ from supquant.codec.interface import FeatureMap
 from supquant.inputs.labels import Labels
 from supquant.metrics import relevance
 from supquant.published.rows import CodedRows
-from supquant.published.statistics import Moments
+from supquant.published.rows import Moments
 
 Result = TypeVar("Result")
 
