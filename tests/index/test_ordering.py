@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scan_cases import cells_of
 
 from supquant import AdditiveCodec, CodeIndex
-from supquant.codec.probabilities import Meaning
+from supquant.codec.probabilities import IDENTITY
 from supquant.index import ordering
 from supquant.index.ordering import CodeOrder, find_cells, sort_codes
 from supquant.kernels import blocks_of
@@ -47,7 +47,8 @@ def test_a_codec_that_ranks_by_labels_first_sorts_its_codes_too(codes, rng):
         projection=np.eye(16, dtype=np.float32),
         classifier=rng.normal(size=(16, 3)).astype(np.float32),
         classes=np.arange(3),
-        meaning=Meaning(scaling=np.ones((2, 3), dtype=np.float32)),
+        scaling=np.ones((2, 3), dtype=np.float32),
+        curve=IDENTITY,
     )
     assert codec.rankings[0] == "label"
     assert CodeOrder(codec).leading(codes) == CodeOrder(plain).leading(codes)

@@ -10,9 +10,8 @@ from supquant.inputs.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import RELATIVE_RIDGE
-from supquant.published.rows import CodedRows
-from supquant.published.statistics import Penalties
-from supquant.published.steps import Start
+from supquant.published.rows import CodedRows, Penalties
+from supquant.published.solvers import Start
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 

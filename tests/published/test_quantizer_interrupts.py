@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from supquant import PublishedQuantizer
-from supquant.published import alternating
+from supquant.published import solvers
 from supquant.published.rows import CodedRows
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
@@ -101,7 +101,7 @@ def test_an_interrupt_between_two_turns_leaves_the_model_of_the_last_record(
     clusters, monkeypatch, assert_last_objective
 ):
     calls = []
-    minimise = alternating.minimise_codebooks
+    minimise = solvers.minimise_codebooks
 
     def interrupted(*arguments, **settings):
         calls.append("codebooks")
@@ -109,8 +109,8 @@ def test_an_interrupt_between_two_turns_leaves_the_model_of_the_last_record(
             raise KeyboardInterrupt
         return minimise(*arguments, **settings)
 
-    monkeypatch.setattr(alternating, "minimise_codebooks", interrupted)
-    monkeypatch.setattr(alternating, "CALM_SHARE", 2.0)  # two turns in the second iteration
+    monkeypatch.setattr(solvers, "minimise_codebooks", interrupted)
+    monkeypatch.setattr(solvers, "CALM_SHARE", 2.0)  # two turns in the second iteration
     quantizer = PublishedQuantizer(2, **SMALL, solver="alternating", tol=0.0)
     with pytest.raises(KeyboardInterrupt):
         quantizer.fit(*clusters)

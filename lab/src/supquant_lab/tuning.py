@@ -29,14 +29,14 @@ from supquant.inputs.parameters import check_choice, check_integer, random_gener
 from supquant.inputs.validation import as_float32, check_vectors
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter, TimeIsUpError, TimeLimit
-from supquant.published.features import fit_feature_map
+from supquant.published.anchor_kernel import fit_feature_map
 from supquant_lab.splits import default_queries
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from supquant.estimators.estimator import CodeEstimator
+    from supquant.estimators.base import CodeEstimator
 
 PENALTIES: Mapping[str, Sequence[float]] = {
     "quantization_weight": tuple(10.0**exponent for exponent in range(-7, 3)),

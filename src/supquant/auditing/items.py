@@ -16,7 +16,7 @@ from supquant.auditing.judgement import Entries, Judgement, judge_labels
 from supquant.auditing.neighbours import Neighbours, find_neighbours
 from supquant.auditing.out_of_fold import learn_out_of_fold
 from supquant.errors import InputError
-from supquant.estimators.estimator import CodeEstimator
+from supquant.estimators.base import CodeEstimator
 from supquant.index import CodeIndex
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, random_generator, resolve_jobs

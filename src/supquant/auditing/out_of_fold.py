@@ -22,7 +22,7 @@ from supquant.model.kernel_rows import Factor, KernelRows, NormalEquations
 from supquant.model.label_kernel import MANY_LABELS, gaussian_kernel
 from supquant.model.least_squares import Calibration, calibrate
 from supquant.parallel import ordered_map
-from supquant.published.features import WIDE
+from supquant.published.anchor_kernel import WIDE
 from supquant.row_sums import FeatureCache
 
 MOST_ANCHORS = 2000

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from supquant.arrays import Codes
-from supquant.codec.feature_map import block_rows
+from supquant.codec.interface import block_rows
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import resolve_jobs
 from supquant.inputs.validation import as_float32

@@ -16,7 +16,7 @@ from supquant.inputs.parameters import random_generator
 from supquant.inputs.validation import check_vectors
 
 if TYPE_CHECKING:
-    from supquant.estimators.estimator import CodeEstimator
+    from supquant.estimators.base import CodeEstimator
 
 MIN_FORECAST_ROWS = 20
 """A forecast needs at least this number of rows."""

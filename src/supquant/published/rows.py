@@ -1,4 +1,4 @@
-"""The rows of training: a solver sends passes over them and gets sums back.
+"""The rows of training: a solver sends passes over them and gets sums back. All sums are float64.
 
 A solver sees its data through `CodedRows` alone. The vectors are `Rows`: they are in memory, in a file, or read by other
 processes. `FeatureCache` (`row_sums.py`) keeps the features of rows between passes.
@@ -20,7 +20,6 @@ from supquant.assignment import CodeSearch
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.parallel import row_blocks
-from supquant.published.statistics import CodeStatistics, Interaction, ModelState, Moments
 from supquant.row_sums import FeatureCache
 from supquant.rows import RowBlock, Rows, rows_of
 
@@ -28,10 +27,67 @@ Positions = NDArray[np.intp]
 Result = TypeVar("Result")
 
 FLOAT64_ROWS = 1024
-"""Rows of a block that are converted to float64 at a time: small enough to stand beside those of other threads."""
+"""Number of rows converted to float64 at a time, small enough that the rows of every thread fit in memory."""
 
 SUM_BYTES = 1 << 29
-"""Bytes of the sums of single blocks that wait to be added. No more threads work than fit into it."""
+"""Maximum number of bytes of block sums that wait to be added. It limits the number of threads."""
+
+
+# what rows and solvers hand each other ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums that do not depend on the codes. They are computed once."""
+
+    n_rows: int
+    sum_x: Float64  # (d,)
+    xx: Float64  # (d, d)  X'X
+    xy: Float64  # (d, L)  X'Y
+    yy: float  # sum of Y^2
+
+
+@dataclass(frozen=True)
+class CodeStatistics:
+    """Sums that depend on the codes. B is the (n, MK) indicator matrix of the codes."""
+
+    bb: Float64  # (MK, MK)  B'B
+    bx: Float64  # (MK, d)   B'X
+    by: Float64  # (MK, L)   B'Y
+    changed: int  # number of rows whose code changed
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Sums of the inter-dictionary products e_i over all rows, and the derivative of their spread."""
+
+    sum_e: float  # sum of e_i
+    sum_squares: float  # sum of (e_i - eps)^2
+    derivative: Float64  # (u, u)  of sum_squares by the matrix of codeword products
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """The weights of the terms of psi."""
+
+    quantization: float  # gamma
+    constraint: float  # mu
+    ridge: float  # lambda
+    projection_ridge: float = 0.0  # delta, in units of X'X
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """The continuous unknowns, as a solver sends them to the rows."""
+
+    codebooks: Float64  # (M, K, r)
+    projection: Float64  # (d, r)
+    classifier: Float64  # (r, L)
+    constant: float  # eps
+    penalties: Penalties
+
+
+# the rows --------------------------------------------------------------------------------------------------------------
 
 
 class CodedRows:
@@ -46,13 +102,13 @@ class CodedRows:
     codes : ndarray of shape (n, M), uint8
         Codes to start from. They are changed in place.
     n_codewords : int
-        K, the number of codewords of a codebook.
+        K, the number of codewords in each codebook.
     features : callable or None, default=None
-        Maps a block (b, p) float32 to its features (b, d) float32. None takes vectors as features.
+        Maps a block (b, p) float32 to its features (b, d) float32. None uses the vectors themselves.
     n_jobs : int, default=1
-        Number of threads. Results do not depend on it.
+        Number of threads. The results do not depend on it.
     cache_bytes : int, default=4 GiB
-        Bytes for feature blocks that are kept between passes. Others are computed again in every pass.
+        Maximum number of bytes of feature blocks to keep between passes. Others are computed again in every pass.
     """
 
     def __init__(
@@ -68,7 +124,7 @@ class CodedRows:
     ) -> None:
         self._X = rows_of(X)
         self._labels = labels
-        self._codes = codes
+        self.codes = codes
         self._n_codewords = n_codewords
         self._features = features
         self._n_jobs = n_jobs
@@ -93,7 +149,7 @@ class CodedRows:
         shared = Recoding.of(model), self._n_codewords
         bx, by, changed = self._sum(_recode_and_sum, shared, self._n_words, found)
         for block, codes in zip(self._blocks, found, strict=True):
-            self._codes[slice(*block)] = codes
+            self.codes[slice(*block)] = codes
         return self._statistics(bx, by, int(changed))
 
     def moments(self) -> Moments:
@@ -102,7 +158,7 @@ class CodedRows:
         return Moments(sum(stop - start for start, stop in self._blocks), sum_x, xx, xy, float(yy))
 
     def statistics(self) -> CodeStatistics:
-        """Return the sums for the present codes."""
+        """Return the sums for the current codes."""
         bx, by = self._sum(code_sums, self._n_codewords, self._n_words)
         return self._statistics(bx, by, 0)
 
@@ -125,18 +181,13 @@ class CodedRows:
 
     def recode(self, codes: Codes) -> None:
         """Replace the codes of all rows by codes (n, M), of any M."""
-        self._codes = codes
+        self.codes = codes
         self._distinct = self._compacted = None
-
-    def codes(self) -> Iterator[Codes]:
-        """Yield the codes, block by block."""
-        for start, stop in self._blocks:
-            yield self._codes[start:stop]
 
     def distinct(self) -> tuple[Codes, Float64]:
         """Return the distinct codes (u, M), and the number of rows that have each of them (u,)."""
         if self._distinct is None:
-            codes, counts = kernels.active().distinct(self._codes)
+            codes, counts = kernels.active().distinct(self.codes)
             self._distinct = codes, counts.astype(np.float64)
         return self._distinct
 
@@ -163,7 +214,7 @@ class CodedRows:
     @property
     def _n_words(self) -> int:
         """The number of codewords of all codebooks, M K."""
-        return self._codes.shape[1] * self._n_codewords
+        return self.codes.shape[1] * self._n_codewords
 
     def _statistics(self, bx: Float64, by: Float64, changed: int) -> CodeStatistics:
         distinct, counts = self.distinct()
@@ -188,11 +239,11 @@ class CodedRows:
 
     def _own(self) -> list[tuple[Labels, Codes]]:
         """Return the labels and codes of each block."""
-        codes = (self._codes[slice(*block)] for block in self._blocks)
+        codes = (self.codes[slice(*block)] for block in self._blocks)
         return list(zip(self._block_labels, codes, strict=True))
 
     def _sum_jobs(self, n_words: int) -> int:
-        """Return the number of threads for sums of arrays (n_words or d, d + L): all of their sums fit into `SUM_BYTES`."""
+        """Return the number of threads for sums of arrays (n_words or d, d + L): all their sums fit into `SUM_BYTES`."""
         d = self._width
         return max(1, min(self._n_jobs, SUM_BYTES // (8 * max(n_words, d) * (d + self._labels.n_labels)) - 1))
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Flags, Float32, Float64
-from supquant.codec.feature_map import FeatureMap
+from supquant.codec.interface import FeatureMap
 from supquant.inputs.labels import Labels
 from supquant.metrics import relevance
 from supquant.published.rows import CodedRows
-from supquant.published.statistics import Moments
+from supquant.published.rows import Moments
 
 Result = TypeVar("Result")
 

@@ -68,8 +68,6 @@ def triplet_steps(
     labels: Labels,
     *,
     margin: float,
-    quantization: float,
-    constraint: float,
     per_row: int,
     max_iter: int,
     tol: float,
@@ -82,8 +80,8 @@ def triplet_steps(
     training : Training
         Its codes change with those of the solver.
     labels : Labels
-    margin, quantization, constraint : float
-        Rho, gamma and mu.
+    margin : float
+        Rho.
     per_row : int
         Number of triplets for each row.
     max_iter : int
@@ -98,7 +96,7 @@ def triplet_steps(
     TripletStep
         Every finished step.
     """
-    start = training.start(quantization, constraint, 0.0)
+    start = training.start()
     solver = start.solver()
     small = start.problem(solver, start.rows.statistics())
     model = _refit(small, TripletModel(start.codebooks, start.projection, 0.0, training.codes))
@@ -123,7 +121,12 @@ def triplet_steps(
         model = _refit(small, replace(model, codebooks=small.with_codewords(model.codebooks, C)))
         yield TripletStep("codebooks", iteration, _terms(problem, model), model)
 
-        own = OwnCost(_projected(training, model.projection), quantization, constraint, model.constant)
+        own = OwnCost(
+            _projected(training, model.projection),
+            start.penalties.quantization,
+            start.penalties.constraint,
+            model.constant,
+        )
         descent = CodeDescent(model.codes, model.codebooks, own, loss)
         changed = descent.sweep()
         training.codes = descent.codes
