@@ -2,7 +2,6 @@
 
 import errno
 from dataclasses import fields, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,20 +67,6 @@ def test_every_kind_of_codec_comes_back(codec, tmp_path, without):
     loaded, settings = AdditiveCodec.load(tmp_path / "codec")
     assert settings == {"note": [1, 2]}
     assert_same_codec(loaded, codec)
-
-
-def test_a_file_of_format_version_1_is_read_and_written_unchanged(tmp_path):
-    """The file was written by the first version of the format and must never be replaced."""
-    path = Path(__file__).parent / "files" / "codec-1.safetensors"
-    codec, settings = AdditiveCodec.load(path)
-    assert settings == {}
-    assert codec.classes.tolist() == ["cat", "dog"]
-    assert (codec.constant, codec.quantization_weight, codec.constraint_weight) == (0.25, 0.5, 0.125)
-    assert (codec.seeds.shape, codec.feature_map.bandwidth) == ((7, 3), 1.5)
-    X = np.linspace(-1, 1, 15).reshape(5, 3)
-    assert codec.encode(X).tolist() == [[0, 4, 1], [0, 4, 1], [3, 3, 0], [3, 3, 0], [3, 2, 0]]
-    codec.save(tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
 def test_class_labels_a_file_cannot_hold_are_refused_and_nothing_is_written(codec, tmp_path):

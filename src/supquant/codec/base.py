@@ -264,9 +264,8 @@ class ProjectingCodec(ABC):
 
     def pack(self, *, kind: str = KIND, settings: dict[str, Any] | None = None) -> PackedArrays:
         """Return the content of the file that `save` writes."""
-        own = {**self._stored_settings(), "feature_map": None}
-        if self.feature_map is not None:
-            own["feature_map"] = self.feature_map.kind
+        kind_of_map = None if self.feature_map is None else self.feature_map.kind
+        own = {"type": self.TYPE, **self._stored_settings(), "feature_map": kind_of_map}
         return pack_arrays(kind, self._stored_arrays(), {**(settings or {}), "codec": own})
 
     def save(

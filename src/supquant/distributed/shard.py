@@ -12,9 +12,9 @@ from supquant.arrays import Array, Flags, Float32
 from supquant.distributed.worker import Memory
 from supquant.index import CodeIndex
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
+from supquant.index.parts import View
 from supquant.index.searching import Search
 from supquant.index.snapshot import Snapshot
-from supquant.index.topk import View
 from supquant.inputs.parameters import resolve_jobs
 from supquant.model.codec import SupervisedCodec
 
@@ -177,7 +177,7 @@ def which_taken(memory: Memory, common: object, item: tuple[str, Array | None]) 
     del common
     folder, ids = item
     index = _shard(memory, folder)
-    index.check_new(None if ids is None else ids[:0])
+    index._check_new(None if ids is None else ids[:0])
     return np.zeros(0, dtype=bool) if ids is None else index.contains(ids)
 
 

@@ -26,12 +26,11 @@ from supquant.distributed.shard_rows import id_array, moved
 from supquant.distributed.sharded_search import ShardedFilter, ShardedSearch
 from supquant.distributed.shards import Shards
 from supquant.errors import InputError
-from supquant.index.answers import answer_table, row_table
 from supquant.index.columns import Columns
 from supquant.index.filters import as_mask, is_condition
+from supquant.index.id_kinds import Ids
 from supquant.index.ids import read_ids
-from supquant.index.reader import check_state
-from supquant.index.row_ids import Ids
+from supquant.index.reader import answer_table, check_state, row_table
 from supquant.index.searchable import SearchableIndex, SearchOptions
 from supquant.index.snapshot import Snapshot
 from supquant.inputs.parameters import resolve_jobs
@@ -318,10 +317,10 @@ class ShardedReader(SearchableIndex):
         """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.search_table` does."""
         with self._lock:
             scores, ids, *_ = self.search(Q, k, **search)
-            return self.tabulate(scores, ids, columns)
+            return self._tabulate(scores, ids, columns)
 
-    def tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
-        """Return the answers of a search as one `pyarrow.Table`, as `CodeIndex.tabulate` does."""
+    def _tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+        """Return the answers of a search as one `pyarrow.Table`, as `CodeIndex._tabulate` does."""
         with self._lock:
             return answer_table(_Table(self._shards), np.asarray(scores), np.asarray(ids), columns)
 

@@ -22,8 +22,8 @@ from supquant.distributed.shard import (
 )
 from supquant.distributed.shard_rows import moved
 from supquant.distributed.shards import Shards
-from supquant.index.searching import Search
-from supquant.index.topk import Positions, Sums, merge_answers
+from supquant.index.parts import Positions, Sums
+from supquant.index.searching import Search, merge_answers
 
 __all__ = ["ShardedFilter", "ShardedSearch"]
 
