@@ -192,7 +192,7 @@ def _check_threshold(threshold: object) -> np.float32:
 def _sum_limits(queries: QueryTables, threshold: np.float32) -> Sums:
     """Return limits (q,) float32: no sum of a row within the threshold is above the limit of its query.
 
-    Scores are rounded after the sum, so a few rows outside the threshold are below the limits too. Their scores are compared later.
+    Scores are rounded after the sum. So a few rows outside the threshold are below the limits too, and scores are compared later.
     """
     offsets = queries.offsets.astype(np.float64)
     bounds = (

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from supquant.errors import FileFormatError
-from supquant.storage.descriptors import open_descriptor
 from supquant.storage.layout import ALIGNMENT
+from supquant.storage.replacing import open_descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

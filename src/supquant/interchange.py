@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from supquant.index import CodeIndex
 
+__all__ = ["to_faiss"]
+
 BYTE_CODEWORDS = 256
 """Number of codewords that a byte can number. A smaller codebook is filled up with zeros, which no code refers to."""
 
@@ -168,3 +170,7 @@ def put_codes(faiss: Any, empty: Any, codes: NDArray[np.uint8], ids: NDArray[np.
         faiss.copy_array_to_vector(ids, named.id_map)
         named.ntotal = len(codes)
     return named
+
+
+def __dir__() -> list[str]:
+    return __all__
