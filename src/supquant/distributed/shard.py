@@ -12,9 +12,9 @@ from supquant.arrays import Array, Flags, Float32
 from supquant.distributed.worker import Memory
 from supquant.index import CodeIndex
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
+from supquant.index.parts import View
 from supquant.index.searching import Search
 from supquant.index.snapshot import Snapshot
-from supquant.index.topk import View
 from supquant.inputs.parameters import resolve_jobs
 from supquant.model.codec import SupervisedCodec
 

@@ -28,14 +28,12 @@ from supquant.distributed.shard import (
 from supquant.distributed.sharded_search import ShardedFilter, ShardedSearch
 from supquant.distributed.shards import Shards, id_array, moved
 from supquant.errors import InputError, WorkerError
-from supquant.index.answers import answer_table, row_table
-from supquant.index.changeable import ChangeableIndex
 from supquant.index.code_index import beside_items, check_length, encode_rows
 from supquant.index.columns import Columns, read_columns
 from supquant.index.filters import as_mask, is_condition
+from supquant.index.id_kinds import Ids
 from supquant.index.ids import name_some, read_ids
-from supquant.index.reader import check_state
-from supquant.index.row_ids import Ids
+from supquant.index.reader import answer_table, check_state, row_table
 from supquant.index.searchable import SearchableIndex, SearchOptions
 from supquant.index.snapshot import Snapshot
 from supquant.inputs.parameters import check_integer, resolve_jobs
@@ -58,7 +56,7 @@ class _ShardedOptions(SearchOptions):
     missing: dict[int, str] | None = None
 
 
-class ShardedIndex(SearchableIndex, ChangeableIndex):
+class ShardedIndex(SearchableIndex):
     """One index whose rows lie in several folders, each of which was written by `CodeIndex.save`.
 
     Its methods take and return what those of `CodeIndex` do. A query goes to all shards. Answers are those of one `CodeIndex`

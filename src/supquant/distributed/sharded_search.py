@@ -21,8 +21,8 @@ from supquant.distributed.shard import (
     search_shard_within,
 )
 from supquant.distributed.shards import Shards, moved
-from supquant.index.searching import Search
-from supquant.index.topk import Positions, Sums, merge_answers
+from supquant.index.parts import Positions, Sums
+from supquant.index.searching import Search, merge_answers
 
 __all__ = ["ShardedFilter", "ShardedSearch"]
 

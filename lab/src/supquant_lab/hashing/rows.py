@@ -12,8 +12,7 @@ from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.interface import FeatureMap
 from supquant.inputs.labels import Labels
 from supquant.metrics import relevance
-from supquant.published.rows import CodedRows
-from supquant.published.rows import Moments
+from supquant.published.rows import CodedRows, Moments
 
 Result = TypeVar("Result")
 
