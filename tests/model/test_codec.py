@@ -297,4 +297,3 @@ def test_a_file_holds_all_of_it(fitted, digits, tmp_path):
     np.testing.assert_array_equal(loaded.novelty(X[:50]), fitted.novelty(X[:50]))
     fitted.codec_.save(tmp_path / "codec")
     assert load_codec(tmp_path / "codec").rankings == ("label", "position")
-
