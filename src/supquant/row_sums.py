@@ -1,4 +1,4 @@
-"""Sums over blocks of rows, in an order that depends on the number of blocks alone.
+"""Sums over blocks of rows, in an order that depends only on the number of blocks.
 
 Blocks are added in runs of sixteen, then sums of runs in runs of sixteen, and so on. So a whole run can be added up anywhere, and
 the bits of the sum stay the same.
@@ -28,7 +28,7 @@ REPORTS = 8
 
 
 class RunSum:
-    """A sum of tuples of arrays, in float64. Its parts may come in any order, and its bits depend on their number alone.
+    """A sum of tuples of arrays, in float64. Its parts may come in any order, and its bits depend only on their number.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class RunSum:
         self._total: tuple[Float64, ...] = ()
 
     def add(self, number: int, parts: Sequence[Array]) -> None:
-        """Add the arrays of the part with a number. They wait until those before them in their run are there."""
+        """Add the arrays of the part with this number. They wait until the parts before them in their run have arrived."""
         run_number, place = divmod(number, RUN)
         run = self._runs.setdefault(run_number, _Run())
         run.add(place, parts)
@@ -76,7 +76,7 @@ class _Run:
     sums: list[Float64] = field(default_factory=list)
     waiting: dict[int, Sequence[Array]] = field(
         default_factory=dict
-    )  # parts whose predecessors are not there
+    )  # parts whose predecessors have not arrived
 
     def add(self, place: int, parts: Sequence[Array]) -> None:
         self.waiting[place] = parts

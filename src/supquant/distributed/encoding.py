@@ -25,10 +25,10 @@ from supquant.storage import replace_file
 __all__ = ["EncodedDataset", "encode_dataset", "write_code_table"]
 
 MODEL_NOTE, SOURCE_NOTE = "supquant.codec", "supquant.source"
-"""Names of the notes in the metadata of a file of codes: the digest of the codec, and the file that was encoded."""
+"""Keys in the metadata of a file of codes: the digest of the codec, and the file that was encoded."""
 
 STEPS = 100
-"""Steps in which the progress is reported."""
+"""The progress is reported at most this number of times."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def encode_dataset(
     """Encode files of vectors, one file of codes for each.
 
     A file is written whole or not at all. Files that an earlier call has written with the same model from the same files of
-    vectors are skipped. So a call that was interrupted or killed is simply repeated.
+    vectors are skipped. If a call was interrupted or killed, simply repeat it.
 
     Parameters
     ----------

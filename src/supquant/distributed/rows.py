@@ -26,16 +26,16 @@ from supquant.rows import BlockFunction, RowBlock, RowNames, Rows
 __all__ = ["ProcessRows", "RayRows", "WorkerRows"]
 
 FETCHED_ROWS = 8192
-"""This number of rows of a sample travel at a time."""
+"""At most this number of rows of a sample are sent at a time."""
 
 MEMORY_SHARE = 0.5
-"""Share of the free memory of a machine that its workers keep rows and features in, unless the user says otherwise."""
+"""By default, the workers of a machine use this fraction of its free memory for rows and features."""
 
 
 class WorkerRows(Rows):
     """Rows that workers read: `ProcessRows` or `RayRows`.
 
-    A row is read by the worker whose turn it is, checked, and kept as long as there is room. The driver sees sums, samples and
+    Whichever worker needs a row reads and checks it, and keeps it as long as there is room. The driver sees sums, samples and
     codes. A fit to these rows gives the bits of a fit to the same rows in memory, whatever the number of workers.
 
     Attributes

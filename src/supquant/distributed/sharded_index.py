@@ -51,19 +51,19 @@ class PartialAnswer(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _ShardedOptions(SearchOptions):
-    """What a search of shards is told. `missing` takes those that cannot answer, and why; None if that is an error."""
+    """The options of a search of shards. `missing` collects shards that cannot answer, and why; None makes them an error."""
 
     missing: dict[int, str] | None = None
 
 
 class ShardedIndex(SearchableIndex):
-    """One index whose rows lie in several folders, each of which was written by `CodeIndex.save`.
+    """One index whose rows are in several folders, each written by `CodeIndex.save`.
 
     Its methods take and return what those of `CodeIndex` do. A query goes to all shards. Answers are those of one `CodeIndex`
     over the rows of all folders, in the order of the folders: of equal rows, that of an earlier folder comes first. Rows that
     are numbered automatically are numbered over all folders. A change is in the folders of its shards when the call returns.
-    So a worker that was lost loads its folder again, and knows every change. Any number of threads may use the index, one
-    after the other. There is no `save`, `load` or `with_codec`, and the index cannot be copied.
+    So a worker that was lost loads its folder again, and knows every change. Any number of threads may use the index; calls
+    run one at a time. There is no `save`, `load` or `with_codec`, and the index cannot be copied.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class ShardedIndex(SearchableIndex):
     ) -> None:
         resolve_jobs(n_jobs)
         self._n_jobs = n_jobs
-        self._lock = threading.RLock()  # a method sees no change of another thread in its midst
+        self._lock = threading.RLock()  # while a method runs, no other thread changes the index
         self._shards = Shards(folders, workers)
         self._note_new_rows(read_again=True)
 
@@ -168,7 +168,7 @@ class ShardedIndex(SearchableIndex):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that any shard keeps beside codes."""
+        """The names of the columns that any shard keeps with its codes."""
         return list(self._shards.column_types())
 
     def info(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class ShardedIndex(SearchableIndex):
     def filter(self, where: ArrayLike, *, state: str | None = None) -> ShardedFilter:
         """Prepare searches among some of the rows, as `CodeIndex.filter` does.
 
-        The filter stands for the same rows as long as changes are made by this index. After a `reload` that found other rows,
+        The filter selects the same rows as long as all changes are made by this index. After a `reload` that found other rows,
         it is refused.
         """
         with self._lock:
@@ -344,7 +344,7 @@ class ShardedIndex(SearchableIndex):
         if isinstance(where, ShardedFilter):
             if where.origin is not self._origin:
                 raise InputError(
-                    "the filter was made by another index, or before this one was read anew: make one with the filter method "
+                    "the filter was made by another index, or before this one was reloaded: make one with the filter method "
                     "of this index"
                 )
             return {number: Among(filter=where.name) for number, ids in where.ids.items() if len(ids)}
@@ -556,7 +556,7 @@ class ShardedIndex(SearchableIndex):
         return {number: (own, each[number][1][own]) for number, own in self._shards.owned(ids).items()}
 
     def _change(self, method: str, changes: Mapping[int, dict[str, Any]], added: Mapping[int, int]) -> None:
-        """Change shards, all at once. If a worker was lost, the folder tells whether its change was made.
+        """Change shards, all at once. If a worker was lost, its folder shows whether its change was made.
 
         Parameters
         ----------
@@ -565,7 +565,7 @@ class ShardedIndex(SearchableIndex):
         changes : mapping of int to dict
             The arguments of the method for each shard.
         added : mapping of int to int
-            The number of rows that a shard has more afterwards, where that is not 0.
+            By how many rows each shard grows; shards that do not grow may be left out.
         """
         shards, left = self._shards, dict(changes)
         before = [facts.n_rows for facts in shards.facts]

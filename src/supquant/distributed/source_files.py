@@ -24,10 +24,10 @@ from supquant.sources.formats import files_of
 __all__ = ["RowReader", "SourceFiles"]
 
 PAGE_ROWS = BLOCK_ROWS
-"""Number of rows of a page. Most passes go through blocks of this size, which are then pages as they are."""
+"""Number of rows of a page. Most passes visit blocks of this size, so that a block is one page."""
 
 SKIPPED_ROWS = 16384
-"""A page at most this number of rows after the last one is reached by reading on."""
+"""If a page starts at most this number of rows after the last one, it is reached by reading on."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class SourceFiles:
 class RowReader:
     """Reads rows of a source. Every pass finds the pages that an earlier one has left, whatever rows it asks for.
 
-    A row group of a Parquet file is decoded from its beginning. Pages that are each read for themselves would take the longer,
-    the larger the row groups are. So a page that comes soon after the last one is read on from there.
+    A row group of a Parquet file is decoded from its beginning, so reading every page separately is slow if row groups are large.
+    A page that comes soon after the last one is reached by reading on from there.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class RowReader:
         if self._next < 0 or not 0 <= start - self._next <= SKIPPED_ROWS:
             self._blocks = self._source.blocks(start, rows=PAGE_ROWS)
             self._next, self._left = start, None
-        row, self._next = self._next, -1  # an error in the midst begins anew
+        row, self._next = self._next, -1  # after an error, the next read starts from scratch
         while row < stop:
             read = next(self._blocks).X if self._left is None else self._left
             taken = min(len(read), (start if row < start else stop) - row)

@@ -36,7 +36,7 @@ PRECISION_CUTS = (1, 10, 100, 1000)
 """Numbers of first items at which the precision is measured."""
 
 RECALL_LEVELS = tuple(step / 20 for step in range(1, 21))
-"""Shares of the true neighbours at which the precision is measured: 0.05, 0.10, ..., 1.00."""
+"""Fractions of the true neighbours at which the precision is measured: 0.05, 0.10, ..., 1.00."""
 
 MAX_NEIGHBOUR_QUERIES = 2500
 """Recalls of nearest vectors are means over the first queries, at most this number of them. Only ImageNet has more queries,
@@ -110,13 +110,13 @@ class RetrievalQuality:
     map_tie_aware : float
         The mean of `map` over all orders of items with equal scores.
     precision_at : mapping of int to float
-        The share of true neighbours among the first k items, by k.
+        The fraction of true neighbours among the first k items, by k.
     precision_at_recall : mapping of float to float
         The precision at the first rank where recall reaches 0.05, 0.10, ..., 1.00, by recall. It is not interpolated, equal
         scores are in order of insertion, and it does not depend on the cut. It is the mean over queries that have a true
         neighbour, 0 if there is none.
     recall_at_10 : float or None
-        The share of the ten vectors with the largest cosine to the query that are among the first ten items, as the mean
+        The fraction of the ten vectors with the largest cosine to the query that are among the first ten items, as the mean
         over queries; None if no vectors were given.
     recall_within_class : float or None
         The same among the true neighbours of a query, as the mean over queries that have one, 0 if there is none. It is 1
@@ -396,7 +396,7 @@ class _NearestVectors:
 
 
 def neighbour_recalls(scores: Array, distances: Array, relevant: Flags, *, k: int = N_NEIGHBOURS) -> Float64:
-    """Return the share of the k nearest vectors that are among the first k items, for every query.
+    """Return the fraction of the k nearest vectors that are among the first k items, for every query.
 
     Parameters
     ----------
@@ -412,8 +412,8 @@ def neighbour_recalls(scores: Array, distances: Array, relevant: Flags, *, k: in
     Returns
     -------
     ndarray of shape (q, 2), float64
-        The share among all items, and the share among the relevant items, which is NaN for a query without any. Equal scores
-        and equal distances are in order of insertion.
+        The fraction among all items, and the fraction among the relevant items, which is NaN for a query without any. Items of
+        equal scores or equal distances are in order of insertion.
 
     Examples
     --------
@@ -448,7 +448,7 @@ def first_items(scores: Array, k: int) -> RowNumbers:
 
 
 def _overlap(scores: Array, distances: Array, k: int) -> float:
-    """Return the share of the k smallest distances (n,) whose items are among the k smallest scores (n,)."""
+    """Return the fraction of the k smallest distances (n,) whose items are among the k smallest scores (n,)."""
     found, nearest = (set(first_items(each, k).tolist()) for each in (scores, distances))
     return len(found & nearest) / len(nearest)
 
