@@ -24,13 +24,8 @@ from sklearn.datasets import load_digits
 import supquant
 from supquant import AnchorKernel, CodeIndex, SupervisedQuantizer
 
-if hasattr(supquant, "PublishedQuantizer"):
-    from supquant import PublishedQuantizer
-else:  # before the published method was an estimator of its own
-
-    def PublishedQuantizer(n_codebooks: int = 8, **parameters: Any) -> SupervisedQuantizer:  # noqa: N802
-        return SupervisedQuantizer(n_codebooks, **{"features": AnchorKernel(1000), **parameters})
-
+Published = getattr(supquant, "PublishedQuantizer", SupervisedQuantizer)
+"""The estimator of the published method; it was a `SupervisedQuantizer` with other features once."""
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]  # vectors to learn from, their labels, other vectors
 
@@ -77,9 +72,9 @@ def fits() -> Iterator[tuple[str, Any, np.ndarray]]:
         yield f"{name} default 8", SupervisedQuantizer(8, random_state=1).fit(X, y), Q
         yield f"{name} default 8 with gaps", SupervisedQuantizer(8, random_state=0).fit(X, with_gaps(y)), Q
         yield f"{name} no new classes", SupervisedQuantizer(4, new_classes=0, random_state=0).fit(X, y), Q
-        short = PublishedQuantizer(2, random_state=0).fit(X, y)
+        short = published(2).fit(X, y)
         yield f"{name} published 2", short, Q
-        yield f"{name} published 4 from 2", PublishedQuantizer(4, init=short, random_state=0).fit(X, y), Q
+        yield f"{name} published 4 from 2", published(4, init=short).fit(X, y), Q
     X, y, Q = digits()
     yield "digits several labels", SupervisedQuantizer(4, random_state=0).fit(X, several(y)), Q
     for settings in (
@@ -88,9 +83,14 @@ def fits() -> Iterator[tuple[str, Any, np.ndarray]]:
         {"projection": "pca", "n_components": 20},
         {"features": AnchorKernel(200), "quantization_weight": 1e-4, "max_turns": 1, "solver": "alternating"},
     ):
-        yield f"digits published {settings}", PublishedQuantizer(4, random_state=0, **settings).fit(X, y), Q
-    yield "digits published gaps", PublishedQuantizer(4, random_state=0).fit(X, with_gaps(y)), Q
-    yield "digits published several labels", PublishedQuantizer(4, random_state=0).fit(X, several(y)), Q
+        yield f"digits published {settings}", published(4, **settings).fit(X, y), Q
+    yield "digits published gaps", published(4).fit(X, with_gaps(y)), Q
+    yield "digits published several labels", published(4).fit(X, several(y)), Q
+
+
+def published(n_codebooks: int, **settings: Any) -> Any:
+    """Return an estimator of the published method, with a kernel of 1000 anchors unless the settings name other features."""
+    return Published(n_codebooks, random_state=0, **{"features": AnchorKernel(1000), **settings})
 
 
 def fingerprint(model: Any, Q: np.ndarray) -> dict[str, str]:

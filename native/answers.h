@@ -65,7 +65,7 @@ class TopK {
 
   private:
     // Drops all keys but the k lowest and lowers the cut.
-    void select() {
+    [[gnu::noinline]] void select() {
         std::nth_element(keys_.begin(), keys_.begin() + (k_ - 1), keys_.end());
         keys_.resize(k_);
         kept_ = k_;

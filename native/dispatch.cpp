@@ -8,7 +8,7 @@ extern const KernelTable kernels_portable;
 extern const KernelTable kernels_neon;
 extern const KernelTable kernels_avx2;
 extern const KernelTable kernels_avx512bw;
-extern const KernelTable kernels_avx512;
+extern const KernelTable kernels_avx512;  // only look-ups
 
 namespace {
 
@@ -29,10 +29,22 @@ bool has_avx512bw() {
            __builtin_cpu_supports("avx512vl");
 }
 bool has_avx512() { return has_avx512bw() && __builtin_cpu_supports("avx512vbmi"); }
+
+// VBMI changes only how bytes are looked up. All other kernels are those of avx512bw.
+KernelTable with_lookups(KernelTable table, const KernelTable& lookups) {
+    table.name = lookups.name;
+    table.group_from = lookups.group_from;
+    table.fast_lookup = lookups.fast_lookup;
+    table.coarse_rows = lookups.coarse_rows;
+    table.mark_by_tables = lookups.mark_by_tables;
+    return table;
+}
+const KernelTable whole_avx512 = with_lookups(kernels_avx512bw, kernels_avx512);
+
 const Level kLevels[] = {{&kernels_portable, always},
                          {&kernels_avx2, has_avx2},
                          {&kernels_avx512bw, has_avx512bw},
-                         {&kernels_avx512, has_avx512}};
+                         {&whole_avx512, has_avx512}};
 #elif defined(__aarch64__)
 const Level kLevels[] = {{&kernels_portable, always}, {&kernels_neon, always}};
 #else

@@ -20,7 +20,8 @@ namespace supquant {
 // A table of bytes is made anew when the cut has fallen so far that the limit is below so many of its 254 steps.
 constexpr int kRefit = 160;
 
-// The search of one query. Answers is TopK or Within.
+// The search of one query. Answers is TopK or Within. What is done once for each list of blocks is not inlined: it is
+// called at many places, and a call takes no time compared with a list.
 template <class Answers>
 class Search {
   public:
@@ -74,7 +75,7 @@ class Search {
     // Considers the rows that the reader listed one by one. Every byte of a code lies in a cache line of its own, so
     // codes are prefetched.
     template <class Reader>
-    void consider_rows(const Reader& reader) {
+    [[gnu::noinline]] void consider_rows(const Reader& reader) {
         constexpr int kAhead = 4;  // rows between a prefetch and the sum
         for (const uint32_t* row = reader.rows_begin(); row != reader.rows_end(); ++row) {
             if (row + kAhead < reader.rows_end())
@@ -85,7 +86,7 @@ class Search {
 
     // Adds up all rows of the listed blocks in float32 and takes those below the cut.
     template <class Reader>
-    void sum_blocks(const Reader& reader) {
+    [[gnu::noinline]] void sum_blocks(const Reader& reader) {
         const BlockList& blocks = reader.list();
         float sums[kScanBlocks * kBlockRows];  // on the stack, which searches in turn share and the cache keeps
         active_kernels().block_sums(blocks, bounds_.table(), K_, answers_.cut(), sums, marks_);
@@ -94,14 +95,14 @@ class Search {
     }
 
     // Searches the blocks begin .. end.
-    void run(size_t begin, size_t end) {
+    [[gnu::noinline]] void run(size_t begin, size_t end) {
         BlockReader reader(space_, M_, begin, end);
         run(reader, [] { return false; });
     }
 
     // Searches the blocks that a reader hands out, until stop() is true.
     template <class Reader, class Stop>
-    void run(Reader& reader, Stop stop) {
+    [[gnu::noinline]] void run(Reader& reader, Stop stop) {
         while (!reader.done(answers_.cut()) && !finished() && !stop()) {
             const BlockList& blocks = reader.read(answers_.cut());
             consider_rows(reader);
@@ -143,7 +144,7 @@ class Search {
 
     // Marks the codes of the listed blocks that may be below the cut, exist and are eligible. Returns their number.
     template <class Reader>
-    size_t mark(const Reader& reader) {
+    [[gnu::noinline]] size_t mark(const Reader& reader) {
         const BlockList& blocks = reader.list();
         mark_blocks(blocks);
         size_t count = 0;
@@ -152,7 +153,7 @@ class Search {
     }
 
     // Marks in marks_ the codes of the listed blocks that may be below the cut.
-    void mark_blocks(const BlockList& blocks) {
+    [[gnu::noinline]] void mark_blocks(const BlockList& blocks) {
         const float cut = answers_.cut();
         if (bits_) return mark_bits(blocks, std::ceil(cut) - 1);
         if (fine_.empty() || bounds_.limit(cut, reach_) < kRefit) {
@@ -186,7 +187,7 @@ class Search {
     }
 
     // Adds up the table at the marked codes in float32. Takes those whose sum is below the cut.
-    void consider_marked(const BlockList& blocks) {
+    [[gnu::noinline]] void consider_marked(const BlockList& blocks) {
         uint32_t codes[kListedRows];
         float sums[kScanBlocks * kBlockRows];
         const size_t count = active_kernels().list_marked(blocks, marks_, codes);

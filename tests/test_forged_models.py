@@ -6,15 +6,15 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from supquant import AnchorKernel, SupervisedQuantizer, load_model
-from supquant.codec.registry import load_codec
+from supquant import AnchorKernel, PublishedQuantizer, SupervisedQuantizer, load_model
+from supquant.codec.registry import load_codec, plugins
 from supquant.errors import FileFormatError
-from supquant.models import _estimators
+from supquant.models import METHODS, _loaded
 from supquant.storage import load_arrays, pack_arrays, read_kind
 from supquant_lab.hashing.label_codec import LabelCodec
 
 ABSURD = [None, True, -1, 0, 10**400, 1.5, "", "x", "<U80000000", [], {}, [[]], [None], {"dtype": "V8"}]
-"""Values of which most are wrong wherever they stand."""
+"""Values of which most are wrong in any place."""
 
 SMALL = {
     "n_codebooks": 2,
@@ -37,9 +37,13 @@ def small(kind, **parameters):
     return kind(**{name: value for name, value in {**SMALL, **parameters}.items() if name in known})
 
 
-CASES = {each.__name__: small(each) for each in _estimators()} | {
-    "published features": small(SupervisedQuantizer, features=AnchorKernel(6)),
-    "no features": small(SupervisedQuantizer, features=None),
+ESTIMATORS = [
+    *map(_loaded, METHODS.values()),
+    *(each.load() for each in plugins("supquant.models").values()),
+]
+CASES = {each.__name__: small(each) for each in ESTIMATORS} | {
+    "published features": small(PublishedQuantizer, features=AnchorKernel(6)),
+    "no features": small(PublishedQuantizer, features=None),
 }
 
 
@@ -69,7 +73,7 @@ def read(path):
 
 
 def refused_or_works(path, what):
-    """Whether a file is refused. If it is not, what the model does must not fail."""
+    """Return whether a file is refused. If it is not, what the model does must not fail."""
     loaded, refusal = read(path)
     if refusal is not None:
         assert refusal.startswith(f"{path}: "), what
@@ -77,8 +81,8 @@ def refused_or_works(path, what):
         return True
     try:
         X = np.ones((2, loaded.n_features_in_))
-        loaded.tables(X)
-        loaded.decode(loaded.encode(X))
+        loaded.codec_.query_tables(X)
+        loaded.codec_.decode(loaded.encode(X))
     except Exception as error:
         raise AssertionError(f"{what}: was read, and then {error!r}") from error
     return False

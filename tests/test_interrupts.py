@@ -6,9 +6,9 @@ import threading
 
 import numpy as np
 import pytest
-from supquant.estimators.fitting import FitStage, learn
 
 from supquant import PublishedQuantizer
+from supquant.estimators.course import Course
 from supquant.interrupts import check_interrupt, defers_interrupts
 from supquant.models import make_estimator
 from supquant.progress import Reporter
@@ -165,18 +165,12 @@ class Step:
         return {}
 
 
-def run_fit(steps):
-    """Return how many steps a fit kept that was interrupted."""
-    kept = []
-
-    @defers_interrupts
-    def fit():
-        with learn([FitStage("one", None, steps)], Reporter()) as learned:
-            kept.append(learned.n_iter)
-
+def steps_of_interrupted_fit(steps):
+    """Return how many steps a fit took before it was interrupted."""
+    course = Course(Reporter())
     with pytest.raises(KeyboardInterrupt):
-        fit()
-    return kept
+        defers_interrupts(course.take)("one", None, steps)
+    return course.n_iter
 
 
 def test_an_interrupt_in_the_finaliser_of_a_generator_is_not_lost():
@@ -194,7 +188,7 @@ def test_an_interrupt_in_the_finaliser_of_a_generator_is_not_lost():
         yield Step()
         yield Step()
 
-    assert run_fit(steps()) == [2]
+    assert steps_of_interrupted_fit(steps()) == 2
 
 
 def test_an_exception_of_a_generator_that_is_closed_is_not_lost():
@@ -208,8 +202,8 @@ def test_an_exception_of_a_generator_that_is_closed_is_not_lost():
     def fail(progress):
         raise OSError("the callback failed")
 
-    with pytest.raises(KeyboardInterrupt), learn([FitStage("one", None, steps())], Reporter(fail)):
-        pass
+    with pytest.raises(KeyboardInterrupt):
+        Course(Reporter(fail)).take("one", None, steps())
 
 
 def test_a_callback_that_is_interrupted_ends_the_fit_with_the_step_it_was_told_of(clusters):

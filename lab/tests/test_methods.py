@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from supquant.errors import InputError
-from supquant.evaluation import split_rows
 from supquant.inputs.labels import read_labels
 from supquant.model.quantizer import SupervisedQuantizer
 from supquant_lab.datasets import load
 from supquant_lab.methods import METHODS, EstimatorMethod, KeptFits, Settings, Training, apply_steps
+from supquant_lab.splits import split_rows
 
 QUICK = Settings(anchors=60, parameters={"max_iter": 1})
 

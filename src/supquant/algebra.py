@@ -1,6 +1,6 @@
-"""Factors and eigenvectors of sums over rows, for matrices that rounding made singular or slightly indefinite too.
+"""Factors and eigenvectors of sums over rows, also for matrices that rounding made singular or slightly indefinite.
 
-Such matrices are usual: a kernel with more anchors than the vectors have dimensions, equal rows, constant columns, or a mean far
+Such matrices are common: a kernel with more anchors than the vectors have dimensions, equal rows, constant columns, or a mean far
 from zero all leave directions without variance.
 """
 
@@ -38,7 +38,7 @@ def positive_factor(matrix: Float64) -> Float64:
             lower: Float64 = scipy.linalg.cholesky(raised, lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             continue
-        if np.isfinite(lower[-1:, -1:]).all():  # a value that is not finite goes on to the end
+        if np.isfinite(lower[-1:, -1:]).all():  # a value that is not finite spreads to the last one
             return lower
     raise InputError("sums over the rows of X are not finite: divide X by a constant")
 

@@ -26,9 +26,9 @@ SEARCH_ROWS = 1024
 """Rows searched at a time: their costs against all codewords stay small enough for the cache and for a memory limit."""
 
 BEAM = 8
-"""Beginnings of a code that are kept while the start of a search is chosen."""
+"""Number of partial codes that the beam search for a starting code keeps."""
 
-MOST_WORDS_AT_ONCE = 2048
+MAX_WORDS_AT_ONCE = 2048
 """Products of more codewords with each other are computed one codebook at a time, which takes less memory."""
 
 FORBIDDEN = np.float32(1e12)
@@ -65,7 +65,7 @@ class CodeSearch:
         return scores @ classifier.T + self.quantization * projected
 
     def search(self, targets: NDArray[np.float32], codes: Codes | None = None, n_threads: int = 1) -> Codes:
-        """Find codes (n, M) for targets z (n, r), from given codes on or from a start of its own."""
+        """Find codes (n, M) for targets z (n, r), starting from the given codes, or from scratch."""
         found = np.empty((len(targets), len(self.codebooks)), dtype=np.uint8)
         for start in range(0, len(targets), SEARCH_ROWS):
             rows = slice(start, start + SEARCH_ROWS)
@@ -179,7 +179,7 @@ class CodeSearch:
         flat = self.codebooks.reshape(-1, self.codebooks.shape[2])
         scores = None if self.classifier is None else flat @ self.classifier
         plain = scores is None and self.quantization == 1  # then both products are the same
-        if plain and len(flat) <= MOST_WORDS_AT_ONCE:
+        if plain and len(flat) <= MAX_WORDS_AT_ONCE:
             # BLAS computes one half of a product of a matrix with itself, and copies it to the other.
             cross = (flat @ flat.T).astype(np.float32, copy=False)
             return self._permitted(cross.diagonal().copy()), cross, cross
@@ -218,7 +218,7 @@ class CodeSearch:
 
 
 def _sparse(x: NDArray[np.float32]) -> scipy.sparse.csr_array:
-    """Make x (n, a) sparse. SciPy's own conversion takes as long as the dense product that it is to spare."""
+    """Make x (n, a) sparse. SciPy's own conversion takes as long as the dense product that it should avoid."""
     n, a = x.shape
     places = np.flatnonzero(x != 0)
     rows, columns = np.divmod(places, a)
@@ -268,7 +268,7 @@ class ItemSearch:
         return cls(search, scale)
 
     def search(self, vectors: NDArray[np.float32], codes: Codes | None = None) -> Codes:
-        """Find codes (n, M) for vectors (n, D), from given codes on or from a start of its own."""
+        """Find codes (n, M) for vectors (n, D), starting from the given codes, or from scratch."""
         return self.search_.search(vectors * self.scale, codes)
 
 

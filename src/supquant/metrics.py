@@ -69,7 +69,7 @@ def relevance(query: Labels, database: Labels, start: int, stop: int) -> Flags:
 def average_precision(relevant: ArrayLike, cut: int | None = None) -> Float64:
     """Return the mean of the precision at the ranks of true neighbours, for each query.
 
-    ``AP = 1/L sum_{r <= R} P(r) delta(r)``, where delta(r) is 1 if rank r holds a true neighbour, else 0; P(r) is the share of
+    ``AP = 1/L sum_{r <= R} P(r) delta(r)``, where delta(r) is 1 if rank r holds a true neighbour, else 0; P(r) is the fraction of
     true neighbours among the first r items; L is the number of true neighbours among the first R items. If L = 0, AP = 0.
 
     Parameters
@@ -201,7 +201,7 @@ def _hypergeometric(k: NDArray[np.int64], total: int, marked: int, drawn: int) -
 
 
 def precision_at(relevant: ArrayLike, ks: Sequence[int]) -> Float64:
-    """Return the share of true neighbours among the first k items, for several k.
+    """Return the fraction of true neighbours among the first k items, for several k.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def precision_at(relevant: ArrayLike, ks: Sequence[int]) -> Float64:
 def precision_at_recall(relevant: ArrayLike, levels: Sequence[float]) -> Float64:
     """Return the precision at the first rank where recall reaches each level, without interpolation.
 
-    Recall at a rank is the share of all L true neighbours of the query that are found up to it.
+    Recall at a rank is the fraction of all L true neighbours of the query that are found up to it.
 
     Parameters
     ----------

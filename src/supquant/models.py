@@ -13,7 +13,7 @@ from supquant.inputs.parameters import check_choice
 from supquant.storage import read_kind, shorten
 
 if TYPE_CHECKING:
-    from supquant.estimators.estimator import CodeEstimator
+    from supquant.estimators.base import CodeEstimator
 
 METHODS = {
     "sq": "supquant.model:SupervisedQuantizer",

@@ -164,11 +164,11 @@ class _BlasLimit:
         self._own.n_inside = getattr(self._own, "n_inside", 0) + change
 
     def before_fork(self) -> None:
-        """Wait until no thread is setting a number: in a child, BLAS's own lock would stay closed for ever."""
+        """Wait until no thread is setting a number: in a child, BLAS's own lock would stay closed forever."""
         self._lock.acquire()
 
     def after_fork(self) -> None:
-        """Let the threads of the parent go on."""
+        """Let the threads of the parent continue."""
         self._lock.release()
 
     def in_child(self) -> None:
@@ -198,7 +198,7 @@ def _find_blas(n_modules: int) -> list[Any]:
 def _set_threads(library: Any, n_threads: int) -> None:
     """Set a library's number of threads.
 
-    threadpoolctl 3.8 ignores all threads but the first one that set a number. So it is told to forget that thread.
+    threadpoolctl 3.8 ignores all threads but the first one that set a number. So that thread is cleared.
     """
     forget = getattr(library, "clear_controlling_thread", None)
     if forget is not None:
@@ -231,7 +231,7 @@ def _renew_property_locks() -> None:
     """Renew the lock of every cached property of the library.
 
     In Python 3.11 a `cached_property` holds a lock of its class while a value is computed. If a thread computes one during a
-    fork, the lock would stay closed in the child for ever. Python 3.12 has no such lock.
+    fork, the lock would stay closed in the child forever. Python 3.12 has no such lock.
     """
     for _, properties in _cached_properties.values():
         for each in properties:

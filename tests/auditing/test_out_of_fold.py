@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from supquant.auditing.out_of_fold import learn_out_of_fold
+from supquant.auditing.judgement import learn_out_of_fold
 from supquant.inputs.labels import read_labels
 from supquant.model import kernel_rows
 

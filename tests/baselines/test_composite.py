@@ -12,8 +12,8 @@ from supquant import CompositeQuantizer, ProductQuantizer, load_model
 from supquant.baselines.composite import composite_start
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS
-from supquant.published.joint import solve_codebooks
 from supquant.published.objective import SmallProblem
+from supquant.published.solvers import solve_codebooks
 
 SMALL = {"n_codewords": 8, "random_state": 0}
 
@@ -57,7 +57,7 @@ def phi_terms(quantizer, X):
     }
 
 
-def test_principal_components_are_quantized_in_the_place_of_vectors(clusters):
+def test_principal_components_are_quantized_instead_of_vectors(clusters):
     X = clusters[0]
     reduced = CompositeQuantizer(2, n_components=3, **SMALL).fit(X)
     P = reduced.codec_.projection
@@ -81,7 +81,7 @@ def test_components_must_fit_the_codebooks_and_the_vectors(clusters, n_component
 
 @pytest.mark.parametrize("n_codebooks", [1, 2, 3, 8])
 @pytest.mark.parametrize("weight", [0.0, 1.0, 50.0])
-def test_phi_never_rises_and_ends_as_its_definition_says(clusters, n_codebooks, weight):
+def test_phi_never_rises_and_its_last_value_is_that_of_the_definition(clusters, n_codebooks, weight):
     quantizer = CompositeQuantizer(n_codebooks, **SMALL, constraint_weight=weight, tol=0.0, max_iter=5)
     record = quantizer.fit(clusters[0]).objective_
     for entry in record:
@@ -142,11 +142,11 @@ def test_error_is_below_that_of_product_quantization_and_falls_with_longer_codes
     assert all(one < 0.95 * other for one, other in zip(ours[1:], theirs[1:], strict=True))
 
 
-def test_a_tiny_problem_is_solved_as_well_as_by_trying_all_codes(rng):
+def test_a_tiny_problem_is_solved_as_well_as_by_brute_force(rng):
     """Without the constraint the best codebooks are a least-squares fit: try all codes of six rows in the plane."""
     corners = np.array([[0, 0], [3, 1], [-1, 3], [2, 4]])  # sums of two pairs that are not along the axes
     X = (corners[[0, 1, 2, 3, 0, 3]] + rng.normal(scale=0.3, size=(6, 2))).astype(np.float32)
-    codes = np.array(list(itertools.product(range(4), repeat=6)))  # (4096, 6), two bits a row
+    codes = np.array(list(itertools.product(range(4), repeat=6)))  # (4096, 6), two bits per row
     B = np.concatenate([np.eye(2)[codes // 2], np.eye(2)[codes % 2]], axis=2)  # (4096, 6, 4)
     best = ((X - B @ (np.linalg.pinv(B) @ X)) ** 2).sum(axis=(1, 2)).min()
     settings = {"n_codewords": 2, "constraint_weight": 0.0, "tol": 0.0}

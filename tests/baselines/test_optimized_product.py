@@ -34,7 +34,7 @@ def error_of(quantizer, X):
 
 
 @pytest.mark.parametrize("n_codebooks", [1, 2, 3, 8])
-def test_error_never_rises_and_ends_as_the_codes_say(clusters, n_codebooks):
+def test_error_never_rises_and_its_last_value_is_that_of_the_codes(clusters, n_codebooks):
     X = clusters[0]
     quantizer = OptimizedProductQuantizer(n_codebooks, **SMALL, max_iter=20).fit(X)
     errors = [entry["quantization"] for entry in quantizer.objective_]
@@ -108,7 +108,7 @@ def test_eigenvalues_are_dealt_out_to_groups_of_equal_volume(rng):
 
 
 @pytest.mark.parametrize("X", [np.zeros((20, 3)), np.ones((20, 3)), np.eye(3)[np.arange(20) % 3]], ids=str)
-def test_directions_without_variance_are_dealt_out_too(X):
+def test_directions_without_variance_are_distributed_too(X):
     rotation = eigenvalue_allocation(X.astype(np.float32), 2)
     np.testing.assert_allclose(rotation.T @ rotation, np.eye(3), atol=1e-12)
     quantizer = OptimizedProductQuantizer(2, n_codewords=4, random_state=0).fit(X)

@@ -62,7 +62,7 @@ def test_tables_sum_to_the_squared_distance_less_that_of_the_query(fitted, clust
         np.testing.assert_allclose(sums, want, atol=1e-3)
 
 
-def test_transform_leaves_vectors_where_they_are(fitted, clusters):
+def test_transform_does_not_change_vectors(fitted, clusters):
     np.testing.assert_array_equal(fitted.transform(clusters[0]), clusters[0])
 
 
@@ -97,7 +97,7 @@ def test_fewer_distinct_rows_than_codewords_are_fine():
     np.testing.assert_allclose(quantizer.decode(quantizer.training_codes_), X, atol=1e-6)
 
 
-def test_threads_of_k_means_do_not_undo_each_others_silence(clusters, monkeypatch):
+def test_threads_of_k_means_do_not_restore_each_others_warning_filters(clusters, monkeypatch):
     """Warnings of k-means are silenced for all threads until the last one is through, and heard again afterwards."""
     began, second_began = [], threading.Event()
 
@@ -116,7 +116,7 @@ def test_threads_of_k_means_do_not_undo_each_others_silence(clusters, monkeypatc
             self.cluster_centers_, self.n_iter_ = np.zeros((self.n_clusters, Z.shape[1]), np.float32), 1
             return self
 
-    monkeypatch.setattr("supquant.baselines.product.KMeans", WarningKMeans)
+    monkeypatch.setattr("supquant.clustering.KMeans", WarningKMeans)
     before = list(warnings.filters)
     ProductQuantizer(2, n_codewords=8, n_jobs=2).fit(clusters[0])
     assert warnings.filters == before
@@ -144,7 +144,7 @@ def test_a_file_of_another_quantizer_is_refused(fitted, tmp_path):
 def test_a_clone_is_not_fitted(fitted, clusters):
     copy = clone(fitted)
     assert copy.get_params() == fitted.get_params()
-    for way in (copy.encode, copy.transform, copy.tables):
+    for way in (copy.encode, copy.transform, copy.decode):
         with pytest.raises(NotFittedError):
             way(clusters[0])
     with pytest.raises(NotFittedError):
@@ -200,6 +200,6 @@ def test_bad_vectors_are_refused_and_change_nothing(clusters, X, message):
 
 
 def test_vectors_of_another_width_are_refused(fitted):
-    for way in (fitted.encode, fitted.transform, fitted.tables):
+    for way in (fitted.encode, fitted.transform, fitted.codec_.tables):
         with pytest.raises(InputError, match=r"[XQ] has 5 features, but .* expecting 8"):
             way(np.zeros((3, 5)))

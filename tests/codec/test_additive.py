@@ -41,7 +41,7 @@ def costs_by_hand(codec, Z, Y, way):
 
 
 @pytest.mark.parametrize("way", ["labels", "predict", "drop"])
-def test_two_codebooks_encode_to_the_code_of_least_cost(codec, vectors, rng, way):
+def test_two_codebooks_encode_to_the_code_of_lowest_cost(codec, vectors, rng, way):
     y = codec.classes[rng.integers(0, L, size=30)]
     labels = read_labels(y, classes=codec.classes)
     codes = codec.encode(vectors, labels) if way == "labels" else codec.encode(vectors, missing_labels=way)
@@ -61,7 +61,7 @@ def test_the_three_ways_to_encode_differ(codec, vectors):
         assert (one != other).any()
 
 
-def test_given_labels_are_heeded_whatever_is_said_of_missing_ones(codec, vectors):
+def test_given_labels_are_used_whatever_missing_labels_says(codec, vectors):
     labels = read_labels(["bird"] * 30, classes=codec.classes)
     np.testing.assert_array_equal(
         codec.encode(vectors, labels, missing_labels="drop"), codec.encode(vectors, labels)
@@ -104,7 +104,7 @@ def constant_product_codec(rng, e):
 
 
 @pytest.mark.parametrize("e", [0.0, 2.5])
-def test_tables_and_offsets_sum_to_squared_distances_where_e_is_constant(rng, e):
+def test_tables_and_offsets_sum_to_squared_distances_if_e_is_constant(rng, e):
     codec = constant_product_codec(rng, e)
     Q = rng.normal(size=(7, R)).astype(np.float32)
     codes = rng.integers(0, K, size=(50, 3))
@@ -120,7 +120,7 @@ def test_tables_are_made_in_the_three_steps(codec, vectors):
     np.testing.assert_allclose(codec.tables(vectors), steps, atol=1e-6)
 
 
-def test_scores_of_query_tables_are_squared_distances_where_e_is_constant(rng):
+def test_scores_of_query_tables_are_squared_distances_if_e_is_constant(rng):
     codec = constant_product_codec(rng, 2.5)
     Q = rng.normal(size=(7, R)).astype(np.float32)
     codes = rng.integers(0, K, size=(50, 3))
@@ -131,7 +131,7 @@ def test_scores_of_query_tables_are_squared_distances_where_e_is_constant(rng):
     assert (made.descending, made.bits) == (False, None)
 
 
-def test_query_tables_are_euclidean_unless_told_otherwise(codec, vectors):
+def test_query_tables_are_euclidean_by_default(codec, vectors):
     assert codec.rankings == ("euclidean",)
     made = codec.query_tables(vectors)
     np.testing.assert_array_equal(made.tables, codec.query_tables(vectors, "euclidean").tables)
@@ -139,7 +139,7 @@ def test_query_tables_are_euclidean_unless_told_otherwise(codec, vectors):
     np.testing.assert_allclose(made.offsets, codec.offsets_of(codec.transform(vectors)), rtol=1e-5)
 
 
-def test_items_are_encoded_with_labels_as_they_come(codec, vectors, rng):
+def test_items_are_encoded_with_raw_labels(codec, vectors, rng):
     y = codec.classes[rng.integers(0, L, size=30)]
     want = codec.encode(vectors, read_labels(y, classes=codec.classes))
     assert (want != codec.encode(vectors)).any()
@@ -149,7 +149,7 @@ def test_items_are_encoded_with_labels_as_they_come(codec, vectors, rng):
     np.testing.assert_array_equal(several.encode_items(vectors, y[:, None] == codec.classes), want)
 
 
-def test_items_without_labels_are_encoded_as_vectors_are(codec, vectors):
+def test_items_without_labels_are_encoded_like_plain_vectors(codec, vectors):
     np.testing.assert_array_equal(codec.encode_items(vectors), codec.encode(vectors))
     np.testing.assert_array_equal(
         codec.encode_items(vectors, missing_labels="drop"), codec.encode(vectors, missing_labels="drop")
@@ -197,7 +197,7 @@ def test_no_rows_are_encoded_to_no_codes(codec):
     assert codec.decode(np.zeros((0, M), dtype=np.uint8)).shape == (0, R)
 
 
-def test_sizes_are_read_off_the_arrays(codec):
+def test_sizes_are_those_of_the_arrays(codec):
     assert (codec.n_codebooks, codec.n_codewords, codec.n_inputs) == (M, K, P)
     assert replace(codec, feature_map=None).n_inputs == D
     assert replace(codec, feature_map=None, projection=None).n_inputs == R
@@ -307,11 +307,11 @@ def test_rank_refuses_codes_of_another_codec(rng):
 
 def test_queries_whose_distances_float32_cannot_hold_are_refused(rng):
     codec = AdditiveCodec(rng.normal(size=(2, 4, 3)).astype(np.float32))
-    with pytest.raises(InputError, match="row 1 of Q lies too far out"):
+    with pytest.raises(InputError, match="row 1 of Q is too far away"):
         codec.query_tables([[0, 0, 0], [1e30, 0, 0]])
 
 
-def test_arrays_lie_as_a_file_holds_them():
+def test_arrays_have_the_memory_layout_of_a_file():
     rng = np.random.default_rng(0)
     turned = {name: np.asfortranarray(rng.normal(size=(6, 6)).astype(np.float32)) for name in "PW"}
     codec = AdditiveCodec(rng.normal(size=(2, 4, 6)).astype(np.float32), turned["P"], turned["W"])
@@ -320,7 +320,7 @@ def test_arrays_lie_as_a_file_holds_them():
     np.testing.assert_array_equal(codec.projection, turned["P"])
 
 
-def test_a_row_is_projected_the_same_wherever_it_stands():
+def test_the_projection_of_a_row_does_not_depend_on_its_position():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 50)).astype(np.float32)
     codec = AdditiveCodec(

@@ -31,7 +31,7 @@ def codec(request, rng):
     return BinaryCodec(draw(H, BITS), draw(BITS), features)
 
 
-def test_scores_add_the_offsets_or_take_the_sums_from_them():
+def test_scores_are_offsets_plus_or_minus_sums():
     sums = np.array([[1, 2], [3, 4]], dtype=np.float32)
     offsets = np.array([10, 20], dtype=np.float32)
     tables = np.zeros((2, 1, 4), dtype=np.float32)
@@ -43,7 +43,7 @@ def test_scores_add_the_offsets_or_take_the_sums_from_them():
     assert down.dtype == np.float32
 
 
-def test_every_codec_is_one_to_an_index(codec):
+def test_every_codec_satisfies_the_protocol_of_an_index(codec):
     assert isinstance(codec, AnyCodec)
     assert not isinstance(SupervisedQuantizer(), AnyCodec)
     assert not isinstance(np.zeros(3), AnyCodec)
@@ -77,7 +77,7 @@ def test_queries_of_any_dtype_are_read_as_float32(codec, rng, dtype):
     )
 
 
-def test_load_codec_reads_whatever_save_wrote(codec, rng, tmp_path):
+def test_load_codec_reads_what_save_wrote(codec, rng, tmp_path):
     path = tmp_path / "codec"
     codec.save(path)
     loaded = load_codec(path)
@@ -126,6 +126,6 @@ def test_a_damaged_file_is_refused(codec, tmp_path):
 
 
 @pytest.mark.parametrize("kind", FEATURE_MAPS)
-def test_a_kind_of_feature_map_is_that_of_the_class_it_names(kind):
-    module, name = FEATURE_MAPS[kind]
+def test_registered_feature_maps_have_the_kind_they_are_registered_for(kind):
+    module, name = FEATURE_MAPS[kind].split(":")
     assert getattr(import_module(module), name).kind == kind

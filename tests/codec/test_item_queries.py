@@ -20,7 +20,7 @@ def search_like(index, ids, k, ranking=None):
     return tables.scores(sums), found
 
 
-def test_an_item_of_a_product_code_is_nearest_to_itself(clusters):
+def test_an_item_with_a_product_code_is_nearest_to_itself(clusters):
     X, _ = clusters
     index = CodeIndex(ProductQuantizer(2, n_codewords=16, random_state=0).fit(X)).add(X)
     scores, found = search_like(index, [7], 300)
@@ -44,7 +44,7 @@ def test_labels_of_an_item_are_compared_with_those_of_others():
 
 @pytest.mark.parametrize("ranking", ["label", "position"])
 @pytest.mark.parametrize("labelled", [False, True])
-def test_what_is_like_an_item_of_meaning_has_its_label(clusters, ranking, labelled):
+def test_items_similar_to_an_item_of_the_default_model_have_its_label(clusters, ranking, labelled):
     X, y = clusters
     model = SupervisedQuantizer(4, n_codewords=16, max_iter=3, random_state=0).fit(X, y)
     index = CodeIndex(model).add(X, y if labelled else None)
@@ -54,7 +54,7 @@ def test_what_is_like_an_item_of_meaning_has_its_label(clusters, ranking, labell
     assert (y[found] == own).mean() >= (y[asked] == own).mean() - 0.05
 
 
-def test_what_is_like_an_item_of_published_codes_has_its_label(clusters):
+def test_items_similar_to_an_item_of_the_published_model_have_its_label(clusters):
     X, y = clusters
     model = PublishedQuantizer(
         2, n_codewords=16, features=AnchorKernel(50, random_state=0), max_iter=3, random_state=0

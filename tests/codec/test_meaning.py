@@ -6,33 +6,27 @@ import numpy as np
 import pytest
 
 from supquant import AdditiveCodec, CodeIndex
-from supquant.codec.additive import label_columns
-from supquant.codec.curves import least_product, read_curve
 from supquant.codec.interface import QueryTables
-from supquant.codec.probabilities import Meaning
+from supquant.codec.probabilities import check_curve, least_product
 from supquant.codec.registry import load_codec
 from supquant.errors import InputError
 
 CURVE = np.float32([[-1, 0, 0.5, 0.5001, 2], [0, 0.1, 0.4, 0.4, 0.9]])
 
 
-def codec_of(*, multilabel=False, labels_are_features=False, M=3, K=8, r=5, seed=0):
-    """A codec of 4 labels: scores of 6 features, or features that are [4 probabilities | 2 others]."""
+def codec_of(*, multilabel=False, M=3, K=8, r=5, seed=0):
+    """A codec of 4 labels for 6 features."""
     rng = np.random.default_rng(seed)
-    E = 6 if labels_are_features else 4
-    meaning = (
-        Meaning(shares=np.float32([0.5, 0.5, 0.5, 0.5, 0.2, 0.1]), curve=CURVE)
-        if labels_are_features
-        else Meaning(scaling=rng.normal(size=(2, 4)).astype(np.float32), curve=CURVE)
-    )
+    scaling = rng.normal(size=(2, 4)).astype(np.float32)
     return AdditiveCodec(
         codebooks=rng.normal(size=(M, K, r)).astype(np.float32),
         projection=rng.normal(size=(6, r)).astype(np.float32),
-        classifier=rng.normal(size=(r, E)).astype(np.float32),
+        classifier=rng.normal(size=(r, 4)).astype(np.float32),
         classes=np.arange(4),
         multilabel=multilabel,
         constraint_weight=0.1,
-        meaning=meaning,
+        scaling=scaling,
+        curve=CURVE,
     )
 
 
@@ -41,53 +35,45 @@ def multilabel(request):
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["scores", "label features"])
-def codec(request, multilabel):
-    return codec_of(multilabel=multilabel, labels_are_features=request.param)
+@pytest.fixture
+def codec(multilabel):
+    return codec_of(multilabel=multilabel)
 
 
 @pytest.fixture
-def queries(codec, rng):
-    Q = rng.random((20, 6)).astype(np.float32)
-    Q[:, :4] /= Q[:, :4].sum(axis=1, keepdims=True)
-    return Q
+def queries(rng):
+    return rng.random((20, 6)).astype(np.float32)
 
 
 def query_vectors_by_hand(codec, Q):
-    Q = Q.astype(np.float64)
-    if codec.meaning.scaling is not None:
-        scores = Q @ codec.projection @ codec.classifier
-        logits = scores * codec.meaning.scaling[0] + codec.meaning.scaling[1]
-        powers = np.exp(logits)
-        p = powers / (1 + powers) if codec.multilabel else powers / powers.sum(axis=1, keepdims=True)
-        rest = np.zeros((len(Q), 0))
-    else:
-        p, rest = Q[:, :4], Q[:, 4:]
-    return np.hstack([-np.log(1 - p) if codec.multilabel else p, rest])
+    scores = Q.astype(np.float64) @ codec.projection @ codec.classifier
+    powers = np.exp(scores * codec.scaling[0] + codec.scaling[1])
+    p = powers / (1 + powers) if codec.multilabel else powers / powers.sum(axis=1, keepdims=True)
+    return -np.log(1 - p) if codec.multilabel else p
 
 
 def test_label_scores_are_products_with_the_label_vector_of_the_decoded_code(codec, queries, rng):
     codes = rng.integers(codec.n_codewords, size=(50, codec.n_codebooks)).astype(np.uint8)
     expected = query_vectors_by_hand(codec, queries) @ (codec.decode(codes) @ codec.classifier).T
-    plain = replace(codec, meaning=replace(codec.meaning, curve=np.float32([[-100, 100], [-100, 100]])))
+    plain = replace(codec, curve=np.float32([[-100, 100], [-100, 100]]))
     scores, ids = CodeIndex(plain).add_codes(codes).search(queries, k=50, ranking="label")
     np.testing.assert_allclose(scores, np.take_along_axis(expected, ids, 1), rtol=1e-4, atol=1e-4)
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-def test_label_is_the_default_where_a_codec_knows_what_codes_mean(codec, queries):
+def test_label_is_the_default_ranking_of_a_codec_learned_from_labels(codec, queries):
     assert codec.rankings == ("label", "euclidean")
     np.testing.assert_array_equal(codec.tables(queries), codec.tables(queries, "label"))
-    assert replace(codec, meaning=None).rankings == ("euclidean",)
+    assert replace(codec, scaling=None, curve=None).rankings == ("euclidean",)
 
 
-def test_euclidean_tables_do_not_know_of_a_meaning(codec, queries):
-    without = replace(codec, meaning=None)
-    with_meaning, plain = codec.query_tables(queries, "euclidean"), without.query_tables(queries)
-    np.testing.assert_array_equal(with_meaning.tables, plain.tables)
-    np.testing.assert_array_equal(with_meaning.offsets, plain.offsets)
-    assert with_meaning.curve is None
-    assert not with_meaning.descending
+def test_euclidean_tables_do_not_depend_on_label_scaling(codec, queries):
+    without = replace(codec, scaling=None, curve=None)
+    scaled, plain = codec.query_tables(queries, "euclidean"), without.query_tables(queries)
+    np.testing.assert_array_equal(scaled.tables, plain.tables)
+    np.testing.assert_array_equal(scaled.offsets, plain.offsets)
+    assert scaled.curve is None
+    assert not scaled.descending
 
 
 def test_tables_are_made_in_three_steps(codec, queries):
@@ -112,7 +98,7 @@ def test_scores_follow_the_curve(codec, queries, rng):
 
 
 @pytest.mark.parametrize("threshold", [-1.0, 0.0, 0.05, 0.1, 0.25, 0.4, 0.40001, 0.7, 0.9, 0.91, 2.0])
-def test_a_range_holds_exactly_the_rows_whose_probability_is_as_great(codec, queries, rng, threshold):
+def test_a_range_holds_exactly_the_rows_of_at_least_that_probability(codec, queries, rng, threshold):
     codes = rng.integers(codec.n_codewords, size=(200, codec.n_codebooks)).astype(np.uint8)
     index = CodeIndex(codec).add_codes(codes)
     scores, ids = index.search(queries, k=200)
@@ -123,28 +109,25 @@ def test_a_range_holds_exactly_the_rows_whose_probability_is_as_great(codec, que
     np.testing.assert_array_equal(where, ids[within])
 
 
-def test_a_product_below_the_least_one_stays_under_the_probability():
+def test_products_below_the_least_product_stay_below_the_probability():
     for probability in np.linspace(-0.1, 1.0, 50):
         least = least_product(CURVE, probability)
         under = np.nextafter(np.float32(least), np.float32(-np.inf)) if np.isfinite(least) else None
         if under is not None:
-            assert read_curve(CURVE, under) < np.float32(probability)
+            assert np.interp(under, *CURVE) < np.float32(probability)
         elif least < 0:
             assert CURVE[1, 0] >= np.float32(probability)
         else:
             assert CURVE[1, -1] < np.float32(probability)
 
 
-def test_items_with_labels_say_their_labels_and_others_what_their_features_say(multilabel, rng):
-    codec = codec_of(labels_are_features=True, multilabel=multilabel, M=2, K=16)
+def test_codes_of_items_are_the_best_for_their_labels_or_for_their_scores(multilabel, rng):
+    codec = codec_of(multilabel=multilabel, M=2, K=16)
     X = rng.random((40, 6)).astype(np.float32)
     y = (rng.random((40, 4)) < 0.5).astype(int) if multilabel else rng.integers(4, size=40)
     dense = np.asarray(y, dtype=float) if multilabel else np.eye(4)[y]
-    for codes, wanted in (
-        (codec.encode_items(X, y), label_columns(dense, 6)),
-        (codec.encode_items(X), X * codec.meaning.shares),
-    ):
-        assert_best_code(codec, X, codes, wanted)
+    assert_best_code(codec, X, codec.encode_items(X, y), dense)
+    assert_best_code(codec, X, codec.encode_items(X), codec.decision_function(X))
     assert not np.array_equal(codec.encode_items(X), codec.encode_items(X, missing_labels="drop"))
 
 
@@ -161,47 +144,44 @@ def assert_best_code(codec, X, codes, wanted):
     np.testing.assert_allclose(chosen, costs.min(axis=1), rtol=1e-4)
 
 
-def test_probabilities_are_those_that_queries_are_made_of(codec, queries):
+def test_predicted_probabilities_are_those_in_query_vectors(codec, queries):
     p = codec.predict_proba(queries)
     assert p.shape == (20, 4)
-    vectors = query_vectors_by_hand(codec, queries)[:, :4]
+    vectors = query_vectors_by_hand(codec, queries)
     np.testing.assert_allclose(p, 1 - np.exp(-vectors) if codec.multilabel else vectors, rtol=1e-4)
 
 
-def test_a_saved_codec_means_the_same(codec, queries, tmp_path):
+def test_a_saved_codec_ranks_and_encodes_as_before(codec, queries, tmp_path):
     codec.save(tmp_path / "codec")
     found = load_codec(tmp_path / "codec")
-    np.testing.assert_array_equal(found.meaning.curve, CURVE)
+    np.testing.assert_array_equal(found.curve, CURVE)
     np.testing.assert_array_equal(found.tables(queries), codec.tables(queries))
     np.testing.assert_array_equal(found.encode_items(queries), codec.encode_items(queries))
-
-
-def test_a_meaning_has_one_way_to_label_vectors():
-    one = np.ones((2, 3), dtype=np.float32)
-    with pytest.raises(InputError, match="either scaling or shares"):
-        Meaning()
-    with pytest.raises(InputError, match="either scaling or shares"):
-        Meaning(scaling=one, shares=one[0])
 
 
 @pytest.mark.parametrize("curve", [[[0, 1], [1, 0]], [[1, 0], [0, 1]], [[0], [0]]])
 def test_a_curve_that_falls_or_is_a_point_is_refused(curve):
     with pytest.raises(InputError, match="curve"):
-        Meaning(shares=np.ones(2, dtype=np.float32), curve=np.float32(curve))
+        check_curve(np.float32(curve))
 
 
-def test_a_meaning_needs_a_classifier():
-    codec = codec_of()
-    with pytest.raises(InputError, match="must have a classifier"):
-        replace(codec, classifier=None)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"classifier": None}, "must have a classifier"),
+        ({"classes": None}, "must have a classifier and classes"),
+        ({"classes": np.arange(5)}, r"classifier must be float32 of shape \(5, 5\)"),
+        ({"scaling": np.ones((2, 3), np.float32)}, r"scaling must be float32 of shape \(2, 4\)"),
+        ({"scaling": None}, "both a scaling and a curve, or neither"),
+        ({"curve": None}, "both a scaling and a curve, or neither"),
+    ],
+    ids=str,
+)
+def test_parts_of_a_label_ranking_that_do_not_fit_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        replace(codec_of(), **change)
 
 
-def test_projections_of_label_features_do_not_say_what_labels_to_predict(rng):
-    codec = codec_of(labels_are_features=True)
-    with pytest.raises(InputError, match="encode X"):
-        codec.encode_projected(rng.normal(size=(3, 5)).astype(np.float32))
-
-
-def test_a_curve_is_none_where_scores_are_sums():
+def test_without_a_curve_scores_are_sums():
     made = QueryTables(np.zeros((1, 1, 2), np.float32), np.float32([2]), descending=True)
     np.testing.assert_array_equal(made.scores(np.float32([[0.5]])), [[1.5]])

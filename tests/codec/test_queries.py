@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from supquant.codec.queries import QUERY_ROWS, by_queries, pack_rows, row_products
+from supquant import AdditiveCodec
+from supquant.codec.queries import QUERY_ROWS, pack_rows, row_products
 
 
 @pytest.mark.parametrize("n", [0, 1, QUERY_ROWS, QUERY_ROWS + 1, 10 * QUERY_ROWS - 1])
@@ -17,7 +18,8 @@ def test_a_function_sees_all_rows_in_blocks(n, n_jobs):
         return 2 * block, block[:, 0]
 
     doubled, first = np.empty((n, 3)), np.empty(n)
-    by_queries(double, X, (doubled, first), n_jobs)
+    codec = AdditiveCodec(np.zeros((1, 2, 3), np.float32))  # its features are the vectors
+    codec._by_queries(X, n_jobs, (doubled, first), double)
     np.testing.assert_array_equal(doubled, 2.0 * X)
     np.testing.assert_array_equal(first, X[:, 0])
     assert sum(rows for rows, _ in seen) == n
@@ -25,7 +27,7 @@ def test_a_function_sees_all_rows_in_blocks(n, n_jobs):
 
 
 @pytest.mark.parametrize("d", [0, 1, 15, 16, 17, 384, 1001])
-def test_products_are_right_and_the_same_alone(rng, d):
+def test_products_are_correct_and_the_same_for_a_row_alone(rng, d):
     x, y = (rng.normal(size=(rows, d)).astype(np.float32) for rows in (QUERY_ROWS + 1, 50))
     want = x.astype(np.float64) @ y.T
     packed = pack_rows(y)

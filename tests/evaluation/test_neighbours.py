@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supquant.evaluation import cosine_scores, evaluate_scores, neighbour_recalls, retrieval
-from supquant.evaluation.neighbours import first_items
+from supquant.evaluation.retrieval import first_items
 from supquant.inputs.labels import read_labels
 
 

@@ -28,9 +28,9 @@ def _read_only(array):
 
 def sort_from(patch, n_rows):
     """Let all codes of codecs with codebooks be sorted from a number of rows on, with cells of eight codes and more."""
-    patch.setattr(ordering, "FEWEST_SORTED", n_rows)
-    patch.setattr(ordering, "FEWEST_IN_CELL", 8)
-    patch.setattr(ordering, "MOST_NEEDED", 2)
+    patch.setattr(ordering, "MIN_SORTED", n_rows)
+    patch.setattr(ordering, "MIN_IN_CELL", 8)
+    patch.setattr(ordering, "MAX_NEEDED", 2)
 
 
 @pytest.fixture(scope="module")

@@ -191,7 +191,7 @@ def test_codes_that_are_not_of_the_codec_are_refused(index, bad):
 
 
 def test_an_index_holds_a_limited_number_of_rows(index, codes, monkeypatch):
-    monkeypatch.setattr(snapshot_module, "MOST_ROWS", 150)
+    monkeypatch.setattr(snapshot_module, "MAX_ROWS", 150)
     index.add_codes(codes)
     with pytest.raises(InputError, match="at most 150 rows, got 100 beside 100"):
         index.add_codes(codes)

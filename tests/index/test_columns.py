@@ -202,7 +202,7 @@ def test_metadata_may_be_any_table(codec, kind):
 @pytest.mark.parametrize("mapped", [True, False])
 def test_a_folder_holds_the_columns(index, tmp_path, mapped):
     index.remove(["c"]).save(tmp_path / "i")
-    assert json.loads((tmp_path / "i" / "manifest.json").read_text())["version"] == 4
+    assert json.loads((tmp_path / "i" / "manifest.json").read_text())["version"] == 1
     loaded = CodeIndex.load(tmp_path / "i", mapped=mapped)
     assert rows(loaded.get(loaded.ids)) == rows(index.get(index.ids))
     assert loaded.search([[0.0]], where="price < 10")[1].tolist() == [["a", "e"]]

@@ -4,15 +4,12 @@ import json
 import os
 import shutil
 import threading
-from pathlib import Path
 
 import pytest
 
 from supquant import CodeIndex
 from supquant.errors import FileFormatError, InputError, SaveConflictError
 from supquant.index.manifest import manifest_bytes
-
-FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
 @pytest.fixture
@@ -73,18 +70,6 @@ def test_an_index_knows_every_folder_it_was_saved_to(saved, tmp_path):
     index.save(folder)
     for place in (folder, tmp_path / "other"):
         assert len(CodeIndex.load(place)) == 299
-
-
-def test_a_folder_without_a_record_of_its_save_is_loaded_saved_and_guarded(tmp_path):
-    folder = tmp_path / "index"
-    shutil.copytree(FIXTURES / "index-v1-integers", folder)
-    first, second = CodeIndex.load(folder), CodeIndex.load(folder)
-    with pytest.raises(SaveConflictError, match="did not record who it was"):
-        CodeIndex(first.codec).save(folder)
-    first.remove(first.ids[:1]).save(folder)
-    assert json.loads((folder / "manifest.json").read_text())["saved"]["revision"] == 1
-    with pytest.raises(SaveConflictError, match="revision 1"):
-        second.remove(second.ids[:2]).save(folder)
 
 
 @pytest.mark.parametrize(

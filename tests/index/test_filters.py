@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from supquant import CodeIndex, InputError
+from supquant.index.searching import find_lowest
 from supquant.index.segments import Segment
-from supquant.index.topk import find_lowest
 
 
 @pytest.fixture

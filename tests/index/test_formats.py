@@ -1,7 +1,6 @@
-"""Index folders of every format version that was ever released are read for ever.
+"""From the first release on, files of every format version are read forever.
 
-The folders in ``tests/fixtures`` and the answers beside them were written once by ``make_index_fixtures.py`` there and are never
-written again. A new version gets new folders.
+The folders and files in ``tests/fixtures``, and the answers next to them, were written by ``make_index_fixtures.py`` there.
 """
 
 import gzip
@@ -14,10 +13,10 @@ import numpy as np
 import pytest
 import xxhash
 
-from supquant import CodeIndex, FileFormatError, storage
+from supquant import CodeIndex, FileFormatError, load_model, storage
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-VERSION_1 = ("automatic", "integers", "strings", "grouped", "deletions", "everything", "binary", "empty")
+INDEXES = ("numbers", "texts", "sorted", "columns", "empty")
 
 
 @pytest.fixture(scope="module")
@@ -28,42 +27,43 @@ def maker():
     return module
 
 
-FOLDERS = [
-    *(f"index-v1-{name}" for name in VERSION_1),
-    "index-v2-updates",
-    "index-v3-columns",
-    "index-v4-sorted",
-    "index-v4-texts",
-]
+def kept_answers(path):
+    return json.loads(gzip.decompress(Path(f"{path}.json.gz").read_bytes()))
 
 
-def answers_beside(folder):
-    return json.loads(gzip.decompress(Path(f"{folder}.json.gz").read_bytes()))
-
-
-@pytest.fixture(params=FOLDERS)
+@pytest.fixture(params=INDEXES)
 def kept(request):
-    """A folder of old and the answers it must give."""
-    folder = FIXTURES / request.param
-    return folder, answers_beside(folder)
+    """A kept folder and the answers that it must give."""
+    folder = FIXTURES / f"index-{request.param}"
+    return folder, kept_answers(folder)
 
 
 @pytest.mark.parametrize("verify", ["full", "lazy"])
-def test_an_index_of_an_old_version_answers_as_it_did(kept, maker, verify):
+def test_a_kept_index_answers_as_it_did(kept, maker, verify):
     folder, expected = kept
     index = CodeIndex.load(folder, verify=verify)
     assert maker.answers(index) == expected
     assert maker.questions().tolist() == expected["queries"]
 
 
-def test_reading_an_old_index_does_not_touch_it(kept, maker, contents):
+@pytest.mark.parametrize("name", ["supervised", "published"])
+def test_a_kept_model_answers_as_it_did(maker, name):
+    path = FIXTURES / f"model-{name}"
+    expected, found = kept_answers(path), maker.model_answers(load_model(path))
+    for ranking, scores in expected.pop("scores").items():
+        np.testing.assert_allclose(found["scores"][ranking], scores, rtol=1e-5)
+    del found["scores"]
+    assert found == expected
+
+
+def test_reading_a_kept_index_does_not_change_it(kept, maker, contents):
     folder, _ = kept
     before = contents(folder), sorted(file.stat().st_mtime_ns for file in folder.iterdir())
     maker.answers(CodeIndex.load(folder, verify="full"))
     assert (contents(folder), sorted(file.stat().st_mtime_ns for file in folder.iterdir())) == before
 
 
-def test_an_old_index_can_be_changed_and_saved(kept, maker, tmp_path):
+def test_a_kept_index_can_be_changed_and_saved(kept, maker, tmp_path):
     folder, expected = kept
     copied = tmp_path / "copy"
     shutil.copytree(folder, copied)
@@ -71,59 +71,44 @@ def test_an_old_index_can_be_changed_and_saved(kept, maker, tmp_path):
     ids = expected["ids"]
     if ids:
         index.remove(ids[1::2])
-    new_ids = ["new/1", "new/2"] if ids and isinstance(ids[0], str) else None
-    if folder.name.endswith(("integers", "updates", "sorted")):
-        new_ids = [10_001, 10_002]
+    new_ids = {"index-texts": ["new/1", "new/2"], "index-sorted": [10_001, 10_002]}.get(folder.name)
     index.add_codes(np.zeros((2, index.codec.n_codebooks), dtype=np.uint8), ids=new_ids)
     index.save(copied)
     again = CodeIndex.load(copied, verify="full")
     assert maker.answers(again) == maker.answers(index)
     assert list(again.ids)[:-2] == ids[::2]
-    if folder.name.endswith("columns"):
-        assert again.get(ids[::2])["brand"].to_pylist() == expected["columns"]["brand"][::2]
-        return
-    if new_ids is None:  # numbers that were given are never given again, not even those of removed rows
-        given = 139 if folder.name.endswith("deletions") else len(ids)
-        assert list(again.ids)[-2:] == [given, given + 1]
     assert [code.tobytes().hex() for code in again.codes(ids[::2])] == expected["codes"][::2]
+    if folder.name == "index-columns":
+        assert again.get(ids[::2])["brand"].to_pylist() == expected["columns"]["brand"][::2]
+    if new_ids is None:  # numbers are never given again, not even those of removed rows
+        given = 139 if folder.name == "index-columns" else len(ids)
+        assert list(again.ids)[-2:] == [given, given + 1]
 
 
 def test_fixtures_can_be_made_and_are_never_overwritten(maker, tmp_path, contents):
     maker.write(tmp_path)
-    for name in FOLDERS:
-        folder = tmp_path / name
-        version = 4 if name[9:] in maker.COMPACT else int(name[7])
-        assert json.loads((folder / "manifest.json").read_text())["version"] == version
-        index = CodeIndex.load(folder, verify="full")
-        assert maker.answers(index) == answers_beside(folder)
+    for name in INDEXES:
+        folder = tmp_path / f"index-{name}"
+        assert json.loads((folder / "manifest.json").read_text())["version"] == 1
+        assert kept_answers(folder) == kept_answers(FIXTURES / folder.name)
         assert sum(len(content) for content in contents(folder).values()) < 50_000
-    before = contents(tmp_path / "index-v1-strings")
-    with pytest.raises(FileExistsError, match="never written again"):
+    before = contents(tmp_path / "index-texts")
+    with pytest.raises(FileExistsError, match="never overwritten"):
         maker.write(tmp_path)
-    assert contents(tmp_path / "index-v1-strings") == before
+    assert contents(tmp_path / "index-texts") == before
 
 
 def test_the_folders_show_every_form_an_index_can_take():
-    forms = {name: CodeIndex.load(FIXTURES / f"index-v1-{name}").info() for name in VERSION_1}
+    forms = {name: CodeIndex.load(FIXTURES / f"index-{name}").info() for name in INDEXES}
     assert {form["id_kind"] for form in forms.values()} == {None, "automatic", "int64", "str"}
     segments = {name: [segment["grouped"] for segment in form["segments"]] for name, form in forms.items()}
-    assert segments["grouped"] == [True]
-    assert segments["automatic"] == [False]
-    assert segments["everything"] == [True, False]
-    assert forms["deletions"]["removed"] > 0
-    assert forms["everything"]["removed"] > 0
-    updated = CodeIndex.load(FIXTURES / "index-v2-updates")
+    assert segments["numbers"] == [False]
+    assert segments["texts"] == [True, False]
+    assert forms["texts"]["removed"] > 0
+    updated = CodeIndex.load(FIXTURES / "index-sorted")
     assert [layer.segment.n_rows for layer in updated._snapshot.parts[0].layers] == [1500, 150, 6]
     assert updated.info()["removed"] > 0
-    (segment,) = CodeIndex.load(FIXTURES / "index-v4-sorted").info()["segments"]
-    assert segment["sorted"]
-    texts = {
-        version: storage.load_arrays(next((FIXTURES / f"index-{version}").glob("ids-*")), "ids")[0][
-            "hashes"
-        ].dtype
-        for version in ("v1-strings", "v4-texts")
-    }
-    assert texts == {"v1-strings": np.uint64, "v4-texts": np.uint32}
+    assert forms["sorted"]["segments"][0]["sorted"]
 
 
 def sign(folder, manifest):
@@ -138,7 +123,7 @@ def sign(folder, manifest):
 def updated(tmp_path):
     """A copy of a folder with updates, and its manifest."""
     folder = tmp_path / "index"
-    shutil.copytree(FIXTURES / "index-v2-updates", folder)
+    shutil.copytree(FIXTURES / "index-sorted", folder)
     return folder, json.loads((folder / "manifest.json").read_text())
 
 
@@ -181,6 +166,15 @@ def test_updates_that_no_manifest_can_have_are_refused(updated):
         with pytest.raises(FileFormatError):
             CodeIndex.load(folder)
     segment["updates"] = good
-    sign(folder, manifest | {"version": 1})
-    with pytest.raises(FileFormatError, match="has updates, but the version is 1"):
+    sign(folder, manifest)
+    CodeIndex.load(folder, verify="full")
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None, 1.0, True])
+def test_a_folder_of_another_version_is_refused_in_one_line(updated, version):
+    folder, manifest = updated
+    sign(folder, manifest | {"version": version})
+    with pytest.raises(
+        FileFormatError, match=r"manifest\.json: format version .*, this supquant reads version 1$"
+    ):
         CodeIndex.load(folder)

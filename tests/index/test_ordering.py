@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scan_cases import cells_of
 
 from supquant import AdditiveCodec, CodeIndex
-from supquant.codec.probabilities import Meaning
+from supquant.codec.probabilities import IDENTITY
 from supquant.index import ordering
 from supquant.index.ordering import CodeOrder, find_cells, sort_codes
 from supquant.kernels import blocks_of
@@ -29,8 +29,8 @@ def codes(rng):
 
 @pytest.fixture
 def few_are_enough(monkeypatch):
-    monkeypatch.setattr(ordering, "FEWEST_SORTED", N)
-    monkeypatch.setattr(ordering, "FEWEST_IN_CELL", 8)
+    monkeypatch.setattr(ordering, "MIN_SORTED", N)
+    monkeypatch.setattr(ordering, "MIN_IN_CELL", 8)
 
 
 @pytest.mark.usefixtures("few_are_enough")
@@ -47,7 +47,8 @@ def test_a_codec_that_ranks_by_labels_first_sorts_its_codes_too(codes, rng):
         projection=np.eye(16, dtype=np.float32),
         classifier=rng.normal(size=(16, 3)).astype(np.float32),
         classes=np.arange(3),
-        meaning=Meaning(scaling=np.ones((2, 3), dtype=np.float32)),
+        scaling=np.ones((2, 3), dtype=np.float32),
+        curve=IDENTITY,
     )
     assert codec.rankings[0] == "label"
     assert CodeOrder(codec).leading(codes) == CodeOrder(plain).leading(codes)
@@ -69,7 +70,7 @@ def test_sorted_codes_and_their_cells_are_those_of_plain_loops(n, K, depth, seed
     order = sort_codes(codes, lead)
     assert order.tolist() == sorted(range(n), key=lambda row: [codes[row, m] for m in lead])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordering, "FEWEST_IN_CELL", 1)
+        patch.setattr(ordering, "MIN_IN_CELL", 1)
         found = find_cells(blocks_of(codes[order]), n, lead)
     expected = cells_of(codes[order], lead)
     assert (list(found.lead), np.array_equal(found.used, expected.used)) == (lead, True)
@@ -93,7 +94,7 @@ def test_a_sorted_index_answers_as_an_unsorted_one_before_and_after_a_file(
     codec = weighted_codec(9, 3, 1, 0.1)
     Q = rng.normal(size=(20, 16)).astype(np.float32)
     index = CodeIndex(codec).add_codes(codes)
-    monkeypatch.setattr(ordering, "FEWEST_SORTED", 10**9)
+    monkeypatch.setattr(ordering, "MIN_SORTED", 10**9)
     plain = CodeIndex(codec).add_codes(codes)
     assert [each.info()["segments"][0]["sorted"] for each in (index, plain)] == [True, False]
     index.save(tmp_path / "index")

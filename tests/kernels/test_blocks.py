@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supquant.kernels import native, reference
-from supquant.kernels.scanned import LEAST_ALIGNED, zero_blocks
+from supquant.kernels.scanned import MIN_ALIGNED, zero_blocks
 
 SIZES = [0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000]
 sizes = st.one_of(st.sampled_from(SIZES), st.integers(0, 400))
@@ -29,7 +29,7 @@ def test_take(n, n_blocks, M, seed):
 
 
 def test_many_blocks_begin_at_a_cache_line():
-    kept = [zero_blocks(n, 3) for n in (LEAST_ALIGNED // 3 + 64, 50_001, 60_000, 70_013)]
+    kept = [zero_blocks(n, 3) for n in (MIN_ALIGNED // 3 + 64, 50_001, 60_000, 70_013)]
     assert all(blocks.ctypes.data % 64 == 0 and not blocks.any() for blocks in kept)
 
 

@@ -34,7 +34,7 @@ def test_bandwidth_is_the_mean_distance_to_the_nearest_anchor(clusters):
     assert kernel.bandwidth_ == pytest.approx(np.mean(nearest), rel=1e-4)
 
 
-def test_a_given_bandwidth_is_taken(clusters):
+def test_a_given_bandwidth_is_used(clusters):
     X = clusters[0]
     kernel = AnchorKernel(20, bandwidth=3.5, random_state=0).fit(X)
     assert kernel.bandwidth_ == 3.5
@@ -87,7 +87,7 @@ def test_blas_fills_a_block_with_the_same_features(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.uint8, np.int32])
-def test_every_real_dtype_is_taken(digits, dtype):
+def test_every_real_dtype_is_accepted(digits, dtype):
     X = (digits[0][:200] * 16).astype(dtype)  # whole numbers up to 16
     want = AnchorKernel(20, random_state=0).fit(X.astype(np.float32))
     found = AnchorKernel(20, random_state=0).fit(X)

@@ -13,10 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant import AnchorKernel, PublishedQuantizer
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS
-from supquant.published.alternating import alternating_steps
-from supquant.published.joint import joint_steps, solve_codebooks
 from supquant.published.projections import FixedProjection
-from supquant.published.statistics import Penalties
+from supquant.published.rows import Penalties
+from supquant.published.solvers import alternating_steps, joint_steps, solve_codebooks
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 SOLVERS = {
@@ -88,13 +87,13 @@ def test_psi_never_rises_and_its_terms_are_those_of_the_rows(
     assert steps[-1][0].terms.total < 0.9 * steps[0][0].terms.total
 
 
-def test_published_order_goes_without_the_projection(draw_fixed):
+def test_published_order_leaves_out_a_fixed_projection(draw_fixed):
     steps = list(alternating_steps(draw_fixed(n=200).start, max_iter=2, tol=0.0, max_turns=1))
     order = ["classifier", "constant", "codebooks", "codes"]
     assert [step.name for step in steps] == ["start", *order, *order]
 
 
-def test_reduced_function_is_the_least_psi_with_its_gradient(draw_fixed, psi, rng):
+def test_reduced_function_is_the_lowest_psi_with_its_gradient(draw_fixed, psi, rng):
     drawn = draw_fixed(n=30)
     problem = drawn.problem
     C = rng.normal(size=(len(problem.used), 3))
@@ -139,7 +138,7 @@ def test_identity_quantizes_the_features_themselves(clusters, solver):
     quantizer = PublishedQuantizer(2, **SMALL, projection="identity", n_components=3, solver=solver).fit(X, y)
     assert quantizer.codec_.projection is None
     np.testing.assert_array_equal(quantizer.transform(X), X)
-    assert quantizer.codec_.codebooks.shape == (2, 8, 8)  # whatever n_components says
+    assert quantizer.codec_.codebooks.shape == (2, 8, 8)  # n_components is not used
 
 
 def test_identity_on_anchors_quantizes_the_kernel(clusters):
@@ -194,7 +193,7 @@ def test_learned_codes_are_the_best_of_all_codes(clusters, mode):
     np.testing.assert_allclose(chosen, costs.min(axis=1), rtol=1e-3, atol=1e-3)
 
 
-def test_codes_tell_the_classes(clusters, solver, mode):
+def test_codes_separate_the_classes(clusters, solver, mode):
     X, y = clusters
     quantizer = PublishedQuantizer(2, **SMALL, projection=mode, solver=solver, quantization_weight=0.01)
     decoded = quantizer.fit(X, y).decode(quantizer.training_codes_)

@@ -3,8 +3,8 @@ import pytest
 from sklearn.decomposition import PCA
 
 from supquant.assignment import CodeSearch
-from supquant.published.initialisation import lengthen, principal_components, product_start
-from supquant.published.statistics import Moments
+from supquant.published.rows import Moments
+from supquant.published.training import lengthen, principal_components, product_start
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_product_start_depends_on_the_seed_and_not_on_the_threads(clusters, mome
     assert not np.array_equal(draw_product_start(X, moments, seed=1).codebooks, first)
 
 
-def test_fewer_dimensions_than_codebooks_are_dealt_with(clusters, moments):
+def test_there_may_be_fewer_dimensions_than_codebooks(clusters, moments):
     start = product_start(
         clusters[0],
         principal_components(moments, 2),

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 
 from supquant.published.objective import ObjectiveTerms
-from supquant.published.statistics import ModelState
-from supquant.published.steps import best_state, terms_of
+from supquant.published.rows import ModelState
+from supquant.published.solvers import best_state, terms_of
 
 WEIGHTS = [(1e-5, 0.1), (0.1, 0.2), (10.0, 0.0), (1e-2, 10.0)]
 
@@ -74,7 +74,7 @@ def test_total_is_the_sum_of_the_four_terms():
     assert list(terms.as_dict()) == ["classification", "ridge", "quantization", "constraint", "total"]
 
 
-def test_t_is_what_its_definition_says(drawn):
+def test_t_agrees_with_its_definition(drawn):
     problem, X, B = drawn.problem, drawn.X, drawn.indicator()
     B = B[:, problem.used]
     inverse = np.linalg.inv(X.T @ X + drawn.start.penalties.projection_ridge * np.eye(X.shape[1]))
@@ -90,7 +90,7 @@ def test_quantization_term_with_the_best_projection_is_a_trace_of_t(drawn, rng):
     )
 
 
-def test_codewords_nobody_uses_drop_out(draw):
+def test_unused_codewords_drop_out(draw):
     drawn = draw(n=6, M=2, K=16)
     problem = drawn.problem
     flat = drawn.codes + 16 * np.arange(2)
@@ -98,7 +98,7 @@ def test_codewords_nobody_uses_drop_out(draw):
     assert problem.quantization.t.shape == (len(problem.used),) * 2
 
 
-def test_codewords_are_read_and_written_at_their_places(drawn, rng):
+def test_used_codewords_are_read_and_written_at_their_positions(drawn, rng):
     problem, codebooks = drawn.problem, drawn.start.codebooks
     before = codebooks.copy()
     C = rng.normal(size=(len(problem.used), 3))
@@ -132,7 +132,7 @@ def test_best_projection_is_where_a_generic_optimiser_ends(drawn, psi, rng):
     assert function(best) <= found.fun * (1 + 1e-6)
 
 
-def test_best_projection_is_summed_up_without_being_made(drawn, rng):
+def test_sums_under_the_best_projection_need_no_projection(drawn, rng):
     problem = drawn.problem
     C, *_ = draw_point(rng, drawn)
     found, want = problem.quantization.projected(C), problem.projected(problem.projection(C))
@@ -184,7 +184,7 @@ def test_codebook_function_is_psi_up_to_a_constant_with_its_gradient(drawn, psi,
     np.testing.assert_allclose(function(C)[1], wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
 
 
-def test_reduced_function_is_the_least_psi_with_its_gradient(drawn, psi, rng):
+def test_reduced_function_is_the_lowest_psi_with_its_gradient(drawn, psi, rng):
     C, *_ = draw_point(rng, drawn)
     problem = drawn.problem
 
@@ -205,7 +205,7 @@ def test_one_codebook_has_no_interaction(draw, rng):
     assert problem.terms(C, W, problem.projected(P), 0.0).constraint == 0
 
 
-def test_best_state_has_the_least_psi_for_its_codebooks(drawn, rng):
+def test_best_state_has_the_lowest_psi_for_its_codebooks(drawn, rng):
     problem, start = drawn.problem, drawn.start
     state = best_state(problem, start.codebooks)
     least = terms_of(problem, state).total

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from supquant.published.joint import solve_codebooks
 from supquant.published.projections import FixedProjection, LearnedProjection
+from supquant.published.solvers import solve_codebooks
 
 
 @pytest.fixture(params=[(LearnedProjection, 0.05), (FixedProjection, 0.0)], ids=["learned", "fixed"])
@@ -52,12 +52,12 @@ def test_solving_for_codebooks_lowers_psi(drawn):
     assert after < before
 
 
-def test_the_basis_holds_the_codewords(drawn, C):
+def test_the_basis_spans_the_codewords(drawn, C):
     basis = drawn.problem.quantization.basis(C[:2])
     np.testing.assert_allclose(C[:2] @ basis @ basis.T, C[:2], atol=1e-12)
 
 
-def test_leverage_is_the_part_of_its_projection_that_a_row_decides(drawn):
+def test_leverage_is_the_fraction_of_its_projection_that_a_row_decides(drawn):
     solver = drawn.start.solver()
     found = solver.leverage(drawn.X[:5])
     if isinstance(solver, FixedProjection):

@@ -11,9 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from supquant import AnchorKernel, ProductQuantizer, PublishedQuantizer
-from supquant.model import kernel_choice as supervised_features
 from supquant.parallel import BLOCK_ROWS
-from supquant.published.rows import LocalRows
+from supquant.published import anchor_kernel
+from supquant.published.rows import CodedRows
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 TERMS = ["classification", "ridge", "quantization", "constraint"]
@@ -86,7 +86,7 @@ def test_codes_separate_the_classes(clusters, solver, target):
         assert ((scores > 0.5) == target).mean() > 0.9
 
 
-def test_learned_codes_tell_more_of_the_labels_than_unsupervised_ones(digits):
+def test_learned_codes_find_more_rows_of_the_same_class_than_unsupervised_ones(digits):
     X, y = digits[0][:500], digits[1][:500]
     ours = PublishedQuantizer(2, n_codewords=16, max_iter=5, random_state=0).fit(X, y)
     theirs = ProductQuantizer(2, n_codewords=16, random_state=0).fit(X)
@@ -149,22 +149,23 @@ def test_more_codebooks_than_dimensions_are_learned(clusters, n_components, p):
     assert all(after <= before * (1 + 1e-9) for before, after in itertools.pairwise(totals))
 
 
-def test_components_are_as_many_as_asked_for_and_there_are(clusters):
+def test_there_are_as_many_components_as_asked_for_and_possible(clusters):
     assert PublishedQuantizer(2, **SMALL, n_components=5).fit(*clusters).transform(clusters[0]).shape[1] == 5
     assert (
         PublishedQuantizer(2, **SMALL, n_components=500).fit(*clusters).transform(clusters[0]).shape[1] == 8
     )
 
 
-def test_auto_features_are_labels_by_a_kernel_for_narrow_vectors_and_without_one_for_wide_ones(
+def test_auto_features_have_a_quarter_as_many_anchors_as_rows_and_wide_vectors_have_none(
     clusters, monkeypatch
 ):
     quantizer = PublishedQuantizer(1, **SMALL | {"features": "auto", "max_iter": 1})
-    assert quantizer.fit(*clusters).codec_.feature_map.kernel.anchors.shape == (200, 8)  # a third is held out
-    monkeypatch.setattr(supervised_features, "WIDE", 8)
-    assert quantizer.fit(*clusters).codec_.feature_map.kernel is not None
-    monkeypatch.setattr(supervised_features, "WIDE", 7)
-    assert quantizer.fit(*clusters).codec_.feature_map.kernel is None
+    monkeypatch.setattr(anchor_kernel, "WIDE", 8)
+    assert quantizer.fit(*clusters).codec_.feature_map.anchors.shape == (75, 8)
+    monkeypatch.setattr(anchor_kernel, "MAX_ANCHORS", 50)
+    assert quantizer.fit(*clusters).codec_.feature_map.anchors.shape == (50, 8)
+    monkeypatch.setattr(anchor_kernel, "WIDE", 7)
+    assert quantizer.fit(*clusters).codec_.feature_map is None
 
 
 def test_given_features_are_fitted_on_a_copy(clusters):
@@ -236,7 +237,7 @@ def test_parameters_are_read_set_and_cloned(fitted):
     assert (nested.features.n_anchors, nested.quantization_weight) == (40, 0.5)
 
 
-def test_the_quantizer_is_the_last_step_of_a_pipeline_or_one_before(clusters):
+def test_the_quantizer_may_be_any_step_of_a_pipeline(clusters):
     X, y = clusters
     quantizer = PublishedQuantizer(2, **SMALL)
     assert (
@@ -265,7 +266,7 @@ def test_vectors_in_any_container_give_the_same_codes(fitted, clusters, containe
     np.testing.assert_array_equal(found.encode(container(X)), fitted.encode(X))
 
 
-def test_data_frames_are_taken(fitted, clusters):
+def test_data_frames_are_accepted(fitted, clusters):
     pandas = pytest.importorskip("pandas")
     X, y = clusters
     found = PublishedQuantizer(2, **SMALL).fit(pandas.DataFrame(X), pandas.Series(y, name="label"))
@@ -287,10 +288,10 @@ def test_a_read_only_memory_map_is_not_copied(digits, tmp_path, monkeypatch, ass
     given = []
 
     def spy(X, *arguments, **settings):
-        given.append(X)
-        return LocalRows(X, *arguments, **settings)
+        given.append(X[:10])
+        return CodedRows(X, *arguments, **settings)
 
-    monkeypatch.setattr("supquant.published.training.LocalRows", spy)
+    monkeypatch.setattr("supquant.published.training.CodedRows", spy)
     found = PublishedQuantizer(2, **SMALL).fit(mapped, y)
     assert np.shares_memory(given[0], mapped)
     monkeypatch.undo()

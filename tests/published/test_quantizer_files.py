@@ -1,4 +1,4 @@
-"""Models in files: they come back as they were, and damaged ones are refused."""
+"""Models survive files, and damaged files are refused."""
 
 import errno
 
@@ -60,13 +60,13 @@ def test_a_truncated_altered_or_foreign_file_is_refused(fitted, clusters, tmp_pa
             PublishedQuantizer.load(path)
     ProductQuantizer(2, n_codewords=8).fit(clusters[0]).save(path)
     with pytest.raises(
-        FileFormatError, match="holds a 'product-quantizer', expected a 'supervised-quantizer'"
+        FileFormatError, match="holds a 'product-quantizer', expected a 'published-quantizer'"
     ):
         PublishedQuantizer.load(path)
-    fitted.codec_.save(path, kind="supervised-quantizer")
+    fitted.codec_.save(path, kind="published-quantizer")
     with pytest.raises(FileFormatError, match="parameters"):
         PublishedQuantizer.load(path)
-    fitted.codec_.save(path, kind="supervised-quantizer", settings={"parameters": {}})
+    fitted.codec_.save(path, kind="published-quantizer", settings={"parameters": {}})
     with pytest.raises(FileFormatError, match=str(path)):
         PublishedQuantizer.load(path)
     with pytest.raises(FileNotFoundError):

@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from supquant import AnchorKernel, ProductQuantizer, PublishedQuantizer
 from supquant.errors import InputError
-from supquant.published import fit as published
+from supquant.published import quantizer as published
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 TERMS = ["classification", "ridge", "quantization", "constraint"]
@@ -22,7 +22,7 @@ def start_of(monkeypatch):
         steps = getattr(published, name)
 
         def spy(start, **settings):
-            seen[len(start.codebooks)] = start, np.concatenate(list(start.rows.codes())).copy()
+            seen[len(start.codebooks)] = start, start.rows.codes.copy()
             return steps(start, **settings)
 
         with monkeypatch.context() as patch:
@@ -67,7 +67,7 @@ def test_psi_at_the_start_is_that_of_a_shorter_code_that_has_settled(clusters):
         )
 
 
-def test_features_are_taken_over_from_the_shorter_one(clusters):
+def test_a_longer_code_takes_over_the_features_of_the_shorter_one(clusters):
     settings = SMALL | {"features": AnchorKernel(30)}
     shorter = PublishedQuantizer(1, **settings).fit(*clusters)
     longer = PublishedQuantizer(2, **settings | {"random_state": 9}, init=shorter).fit(*clusters)
@@ -128,7 +128,7 @@ def test_an_init_of_another_kind_is_refused(clusters, init):
         PublishedQuantizer(3, **SMALL, init=init).fit(*clusters)
 
 
-def test_a_product_quantizer_is_no_init(clusters):
+def test_a_product_quantizer_is_refused_as_init(clusters):
     init = ProductQuantizer(2, n_codewords=8, random_state=0).fit(clusters[0])
     with pytest.raises(InputError, match="init must be"):
         PublishedQuantizer(3, **SMALL, init=init).fit(*clusters)

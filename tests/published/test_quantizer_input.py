@@ -133,7 +133,6 @@ def test_use_before_fit_is_refused(clusters, tmp_path):
         quantizer.transform,
         quantizer.predict,
         quantizer.decision_function,
-        quantizer.tables,
     ]
     for way in ways:
         with pytest.raises(NotFittedError, match="not fitted"):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from supquant import PublishedQuantizer
-from supquant.published import alternating
-from supquant.published.rows import LocalRows
+from supquant.published import solvers
+from supquant.published.rows import CodedRows
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 
@@ -45,7 +45,7 @@ def test_an_interrupt_leaves_the_best_model_so_far_and_is_raised_again(
 @pytest.mark.parametrize("at", ["assign", "statistics"])
 def test_an_interrupt_within_a_pass_leaves_the_last_finished_step(clusters, solver, monkeypatch, at):
     calls = []
-    original = getattr(LocalRows, at)
+    original = getattr(CodedRows, at)
 
     def interrupted(self, *arguments):
         calls.append(at)
@@ -53,7 +53,7 @@ def test_an_interrupt_within_a_pass_leaves_the_last_finished_step(clusters, solv
             raise KeyboardInterrupt
         return original(self, *arguments)
 
-    monkeypatch.setattr(LocalRows, at, interrupted)
+    monkeypatch.setattr(CodedRows, at, interrupted)
     quantizer = PublishedQuantizer(2, **SMALL | {"max_iter": 20, "tol": 0.0, "solver": solver})
     with pytest.raises(KeyboardInterrupt):
         quantizer.fit(*clusters)
@@ -83,8 +83,8 @@ def test_an_interrupt_on_the_way_to_a_long_code_leaves_a_long_code(clusters, sol
             raise KeyboardInterrupt
         return original(self)
 
-    original = LocalRows.statistics
-    monkeypatch.setattr(LocalRows, "statistics", statistics)
+    original = CodedRows.statistics
+    monkeypatch.setattr(CodedRows, "statistics", statistics)
     quantizer = PublishedQuantizer(4, **SMALL, solver=solver, callback=interrupt)
     with pytest.raises(KeyboardInterrupt):
         quantizer.fit(*clusters)
@@ -101,7 +101,7 @@ def test_an_interrupt_between_two_turns_leaves_the_model_of_the_last_record(
     clusters, monkeypatch, assert_last_objective
 ):
     calls = []
-    minimise = alternating.minimise_codebooks
+    minimise = solvers.minimise_codebooks
 
     def interrupted(*arguments, **settings):
         calls.append("codebooks")
@@ -109,8 +109,8 @@ def test_an_interrupt_between_two_turns_leaves_the_model_of_the_last_record(
             raise KeyboardInterrupt
         return minimise(*arguments, **settings)
 
-    monkeypatch.setattr(alternating, "minimise_codebooks", interrupted)
-    monkeypatch.setattr(alternating, "CALM_SHARE", 2.0)  # two turns in the second iteration
+    monkeypatch.setattr(solvers, "minimise_codebooks", interrupted)
+    monkeypatch.setattr(solvers, "CALM_SHARE", 2.0)  # two turns in the second iteration
     quantizer = PublishedQuantizer(2, **SMALL, solver="alternating", tol=0.0)
     with pytest.raises(KeyboardInterrupt):
         quantizer.fit(*clusters)

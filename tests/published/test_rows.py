@@ -1,19 +1,11 @@
-"""Passes over the rows are compared with dense matrices, and rows in three places with the same rows in one place."""
-
-from functools import reduce
-from itertools import chain, pairwise
+"""Passes over the rows are compared with dense matrices."""
 
 import numpy as np
 import pytest
 
 from supquant.inputs.labels import read_labels
 from supquant.parallel import BLOCK_ROWS, single_blas
-from supquant.published.alternating import alternating_steps
-from supquant.published.initialisation import principal_components, product_start
-from supquant.published.joint import joint_steps
-from supquant.published.rows import LocalRows
-from supquant.published.statistics import ModelState, Penalties
-from supquant.published.steps import Start
+from supquant.published.rows import CodedRows, ModelState, Penalties
 
 N, P, D, M, K, R, L = 2 * BLOCK_ROWS + 500, 4, 6, 3, 8, 5, 3  # three blocks, the last one short
 
@@ -50,7 +42,7 @@ def labels(request, data):
 @pytest.fixture
 def make_rows(data, labels):
     def make(**settings):
-        return LocalRows(data[0], labels, data[3].copy(), K, **{"features": feature_map} | settings)
+        return CodedRows(data[0], labels, data[3].copy(), K, **{"features": feature_map} | settings)
 
     return make
 
@@ -71,10 +63,6 @@ def dense(codes):
     for m in range(M):
         B[np.arange(len(codes)), m * K + codes[:, m]] = 1
     return B
-
-
-def all_codes(rows):
-    return np.concatenate(list(rows.codes()))
 
 
 def row_costs(model, X, Y, codes):
@@ -123,12 +111,12 @@ def test_sums_are_float64(make_rows):
 
 
 @pytest.mark.parametrize(("gamma", "mu"), [(1e-5, 0.1), (0.3, 10.0), (100.0, 0.0)])
-def test_assign_raises_the_cost_of_no_row(make_rows, data, labels, rng, gamma, mu):
+def test_assign_never_raises_the_cost_of_a_row(make_rows, data, labels, rng, gamma, mu):
     rows, model = make_rows(), draw_model(rng, gamma, mu)
     X, Y = feature_map(data[0]).astype(np.float64), labels.dense(0, N)
     before = row_costs(model, X, Y, data[3])
     statistics = rows.assign(model)
-    new = all_codes(rows)
+    new = rows.codes.copy()
     after = row_costs(model, X, Y, new)
     moved = (new != data[3]).any(axis=1)
     assert moved.any()
@@ -148,29 +136,29 @@ def test_codes_of_the_search_are_taken_only_where_float64_finds_them_better(
     better = row_costs(model, X, Y, proposed) < row_costs(model, X, Y, data[3])
     assert 0.2 < better.mean() < 0.8
     assert rows.assign(model).changed == better.sum()
-    np.testing.assert_array_equal(all_codes(rows), np.where(better[:, None], proposed, data[3]))
+    np.testing.assert_array_equal(rows.codes, np.where(better[:, None], proposed, data[3]))
 
 
 def test_assign_gives_the_sums_of_the_new_codes(make_rows, data, labels, rng):
     rows = make_rows()
     found = rows.assign(draw_model(rng))
-    X, B = feature_map(data[0]).astype(np.float64), dense(all_codes(rows))
+    X, B = feature_map(data[0]).astype(np.float64), dense(rows.codes)
     np.testing.assert_array_equal(found.bb, B.T @ B)
     np.testing.assert_allclose(found.bx, B.T @ X, rtol=1e-12, atol=1e-9)
     np.testing.assert_array_equal(found.by, B.T @ labels.dense(0, N))
     assert_same_sums(rows.statistics(), found, ("bb", "bx", "by"), rtol=0)
 
 
-def test_assigning_again_changes_nothing_more_in_the_end(make_rows, rng):
+def test_assigning_again_soon_changes_nothing_more(make_rows, rng):
     rows, model = make_rows(), draw_model(rng)
     assert [rows.assign(model).changed for _ in range(4)][-1] == 0
 
 
 def test_the_start_of_the_codes_is_recoded_in_place(data, labels, rng):
     codes = data[3].copy()
-    rows = LocalRows(data[0], labels, codes, K, features=feature_map)
+    rows = CodedRows(data[0], labels, codes, K, features=feature_map)
     rows.assign(draw_model(rng))
-    np.testing.assert_array_equal(all_codes(rows), codes)
+    np.testing.assert_array_equal(rows.codes, codes)
 
 
 def test_rows_given_other_codes_forget_the_old_ones(make_rows, data, labels, rng):
@@ -178,7 +166,7 @@ def test_rows_given_other_codes_forget_the_old_ones(make_rows, data, labels, rng
     rows.statistics()
     longer = np.hstack([data[3], data[3][:, :1]])
     rows.recode(longer)
-    np.testing.assert_array_equal(all_codes(rows), longer)
+    np.testing.assert_array_equal(rows.codes, longer)
     found = rows.statistics()
     B = np.hstack([dense(data[3]), dense(data[3])[:, :K]])
     np.testing.assert_array_equal(found.bb, B.T @ B)
@@ -191,7 +179,7 @@ def test_interaction_is_that_of_loops_over_the_rows(make_rows, rng, after_assign
     rows.interaction(np.arange(M * K), np.eye(M * K), 0.0)
     if after_assign:
         rows.assign(draw_model(rng))
-    codes = all_codes(rows)
+    codes = rows.codes.copy()
     used = np.flatnonzero(dense(codes).sum(axis=0))
     words = rng.normal(size=(M * K, 4))
     gram = words @ words.T
@@ -207,7 +195,7 @@ def test_interaction_is_that_of_loops_over_the_rows(make_rows, rng, after_assign
     np.testing.assert_allclose(found.derivative, derivative[np.ix_(used, used)], rtol=1e-9, atol=1e-7)
 
 
-def test_distinct_codes_stand_with_their_numbers(make_rows, data):
+def test_distinct_codes_come_with_their_counts(make_rows, data):
     distinct, counts = make_rows().distinct()
     assert len(np.unique(data[3], axis=0)) == len(distinct)
     assert counts.sum() == N
@@ -228,8 +216,8 @@ def test_the_cache_changes_work_but_no_result(make_rows, rng, cached_blocks):
     plain = make_rows()
     assert_same_sums(moments, plain.moments(), ("sum_x", "xx", "xy", "yy"), rtol=0)
     assert_same_sums(statistics, plain.assign(model), ("bb", "bx", "by", "changed"), rtol=0)
-    np.testing.assert_array_equal(all_codes(rows), all_codes(plain))
-    # the last block is short and fits beside two full ones
+    np.testing.assert_array_equal(rows.codes, plain.codes)
+    # the last block is short and fits next to two full ones
     computed_once = min(cached_blocks, 3)
     assert len(seen) == 2 * 3 - computed_once
 
@@ -243,94 +231,5 @@ def test_sums_and_codes_do_not_depend_on_the_number_of_threads(make_rows, rng):
         words = model.codebooks.reshape(-1, R)[used]
         inner = rows.interaction(used, words @ words.T, 0.4)
         arrays = (moments.xx, moments.xy, statistics.bb, statistics.bx, statistics.by, inner.derivative)
-        passes.append(
-            [inner.sum_e, inner.sum_squares, all_codes(rows).tobytes(), *(a.tobytes() for a in arrays)]
-        )
+        passes.append([inner.sum_e, inner.sum_squares, rows.codes.tobytes(), *(a.tobytes() for a in arrays)])
     assert passes[0] == passes[1] == passes[2]
-
-
-class MergedRows:
-    """Training rows in several places: every pass is sent to all of them, and their sums are merged in order."""
-
-    def __init__(self, parts):
-        self.parts = parts
-
-    def moments(self):
-        return self._merged(part.moments() for part in self.parts)
-
-    def statistics(self):
-        return self._merged(part.statistics() for part in self.parts)
-
-    def assign(self, model):
-        return self._merged(part.assign(model) for part in self.parts)
-
-    def interaction(self, used, gram, eps):
-        return self._merged(part.interaction(used, gram, eps) for part in self.parts)
-
-    def codes(self):
-        return chain.from_iterable(part.codes() for part in self.parts)
-
-    def _merged(self, sums):
-        return reduce(lambda one, other: one.merge(other), sums)
-
-
-def split(X, labels, codes, cuts, n_codewords=K, **settings):
-    bounds = [0, *cuts, len(X)]
-    return MergedRows(
-        [
-            LocalRows(X[a:b], labels.take(np.arange(a, b)), codes[a:b], n_codewords, **settings)
-            for a, b in pairwise(bounds)
-        ]
-    )
-
-
-def test_merged_sums_are_those_of_all_rows(make_rows, data, labels, rng):
-    whole, codes = make_rows(), data[3].copy()
-    parts = split(data[0], labels, codes, (100, 5000), features=feature_map)
-    assert_same_sums(parts.moments(), whole.moments(), ("n_rows", "sum_x", "xx", "xy", "yy"), rtol=1e-10)
-    model = draw_model(rng)
-    found, wanted = parts.assign(model), whole.assign(model)
-    assert_same_sums(found, wanted, ("bb", "bx", "by", "changed"), rtol=1e-10)
-    used = np.flatnonzero(np.diag(wanted.bb))
-    words = model.codebooks.reshape(-1, R)[used]
-    assert_same_sums(
-        parts.interaction(used, words @ words.T, 0.4),
-        whole.interaction(used, words @ words.T, 0.4),
-        ("sum_e", "sum_squares", "derivative"),
-        rtol=1e-9,
-    )
-
-
-@pytest.mark.parametrize("mu", [0.0, 0.1])
-@pytest.mark.parametrize("solver", [joint_steps, alternating_steps])
-def test_rows_in_three_places_get_the_codes_of_rows_in_one(digits, monkeypatch, solver, mu):
-    # All values are multiples of 1/16, so that sums over the rows are exact in any order. Sums of the mu term are not, and a
-    # hundred iterations of L-BFGS amplify a difference in the last bit.
-    monkeypatch.setattr("supquant.published.alternating.CODEBOOK_ITERATIONS", 10)
-    X, y = digits[0][:400], digits[1][:400]
-    labels, learned = read_labels(y), []
-    for cuts in ((), (150, 230)):
-        codes = np.zeros((400, 2), dtype=np.uint8)
-        rows = split(X, labels, codes, cuts, n_codewords=16)
-        moments = rows.moments()
-        projection = principal_components(moments, 12)
-        start = product_start(
-            X,
-            projection,
-            10,
-            n_codebooks=2,
-            n_codewords=16,
-            rng=np.random.default_rng(0),
-            n_jobs=1,
-        )
-        rows.assign(start)
-        begin = Start(rows, moments, start.codebooks, projection, Penalties(1e-3, mu, 1.0, 1e-2))
-        settings = {"max_turns": 2} if solver is alternating_steps else {}
-        steps = list(solver(begin, max_iter=3, tol=0.0, **settings))
-        np.testing.assert_array_equal(np.concatenate(list(rows.codes())), codes)
-        learned.append((codes, steps))
-    (codes, steps), (codes_of_parts, steps_of_parts) = learned
-    assert len(np.unique(codes, axis=0)) >= 10
-    np.testing.assert_array_equal(codes_of_parts, codes)
-    assert [step.name for step in steps_of_parts] == [step.name for step in steps]
-    assert steps_of_parts[-1].terms.total == pytest.approx(steps[-1].terms.total, rel=1e-6)

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult
 
-from supquant.published import alternating, lbfgs
-from supquant.published.alternating import alternating_steps
-from supquant.published.joint import joint_steps, solve_codebooks
+from supquant.published import lbfgs, solvers
 from supquant.published.lbfgs import minimise_codebooks
 from supquant.published.projections import row_basis
+from supquant.published.solvers import alternating_steps, joint_steps, solve_codebooks
 
 TERMS = ["classification", "ridge", "quantization", "constraint"]
 SOLVERS = {
@@ -87,8 +86,8 @@ def test_published_order_is_classifier_projection_constant_codebooks_codes(draw)
 
 
 def test_continuous_unknowns_take_more_turns_once_few_codes_change(draw, monkeypatch):
-    monkeypatch.setattr(alternating, "CALM_SHARE", 2.0)  # every iteration counts as calm
-    monkeypatch.setattr(alternating, "CODEBOOK_ITERATIONS", 2)  # and leaves something to do
+    monkeypatch.setattr(solvers, "CALM_SHARE", 2.0)  # every iteration counts as calm
+    monkeypatch.setattr(solvers, "CODEBOOK_ITERATIONS", 2)  # and leaves something to do
     steps = list(alternating_steps(draw(K=2).start, max_iter=4, tol=-1.0, max_turns=4))
     turns = [
         sum(step.name == "codebooks" for step in group)
@@ -130,7 +129,7 @@ def test_a_published_step_changes_nothing_else(draw, name, since, changes):
         np.testing.assert_allclose(getattr(after, field), getattr(before, field), rtol=1e-9, atol=1e-9)
 
 
-def test_every_step_lowers_psi_by_something_on_a_fresh_start(draw, solver):
+def test_every_step_lowers_psi_on_a_fresh_start(draw, solver):
     totals = [step.terms.total for step in solver(draw(n=200).start, max_iter=1, tol=0.0)]
     if solver is joint_steps:
         assert (np.diff(totals) < 0).all()
@@ -143,7 +142,7 @@ def test_joint_gets_lower_than_one_published_iteration(draw):
     assert ends[0] <= min(ends[1:])
 
 
-def test_codewords_of_the_joint_solution_leave_no_slope(draw):
+def test_the_gradient_is_zero_at_the_joint_solution(draw):
     """With the codes fixed the reduced problem is solved, not merely lowered."""
     drawn = draw(n=60, K=3, r=6)
     problem = drawn.problem
@@ -192,7 +191,7 @@ def test_minimiser_reaches_the_minimum_of_a_bowl(rng):
     np.testing.assert_allclose(found, target, atol=1e-5)
 
 
-def test_minimiser_returns_the_start_when_it_finds_nothing_better(monkeypatch):
+def test_minimiser_returns_the_start_if_it_finds_nothing_better(monkeypatch):
     start = np.ones((2, 2))
     monkeypatch.setattr(lbfgs, "minimize", lambda *arguments, **settings: OptimizeResult(x=np.full(4, 2.0)))
     for sign, want in ((1, 1.0), (-1, 2.0)):  # of a bowl and of a dome
@@ -203,7 +202,7 @@ def test_minimiser_returns_the_start_when_it_finds_nothing_better(monkeypatch):
 
 
 @pytest.mark.parametrize(("u", "r"), [(3, 8), (8, 8), (12, 8), (1, 1)])
-def test_row_basis_holds_the_rows(rng, u, r):
+def test_row_basis_spans_the_rows(rng, u, r):
     C = rng.normal(size=(u, r))
     basis = row_basis(C)
     assert basis.shape == (r, min(u, r))

@@ -19,7 +19,7 @@ STEPS = {  # what a save asks of the system, by the names Python has for it
     *("replace", "rename", "link", "unlink", "remove", "mkdir", "rmdir", "listdir", "scandir", "mmap"),
 }
 
-SETTINGS = ("FEWEST_SORTED", "FEWEST_IN_CELL", "MOST_NEEDED")
+SETTINGS = ("MIN_SORTED", "MIN_IN_CELL", "MAX_NEEDED")
 """The settings of `ordering` that tests change. The small process takes them over."""
 
 

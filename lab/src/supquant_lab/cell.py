@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from supquant.codec.additive import AdditiveCodec
 from supquant.errors import InputError
-from supquant.evaluation import PROTOCOLS, RetrievalQuality, evaluate_scores, judge_first_answers
+from supquant.evaluation import RetrievalQuality, evaluate_scores
 from supquant.inputs.parameters import check_choice
 from supquant.model.codec import SupervisedCodec
 from supquant_lab.machine import describe_machine, peak_memory_mb
@@ -25,8 +25,10 @@ from supquant_lab.methods import (
     is_own,
 )
 from supquant_lab.methods.codes import FittedCodes
+from supquant_lab.probabilities import judge_first_answers
 from supquant_lab.problem import Problem, pose
 from supquant_lab.query_time import time_queries
+from supquant_lab.splits import PROTOCOLS
 from supquant_lab.tuning import Tuning, tune
 
 if TYPE_CHECKING:
@@ -174,7 +176,7 @@ def run_cells(
         The method's own by default.
     n_queries : int, optional
     fit_rows : {"labelled", "all"}, optional
-        Whether the method is also given the rows of the database, without labels; `supquant.evaluation.resolve_fit_rows` has
+        Whether the method is also given the rows of the database, without labels; `supquant_lab.splits.resolve_fit_rows` has
         the default. Unsupervised methods and `sq` with its label ranking use these rows; others ignore them.
     settings : Settings, optional
         Its `seed` is also the seed of the split.

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from supquant.arrays import Array
-from supquant.evaluation.splits import Split, of_known_classes, split_rows
 from supquant.inputs.labels import Labels, read_labels
+from supquant_lab.splits import Split, of_known_classes, split_rows
 
 if TYPE_CHECKING:
     from supquant_lab.datasets import Dataset

@@ -24,19 +24,19 @@ from sklearn.base import clone
 from supquant.arrays import Array, Float32
 from supquant.errors import InputError
 from supquant.evaluation.retrieval import evaluate_tables
-from supquant.evaluation.splits import default_queries
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_choice, check_integer, random_generator, resolve_jobs
 from supquant.inputs.validation import as_float32, check_vectors
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter, TimeIsUpError, TimeLimit
-from supquant.published.features import fit_feature_map
+from supquant.published.anchor_kernel import fit_feature_map
+from supquant_lab.splits import default_queries
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from supquant.estimators.estimator import CodeEstimator
+    from supquant.estimators.base import CodeEstimator
 
 PENALTIES: Mapping[str, Sequence[float]] = {
     "quantization_weight": tuple(10.0**exponent for exponent in range(-7, 3)),

@@ -16,7 +16,7 @@ def small(monkeypatch):
     monkeypatch.setattr(timing, "TURN_SECONDS", 1e-6)
     monkeypatch.setattr(timing, "BUDGET_SECONDS", 0.0)
     monkeypatch.setattr(cells, "QUERIES", 2)
-    monkeypatch.setattr(ordering, "FEWEST_IN_CELL", 8)
+    monkeypatch.setattr(ordering, "MIN_IN_CELL", 8)
 
 
 def test_a_quick_run_compares_equal_answers_and_writes_every_figure(run, tmp_path):

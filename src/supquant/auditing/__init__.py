@@ -1,4 +1,4 @@
-"""Items and labels to findings: labels that look wrong, rows that are there twice, classes that are confused or look like two."""
+"""Items and labels to findings: labels that look wrong, rows that occur twice, classes that are confused or look like two."""
 
 from __future__ import annotations
 

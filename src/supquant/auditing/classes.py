@@ -12,43 +12,43 @@ from sklearn.cluster import KMeans
 from supquant.arrays import Array, Float32, Float64
 from supquant.auditing.judgement import Judgement
 
-FEWEST_DIVIDED = 20
-"""A class with fewer rows is not divided."""
+MIN_DIVIDED_ROWS = 20
+"""A class with fewer rows than this is not divided."""
 
-MOST_DIVIDED = 4000
-"""At most this number of rows of a class is divided."""
+MAX_DIVIDED_ROWS = 4000
+"""At most this number of rows of a class are divided."""
 
-LEAST_PART = 0.1
-"""Share of the rows of a class that its smaller part must have."""
+MIN_PART = 0.1
+"""The smaller part of a divided class must have at least this fraction of its rows."""
 
 NEAR = 0.1
 """Half the width of the places where rows are counted, in units of the distance between the means of the two parts."""
 
-MOST_BETWEEN = 0.5
-"""The middle of a gap is hollow if it has fewer rows than this share of those around the two means."""
+MAX_BETWEEN = 0.5
+"""The middle of a gap is hollow if it has fewer rows than this fraction of the rows around the two means."""
 
 NORMAL_GAP = 2.65
 """The gap in a normal distribution that is cut in the middle."""
 
-LEAST_GAP = 3.5
-"""The least gap of a class that looks like two."""
+MIN_GAP = 3.5
+"""A class that looks like two has a gap of at least this."""
 
 GAP_RATIO = 1.2
-"""The least gap of a class that looks like two, in units of the median gap of all classes."""
+"""A class that looks like two has a gap of at least this many times the median gap of all classes."""
 
-FEWEST_CONFUSED = 3
-"""Rows of two classes that must be taken for the other class, for the pair to be a finding."""
+MIN_CONFUSED_ROWS = 3
+"""Two classes are confused if at least this number of their rows look like the other class."""
 
-LEAST_CONFUSED = 0.02
-"""Share of the rows of one of the two classes that must be taken for the other class."""
+MIN_CONFUSED_FRACTION = 0.02
+"""Two classes are confused if at least this fraction of the rows of one of them look like the other class."""
 
 
 def confused_pairs(
     given: NDArray[np.int64], taken: NDArray[np.int64], n_labels: int
 ) -> Iterator[tuple[int, int, int, float]]:
-    """Yield pairs of classes whose rows are taken for the other one: the two classes, the number of rows, and the share.
+    """Yield pairs of classes that are confused: the two classes, the number of confused rows, and their fraction.
 
-    The share is the greater one: of the rows of the first class, or of the second.
+    The fraction is the greater of two: of the rows of the first class, or of the second.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def confused_pairs(
     kept = [
         (*pair, int(count), share)
         for pair, (count, share) in found.items()
-        if count >= FEWEST_CONFUSED and share >= LEAST_CONFUSED
+        if count >= MIN_CONFUSED_ROWS and share >= MIN_CONFUSED_FRACTION
     ]
     yield from sorted(kept, key=lambda each: -each[3])
 
@@ -102,8 +102,8 @@ def gaps_inside(carried: Any, positions: Float32, seed: int) -> tuple[Float64, N
     gaps, hollow = np.full(carried.shape[1], np.nan), np.zeros(carried.shape[1], dtype=bool)
     for label in range(carried.shape[1]):
         rows = np.sort(carried.indices[carried.indptr[label] : carried.indptr[label + 1]])
-        z = positions[rows[:: max(1, len(rows) // MOST_DIVIDED)]]
-        if len(z) < FEWEST_DIVIDED or not np.ptp(z, axis=0).any():
+        z = positions[rows[:: max(1, len(rows) // MAX_DIVIDED_ROWS)]]
+        if len(z) < MIN_DIVIDED_ROWS or not np.ptp(z, axis=0).any():
             continue
         part = KMeans(2, n_init=3, random_state=seed).fit_predict(z)
         first, second = z[part == 0], z[part == 1]
@@ -114,7 +114,7 @@ def gaps_inside(carried: Any, positions: Float32, seed: int) -> tuple[Float64, N
         spread = np.sqrt((1 - share) * along[part == 0].var() + share * along[part == 1].var())
         gaps[label] = 1 / max(float(spread), 1e-6)
         near = [np.count_nonzero(abs(along - place) < NEAR) for place in (0, 0.5, 1)]
-        hollow[label] = min(share, 1 - share) >= LEAST_PART and near[1] < MOST_BETWEEN * np.sqrt(
+        hollow[label] = min(share, 1 - share) >= MIN_PART and near[1] < MAX_BETWEEN * np.sqrt(
             near[0] * near[2]
         )
     return gaps, hollow
@@ -133,7 +133,7 @@ def classes_like_two(gaps: Float64, hollow: NDArray[np.bool_]) -> NDArray[np.int
     known = gaps[~np.isnan(gaps)]
     if not len(known):
         return np.zeros(0, dtype=np.intp)
-    least = max(LEAST_GAP, GAP_RATIO * float(np.median(known)) if len(known) > 2 else 0.0)
+    least = max(MIN_GAP, GAP_RATIO * float(np.median(known)) if len(known) > 2 else 0.0)
     found = np.flatnonzero(hollow & (np.nan_to_num(gaps) >= least))
     return found[np.argsort(-gaps[found], kind="stable")]
 

@@ -17,8 +17,8 @@ from supquant.errors import InputError
 from supquant.storage.replacing import replace_file
 
 KINDS = ("label", "missing", "unlabelled", "duplicate", "strange", "confused", "two")
-"""Kinds of findings: a given label that looks wrong, a label that looks forgotten, a label for a row that has none, a row that is
-there more than once, a row that looks like no class, two classes that are confused, and a class that looks like two."""
+"""Kinds of findings: a given label that looks wrong, a label that looks forgotten, a label for a row that has none, a row that
+occurs more than once, a row that looks like no class, two classes that are confused, and a class that looks like two."""
 
 COLUMNS: dict[str, Any] = {
     "kind": "U10",
@@ -29,7 +29,7 @@ COLUMNS: dict[str, Any] = {
     "score": np.float64,  # from 0 to 1; findings of one kind descend by it
     "probability": np.float64,  # of the given label, by a classifier that did not see it
     "suggested_probability": np.float64,  # of the suggested label, by the same
-    "agreement": np.float64,  # share of the neighbours that have the given label
+    "agreement": np.float64,  # fraction of the neighbours that have the given label
     "group": np.int64,  # number of the group of near-duplicates, else -1
     "conflict": np.bool_,  # whether a group of near-duplicates has different labels
     "rows": np.int64,  # number of rows that the finding is about
@@ -39,8 +39,8 @@ COLUMNS: dict[str, Any] = {
 CLASS_COLUMNS: dict[str, Any] = {
     "label": object,
     "rows": np.int64,
-    "recall": np.float64,  # share of its rows for which the label is suggested too
-    "precision": np.float64,  # share of the rows with this suggestion that have the label
+    "recall": np.float64,  # fraction of its rows for which the label is suggested too
+    "precision": np.float64,  # fraction of the rows with this suggestion that have the label
     "probability": np.float64,  # mean over its rows
     "agreement": np.float64,  # mean over its rows
     "doubtful": np.int64,  # number of its rows whose label looks wrong
@@ -126,7 +126,7 @@ class Audit:
     notes : tuple of str
         What could not be judged, a sentence each.
     n_rows, n_unlabelled : int
-        Numbers of rows, and of those without a label.
+        The number of rows, and the number of rows without a label.
     """
 
     findings: AuditTable
@@ -151,12 +151,12 @@ class Audit:
 
     @property
     def duplicates(self) -> AuditTable:
-        """Rows that are there more than once; groups with different labels first."""
+        """Rows that occur more than once; groups with different labels come first."""
         return self.of_kind("duplicate")
 
     @property
     def confused(self) -> AuditTable:
-        """Pairs of classes that are taken for each other."""
+        """Pairs of classes whose rows look like the other class."""
         return self.of_kind("confused")
 
     def to_pandas(self) -> Any:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from supquant.arrays import Array, ArrayLike, Float64
 from supquant.auditing.classes import NORMAL_GAP, class_rows, classes_like_two, confused_pairs, gaps_inside
 from supquant.auditing.findings import CLASS_COLUMNS, COLUMNS, KINDS, Audit, AuditTable
-from supquant.auditing.judgement import Entries, Judgement, judge_labels
+from supquant.auditing.judgement import Entries, Judgement, judge_labels, learn_out_of_fold
 from supquant.auditing.neighbours import Neighbours, find_neighbours
-from supquant.auditing.out_of_fold import learn_out_of_fold
 from supquant.errors import InputError
-from supquant.estimators.estimator import CodeEstimator
+from supquant.estimators.base import CodeEstimator
 from supquant.index import CodeIndex
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, random_generator, resolve_jobs
@@ -27,14 +26,14 @@ from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.sources import VectorSource
 
-FEWEST_JUDGED = 2
-"""A label of fewer rows is not judged: without the row that has it, nothing is known about the label."""
+MIN_JUDGED_ROWS = 2
+"""A label of fewer rows than this is not judged: without the row that has it, nothing is known about the label."""
 
-LEAST_BELONGING = 0.2
+MIN_BELONGING = 0.2
 """A row looks like no class if it belongs to the best one less than this: its belief, over the square of its loneliness."""
 
 DOUBT_RATIO = 0.5
-"""With several labels a row, a given label is doubted if the belief in it is below this share of the mean over rows with it."""
+"""With several labels per row, a label is doubted if the belief in it is below this fraction of the mean over rows with it."""
 
 
 @defers_interrupts
@@ -49,7 +48,7 @@ def audit(
     n_jobs: int | None = None,
     callback: Callable[[Progress], None] | None = None,
 ) -> Audit:
-    """Find labels that look wrong, rows that are there twice, and classes that are confused or look like two.
+    """Find labels that look wrong, rows that occur twice, and classes that are confused or look like two.
 
     Every label is judged by a classifier that did not see it, and by the labels of the nearest rows.
 
@@ -64,9 +63,9 @@ def audit(
     ids : array-like of shape (n,) or None, default=None
         Names of the rows. None takes those of the source or of the index, or row numbers.
     n_neighbours : int, default=10
-        Number of nearest rows that are asked.
+        Number of nearest rows whose labels are compared.
     missing_label : object, default=None
-        A label that means "unknown", beside None, NaN and masked entries.
+        A label that means "unknown", in addition to None, NaN and masked entries.
     random_state : int, Generator or None, default=0
         Seed of anchors and samples.
     n_jobs : int or None, default=None
@@ -162,7 +161,7 @@ def _listed(
     """Return all findings as tables."""
     given, best = judgement.given, judgement.best
     sizes = np.bincount(given.label, minlength=labels.n_labels)
-    judged = sizes[given.label] >= FEWEST_JUDGED
+    judged = sizes[given.label] >= MIN_JUDGED_ROWS
     if labels.multilabel:
         usual = np.bincount(given.label, given.belief, minlength=labels.n_labels) / np.maximum(sizes, 1)
         taken = given.belief >= DOUBT_RATIO * usual[given.label]
@@ -233,7 +232,7 @@ class _Lines:
         return tuple(found[name] for name in COLUMNS)
 
     def doubted(self, given: Entries, best: Entries | None) -> Iterator[tuple[Any, ...]]:
-        """Yield lines for given labels that look wrong, with what looks right where a row has one label."""
+        """Yield lines for given labels that look wrong, with what looks right if a row has one label."""
         belief = given.belief
         for at in np.argsort(belief, kind="stable"):
             row = given.row[at]
@@ -283,7 +282,7 @@ class _Lines:
     def strange(self, best: Entries, loneliness: Float64) -> Iterator[tuple[Any, ...]]:
         """Yield lines for rows that look like no class."""
         belonging = best.belief / np.maximum(loneliness, 1) ** 2
-        rows = np.flatnonzero(belonging < LEAST_BELONGING)
+        rows = np.flatnonzero(belonging < MIN_BELONGING)
         for row in rows[np.argsort(belonging[rows], kind="stable")]:
             yield self.line(
                 "strange",
@@ -295,7 +294,7 @@ class _Lines:
             )
 
     def _first_label(self, row: int) -> int | None:
-        """Return the number of the label of a row, the first one where it has several; None where it has none."""
+        """Return the number of the label of a row, the first one if it has several; None if it has none."""
         if self._labels.indices is not None:
             return int(self._labels.indices[row]) if self._labels.indices[row] >= 0 else None
         assert self._labels.indicator is not None

@@ -1,6 +1,6 @@
-"""The nearest rows of every row, and what they tell without labels: rows that are there twice, and rows that lie alone.
+"""The nearest rows of every row, and what they tell without labels: rows that occur twice, and isolated rows.
 
-Neighbours are found by codes of 16 bytes: product quantization of principal coordinates, searched exactly. No label has a part in
+Neighbours are found by codes of 16 bytes: product quantization of principal coordinates, searched exactly. Labels play no part in
 them. Distances to the neighbours are then computed from the vectors.
 """
 
@@ -31,12 +31,12 @@ N_CODEBOOKS = 16
 CODEBOOK_ROWS = 8192
 """The codebooks are learned from at most this number of rows."""
 
-MOST_ROWS = 1 << 18
+MAX_ROWS = 1 << 18
 """Neighbours are searched among at most this number of rows, which are drawn at random from more."""
 
 DUPLICATE_RATIO = 0.2
-"""Two rows are near-duplicates if they are nearer than this share of the distance at which a row usually has its last neighbour.
-The usual distance is the median over all rows."""
+"""Two rows are near-duplicates if they are nearer than this fraction of the usual distance of a row to its last neighbour, which
+is the median over all rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: i
     k : int
         At most n - 1 are found.
     rng : numpy Generator
-        Draws the rows that codebooks are learned from, and those to search among where there are very many.
+        Draws the rows that codebooks are learned from, and those to search among if there are very many.
     n_jobs : int
         Number of threads.
 
@@ -124,7 +124,7 @@ def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: i
         n_jobs=n_jobs,
         random_state=rng,
     ).fit(positions[sample])
-    searched = np.sort(rng.permutation(n)[:MOST_ROWS])
+    searched = np.sort(rng.permutation(n)[:MAX_ROWS])
     index = CodeIndex(quantizer).add_codes(quantizer.encode(positions[searched]), searched)
     found = np.full((n, k), -1, dtype=np.int64)
     for start, stop in row_blocks(n):

@@ -1,9 +1,8 @@
 """Composite quantization: the unsupervised parent of supervised quantization.
 
 "Composite Quantization for Approximate Nearest Neighbor Search" (Zhang, Du, Wang, ICML 2014). A vector is approximated by a sum
-of codewords, one from each codebook. Other than in product quantization, the codebooks need not be orthogonal. Instead the
-inter-dictionary product e_i of a vector shall be the same constant for all vectors, so distances are still sums of table
-entries.
+of codewords, one from each codebook. Unlike in product quantization, the codebooks need not be orthogonal. Instead, the
+inter-dictionary product e_i should be the same constant for all vectors, so that distances are still sums of table entries.
 
     phi = |X - S|^2 + mu sum_i (e_i - eps)^2        e_i = sum_{a != b} c_a . c_b
 
@@ -24,47 +23,44 @@ from scipy.sparse import csr_array
 from supquant.arrays import Codes, Float32
 from supquant.clustering import column_groups, product_codebooks, sample_rows
 from supquant.codec.additive import AdditiveCodec
+from supquant.estimators.base import UnsupervisedQuantizer
 from supquant.estimators.course import Course, Record
-from supquant.estimators.quantizer import UnsupervisedQuantizer
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, resolve_jobs
 from supquant.inputs.validation import as_float32
 from supquant.parallel import row_blocks
 from supquant.progress import Progress, Reporter
-from supquant.published.initialisation import principal_components
-from supquant.published.joint import joint_steps
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import FixedProjection
-from supquant.published.rows import LocalRows
-from supquant.published.statistics import Moments, Penalties
-from supquant.published.steps import CodedStep, Start
-from supquant.published.training import with_seeds
+from supquant.published.rows import CodedRows, Moments, Penalties
+from supquant.published.solvers import Start, Step, joint_steps
+from supquant.published.training import principal_components, with_seeds
 
 KMEANS_ITERATIONS = 25
-"""K-means takes at most this number of iterations at the start, as many as product quantization takes."""
+"""Maximum number of k-means iterations at the start, the same as in product quantization."""
 
 
 class CompositeQuantizer(UnsupervisedQuantizer):
-    """Composite quantization: a code is M bytes, one codeword of each codebook, and their sum is near the vector.
+    """Composite quantization: a code is M bytes, one per codebook, and the sum of their codewords is near the vector.
 
     Parameters
     ----------
     n_codebooks : int, default=8
-        M, the number of bytes of a code. At most the number of dimensions.
+        M, the number of bytes of a code, at most the number of dimensions.
     n_codewords : int, default=256
         K, the number of codewords in each codebook, from 2 to 256.
     n_components : int or None, default=None
         Number of principal components to quantize instead of the vectors, as published for vectors of thousands of dimensions.
         None quantizes the vectors.
     constraint_weight : float, default=50
-        Mu times the variance of the vectors, which is their mean squared distance from their mean. Mu is the weight of the
-        spread of the inter-dictionary products. Mu has the inverse unit of a squared length; this number has no unit, so one
-        value suits data of any scale. The paper chooses mu for each data set by validation. The value in its release, .0004
-        for SIFT vectors, is about 50 in this unit.
+        Mu times the variance of the vectors, which is their mean squared distance from their mean. Mu weights the
+        spread of the inter-dictionary products. It has the inverse unit of a squared length, whereas this number has no unit, so
+        one value suits data of any scale. The paper chooses mu for each data set by validation. The value in its release,
+        .0004 for SIFT vectors, is about 50 in this unit.
     max_iter : int, default=30
         Maximum number of rounds; 0 keeps the start, which is product quantization.
     tol : float, default=1e-3
-        The fit ends when a round lowers the objective by less than this part of it.
+        The fit stops when the relative improvement of a round falls below `tol`.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores. The codes do not depend on it.
     random_state : int, Generator or None, default=None
@@ -144,12 +140,12 @@ class CompositeQuantizer(UnsupervisedQuantizer):
             start, max_iter=self.max_iter, tol=self.tol, function=SmallProblem.reduced_without_labels
         )
 
-        course: Course[CompositeStep] = Course(Reporter(self.callback, self.verbose))
+        course: Course[Step] = Course(Reporter(self.callback, self.verbose))
         try:
-            course.take("composite", self.max_iter, (CompositeStep(step, codes) for step in steps))
+            course.take("composite", self.max_iter, steps)
         finally:  # also after an interrupt: phi never rises, so the last finished step is the best one
             if course.last is not None:
-                state = course.last.step.state
+                state = course.last.state
                 codec = AdditiveCodec(
                     state.codebooks.astype(np.float32),
                     P,
@@ -158,24 +154,21 @@ class CompositeQuantizer(UnsupervisedQuantizer):
                     constraint_weight=state.penalties.constraint,
                 )
                 self._store(with_seeds(codec, codes, X), codes)
-                self.objective_, self.n_iter_ = course.record, course.n_iter
+                self.objective_ = [_without_labels(record) for record in course.record]
+                self.n_iter_ = course.n_iter
 
     def _leading_directions(self, X: NDArray[Any], n_jobs: int) -> Float32 | None:
         """Return the principal components (d, r) to quantize, or None to quantize the vectors."""
         if self.n_components is None:
             return None
         no_codes = np.zeros((len(X), 0), dtype=np.uint8)
-        rows = LocalRows(X, _no_labels(len(X)), no_codes, 2, n_jobs=n_jobs)
+        rows = CodedRows(X, _no_labels(len(X)), no_codes, 2, n_jobs=n_jobs)
         return principal_components(rows.moments(), self.n_components).astype(np.float32)
 
 
-class CompositeStep(CodedStep):
-    """A step of the solver, recorded without the terms of psi that belong to labels."""
-
-    def as_record(self) -> Record:
-        """Return the entry of `objective_`."""
-        record = self.step.as_record()
-        return {name: value for name, value in record.items() if name not in ("classification", "ridge")}
+def _without_labels(record: Record) -> Record:
+    """Return the record of a step without the code length, and without the terms of psi that belong to labels."""
+    return {name: record[name] for name in record if name not in ("codebooks", "classification", "ridge")}
 
 
 def composite_start(
@@ -215,7 +208,7 @@ def composite_start(
         n_jobs=n_jobs,
     )
     codes = AdditiveCodec(codebooks, independent=True).encode(X, n_jobs=n_jobs)
-    rows = LocalRows(X, _no_labels(len(X)), codes, n_codewords, n_jobs=n_jobs)
+    rows = CodedRows(X, _no_labels(len(X)), codes, n_codewords, n_jobs=n_jobs)
     moments = rows.moments()
     penalties = Penalties(
         quantization=1.0,

@@ -6,8 +6,8 @@ decoded vectors S, an orthogonal Procrustes problem:
 
     min |X R - S|^2  over  R'R = I        R = U V'   where   X'S = U diag(s) V'
 
-It starts from the parametric method, a rotation by eigenvalue allocation, or from no rotation: from the one with the smaller
-error after product quantization, as in the authors' release. So the error is never larger than that of product quantization.
+It starts from the parametric method, a rotation by eigenvalue allocation, or from no rotation, whichever has the smaller error
+after product quantization, as in the authors' release. So the error is never larger than that of product quantization.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from supquant import kernels
 from supquant.arrays import Float32, Float64
 from supquant.clustering import column_groups, product_codebooks, sample_rows
 from supquant.codec.additive import AdditiveCodec
+from supquant.estimators.base import UnsupervisedQuantizer
 from supquant.estimators.course import Course, Record
-from supquant.estimators.quantizer import UnsupervisedQuantizer
 from supquant.inputs.parameters import check_integer, resolve_jobs
 from supquant.progress import Progress, Reporter
 
 KMEANS_ITERATIONS = 25
-"""K-means takes at most this number of iterations at the start, as many as product quantization takes."""
+"""Maximum number of k-means iterations at the start, the same as in product quantization."""
 
 
 class OptimizedProductQuantizer(UnsupervisedQuantizer):
@@ -41,7 +41,7 @@ class OptimizedProductQuantizer(UnsupervisedQuantizer):
     Parameters
     ----------
     n_codebooks : int, default=8
-        M, the number of bytes of a code. At most the number of dimensions.
+        M, the number of bytes of a code, at most the number of dimensions.
     n_codewords : int, default=256
         K, the number of centres in each group, from 2 to 256.
     max_iter : int, default=50
@@ -63,7 +63,7 @@ class OptimizedProductQuantizer(UnsupervisedQuantizer):
         Codes of the training rows.
     objective_ : list of dict
         ``quantization``, the squared error, at the start and after every round. It is summed over the sampled rows, at most
-        256 for each codeword.
+        256 per codeword.
     n_iter_ : int
         Number of rounds.
     n_features_in_ : int

@@ -1,6 +1,6 @@
 """Product quantization: the unsupervised baseline, and the start of supervised codes.
 
-"Product quantization for nearest neighbor search" (Jegou, Douze, Schmid, 2011). The dimensions are cut into M groups, and
+"Product quantization for nearest neighbor search" (Jegou, Douze, Schmid, 2011). The dimensions are divided into M groups, and
 k-means learns one codebook for each group.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from supquant.clustering import column_groups, product_codebooks, sample_rows
 from supquant.codec.additive import AdditiveCodec
-from supquant.estimators.quantizer import UnsupervisedQuantizer
+from supquant.estimators.base import UnsupervisedQuantizer
 from supquant.inputs.parameters import check_integer, resolve_jobs
 
 
@@ -23,7 +23,7 @@ class ProductQuantizer(UnsupervisedQuantizer):
     Parameters
     ----------
     n_codebooks : int, default=8
-        M, the number of bytes of a code. At most the number of dimensions.
+        M, the number of bytes of a code, at most the number of dimensions.
     n_codewords : int, default=256
         K, the number of centres in each group, from 2 to 256.
     max_iter : int, default=25
@@ -40,7 +40,7 @@ class ProductQuantizer(UnsupervisedQuantizer):
     training_codes_ : (n, M) uint8
         Codes of the training rows.
     n_iter_ : int
-        Number of k-means iterations of the group that took the most.
+        Largest number of k-means iterations of a group.
     n_features_in_ : int
         p, the number of dimensions of the vectors.
 

@@ -83,7 +83,7 @@ def write_codes(path: Path, blocks: Iterable[tuple[Codes, Block]], shape: tuple[
     """
     with replace_file(path) as file:
         if path.suffix == ".parquet":
-            from supquant.distributed.code_files import write_code_table  # noqa: PLC0415  # pyarrow is an extra
+            from supquant.distributed.encoding import write_code_table  # noqa: PLC0415  # pyarrow is an extra
 
             write_code_table(file, blocks, shape[1])
             return

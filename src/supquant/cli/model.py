@@ -20,7 +20,7 @@ from supquant.inputs.labels import read_labels
 from supquant.inputs.parameters import resolve_jobs
 from supquant.inputs.unlabelled import labelled_rows
 from supquant.models import load_model
-from supquant.storage.json_file import write_json
+from supquant.storage.replacing import write_json
 
 ModelFile = Annotated[
     Path, typer.Argument(help="A model file written by `supquant fit`.", show_default=False)

@@ -26,7 +26,6 @@ from supquant.client.values import (
     without_none,
 )
 from supquant.errors import InputError
-from supquant.index.changeable import ChangeableIndex
 from supquant.index.searchable import SearchableIndex, SearchOptions
 from supquant.inputs.parameters import check_choice, resolve_jobs
 from supquant.inputs.validation import as_float32, refuse_masked
@@ -34,7 +33,7 @@ from supquant.inputs.validation import as_float32, refuse_masked
 __all__ = ["Client"]
 
 
-class Client(SearchableIndex, ChangeableIndex):
+class Client(SearchableIndex):
     """An index that a service holds. Its methods take and return what those of `CodeIndex` do.
 
     A change is saved by the service before its method returns. So there is no `save`, `load` or `reload`, and no `codec`.
@@ -314,7 +313,7 @@ class Client(SearchableIndex, ChangeableIndex):
         """Copy all rows into one segment, without removed ones."""
         return self._change("compact")
 
-    def check_new(self, ids: ArrayLike | None = None) -> None:
+    def _check_new(self, ids: ArrayLike | None = None) -> None:
         """Check that rows with these ids can be added, as `CodeIndex.check_new` does."""
         self._change("check_new", ids)
 

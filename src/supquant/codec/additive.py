@@ -20,10 +20,8 @@ from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import CodeSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
 from supquant.codec.codebooks import CodebookCodec, MissingLabels, pack_codebooks
-from supquant.codec.feature_map import FeatureMap
-from supquant.codec.interface import QueryTables
-from supquant.codec.prefixes import add_prefix, split_prefix
-from supquant.codec.probabilities import Meaning
+from supquant.codec.interface import FeatureMap, QueryTables
+from supquant.codec.probabilities import check_curve, label_probabilities, label_weights
 from supquant.codec.queries import pack_rows, row_products
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
@@ -34,10 +32,7 @@ from supquant.kernels import Packed
 Ranking = Literal["label", "euclidean"]
 
 RANKINGS: tuple[Ranking, ...] = ("label", "euclidean")
-"""The rankings of an `AdditiveCodec` with a meaning; without one it has the last ranking alone."""
-
-_MEANING = "meaning."
-"""Prefix of a meaning's arrays in a file."""
+"""The rankings of an `AdditiveCodec`; one learned without labels has only the last."""
 
 _SETTINGS = ("multilabel", "constant", "quantization_weight", "constraint_weight", "independent")
 """Names of the attributes that a file holds as JSON."""
@@ -52,9 +47,9 @@ class AdditiveCodec(CodebookCodec):
     codebooks : ndarray of shape (M, K, r), float32
         The codewords.
     projection : ndarray of shape (d, r), float32, or None, default=None
-        From features to the space of the codebooks; None where codebooks lie in the space of the features.
-    classifier : ndarray of shape (r, E), float32, or None, default=None
-        W, from decoded vectors to label vectors: L labels, then other columns of the features. None without labels.
+        From features to the space of the codebooks; None if the codebooks are in the space of the features.
+    classifier : ndarray of shape (r, L), float32, or None, default=None
+        W, from decoded vectors to label vectors; None without labels.
     classes : ndarray of shape (L,) or None, default=None
         The labels; with `multilabel`, their column numbers.
     multilabel : bool, default=False
@@ -70,9 +65,12 @@ class AdditiveCodec(CodebookCodec):
     independent : bool, default=False
         Whether codebooks have disjoint supports, so that each codeword is chosen by itself.
     feature_map : FeatureMap or None, default=None
-        From vectors to features; None takes vectors as features.
-    meaning : Meaning or None, default=None
-        How label vectors are made and compared; None where codes are ranked by distance alone.
+        From vectors to features; None uses the vectors themselves.
+    scaling : ndarray of shape (2, L), float32, or None, default=None
+        Slopes and shifts that turn scores ``W'P'x`` into logits; None if codes are ranked by distance alone.
+    curve : ndarray of shape (2, k), float32, or None, default=None
+        Products of label vectors, ascending, and the probabilities of a shared label that they stand for. It is given together
+        with `scaling`.
     """
 
     codebooks: Float32
@@ -86,10 +84,18 @@ class AdditiveCodec(CodebookCodec):
     seeds: Codes | None = None
     independent: bool = False
     feature_map: FeatureMap | None = None
-    meaning: Meaning | None = None
+    scaling: Float32 | None = None
+    curve: Float32 | None = None
 
     TYPE: ClassVar[str] = "additive"
-    _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "projection", "classifier", "seeds")
+    _ARRAYS: ClassVar[tuple[str, ...]] = (
+        "codebooks",
+        "projection",
+        "classifier",
+        "seeds",
+        "scaling",
+        "curve",
+    )
 
     def __post_init__(self) -> None:
         self._check_codebooks("r")
@@ -97,8 +103,14 @@ class AdditiveCodec(CodebookCodec):
             check_part("projection", self.projection, "d", self.n_components)
         if self.classifier is not None:
             check_part("classifier", self.classifier, self.n_components, "L")
-        if self.meaning is not None and (self.classifier is None or self.classes is None):
-            raise InputError("a codec with a meaning must have a classifier and classes")
+        if (self.scaling is None) != (self.curve is None):
+            raise InputError("a codec must have both a scaling and a curve, or neither")
+        if self.scaling is not None and self.curve is not None:
+            if self.classifier is None or self.classes is None:
+                raise InputError("a codec with a scaling must have a classifier and classes")
+            check_part("classifier", self.classifier, self.n_components, len(self.classes))
+            check_part("scaling", self.scaling, 2, len(self.classes))
+            check_curve(self.curve)
         for name in _SETTINGS:
             check = check_flag if isinstance(getattr(AdditiveCodec, name), bool) else check_number
             check(getattr(self, name), name)
@@ -109,24 +121,33 @@ class AdditiveCodec(CodebookCodec):
     @property
     def rankings(self) -> tuple[str, ...]:
         """The rankings that `query_tables` takes; the first one is the default."""
-        return RANKINGS if self.meaning is not None else RANKINGS[-1:]
+        return RANKINGS if self.scaling is not None else RANKINGS[-1:]
 
     # the steps of a query --------------------------------------------------------------------------------------------
 
     def prepare(self, features: Float32, ranking: str | None = None) -> Float32:
-        """Return what tables are computed from, for queries with features (b, d): projections (b, r) or label vectors (b, E)."""
+        """Return what tables are computed from, for queries with features (b, d): projections (b, r) or label vectors (b, L)."""
         if self._ranking(ranking) == "euclidean":
             return self.project(features)
-        meaning, n_labels = self._known_meaning(), self._n_labels
-        scores = features if meaning.scaling is None else row_products(features, self._packed_scores)
-        return meaning.query_vectors(scores, n_labels, multilabel=self.multilabel)
+        return self.query_vectors(row_products(features, self._packed_scores))
+
+    def query_vectors(self, scores: Float32) -> Float32:
+        """Return the label vectors v (b, L) of queries with scores (b, L)."""
+        return label_weights(self._probabilities(scores), multilabel=self.multilabel)
+
+    def _probabilities(self, scores: Float32) -> Float32:
+        """Return the probability of every label (b, L) for vectors with scores (b, L)."""
+        if self.scaling is None:
+            raise InputError("this codec was learned without labels: it ranks by distance alone")
+        slopes, shifts = self.scaling
+        return label_probabilities(scores * slopes + shifts, multilabel=self.multilabel)
 
     def tables_of(self, prepared: Float32, ranking: str | None = None) -> Float32:
         """Return the look-up tables (q, M, K) of prepared queries.
 
         ``"euclidean"``, for projections (q, r): the entry of a codeword c is ``|c|^2 - 2 q . c``. The sum over a code is the
         squared distance to the decoded vector, less ``|q|^2 + eps``, which is the same for all codes (equation 5 of the paper).
-        ``"label"``, for label vectors v (q, E): the entry is ``-v . W'c``.
+        ``"label"``, for label vectors v (q, L): the entry is ``-v . W'c``.
         """
         if self._ranking(ranking) == "label":
             tables = row_products(prepared, self._packed_meanings)
@@ -148,11 +169,9 @@ class AdditiveCodec(CodebookCodec):
         decoded, ranking = self.decode(codes), self._ranking(ranking)
         if ranking == "euclidean":
             return QueryTables(self.tables_of(decoded, ranking), self.offsets_of(decoded))
-        meaning = self._known_meaning()
-        assert self.classifier is not None
-        vectors = meaning.query_vectors(decoded @ self.classifier, self._n_labels, multilabel=self.multilabel)
+        vectors = self.query_vectors(decoded @ self._learned_classifier())
         offsets = np.zeros(len(codes), dtype=np.float32)
-        return QueryTables(self.tables_of(vectors, ranking), offsets, descending=True, curve=meaning.curve)
+        return QueryTables(self.tables_of(vectors, ranking), offsets, descending=True, curve=self.curve)
 
     def offsets_of(self, projected: Float32) -> Float32:
         """Return ``|q|^2 + eps`` (q,) of projections (q, r): a sum of Euclidean tables plus this is a squared distance."""
@@ -173,7 +192,7 @@ class AdditiveCodec(CodebookCodec):
 
     @cached_property
     def _packed_meanings(self) -> Packed:
-        """``-W'c`` (M K, E) of all codewords."""
+        """``-W'c`` (M K, L) of all codewords."""
         flat = self.codebooks.reshape(-1, self.n_components)
         return pack_rows(-(flat @ self._learned_classifier()))
 
@@ -188,7 +207,7 @@ class AdditiveCodec(CodebookCodec):
     def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the projections (n, r) float32 of vectors X (n, p) into the space of the codebooks.
 
-        Sums are float64. The last bit of float32 sums would depend on the place of a row among others.
+        Sums are float64. The last bit of a float32 sum would depend on the position of the row.
         """
 
         def project(features: Float32, _: object) -> NDArray[Any]:
@@ -199,7 +218,7 @@ class AdditiveCodec(CodebookCodec):
     def query_tables(
         self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
+        """Return what a scan needs of queries Q (q, p); a query gets the same bits alone and in a batch."""
         ranking = self._ranking(ranking)
         Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
         tables = np.empty((len(Q), self.n_codebooks, self.n_codewords), dtype=np.float32)
@@ -208,36 +227,33 @@ class AdditiveCodec(CodebookCodec):
             self._by_queries(
                 Q, n_jobs, (tables,), lambda x: (self.tables_of(self.prepare(x, ranking), ranking),)
             )
-            return QueryTables(tables, offsets, descending=True, curve=self._known_meaning().curve)
+            return QueryTables(tables, offsets, descending=True, curve=self.curve)
 
         def tables_and_offsets(features: Float32) -> tuple[Float32, Float32]:
             projected = self.project(features)
-            with np.errstate(over="ignore", invalid="ignore"):  # overflows are refused below, or by the scan
+            with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused below, or by the scan
                 return self.tables_of(projected, ranking), self.offsets_of(projected)
 
         self._by_queries(Q, n_jobs, (tables, offsets), tables_and_offsets)
         if not np.isfinite(offsets).all():
             row = int(np.argmin(np.isfinite(offsets)))
-            raise InputError(f"row {row} of Q lies too far out: its squared distances are beyond float32")
+            raise InputError(f"row {row} of Q is too far away: its squared distances overflow float32")
         return QueryTables(tables, offsets)
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
-        """Return the score (n, L) float32 of every label for vectors X (n, p): ``W'P'x``, or the probabilities in features."""
+        """Return the score (n, L) float32 of every label for vectors X (n, p): ``W'P'x``."""
         classifier = self._learned_classifier()
-
-        def scores(features: Float32, _: tuple[int, int]) -> Float32:
-            if self._features_are_labels:
-                return features[:, : self._n_labels]
-            return self.project(features) @ classifier
-
-        width = self._n_labels if self._features_are_labels else classifier.shape[1]
-        return self._by_blocks(X, n_jobs, width, np.float32, scores)
+        return self._by_blocks(
+            X,
+            n_jobs,
+            classifier.shape[1],
+            np.float32,
+            lambda features, _: self.project(features) @ classifier,
+        )
 
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
         """Return the probability of every label for vectors X (n, p): (n, L) float32."""
-        meaning, L = self._known_meaning(), self._n_labels
-        scores = self.decision_function(X, n_jobs=n_jobs)
-        return meaning.probabilities(scores, L, multilabel=self.multilabel)
+        return self._probabilities(self.decision_function(X, n_jobs=n_jobs))
 
     def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
         if self.classes is None:
@@ -254,21 +270,14 @@ class AdditiveCodec(CodebookCodec):
             if self.independent:
                 nearest: Codes = self.tables_of(projected, "euclidean").argmin(axis=2).astype(np.uint8)
                 return nearest
-            y = self._item_vectors(features, None if labels is None else labels.dense(*block))
+            y = None if labels is None else labels.dense(*block)
             return search.search(as_float32(search.target(projected, y)))
 
         return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block)
 
     def encode_projected(self, Z: object, *, missing_labels: MissingLabels = "predict") -> Codes:
-        """Encode projections Z (n, r), which `transform` returned, without labels and on one thread: codes (n, M) uint8.
-
-        A codec whose features are label vectors refuses to predict labels from projections.
-        """
+        """Encode projections Z (n, r), which `transform` returned, without labels and on one thread: codes (n, M) uint8."""
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
-        if self._features_are_labels and missing_labels == "predict":
-            raise InputError(
-                "projections do not hold the labels that this codec's features predict: encode X"
-            )
         projected = as_float32(check_vectors(Z, n_features=self.n_components, min_rows=0))
         search = self._search(missing_labels == "predict")
         return search.search(as_float32(search.target(projected, None)))
@@ -276,28 +285,10 @@ class AdditiveCodec(CodebookCodec):
     def mean_cost(self, features: Float32) -> float:
         """Return the mean cost of the codes found for features (n, d) without labels: the lower, the better the search."""
         search = self._search(labelled=True)
-        targets = search.target(self.project(features), self._item_vectors(features, None))
+        targets = search.target(self.project(features), None)
         return float(search.costs(targets, search.search(as_float32(targets))).mean())
 
-    def _item_vectors(
-        self, features: Float32, labels: NDArray[np.float64] | None
-    ) -> NDArray[np.floating] | None:
-        """Return the label vectors of items, from labels (b, L) or features (b, d); None where scores take their place."""
-        if not self._features_are_labels:
-            return labels
-        assert self.meaning is not None
-        assert self.meaning.shares is not None
-        if labels is None:
-            return features * self.meaning.shares
-        return label_columns(labels, len(self.meaning.shares))
-
     # files --------------------------------------------------------------------------------------------------------------
-
-    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = super()._stored_arrays()
-        if self.meaning is not None:
-            arrays |= add_prefix(_MEANING, self.meaning.arrays())
-        return arrays
 
     def _stored_settings(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in _SETTINGS}
@@ -309,15 +300,11 @@ class AdditiveCodec(CodebookCodec):
             if (array := getattr(self, name)) is not None and not np.isfinite(array).all():
                 raise InputError(f"{name} holds NaN or infinity")
         super()._check_steps()
-        if self.meaning is not None:
-            self.meaning.check_sizes(self._n_labels, self._learned_classifier().shape[1])
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         classes = own.pop("classes")
-        of_meaning, arrays = split_prefix(_MEANING, arrays)
         parts: dict[str, Any] = {**arrays, **own}
-        parts["meaning"] = Meaning.from_arrays(of_meaning) if of_meaning else None
         return cls(**parts, classes=None if classes is None else classes_from_plain(classes))
 
     # parts ----------------------------------------------------------------------------------------------------------------
@@ -336,10 +323,10 @@ class AdditiveCodec(CodebookCodec):
         )
 
     def _target_basis(self) -> Float32 | None:
-        """Return a basis (r, r') of the space of projected vectors; None where r' is more than half of r.
+        """Return a basis (r, r') of the space of projected vectors; None if r' is more than half of r.
 
-        Costs depend on a codeword by its products with targets alone. All targets lie in this space, since W lies in it too. A
-        projection that was fitted to few codewords spans few dimensions.
+        The cost of a codeword depends only on its products with targets. All targets are in this space, as W is. A projection
+        that was fitted to few codewords spans few dimensions.
         """
         if self.projection is None:
             return None
@@ -347,34 +334,7 @@ class AdditiveCodec(CodebookCodec):
         kept = vectors[:, values > 1e-12 * values[-1]]
         return kept.astype(np.float32) if 2 * kept.shape[1] <= len(kept) else None
 
-    @property
-    def _features_are_labels(self) -> bool:
-        """Whether features are label vectors."""
-        return self.meaning is not None and self.meaning.shares is not None
-
-    @property
-    def _n_labels(self) -> int:
-        assert self.classes is not None
-        return len(self.classes)
-
-    def _known_meaning(self) -> Meaning:
-        if self.meaning is None:
-            raise InputError("this codec does not know what its codes mean: it ranks by distance alone")
-        return self.meaning
-
     def _learned_classifier(self) -> Float32:
         if self.classifier is None:
-            raise InputError("this codec was learned without labels and predicts none")
+            raise InputError("this codec was learned without labels and cannot predict any")
         return self.classifier
-
-
-def label_columns(labels: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """Return the label vectors (n, E) of items with known labels (n, L): columns beyond those of labels are zero.
-
-    Examples
-    --------
-    >>> label_columns(np.eye(2), 3)
-    array([[1., 0., 0.],
-           [0., 1., 0.]])
-    """
-    return np.pad(labels, ((0, 0), (0, width - labels.shape[1])))

@@ -14,23 +14,21 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.feature_map import FeatureMap, block_rows
-from supquant.codec.interface import QueryTables
-from supquant.codec.prefixes import add_prefix, split_prefix
-from supquant.codec.queries import by_queries, fill_blocks, pack_rows, row_products
+from supquant.codec.interface import FeatureMap, QueryTables, block_rows
+from supquant.codec.queries import QUERY_ROWS, fill_blocks, pack_rows, row_products
 from supquant.codec.registry import map_class
 from supquant.errors import FileFormatError, InputError
 from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
 from supquant.inputs.validation import check_vectors, refuse_masked
 from supquant.kernels import Packed
 from supquant.parallel import row_blocks, single_blas
-from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, open_arrays, pack_arrays, shorten
+from supquant.storage import ArrayFile, PackedArrays, lay_out_as_stored, pack_arrays, shorten
 
-MOST_CODEBOOKS = 64
+MAX_CODEBOOKS = 64
 """A code has at most this number of codebooks, which is the limit of the kernels."""
 
-_LONGEST_REASON = 300
-"""The reason why a file holds no codec is cut to this number of characters."""
+_MAX_REASON = 300
+"""The reason why a file is refused is cut to this number of characters."""
 
 _FEATURES = "features."
 """Prefix of a feature map's arrays in a file."""
@@ -55,7 +53,6 @@ def check_parts(arrays: Mapping[str, NDArray[Any]], **shapes: tuple[int | str, .
     Parameters
     ----------
     arrays : mapping of str to ndarray
-        The arrays.
     **shapes : tuple of int or str
         The shape of each array by its name. A letter stands for the same size in all arrays.
 
@@ -173,10 +170,10 @@ class ProjectingCodec(ABC):
     def query_tables(
         self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
+        """Return what a scan needs of queries Q (q, p); a query gets the same bits alone and in a batch."""
 
     def tables(self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None) -> Float32:
-        """Return look-up tables (q, M, K) float32 of queries Q (q, p); the smaller a sum over a code, the nearer the item."""
+        """Return look-up tables (q, M, K) float32 of queries Q (q, p); the smaller the sum over a code, the nearer the item."""
         return self.query_tables(Q, ranking, n_jobs=n_jobs).tables
 
     def rank(
@@ -191,15 +188,15 @@ class ProjectingCodec(ABC):
         codes : array-like of shape (n, M)
             Codes of items.
         ranking : str or None, default=None
-            One of `rankings`; None takes the first of them.
+            One of `rankings`; None is the first of them.
         n_jobs : int or None, default=None
-            Number of threads; None takes all cores.
+            Number of threads; None uses all cores.
 
         Returns
         -------
         ndarray of shape (q, n), intp
-            Row numbers of the codes, nearest first; of equal ones the earlier comes first. The order is that of float32 table
-            entries, summed in the order of codebooks.
+            Row numbers of the codes, nearest first; ties are in the order of the rows. Float32 table entries are summed in the
+            order of the codebooks.
         """
         checked = self.check_codes(codes)
         tables = self.tables(Q, ranking, n_jobs=n_jobs)
@@ -207,7 +204,7 @@ class ProjectingCodec(ABC):
         return sums.argsort(axis=1, kind="stable")
 
     def check_codes(self, codes: ArrayLike) -> Codes:
-        """Return codes (n, M) as uint8; raise an `InputError` if they are no codes of this codec."""
+        """Return codes (n, M) as uint8; raise an `InputError` unless they are codes of this codec."""
         array = np.asarray(refuse_masked(codes, "codes"))
         if array.ndim != 2 or array.shape[1] != self.n_codebooks or array.dtype.kind not in "ui":
             raise InputError(
@@ -232,8 +229,10 @@ class ProjectingCodec(ABC):
         results: tuple[NDArray[Any], ...],
         function: Callable[[Float32], tuple[NDArray[Any], ...]],
     ) -> None:
-        """Fill arrays (q, ...) with the results of a function for the features of queries Q (q, p), in blocks of queries."""
-        by_queries(lambda x: function(self.features(x)), Q, results, resolve_jobs(n_jobs))
+        """Fill arrays (q, ...) with the results of a function for the features of queries Q (q, p), in blocks of `QUERY_ROWS`."""
+        blocks = row_blocks(len(Q), QUERY_ROWS)
+        n_jobs = max(1, min(resolve_jobs(n_jobs), len(blocks)))
+        fill_blocks(lambda x, _: function(self.features(x)), Q, results, blocks, n_jobs)
 
     def _by_blocks(
         self,
@@ -264,9 +263,8 @@ class ProjectingCodec(ABC):
 
     def pack(self, *, kind: str = KIND, settings: dict[str, Any] | None = None) -> PackedArrays:
         """Return the content of the file that `save` writes."""
-        own = {**self._stored_settings(), "feature_map": None}
-        if self.feature_map is not None:
-            own["feature_map"] = self.feature_map.kind
+        kind_of_map = None if self.feature_map is None else self.feature_map.kind
+        own = {"type": self.TYPE, **self._stored_settings(), "feature_map": kind_of_map}
         return pack_arrays(kind, self._stored_arrays(), {**(settings or {}), "codec": own})
 
     def save(
@@ -281,24 +279,18 @@ class ProjectingCodec(ABC):
         kind : str, default="codec"
             The kind of the file, such as that of a model.
         settings : dict or None, default=None
-            JSON values to save beside the codec.
+            JSON values to save with the codec.
         """
         self.pack(kind=kind, settings=settings).write(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, kind: str = KIND) -> tuple[Self, dict[str, Any]]:
-        """Read a codec of this class from a file of a kind; return it and the settings saved beside it."""
-        return cls.from_file(open_arrays(path, kind, mapped=False))
-
-    @classmethod
     def from_file(cls, file: ArrayFile) -> tuple[Self, dict[str, Any]]:
-        """Return the codec of this class that an open file holds, and the settings saved beside it."""
+        """Return the codec of this class that an open file holds, and the settings saved with it."""
         file.verify()
         settings = file.settings.copy()
         try:
             own = settings.pop("codec").copy()
-            if (found := own.pop("type", cls.TYPE)) != cls.TYPE:
-                raise ValueError(f"it is of type {shorten(found)}, expected {cls.TYPE!r}")  # noqa: TRY301
+            own.pop("type")
             of_map, arrays = split_prefix(_FEATURES, file.arrays)
             map_kind = own.pop("feature_map")
             own["feature_map"] = None if map_kind is None else map_class(map_kind).from_arrays(of_map)
@@ -319,10 +311,10 @@ class ProjectingCodec(ABC):
 
     @abstractmethod
     def _stored_settings(self) -> dict[str, Any]:
-        """Return the JSON values that a file holds beside the arrays and the feature map."""
+        """Return the JSON values that a file holds in addition to the arrays and the feature map."""
 
     def _features_of_nothing(self) -> Float32:
-        """Return the features (0, d) of no vectors; raise a ValueError if the feature map cannot work."""
+        """Return the features (0, d) of no vectors; raise a ValueError if the feature map does not work."""
         return self.features(
             np.zeros((0, check_integer(self.n_inputs, "the width of vectors", 1)), dtype=np.float32)
         )
@@ -341,7 +333,26 @@ class ProjectingCodec(ABC):
 
 def _shortened(error: Exception) -> str:
     """Return an error as text. What a file holds may be as long as the file."""
-    return repr(error)[:_LONGEST_REASON]
+    return repr(error)[:_MAX_REASON]
+
+
+def add_prefix(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays under names that begin with a prefix."""
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def split_prefix(
+    prefix: str, arrays: dict[str, NDArray[Any]]
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Return the arrays whose names begin with a prefix, under names without it, and all other arrays.
+
+    Examples
+    --------
+    >>> split_prefix("kernel.", {"kernel.anchors": [1], "weights": [2]})
+    ({'anchors': [1]}, {'weights': [2]})
+    """
+    inner = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+    return inner, {name: arrays[name] for name in arrays if not name.startswith(prefix)}
 
 
 def plain_classes(classes: NDArray[Any]) -> dict[str, Any]:
@@ -365,20 +376,20 @@ def classes_from_plain(stored: dict[str, Any]) -> NDArray[Any]:
         raise InputError(f"class labels state the dtype {name}, which is too wide for them")
     classes = np.array(values, dtype=dtype)
     if classes.tolist() != values:
-        raise InputError(f"class labels are no {name}")
+        raise InputError(f"class labels must be a {name}")
     return classes
 
 
 _CLASS_DTYPE = re.compile(r"[<>|=]?([iuf][1248]|b1|f16|U[0-9]{1,9})|O")
 """The dtypes that class labels in a file may have."""
 
-_MOST_WIDTH = 64
-"""An array of strings may take this number of characters for each one that its strings hold. Others are saved as objects."""
+_MAX_WIDTH = 64
+"""An array of strings may have room for this number of characters per character in use. Otherwise it is saved as objects."""
 
 
 def _is_wide(dtype: np.dtype[Any], values: list[Any]) -> bool:
-    """Return whether strings in an array take far more memory than by themselves."""
+    """Return whether an array of strings takes far more memory than the strings themselves."""
     if dtype.kind != "U":
         return False
     characters = sum(len(value) for value in values if isinstance(value, str))
-    return dtype.itemsize // 4 * len(values) > _MOST_WIDTH * characters + (1 << 20)
+    return dtype.itemsize // 4 * len(values) > _MAX_WIDTH * characters + (1 << 20)

@@ -9,7 +9,7 @@ import numpy as np
 
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
+from supquant.codec.base import MAX_CODEBOOKS, ProjectingCodec, check_part
 from supquant.codec.queries import pack_rows
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_choice, check_integer
@@ -20,14 +20,14 @@ MissingLabels = Literal["predict", "drop"]
 """How items without labels are encoded: `CodebookCodec.encode_items` describes it."""
 
 HALF_ERROR = 1e-3
-"""Codebooks are rounded to half precision if no column of theirs then changes by more than this part of its length. A half has an
-error of at most .0005 of its value, unless it is below .00006."""
+"""Codebooks are rounded to half precision if this changes no column by more than this fraction of its norm. A half-precision
+number has a relative error of at most .0005, unless it is below .00006."""
 
 
 def as_halves(codebooks: Float32) -> Float32:
-    """Round codebooks (M, K, D) to half precision, so that the tables of a query read half the bytes.
+    """Round codebooks (M, K, D) to half precision, so that computing the tables of a query reads half as many bytes.
 
-    Codewords that would lose more than the last bits of a half, because they are very large or very small, stay as they are.
+    Codebooks stay as they are if a column would lose more than that, because its numbers are very large or very small.
 
     Examples
     --------
@@ -51,9 +51,9 @@ class CodebookCodec(ProjectingCodec):
     codebooks: Float32
 
     def _check_codebooks(self, width: int | str) -> None:
-        """Raise an `InputError` unless the codebooks have the given width, or any if it is a letter, and a possible size."""
+        """Raise an `InputError` unless the codebooks have a valid size and the given width, which is any if it is a letter."""
         check_part("codebooks", self.codebooks, "M", "K", width)
-        check_integer(self.n_codebooks, "the number of codebooks", 1, MOST_CODEBOOKS)
+        check_integer(self.n_codebooks, "the number of codebooks", 1, MAX_CODEBOOKS)
         check_integer(self.n_codewords, "the number of codewords", 1, 256)
 
     @property
@@ -104,13 +104,13 @@ class CodebookCodec(ProjectingCodec):
         X : array-like of shape (n, p)
             Vectors of items.
         y : array-like or None, default=None
-            Their labels, of the kind that the codec was learned from. None says that all are unknown. With a
+            Their labels, of the kind that the codec was learned from. None means that all are unknown. With a
             `SupervisedCodec`, some labels may be unknown.
         missing_labels : {"predict", "drop"}, default="predict"
-            How items without labels are encoded. With ``"predict"`` their codes hold the meaning that is predicted, with
-            ``"drop"`` only their position.
+            How items without labels are encoded: ``"predict"`` encodes their predicted labels, and ``"drop"`` only their
+            position.
         n_jobs : int or None, default=None
-            Number of threads; None takes all cores.
+            Number of threads; None uses all cores.
 
         Returns
         -------
@@ -129,7 +129,7 @@ class CodebookCodec(ProjectingCodec):
         missing_labels: MissingLabels = "predict",
         n_jobs: int | None = None,
     ) -> Codes:
-        """Encode vectors X (n, p), as `encode_items` does, with labels that were read already: codes (n, M) uint8."""
+        """Encode vectors X (n, p), as `encode_items` does, with labels that have been read: codes (n, M) uint8."""
         check_choice(missing_labels, "missing_labels", ("predict", "drop"))
         return self._encode(X, labels, missing_labels, n_jobs)
 

@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Float32
-from supquant.codec.base import check_parts, number_in
-from supquant.codec.feature_map import block_rows
-from supquant.codec.prefixes import add_prefix, split_prefix
-from supquant.codec.queries import fill_blocks
+from supquant.codec.base import add_prefix, check_parts, number_in, split_prefix
+from supquant.codec.interface import block_rows
 from supquant.errors import InputError
 from supquant.inputs.parameters import check_positive
 from supquant.inputs.validation import as_float32
 from supquant.kernels import GROUP, Packed, pack_rows
 from supquant.parallel import row_blocks, single_blas
-from supquant.remote import RemoteBlock, RemoteRows
+from supquant.rows import RowBlock, Rows, rows_of
 from supquant.storage import lay_out_as_stored
 
 _KERNEL = "kernel."
@@ -52,12 +50,12 @@ class GaussianMap:
 
     @cached_property
     def norms(self) -> Float32:
-        """Squared lengths of the anchors, filled up with zeros to groups. To compute them takes longer than one query."""
+        """Squared norms of the anchors, padded with zeros to whole groups. Computing them takes longer than a query."""
         return np.pad(squared_norms(self.anchors), (0, -len(self.anchors) % GROUP))
 
     @property
     def scale(self) -> float:
-        """What a squared distance is multiplied by, ``-1 / (2 sigma^2)``."""
+        """The factor of squared distances, ``-1 / (2 sigma^2)``."""
         return -0.5 / self.bandwidth**2
 
     def __call__(self, x: Float32) -> Float32:
@@ -67,7 +65,7 @@ class GaussianMap:
     def fill(self, x: Float32, values: Float32) -> None:
         """Write the features of a large block (b, p) into values (b, h), in half the time of a call.
 
-        They differ from those of a call by rounding, which depends on the BLAS library and on the number of rows.
+        They differ from those of a call by rounding, which depends on the BLAS library and the number of rows.
         """
         squared_distances(x, self.anchors, self.norms[: len(self.anchors)], out=values)
         values *= np.float32(self.scale)
@@ -85,7 +83,7 @@ class GaussianMap:
 
 
 def kernel_features(kernel: GaussianMap | None, x: Float32) -> Float32:
-    """Return the features (b, d) of a block (b, p): those of the kernel, or the vectors themselves if there is none."""
+    """Return the features (b, d) of a block (b, p): those of the kernel, or the vectors themselves without one."""
     return x if kernel is None else kernel(x)
 
 
@@ -97,7 +95,7 @@ def kernel_arrays(kernel: GaussianMap | None) -> dict[str, NDArray[Any]]:
 def kernel_from_arrays(arrays: dict[str, NDArray[Any]], n_inputs: int, n_features: int) -> GaussianMap | None:
     """Return the kernel whose arrays `kernel_arrays` gave, from all arrays of the map that holds it.
 
-    An `InputError` says that it is no kernel from `n_inputs` to `n_features` numbers, or that without it these two differ.
+    Raises an `InputError` unless it maps `n_inputs` to `n_features` numbers. Without a kernel these two must be equal.
     """
     inner, _ = split_prefix(_KERNEL, arrays)
     kernel = GaussianMap.from_arrays(inner) if inner else None
@@ -111,7 +109,7 @@ def kernel_from_arrays(arrays: dict[str, NDArray[Any]], n_inputs: int, n_feature
 
 def map_rows(
     feature_map: Callable[[Float32], Float32],
-    X: NDArray[Any] | RemoteRows,
+    X: NDArray[Any] | Rows,
     width: int,
     n_jobs: int,
     rows: int | None = None,
@@ -122,37 +120,33 @@ def map_rows(
     ----------
     feature_map : callable
         Maps a block (b, p) float32 to features (b, width) float32.
-    X : ndarray or RemoteRows of shape (n, p)
+    X : ndarray or Rows of shape (n, p)
     width : int
     n_jobs : int
         Number of threads.
     rows : int or None, default=None
-        Rows of a block; None takes the number that the map asks for.
+        Rows per block; None uses the number that the map asks for.
     """
     features = np.empty((len(X), width), dtype=np.float32)
     blocks = row_blocks(len(X), rows or block_rows(feature_map))
-    if isinstance(X, RemoteRows):
-        for block, found in zip(blocks, X.map_blocks(_mapped, blocks, feature_map), strict=True):
-            features[slice(*block)] = found
-        return features
     with single_blas():
-        fill_blocks(lambda x, _: (feature_map(x),), X, (features,), blocks, n_jobs)
+        rows_of(X).map_into(features, _mapped, blocks, feature_map, n_jobs=n_jobs)
     return features
 
 
-def _mapped(block: RemoteBlock, own: None, feature_map: Callable[[Float32], Float32]) -> Float32:
+def _mapped(block: RowBlock, own: None, feature_map: Callable[[Float32], Float32]) -> Float32:
     del own
     return feature_map(as_float32(block.x))
 
 
 def squared_norms(rows: Float32) -> Float32:
-    """Return the squared lengths (n,) of rows (n, p)."""
+    """Return the squared norms (n,) of rows (n, p)."""
     norms: Float32 = np.einsum("ij,ij->i", rows, rows)
     return norms
 
 
 def squared_distances(x: Float32, anchors: Float32, norms: Float32, out: Float32 | None = None) -> Float32:
-    """Return the squared distances (b, h), never negative, of rows (b, p) to anchors (h, p) of squared lengths `norms` (h,)."""
+    """Return the squared distances (b, h), never negative, of rows (b, p) to anchors (h, p) with squared norms `norms` (h,)."""
     squares: Float32 = np.matmul(x, anchors.T, out=out)
     squares *= -2
     lengths = squared_norms(x)

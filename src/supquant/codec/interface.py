@@ -1,20 +1,21 @@
-"""The protocol of codecs, as an index uses them, and the tables of queries."""
+"""What an index expects of a codec, what a codec expects of a feature map, and the tables of queries."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.curves import least_product
+from supquant.codec.probabilities import least_product
+from supquant.parallel import BLOCK_ROWS
 from supquant.storage import PackedArrays
 
-__all__ = ["AnyCodec", "QueryTables"]
+__all__ = ["AnyCodec", "FeatureMap", "QueryTables", "block_rows"]
 
 
 @runtime_checkable
@@ -45,21 +46,21 @@ class AnyCodec(Protocol):
         """Bytes of all arrays."""
 
     def encode_items(self, X: ArrayLike, y: ArrayLike | None = None, *, n_jobs: int | None = None) -> Codes:
-        """Encode vectors X (n, p), with labels `y` where they are known: codes (n, M) uint8."""
+        """Encode vectors X (n, p), with their labels `y` if these are known: codes (n, M) uint8."""
 
     def query_tables(
         self, Q: ArrayLike, ranking: str | None = None, *, n_jobs: int | None = None
     ) -> QueryTables:
-        """Return what a scan needs of queries Q (q, p); it is the same bits for a query alone and in a batch."""
+        """Return what a scan needs of queries Q (q, p); a query gets the same bits alone and in a batch."""
 
     def item_tables(self, codes: Codes, ranking: str | None = None) -> QueryTables:
         """Return what a scan needs to find items like those of codes (q, M).
 
-        A code says less than the vector that it was made from. So the answers are those to a query near the item.
+        A code holds less than the vector it was made from, so the answers are those to a query near the item.
         """
 
     def check_codes(self, codes: ArrayLike) -> Codes:
-        """Return codes (n, M) as uint8; raise an `InputError` if they are no codes of this codec."""
+        """Return codes (n, M) as uint8; raise an `InputError` unless they are codes of this codec."""
 
     def decode(self, codes: ArrayLike) -> Float32:
         """Return the vectors (n, r) float32 that codes (n, M) stand for."""
@@ -69,6 +70,31 @@ class AnyCodec(Protocol):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the codec to a file that `load_codec` reads."""
+
+
+class FeatureMap(Protocol):
+    """A fitted, frozen map from vectors to features."""
+
+    kind: ClassVar[str]
+
+    @property
+    def n_inputs(self) -> int:
+        """p, the width of the vectors."""
+
+    def __call__(self, x: Float32) -> Float32:
+        """Map a block (b, p) to its features (b, d)."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a file must hold."""
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the map with the arrays of a file."""
+
+
+def block_rows(feature_map: object) -> int:
+    """Return the number of rows of a block: the map's attribute `block_rows` if it has one, else `BLOCK_ROWS`."""
+    return int(getattr(feature_map, "block_rows", BLOCK_ROWS))
 
 
 @dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
@@ -84,11 +110,11 @@ class QueryTables:
     descending : bool, default=False
         Whether greater scores are nearer.
     bits : ndarray of shape (q, M), uint8, or None, default=None
-        The codes of the queries, where sums are Hamming distances.
+        The codes of the queries, if sums are Hamming distances.
     curve : ndarray of shape (2, k) or (c, 2, k), float32, or None, default=None
-        One or several curves from scores to probabilities; see `supquant.codec.curves`. None leaves scores as they are.
+        One or several curves from scores to probabilities; see `supquant.codec.probabilities`. None leaves scores as they are.
     curve_of : ndarray of shape (q,), int64, or None, default=None
-        The number of the curve of each query, where there are several.
+        The number of the curve of each query, if there are several.
 
     Examples
     --------
@@ -118,7 +144,7 @@ class QueryTables:
         return kernels.active().scores(sums, self.offsets, self.descending, curves, self.curve_of)
 
     def least_products(self, probability: float) -> NDArray[np.float64]:
-        """Return, for each query (q,) or once for all (1,), a product below which its curve stays under a probability."""
+        """Return, for each query (q,) or once for all (1,), a product below which its curve stays below a probability."""
         assert self.curve is not None
         if self.curve_of is None:
             return np.array([least_product(self.curve, probability)])

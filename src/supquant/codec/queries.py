@@ -1,7 +1,7 @@
-"""Rows through functions block by block, and products of rows that are the same bits for one row alone and in a batch.
+"""Functions of rows block by block, and products of rows with the same bits for a row alone and in a batch.
 
-A BLAS adds in another order for one row than for many, and for many threads than for one. Products therefore go through a kernel
-of our own, which is also faster for a few rows. All else that is done with a query or an item is arithmetic on its row alone.
+BLAS adds in a different order for one row than for many, and for several threads than for one. So products go through our own
+kernel, which is also faster for a few rows. Everything else that is done with a query or an item is arithmetic on its row alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from supquant import kernels
 from supquant.arrays import Float32
 from supquant.inputs.validation import as_float32
 from supquant.kernels import Packed, pack_rows
-from supquant.parallel import ordered_map, row_blocks
+from supquant.parallel import ordered_map
 
-__all__ = ["QUERY_ROWS", "by_queries", "fill_blocks", "pack_rows", "row_products"]
+__all__ = ["QUERY_ROWS", "fill_blocks", "pack_rows", "row_products"]
 
 QUERY_ROWS = 128
-"""A block has this number of queries."""
+"""Number of queries in a block."""
 
 
 def row_products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
@@ -63,14 +63,3 @@ def fill_blocks(
 
     for _ in ordered_map(fill, blocks, n_jobs):
         pass
-
-
-def by_queries(
-    function: Callable[[Float32], tuple[NDArray[Any], ...]],
-    queries: NDArray[Any],
-    results: tuple[NDArray[Any], ...],
-    n_jobs: int,
-) -> None:
-    """Fill arrays (q, ...) with the results of a function for queries (q, p), in blocks of `QUERY_ROWS`."""
-    blocks = row_blocks(len(queries), QUERY_ROWS)
-    fill_blocks(lambda x, _: function(x), queries, results, blocks, max(1, min(n_jobs, len(blocks))))

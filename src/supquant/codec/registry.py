@@ -1,6 +1,6 @@
 """Codecs and feature maps by the kind that a file names.
 
-Their modules are imported when a file holds one. No codec knows another, and other packages add their own by an entry point.
+A module is imported when a file needs it. No codec knows another. Other packages add their own by an entry point.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from supquant.errors import FileFormatError
 from supquant.storage import ArrayFile, open_arrays, shorten
 
 if TYPE_CHECKING:
-    from supquant.codec.feature_map import FeatureMap
-    from supquant.codec.interface import AnyCodec
+    from supquant.codec.interface import AnyCodec, FeatureMap
 
 __all__ = ["CODECS", "FEATURE_MAPS", "codec_of_file", "load_codec", "load_codec_of", "map_class", "plugins"]
 

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from supquant import kernels
 from supquant.arrays import Array
 from supquant.baselines.product import ProductQuantizer
-from supquant.evaluation import euclidean_scores, evaluate_scores, split_rows
+from supquant.evaluation import euclidean_scores, evaluate_scores
 from supquant.inputs.labels import Labels, read_labels
 from supquant.metrics import average_precision
 from supquant.parallel import single_blas
@@ -99,25 +99,27 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
     pixels, digits = load_digits(return_X_y=True)
     X = (pixels / 16).astype(np.float32)
     labels = read_labels(digits)
-    split = split_rows(labels, protocol="unlabelled", seed=seed)
-    database, queries = X[split.database], X[split.queries]
+    order = np.random.default_rng(seed).permutation(len(X))
+    asked, others = np.split(order, [len(X) // 10])
+    training, stored = np.split(others, [len(others) // 2])
+    database, queries = X[stored], X[asked]
 
-    product = ProductQuantizer(N_CODEBOOKS, random_state=seed).fit(X[split.training])
+    product = ProductQuantizer(N_CODEBOOKS, random_state=seed).fit(X[training])
     ours = PublishedQuantizer(
         N_CODEBOOKS,
         features=AnchorKernel(ANCHORS, random_state=seed),
         random_state=seed,
         callback=callback,
-    ).fit(X[split.training], digits[split.training])
+    ).fit(X[training], digits[training])
     scores = {
         "raw vectors": euclidean_scores(database),
         "product quantization": _scores_of(product, product.encode(database)),
         "supquant": _scores_of(ours, ours.encode(database)),
-        "supquant, items labelled": _scores_of(ours, ours.encode(database, digits[split.database])),
+        "supquant, items labelled": _scores_of(ours, ours.encode(database, digits[stored])),
     }
-    asked = queries, labels.take(split.queries), labels.take(split.database)
+    problem = queries, labels.take(asked), labels.take(stored)
     contenders = [
-        _contender(name, score, X.shape[1] * X.itemsize if name == "raw vectors" else N_CODEBOOKS, asked)
+        _contender(name, score, X.shape[1] * X.itemsize if name == "raw vectors" else N_CODEBOOKS, problem)
         for name, score in scores.items()
     ]
 
@@ -128,21 +130,21 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
 
     def answer(query: int) -> Answer:
         return Answer(
-            int(split.queries[query]),
-            split.database[our_order[query, :SHOWN]].tolist(),
-            split.database[product_order[query, :SHOWN]].tolist(),
+            int(asked[query]),
+            stored[our_order[query, :SHOWN]].tolist(),
+            stored[product_order[query, :SHOWN]].tolist(),
         )
 
-    query_digits = digits[split.queries]
-    relevant = digits[split.database][our_order] == query_digits[:, None]
+    query_digits = digits[asked]
+    relevant = digits[stored][our_order] == query_digits[:, None]
     worst = np.argsort(average_precision(relevant), kind="stable")[:N_HARDEST]
     first = [int(np.flatnonzero(query_digits == digit)[0]) for digit in np.unique(query_digits)]
     return Demo(
         images=X.reshape(-1, 8, 8),
         labels=digits,
-        n_training=len(split.training),
-        n_database=len(split.database),
-        n_queries=len(split.queries),
+        n_training=len(training),
+        n_database=len(stored),
+        n_queries=len(asked),
         contenders=contenders,
         typical=[answer(query) for query in first],
         hardest=[answer(int(query)) for query in worst],

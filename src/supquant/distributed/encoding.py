@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from supquant.arrays import Codes
 from supquant.codec.interface import AnyCodec
-from supquant.distributed.code_files import write_code_table
 from supquant.distributed.pool import Workers
 from supquant.distributed.process_workers import ProcessWorkers
 from supquant.distributed.source_files import SourceFiles
@@ -20,13 +22,13 @@ from supquant.progress import Progress, Reporter
 from supquant.sources import Block
 from supquant.storage import replace_file
 
-__all__ = ["EncodedDataset", "encode_dataset"]
+__all__ = ["EncodedDataset", "encode_dataset", "write_code_table"]
 
 MODEL_NOTE, SOURCE_NOTE = "supquant.codec", "supquant.source"
-"""Names of the notes in the metadata of a file of codes: the digest of the codec, and the file that was encoded."""
+"""Keys in the metadata of a file of codes: the digest of the codec, and the file that was encoded."""
 
 STEPS = 100
-"""Steps in which the progress is reported."""
+"""The progress is reported at most this number of times."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def encode_dataset(
     """Encode files of vectors, one file of codes for each.
 
     A file is written whole or not at all. Files that an earlier call has written with the same model from the same files of
-    vectors are skipped. So a call that was interrupted or killed is simply repeated.
+    vectors are skipped. If a call was interrupted or killed, simply repeat it.
 
     Parameters
     ----------
@@ -184,3 +186,39 @@ def encode_file(memory: Memory, common: tuple[AnyCodec, SourceFiles, int], task:
 
     with replace_file(task.target) as file:
         write_code_table(file, encoded(), codec.n_codebooks, task.notes)
+
+
+def write_code_table(
+    file: BinaryIO,
+    blocks: Iterable[tuple[Codes, Block]],
+    n_bytes: int,
+    notes: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Write a Parquet file with the columns `id` and `code`, block by block.
+
+    Parameters
+    ----------
+    file : binary file
+        Open for writing.
+    blocks : iterable of (codes, block)
+        Codes (b, M) of the rows of each block. Rows without ids are numbered.
+    n_bytes : int
+        M, the number of bytes of a code.
+    notes : mapping of str to str, default={}
+        What the metadata of the file say.
+    """
+    import pyarrow as pa  # noqa: PLC0415  # slow to import
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    writer = None
+    try:
+        for codes, block in blocks:
+            ids = np.arange(block.start, block.start + len(codes)) if block.ids is None else block.ids
+            data = pa.py_buffer(np.ascontiguousarray(codes))
+            column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(n_bytes), len(codes), [None, data])
+            table = pa.table({"id": pa.array(ids), "code": column}).replace_schema_metadata(dict(notes))
+            writer = writer or pq.ParquetWriter(file, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()

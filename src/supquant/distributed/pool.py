@@ -1,6 +1,6 @@
-"""Tasks for workers: each worker has one task at a time, and a lost worker is started again and gets its task again.
+"""Tasks for workers: each worker runs one task at a time, and a lost worker is started again and gets its task again.
 
-A task depends on its item and on the common part of the pass alone. So results do not depend on the number of workers, on
+A task depends only on its item and on the common part of the pass. So results do not depend on the number of workers, on
 which worker did what, or on how often one was lost.
 """
 
@@ -23,7 +23,7 @@ from supquant.interrupts import check_interrupt
 __all__ = ["Failure", "Lost", "Workers"]
 
 WAIT_SECONDS = 0.2
-"""After this time without an answer, the driver looks whether Ctrl-C has come."""
+"""The driver checks for Ctrl-C at least this often while it waits for answers, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Lost:
 
 
 class Workers(ABC):
-    """Processes that run tasks: `ProcessWorkers` or `RayWorkers`. Any number of threads may use them, one pass at a time.
+    """Processes that run tasks: `ProcessWorkers` or `RayWorkers`. Any number of threads may use them; passes run one at a time.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Workers(ABC):
         number : int
             The number of an item.
         result : object
-            Its result, as soon as it is there.
+            Its result, as soon as it arrives.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Workers(ABC):
 
     @abstractmethod
     def _send(self, number: int, request: bytes, common: bytes | None) -> None:
-        """Send a request to a worker that has none. If the worker has ended, `_receive` tells it."""
+        """Send a request to a worker that has none. If the worker has ended, `_receive` reports it."""
 
     @abstractmethod
     def _receive(self, numbers: list[int], seconds: float) -> Iterator[tuple[int, bytes | Lost]]:
@@ -161,7 +161,7 @@ class Workers(ABC):
 
     @abstractmethod
     def _stop(self, number: int) -> None:
-        """End a worker, if it still runs."""
+        """End a worker if it is still running."""
 
 
 class _Pass:

@@ -20,7 +20,7 @@ START_SECONDS = 60.0
 """An actor that has not started after this time is given up: the cluster has no room for it."""
 
 LARGE_BYTES = 1 << 17
-"""A common part of more bytes is put into the object store once, and every node fetches it once."""
+"""A common part of more bytes than this is put into the object store once, and every node fetches it once."""
 
 
 class RayWorkers(Workers):
@@ -98,7 +98,7 @@ class RayWorkers(Workers):
             if self._stored is None or self._stored[0] is not common:
                 self._stored = common, self._ray.put(common)
             sent = self._stored[1]
-        if number in self._actors:  # `_receive` tells of one that could not be started
+        if number in self._actors:  # `_receive` reports one that could not be started
             self._answers[number] = self._actors[number].run.remote(request, sent)
 
     def _receive(self, numbers: list[int], seconds: float) -> Iterator[tuple[int, bytes | Lost]]:
@@ -122,7 +122,7 @@ class RayWorkers(Workers):
             self._ray.kill(actor)
 
     def free_bytes(self) -> int:
-        """Return the number of bytes of memory for each actor: that of its options, or its part of the cluster's."""
+        """Return the number of bytes of memory for each actor: that of its options, or its share of the cluster's."""
         return int(self._memory or self._ray.cluster_resources().get("memory", 0) / self.n_workers)
 
     def kill_worker(self, number: int) -> None:

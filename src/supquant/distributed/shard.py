@@ -12,9 +12,9 @@ from supquant.arrays import Array, Flags, Float32
 from supquant.distributed.worker import Memory
 from supquant.index import CodeIndex
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
+from supquant.index.parts import View
 from supquant.index.searching import Search
 from supquant.index.snapshot import Snapshot
-from supquant.index.topk import View
 from supquant.inputs.parameters import resolve_jobs
 from supquant.model.codec import SupervisedCodec
 
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 KEPT_FILTERS = 64
-"""A shard keeps this number of prepared filters. One that is needed again after that is prepared again."""
+"""A shard keeps this number of prepared filters. An older one that is needed again is prepared again."""
 
 UNPREPARED = "unprepared"
-"""The answer of a shard that does not have the filter of a search: it gets the ids of its rows then."""
+"""The answer of a shard that does not have the filter of a search. It is then sent the ids of the rows."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Among:
     Attributes
     ----------
     where : ids, mask or condition
-        As in `CodeIndex.search`; None stands for all rows.
+        As in `CodeIndex.search`; None means all rows.
     known : mapping of str to pyarrow.DataType
         The columns of all shards. Those that a shard lacks are null in its rows.
     filter : str or None, default=None
@@ -177,7 +177,7 @@ def which_taken(memory: Memory, common: object, item: tuple[str, Array | None]) 
     del common
     folder, ids = item
     index = _shard(memory, folder)
-    index.check_new(None if ids is None else ids[:0])
+    index._check_new(None if ids is None else ids[:0])
     return np.zeros(0, dtype=bool) if ids is None else index.contains(ids)
 
 
@@ -210,7 +210,7 @@ def change_shard(memory: Memory, common: str, item: tuple[str, dict[str, Any]]) 
         getattr(index, common)(**arguments)
         index.save(folder)
     except BaseException:
-        memory.clear()  # what is not in the folder must not answer
+        memory.clear()  # rows that are not in the folder must not be found
         raise
     return _facts(memory, index)
 

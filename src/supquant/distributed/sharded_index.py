@@ -3,34 +3,67 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 
-from supquant.arrays import Array, ArrayLike, Codes
+from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32, RowNumbers
+from supquant.codec.interface import AnyCodec
 from supquant.distributed.pool import Failure, Workers
-from supquant.distributed.shard import change_shard, describe_shard, which_taken
-from supquant.distributed.shard_rows import id_array
-from supquant.distributed.sharded_reader import PartialAnswer, ShardedReader
+from supquant.distributed.shard import (
+    ALL_ROWS,
+    Among,
+    change_shard,
+    describe_shard,
+    read_columns_of,
+    read_shard,
+    select_in_shard,
+    which_taken,
+)
+from supquant.distributed.sharded_search import ShardedFilter, ShardedSearch
+from supquant.distributed.shards import Shards, id_array, moved
 from supquant.errors import InputError, WorkerError
-from supquant.index.changeable import ChangeableIndex
 from supquant.index.code_index import beside_items, check_length, encode_rows
 from supquant.index.columns import Columns, read_columns
-from supquant.index.ids import name_some
-from supquant.inputs.parameters import check_integer
+from supquant.index.filters import as_mask, is_condition
+from supquant.index.id_kinds import Ids
+from supquant.index.ids import name_some, read_ids
+from supquant.index.reader import answer_table, check_state, row_table
+from supquant.index.searchable import SearchableIndex, SearchOptions
+from supquant.index.snapshot import Snapshot
+from supquant.inputs.parameters import check_integer, resolve_jobs
 
 __all__ = ["PartialAnswer", "ShardedIndex"]
 
 
-class ShardedIndex(ShardedReader, ChangeableIndex):
-    """One index whose rows lie in several folders, each of which was written by `CodeIndex.save`.
+class PartialAnswer(NamedTuple):
+    """The answer of the shards that could answer."""
+
+    scores: Float32
+    ids: Array
+    missing: dict[str, str]  # the folder of every shard that could not answer, and why
+
+
+@dataclass(eq=False, slots=True)
+class _ShardedOptions(SearchOptions):
+    """The options of a search of shards. `missing` collects shards that cannot answer, and why; None makes them an error."""
+
+    missing: dict[int, str] | None = None
+
+
+class ShardedIndex(SearchableIndex):
+    """One index whose rows are in several folders, each written by `CodeIndex.save`.
 
     Its methods take and return what those of `CodeIndex` do. A query goes to all shards. Answers are those of one `CodeIndex`
     over the rows of all folders, in the order of the folders: of equal rows, that of an earlier folder comes first. Rows that
     are numbered automatically are numbered over all folders. A change is in the folders of its shards when the call returns.
-    So a worker that was lost loads its folder again, and knows every change. Any number of threads may use the index, one
-    after the other. There is no `save`, `load` or `with_codec`, and the index cannot be copied.
+    So a worker that was lost loads its folder again, and knows every change. Any number of threads may use the index; calls
+    run one at a time. There is no `save`, `load` or `with_codec`, and the index cannot be copied.
 
     Parameters
     ----------
@@ -63,12 +96,316 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
         workers: Workers | None = None,
         n_jobs: int | None = 1,
     ) -> None:
-        super().__init__(folders, workers, n_jobs)
+        resolve_jobs(n_jobs)
+        self._n_jobs = n_jobs
+        self._lock = threading.RLock()  # while a method runs, no other thread changes the index
+        self._shards = Shards(folders, workers)
+        self._note_new_rows(read_again=True)
 
     def __repr__(self) -> str:
         return (
             f"ShardedIndex({len(self)} rows of {self.codec.n_codebooks} bytes in {len(self.folders)} shards)"
         )
+
+    def _note_new_rows(self, *, read_again: bool = False) -> None:
+        """Give the rows a new state. If the folders were read again, filters of the rows before are refused."""
+        self._state = Snapshot().state
+        if read_again:
+            self._origin = object()
+            self._filters: weakref.WeakSet[ShardedFilter] = weakref.WeakSet()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers, unless they were given by the caller."""
+        self._shards.close()
+
+    # rows ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders of the shards, in order."""
+        return self._shards.folders
+
+    @property
+    def codec(self) -> AnyCodec:
+        """The codec, which encodes items and makes the tables of queries."""
+        return self._shards.codec
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __contains__(self, id_: object) -> bool:
+        try:
+            return bool(self.contains([id_])[0])
+        except InputError:  # ids of this kind are not in the index
+            return False
+
+    def contains(self, ids: ArrayLike) -> Flags:
+        """Return for each of some ids (n,) whether a row has it: (n,) bool."""
+        with self._lock:
+            return np.any(list(self._shards.which(id_array(ids)).values()), axis=0)
+
+    @property
+    def ids(self) -> Array:
+        """The ids of all rows, in the order of the folders: int64, or objects that are str."""
+        with self._lock:
+            return self._of_all_shards(self._read_all("ids"))
+
+    @property
+    def state(self) -> str:
+        """Names the present rows and their order, as `CodeIndex.state` does."""
+        return self._state
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of codes, ids and removals of all shards, without the codec."""
+        return sum(self._read_all("nbytes"))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that any shard keeps with its codes."""
+        return list(self._shards.column_types())
+
+    def info(self) -> dict[str, Any]:
+        """Describe the index, as `CodeIndex.info` does. ``shards`` has this for each folder."""
+        shards = self._read_all("info")
+        bytes_ = {name: sum(each["bytes"][name] for each in shards) for name in shards[0]["bytes"]}
+        return {
+            "rows": len(self),
+            "removed": sum(each["removed"] for each in shards),
+            "bytes_per_code": self.codec.n_codebooks,
+            "id_kind": self._shards.id_kind,
+            "bytes": bytes_ | {"codec": self.codec.nbytes},
+            "instruction_set": shards[0]["instruction_set"],
+            "segments": [segment for each in shards for segment in each["segments"]],
+            "shards": dict(zip(self.folders, shards, strict=True)),
+        }
+
+    def codes(self, ids: ArrayLike) -> Codes:
+        """Return the codes (n, M) uint8 of rows, as `CodeIndex.codes` does."""
+        given = id_array(ids)
+        codes = np.empty((len(given), self.codec.n_codebooks), dtype=np.uint8)
+        with self._lock:
+            for own, found in self._shards.ask_owners(read_shard, given, "codes").values():
+                codes[own] = found
+        return codes
+
+    def reconstruct(self, ids: ArrayLike) -> Float32:
+        """Return the vectors (n, r) float32 that the codes of rows stand for."""
+        return self.codec.decode(self.codes(ids))
+
+    def _read_all(self, name: str) -> list[Any]:
+        """Return what a method or an attribute of the index of each shard gives."""
+        return self._shards.ask_all(read_shard, [(folder,) for folder in self.folders], name)
+
+    def _of_all_shards(self, ids: Sequence[Array]) -> Array:
+        """Join ids of all shards as those of one index."""
+        return np.concatenate(
+            [moved(own, by) for own, by in zip(ids, self._shards.first_numbers(), strict=True)]
+        )
+
+    # searches ------------------------------------------------------------------------------------------------------------
+
+    @overload
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+        partial: Literal[False] = False,
+    ) -> tuple[Float32, Array]: ...
+
+    @overload
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+        partial: bool,
+    ) -> tuple[Float32, Array] | PartialAnswer: ...
+
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+        partial: bool = False,
+    ) -> tuple[Float32, Array] | PartialAnswer:
+        """Find the k best rows for every query, exactly, as `CodeIndex.search` does.
+
+        Parameters
+        ----------
+        Q, k, ranking, novelty, where, state
+            As in `CodeIndex.search`. In a condition, a column that a shard lacks is null in its rows.
+        n_jobs : int, default=None
+            The number of threads of each shard. None takes the number that the index was made with.
+        partial : bool, default=False
+            Whether shards that cannot answer are left out. Otherwise one of them is an error.
+
+        Returns
+        -------
+        scores, ids : ndarray (q, k')
+            As in `CodeIndex.search`.
+        missing : dict of str to str
+            Only if `partial`: the folders of the shards that could not answer, and why.
+        """
+        missing: dict[int, str] | None = {} if partial else None
+        scores, ids = self._search(Q, k, _ShardedOptions(ranking, novelty, where, state, n_jobs, missing))
+        if missing is None:
+            return scores, ids
+        return PartialAnswer(scores, ids, {self.folders[number]: why for number, why in missing.items()})
+
+    def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
+        with self._lock:
+            return self._start_search(options).find_best(Q, k, options.ranking)
+
+    def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
+        with self._lock:
+            return self._start_search(options).find_lowest_sums(tables, k)
+
+    def _find_in_range(
+        self, Q: ArrayLike, threshold: float, options: SearchOptions
+    ) -> tuple[RowNumbers, Float32, Array]:
+        with self._lock:
+            return self._start_search(options).find_in_range(Q, threshold, options.ranking)
+
+    def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Float32, Array]]:
+        with self._lock:
+            return self._start_search(options).rank_rows(Q, options.ranking)
+
+    def filter(self, where: ArrayLike, *, state: str | None = None) -> ShardedFilter:
+        """Prepare searches among some of the rows, as `CodeIndex.filter` does.
+
+        The filter selects the same rows as long as all changes are made by this index. After a `reload` that found other rows,
+        it is refused.
+        """
+        with self._lock:
+            made = ShardedFilter(self._origin, self._selected(where, state))
+            self._filters.add(made)
+        return made
+
+    def select(self, where: object, *, state: str | None = None) -> Array:
+        """Return the ids of some rows, in order of insertion, as `CodeIndex.select` does."""
+        with self._lock:
+            found = self._selected(where, state)
+            none = np.empty(0, dtype=object if self._shards.id_kind == "str" else np.int64)
+            return self._of_all_shards([found.get(number, none) for number in range(len(self.folders))])
+
+    def _selected(self, where: object, state: str | None) -> dict[int, Array]:
+        """Return the ids of some rows, for each shard that has any, as it knows them."""
+        check_state(self.state, state)
+        if where is None:
+            raise InputError("expected ids, a mask or a condition, got None")
+        items = {number: (self.folders[number], among) for number, among in self._among(where).items()}
+        return self._shards.ask(select_in_shard, items)
+
+    def _start_search(self, options: SearchOptions) -> ShardedSearch:
+        check_state(self.state, options.state)
+        resolve_jobs(options.n_jobs)
+        missing = options.missing if isinstance(options, _ShardedOptions) else None
+        return ShardedSearch(
+            self.codec,
+            Snapshot(),
+            (),
+            resolve_jobs(self._n_jobs if options.n_jobs is None else options.n_jobs),
+            options.novelty,
+            self._shards.all_labelled,
+            self._shards,
+            self._among(options.where, missing),
+            options.where if isinstance(options.where, ShardedFilter) else None,
+            missing,
+        )
+
+    def _among(self, where: object, missing: dict[int, str] | None = None) -> dict[int, Among]:
+        """Return the shards that have rows of `where`, and which rows these are."""
+        shards, every = self._shards, range(len(self.folders))
+        if where is None:
+            return dict.fromkeys(every, ALL_ROWS)
+        if isinstance(where, ShardedFilter):
+            if where.origin is not self._origin:
+                raise InputError(
+                    "the filter was made by another index, or before this one was reloaded: make one with the filter method "
+                    "of this index"
+                )
+            return {number: Among(filter=where.name) for number, ids in where.ids.items() if len(ids)}
+        if is_condition(where):
+            if not (known := shards.column_types()):
+                raise InputError(f"the index has no columns, and {str(where)!r} is a condition on columns")
+            return dict.fromkeys(every, Among(where, known))
+        if (mask := as_mask(where)) is None:
+            ids = id_array(where)
+            owned, each = shards.owned(ids, partial=missing is not None), shards.each(ids)
+            return {number: Among(each[number][1][own]) for number, own in owned.items()}
+        if mask.shape != (len(self),):
+            raise InputError(
+                f"a mask must have one entry for each of the {len(self)} rows, got shape {mask.shape}"
+            )
+        edges = list(accumulate(facts.n_rows for facts in shards.facts))
+        return {number: Among(own) for number, own in enumerate(np.split(mask, edges[:-1]))}
+
+    # tables --------------------------------------------------------------------------------------------------------------
+
+    def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+        """Return the columns of rows as a `pyarrow.Table`, as `CodeIndex.get` does."""
+        with self._lock:
+            table = _Table(self._shards)
+            positions = table.locate(read_ids(ids))  # first, because it refuses what are no ids
+            return row_table({"id": np.asarray(ids)}, table, positions, columns)
+
+    def search_table(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        columns: Sequence[str] | None = None,
+        *,
+        ranking: str | None = None,
+        novelty: ArrayLike | None = None,
+        where: object = None,
+        state: str | None = None,
+        n_jobs: int | None = None,
+        partial: bool = False,
+    ) -> Any:
+        """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.search_table` does.
+
+        `partial` is as in `search`.
+        """
+        with self._lock:
+            scores, ids, *_ = self.search(
+                Q,
+                k,
+                ranking=ranking,
+                novelty=novelty,
+                where=where,
+                state=state,
+                n_jobs=n_jobs,
+                partial=partial,
+            )
+            return self._tabulate(scores, ids, columns)
+
+    def _tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+        """Return the answers of a search as one `pyarrow.Table`, like those of `search_table`."""
+        with self._lock:
+            return answer_table(_Table(self._shards), np.asarray(scores), np.asarray(ids), columns)
 
     # changes -------------------------------------------------------------------------------------------------------------
 
@@ -108,7 +445,7 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
         shard: int = -1,
     ) -> Self:
         y, ids, metadata = beside_items(X, y, ids, metadata)
-        self.check_new(ids)  # before the long work of encoding
+        self._check_new(ids)  # before the long work of encoding
         return self.add_codes(encode_rows(self.codec, X, y, n_jobs), ids, metadata=metadata, shard=shard)
 
     def add_codes(
@@ -124,15 +461,15 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
         if given is not None:
             check_length(given, checked)
         with self._lock:
-            self.check_new(given)
+            self._check_new(given)
             columns = read_columns(metadata, len(checked), self._shards)
             if len(checked):
                 rows = {"codes": checked, "ids": given, "metadata": _table(columns)}
                 self._change("add_codes", {number: rows}, {number: len(checked)})
         return self
 
-    def check_new(self, ids: ArrayLike | None = None) -> None:
-        """Check that rows with these ids can be added, as `CodeIndex.check_new` does."""
+    def _check_new(self, ids: ArrayLike | None = None) -> None:
+        """Check that rows with these ids can be added, as `CodeIndex.add` does."""
         given = None if ids is None else id_array(ids, distinct=True)
         there = [None] * len(self.folders) if given is None else [own for _, own in self._shards.each(given)]
         taken = self._shards.ask_all(which_taken, list(zip(self.folders, there, strict=True)))
@@ -189,7 +526,7 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
             places, last = np.flatnonzero(old), len(self.folders) - 1
             chosen = {number: places[own] for number, (own, _) in owned.items()}
             if not old.all():
-                self.check_new(given[~old])
+                self._check_new(given[~old])
                 chosen[last] = np.concatenate([chosen.get(last, places[:0]), np.flatnonzero(~old)])
             each = self._shards.each(given)
             changes = {
@@ -219,7 +556,7 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
         return {number: (own, each[number][1][own]) for number, own in self._shards.owned(ids).items()}
 
     def _change(self, method: str, changes: Mapping[int, dict[str, Any]], added: Mapping[int, int]) -> None:
-        """Change shards, all at once. If a worker was lost, the folder tells whether its change was made.
+        """Change shards, all at once. If a worker was lost, its folder shows whether its change was made.
 
         Parameters
         ----------
@@ -228,7 +565,7 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
         changes : mapping of int to dict
             The arguments of the method for each shard.
         added : mapping of int to int
-            The number of rows that a shard has more afterwards, where that is not 0.
+            By how many rows each shard grows; shards that do not grow may be left out.
         """
         shards, left = self._shards, dict(changes)
         before = [facts.n_rows for facts in shards.facts]
@@ -256,6 +593,31 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
             raise WorkerError(
                 f"the workers of {names} were lost twice in {method!r}: nothing was changed there"
             )
+
+
+class _Table:
+    """The columns of all shards, as a snapshot has those of its rows. In place of positions it has ids."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self.column_types = shards.column_types
+
+    def locate(self, ids: Ids) -> Array:
+        """Return the ids (n,), which must be in the index."""
+        given = ids.take(np.arange(len(ids)))
+        self._shards.owned(given)
+        return given
+
+    def columns_at(self, ids: Array) -> Columns | None:
+        """Return the columns of the rows with some ids (n,); None if no row has any."""
+        found = self._shards.ask_owners(read_columns_of, ids).values()
+        pieces = [
+            (None if table is None else Columns.of_table(table), int(own.sum()), None) for own, table in found
+        ]
+        if not pieces or (joined := Columns.join(pieces)) is None:
+            return None
+        order = np.concatenate([np.flatnonzero(own) for own, _ in found])
+        return Columns.of_table(joined.take(np.argsort(order)))
 
 
 def _rows(ids: Array, codes: Codes, columns: Columns | None, rows: Array) -> dict[str, Any]:

@@ -20,10 +20,9 @@ from supquant.distributed.shard import (
     search_shard,
     search_shard_within,
 )
-from supquant.distributed.shard_rows import moved
-from supquant.distributed.shards import Shards
-from supquant.index.searching import Search
-from supquant.index.topk import Positions, Sums, merge_answers
+from supquant.distributed.shards import Shards, moved
+from supquant.index.parts import Positions, Sums
+from supquant.index.searching import Search, merge_answers
 
 __all__ = ["ShardedFilter", "ShardedSearch"]
 
@@ -31,13 +30,13 @@ __all__ = ["ShardedFilter", "ShardedSearch"]
 class ShardedFilter:
     """Rows that are prepared for searches among them. `ShardedIndex.filter` makes it.
 
-    It is what `Filter` is to a `CodeIndex`. Every shard keeps the prepared rows, and the driver keeps their ids: a shard whose
+    It is what `Filter` is to a `CodeIndex`. Every shard keeps the prepared rows, and the driver keeps their ids. A shard whose
     worker was lost gets them again.
 
     Attributes
     ----------
     origin : object
-        Stands for the index and the rows that were in its folders when they were last read.
+        Identifies the index and the rows that were in its folders when they were last read.
     ids : dict of int to ndarray
         The ids of the chosen rows that were not removed, as each shard knows them.
     """
@@ -51,7 +50,7 @@ class ShardedFilter:
         return sum(map(len, self.ids.values()))
 
     def forget(self, shard: int, removed: Array) -> None:
-        """Forget the ids of rows that were removed: a row that is added under such an id is another one."""
+        """Forget the ids of removed rows: a row added later under such an id is a different one."""
         if shard in self.ids:
             self.ids[shard] = self.ids[shard][~np.isin(self.ids[shard], removed)]
 
@@ -148,4 +147,4 @@ class ShardedSearch(Search):
 
 
 class _LostShardError(Exception):
-    """A shard could not answer, and the others shall answer without it."""
+    """A shard could not answer, and the others are asked to answer without it."""

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from supquant.arrays import Array, Flags
+from supquant.arrays import Array, ArrayLike, Flags
 from supquant.distributed.pool import Failure, Workers
 from supquant.distributed.process_workers import ProcessWorkers
 from supquant.distributed.shard import ShardFacts, describe_shard, which_ids
-from supquant.distributed.shard_rows import moved
 from supquant.errors import InputError
 from supquant.index import CodeIndex
-from supquant.index.ids import name_some
+from supquant.index.ids import name_some, read_ids
 
-__all__ = ["Shards"]
+__all__ = ["Shards", "id_array", "moved"]
 
 
 class Shards:
@@ -153,3 +152,14 @@ class Shards:
         owned, each = self.owned(ids), self.each(ids)
         items = {number: (each[number][0], each[number][1][own]) for number, own in owned.items()}
         return {number: (owned[number], found) for number, found in self.ask(task, items, common).items()}
+
+
+def moved(ids: Array, by: int) -> Array:
+    """Return ids with something added to them, if they are numbers."""
+    return ids + by if by and ids.dtype.kind == "i" else ids
+
+
+def id_array(ids: ArrayLike, *, distinct: bool = False) -> Array:
+    """Return ids (n,) of a user as an array of int64, or of objects that are str. If `distinct`, none may come twice."""
+    read = read_ids(ids, distinct=distinct)
+    return read.take(np.arange(len(read)))

@@ -1,7 +1,7 @@
 """What runs inside a worker: tasks, one after the other, with a memory that outlives them.
 
 A request names a task, an item of its work, and the fingerprint of what all items of a pass have in common, such as a model. A
-worker keeps the common part of the last pass. It refuses a request with another fingerprint, and gets that common part then.
+worker keeps the common part of the last pass. It refuses a request with another fingerprint, and is then sent that common part.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import xxhash
 __all__ = ["Answer", "Memory", "Packed", "Request", "Task", "Worker", "pack", "pack_message", "serve"]
 
 Memory = dict[str, Any]
-"""What a worker keeps between tasks. It is lost with the worker, so a task can always make it again."""
+"""What a worker keeps between tasks. It is lost with the worker, so every task can restore what it needs."""
 
 DRIVER_SECONDS = 1.0
-"""A worker looks this often whether its driver is still there."""
+"""A worker checks this often whether its driver is still running, in seconds."""
 
 Task = Callable[[Memory, Any, Any], Any]
 """A function of a module: it takes the memory of the worker, the common part of the pass and an item, and returns a result."""
@@ -48,7 +48,7 @@ class Answer:
     fingerprint: str
     result: Any = None
     error: BaseException | None = None
-    is_stale: bool = False  # whether the worker has another common part than the request needs
+    is_stale: bool = False  # whether the worker has a different common part than the request needs
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Worker:
 def _packed_answer(answer: Answer) -> bytes:
     try:
         return pickle.dumps(answer, protocol=5)
-    except Exception as error:  # noqa: BLE001  # what cannot be pickled is told in words
+    except Exception as error:  # noqa: BLE001  # what cannot be pickled is described in words
         kind = MemoryError if isinstance(error, MemoryError) else RuntimeError
         told = kind(f"{answer.error or type(answer.result).__name__!r} cannot be sent back: {error}")
         return pickle.dumps(Answer(answer.number, answer.fingerprint, error=told), protocol=5)
@@ -141,7 +141,7 @@ def serve(descriptor: int) -> None:
         while True:
             connection.send_bytes(worker.run(*_unpack_message(connection.recv_bytes())))
     except (EOFError, ConnectionError):
-        return  # the driver has ended or has given the worker up
+        return  # the driver has ended or has given up the worker
 
 
 def _end_without_driver(driver: int) -> None:

@@ -1,95 +1,35 @@
-"""Maps from scores to probabilities, fitted to rows that the model has not seen.
-
-There are two maps, one before and one after a label ranking. The first turns the scores of a query's labels into logits. The
-second turns the product of two label vectors into the probability that query and item share a label. The products in between
-are sums over codebooks.
-"""
+"""From scores of answers to probabilities: a curve, fitted to queries that the model has not seen."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 from sklearn.isotonic import isotonic_regression
-from sklearn.linear_model import LogisticRegression
 
 from supquant import kernels
 from supquant.arrays import Codes, Flags, Float32, Float64
+from supquant.inputs.labels import Labels
 from supquant.parallel import ordered_map, row_blocks
 
-if TYPE_CHECKING:
-    from supquant.codec.additive import AdditiveCodec
-    from supquant.inputs.labels import Labels
-
-
 CALIBRATION_QUERIES = 1024
-"""At most this number of held-out rows are queries."""
+"""Maximum number of held-out rows that are queries."""
 
 CALIBRATION_ITEMS = 1 << 16
-"""At most this number of training rows are items."""
+"""Maximum number of training rows that are items."""
 
 ANSWERS = 100
-"""A curve is fitted to this number of first answers of each query, and to as many items from everywhere. Among the first answers
-of a query a product is right more often than the same product further down, so random pairs alone would make scores too low."""
+"""A curve is fitted to this number of first answers per query, and to as many random items. Among the first answers, a product is
+right more often than the same product further down, so random pairs alone would make scores too low."""
 
 BLOCK_QUERIES = 16
-"""Number of queries that are ranked at a time."""
+"""Number of queries ranked at a time."""
 
 CURVE_POINTS = 64
-"""A curve has at most this number of points."""
-
-DEFAULT_SLOPE = 4.0
-"""Slope of the logits if there are no rows to measure it on."""
-
-
-def default_scaling(n_labels: int) -> Float32:
-    """Return slopes and shifts (2, L) for scores that were not measured."""
-    return np.repeat(np.array([[DEFAULT_SLOPE], [0]], dtype=np.float32), n_labels, axis=1)
-
-
-def fit_scaling(scores: Float32, labels: Labels) -> Float32:
-    """Fit the lines that turn scores of rows into logits of their labels.
-
-    If each row has one label, all labels have the same slope and no shift (a temperature). If rows have several labels, each
-    label has a logistic regression.
-
-    Parameters
-    ----------
-    scores : (n, L) float32
-    labels : Labels
-        Labels of the n rows.
-
-    Returns
-    -------
-    (2, L) float32
-        Slopes and shifts.
-    """
-    Y = labels.dense(0, len(labels))
-    scaling = default_scaling(labels.n_labels)
-    if not len(scores):
-        return scaling
-    if not labels.multilabel:
-
-        def loss(log_slope: float) -> float:
-            return -float((log_softmax(np.exp(log_slope) * scores.astype(np.float64), axis=1) * Y).sum())
-
-        scaling[0] = np.exp(minimize_scalar(loss, bounds=(-3, 6), method="bounded").x)
-        return scaling
-    for label, carried in enumerate(Y.T):
-        if carried.any() and not carried.all():
-            fitted = LogisticRegression(C=1e3).fit(scores[:, [label]], carried)
-            scaling[:, label] = fitted.coef_[0, 0], fitted.intercept_[0]
-        else:  # all rows or none have the label: the logit is as extreme as this number of rows allows
-            scaling[:, label] = 0, np.log(len(Y) + 1) * (1 if carried.any() else -1)
-    return scaling
+"""Maximum number of points of a curve."""
 
 
 def fit_curve(products: Float64, relevant: Flags) -> Float32:
-    """Fit a curve from products to the probability of relevance that never falls (isotonic regression).
+    """Fit a curve that never falls from products to the probability of relevance (isotonic regression).
 
     Parameters
     ----------
@@ -121,61 +61,34 @@ def fit_curve(products: Float64, relevant: Flags) -> Float32:
     return np.array([means, rising], dtype=np.float32)
 
 
-def calibrate(
-    codec: AdditiveCodec, vectors: Float32, query_labels: Labels, codes: Codes, labels: Labels
-) -> AdditiveCodec:
-    """Return the codec with a curve fitted to held-out queries and training items.
+def first_answers(
+    tables: Float32, query_labels: Labels, codes: Codes, labels: Labels, n_jobs: int = 1
+) -> tuple[Float64, Flags]:
+    """Return scores of answers to queries: the first answers, and some items from all over.
 
     Parameters
     ----------
-    codec : AdditiveCodec
-        With a meaning.
-    vectors : (q, L) float32
-        Label scores of queries, from a model that has not seen them.
+    tables : (m, M, K) float32
+        Look-up tables of queries that the model has not seen. At most `CALIBRATION_QUERIES` of them are used, evenly spread.
     query_labels : Labels
         Labels of the queries.
     codes : (n, M) uint8
         Codes of items.
     labels : Labels
         Labels of the items.
-
-    Returns
-    -------
-    AdditiveCodec
-        The given one if there are no queries or no items.
-    """
-    assert codec.meaning is not None
-    if not len(vectors) or not len(codes):
-        return codec
-    prepared = codec.meaning.query_vectors(vectors, labels.n_labels, multilabel=labels.multilabel)
-    curve = fit_curve(*first_answers(codec.tables_of(prepared, "label"), query_labels, codes, labels))
-    return replace(codec, meaning=replace(codec.meaning, curve=curve))
-
-
-def first_answers(
-    tables: Float32, query_labels: Labels, codes: Codes, labels: Labels, n_jobs: int = 1
-) -> tuple[Float64, Flags]:
-    """Return scores of answers to queries: the first answers, and some items from everywhere.
-
-    Parameters
-    ----------
-    tables : (m, M, K) float32
-        Look-up tables of queries that the model has not seen. At most `CALIBRATION_QUERIES` of them are asked, evenly spread.
-    query_labels, codes, labels
-        As in `calibrate`.
     n_jobs : int, default=1
         Number of threads.
 
     Returns
     -------
     products : (q, k) float64
-        Scores of the answers; greater is nearer.
+        Scores of the answers; larger is nearer.
     relevant : (q, k) bool
         Whether query and answer share a label.
     """
     asking, asked = spread_rows(len(tables), CALIBRATION_QUERIES), spread_rows(len(codes), CALIBRATION_ITEMS)
     anywhere = asked[spread_rows(len(asked), ANSWERS)]
-    # A scan returns the first of several rows with equal sums. In random order, these do not all have the same label.
+    # A scan returns the first of several rows with equal sums. In random order, they do not all have the same label.
     asked = np.random.default_rng(0).permutation(asked)
     scanned = kernels.Scanned(kernels.blocks_of(codes[asked]), len(asked))
     queries, tables, others = query_labels.take(asking), tables[asking], np.ascontiguousarray(codes[anywhere])

@@ -74,10 +74,10 @@ class Course(Generic[StepT]):
         stage : str
             The name under which the steps are reported.
         total : int or None
-            Expected number of reported steps; None if it is not known.
+            Expected number of reported steps; None if unknown.
         steps : iterable of FitStep
             Usually a generator, which does its work when it is asked for the next step. A step is recorded before it is
-            reported, so that a callback that raises does not lose it.
+            reported, so a callback that raises does not lose it.
         """
         # A generator is closed here and not in its finaliser, which would swallow an interrupt.
         closed = closing(steps) if isinstance(steps, Generator) else nullcontext()
@@ -107,7 +107,7 @@ class FitStep(Protocol):
 
 
 class NamedStep:
-    """The shared part of finished steps: a name, the number of the iteration, and the number of recoded rows."""
+    """What finished steps have in common: a name, the number of the iteration, and the number of recoded rows."""
 
     name: str
     iteration: int

@@ -11,16 +11,18 @@ from sklearn.base import clone
 from supquant.arrays import ArrayLike
 from supquant.errors import InputError
 from supquant.evaluation.retrieval import evaluate_tables
-from supquant.evaluation.splits import default_queries
 from supquant.inputs.labels import read_labels
 from supquant.inputs.parameters import random_generator
 from supquant.inputs.validation import check_vectors
 
 if TYPE_CHECKING:
-    from supquant.estimators.estimator import CodeEstimator
+    from supquant.estimators.base import CodeEstimator
 
 MIN_FORECAST_ROWS = 20
 """A forecast needs at least this number of rows."""
+
+MAX_FORECAST_QUERIES = 1000
+"""A forecast has at most this number of queries, and as many items without labels."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def forecast(
     if len(X) < MIN_FORECAST_ROWS:
         raise InputError(f"a forecast needs at least {MIN_FORECAST_ROWS} rows, got {len(X)}")
     order = random_generator(random_state).permutation(len(X))
-    q = default_queries(len(X))
+    q = min(MAX_FORECAST_QUERIES, len(X) // 10)
     queries, items, training = order[:q], order[q : 2 * q], np.sort(order[2 * q :])
     given: Any = y if hasattr(y, "__getitem__") and hasattr(y, "shape") else np.asarray(y)
     fitted = clone(estimator).fit(X[training], given[training])

@@ -27,28 +27,25 @@ from supquant.codec.registry import codec_of_file
 from supquant.errors import FileFormatError, InputError, SaveConflictError
 from supquant.index.bitmaps import LiveRows
 from supquant.index.columns import Columns
-from supquant.index.integer_ids import ListedIntegers, NumberRange
+from supquant.index.id_kinds import Ids, ListedIntegers, NumberRange, StringIds
 from supquant.index.manifest import (
-    COLUMNS_VERSION,
-    COMPACT_VERSION,
     FILE_NAME,
     FORMAT,
     MANIFEST,
-    UPDATES_VERSION,
     VERSION,
+    content_digest,
+    describe_save,
     manifest_bytes,
     names_in_manifest,
+    new_save_record,
     read_manifest,
 )
 from supquant.index.ordering import CodeOrder
 from supquant.index.parts import Part
-from supquant.index.revisions import content_digest, describe_save, new_save_record
-from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
 from supquant.index.snapshot import Snapshot, Source
 from supquant.index.stored import Stored, StoredArrays, open_stored
-from supquant.index.string_ids import StringIds
 from supquant.storage import ArrayFile, PackedArrays, sync_folder, write_file_atomically
 from supquant.storage.locking import LOCK_NAME, run_locked
 
@@ -240,39 +237,24 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
             {
                 "rows": part.n_rows,
                 "codes": part.segment.write(folder),
+                "updates": [
+                    {"rows": update.n_rows, "codes": update.write(folder)} for update in part.updates
+                ],
                 "ids": ids.write(folder) if isinstance(ids, StoredArrays) else None,
                 "first_id": ids.first if isinstance(ids, NumberRange) else None,
                 "live": None if live is None else live.write(folder),
                 "live_rows": part.n_live,
+                "columns": None if part.columns is None else part.columns.write(folder),
             }
         )
-        if part.updates:
-            updates = [{"rows": update.n_rows, "codes": update.write(folder)} for update in part.updates]
-            segments[-1]["updates"] = updates
-        if part.columns is not None:
-            segments[-1]["columns"] = part.columns.write(folder)
     return {
         "format": FORMAT,
-        "version": _version(snapshot),
+        "version": VERSION,
         "codec": codec.write(folder),
         "id_kind": snapshot.id_kind,
         "next_number": snapshot.next_number,
         "segments": segments,
     }
-
-
-def _version(snapshot: Snapshot) -> int:
-    """Return the lowest version of the format that can hold a snapshot, so that older versions of this library read it."""
-    if any(map(_is_compact, snapshot.parts)):
-        return COMPACT_VERSION
-    if any(part.columns is not None for part in snapshot.parts):
-        return COLUMNS_VERSION
-    return UPDATES_VERSION if any(part.updates for part in snapshot.parts) else VERSION
-
-
-def _is_compact(part: Part) -> bool:
-    short = isinstance(part.ids, StringIds) and part.ids.short
-    return short or any(segment.sorted for segment in part.segments)
 
 
 def _delete_unnamed_files(folder: Path, keep: AbstractSet[str] = frozenset()) -> None:
@@ -307,7 +289,7 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any], mapped: bool) -> tupl
     next_serial = 0
     for entry in manifest["segments"]:
         rows = entry["rows"]
-        updates = tuple(open_codes(update, rows) for update in entry.get("updates", []))
+        updates = tuple(open_codes(update, rows) for update in entry["updates"])
         ids: Ids
         if entry["ids"] is None:
             ids = NumberRange(entry["first_id"], rows)
@@ -320,7 +302,7 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any], mapped: bool) -> tupl
         if entry["live"] is not None:
             live = LiveRows.from_file(opened(entry, "live", LiveRows.KIND), rows, entry["live_rows"])
         columns = None
-        if "columns" in entry:
+        if entry["columns"] is not None:
             columns = Columns.from_file(opened(entry, "columns", Columns.KIND), rows)
         serials = Serials.consecutive(next_serial, rows)
         parts.append(Part(open_codes(entry), ids, serials, live, updates, columns))

@@ -16,12 +16,10 @@ from supquant.errors import InputError
 from supquant.index.bitmaps import LiveRows, Words, bits_of_rows
 from supquant.index.columns import rows_where
 from supquant.index.ids import read_ids
-from supquant.index.layers import Layer
-from supquant.index.parts import Part
+from supquant.index.parts import Layer, Part, Positions, View
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
 from supquant.index.snapshot import Origin, Snapshot
-from supquant.index.topk import Positions, View
 from supquant.inputs.validation import refuse_masked
 
 __all__ = ["Chosen", "Filter", "as_mask", "choose", "chosen_positions", "is_condition", "views_of"]
@@ -29,7 +27,7 @@ __all__ = ["Chosen", "Filter", "as_mask", "choose", "chosen_positions", "is_cond
 Chosen = Mapping[Serials, Words]
 """The chosen rows as bits, for every part that holds some of them, by the serials of the part."""
 
-_COPIED_SHARE = 0.25
+_MAX_COPIED = 0.25
 """A filter copies the codes of its rows if they are less than this share of a layer's codes."""
 
 
@@ -107,7 +105,7 @@ class Filter:
 def views_of(snapshot: Snapshot, chosen: Chosen) -> list[View]:
     """Return what a single search among chosen rows reads. No code is copied: the scan skips the other rows."""
     return [
-        View.of(layer.segment, first, layer.eligible(chosen[part.serials]), layer.segment.rows())
+        layer.view(first, chosen[part.serials])
         for first, part in snapshot.parts_with_positions()
         if part.serials in chosen
         for layer in part.layers
@@ -252,10 +250,10 @@ class _PreparedLayer:
     def view(self, layer: Layer, first: int) -> View | None:
         """Return what a search reads of the layer, whose part begins at position `first`."""
         if self.copied is not None:
-            return View.of(self.copied, first, None, self.rows)
+            return View(self.copied, self.copied.scanned(), first, self.rows)
         if self.eligible is None:
             return None
-        return View.of(layer.segment, first, self.eligible, layer.segment.rows())
+        return View(layer.segment, layer.segment.scanned(self.eligible), first, layer.segment.rows())
 
 
 def _prepare_layer(layer: Layer, before: _PreparedPart) -> _PreparedLayer:
@@ -267,7 +265,7 @@ def _prepare_layer(layer: Layer, before: _PreparedPart) -> _PreparedLayer:
     assert eligible is not None
     if (count := kernels.active().count_bits(eligible)) == 0:
         return prepared
-    if count >= _COPIED_SHARE * layer.segment.n_rows:
+    if count >= _MAX_COPIED * layer.segment.n_rows:
         return replace(prepared, eligible=eligible)
     for known in before.layers:
         if known.segment() is not layer.segment or known.eligible is None:

@@ -1,10 +1,6 @@
 """What users call their rows: automatic numbers, 64-bit integers, or strings.
 
-    ids                          ids from users, and ids of several runs of rows joined
-    integer_ids | string_ids     the two kinds
-    row_ids                      what both kinds have in common
-
-Ids from users are read into the same form, whether they are to be stored or to be looked up.
+Ids from users are read into the same form, whether they are to be stored or looked up. `id_kinds` has the two kinds.
 """
 
 from __future__ import annotations
@@ -18,14 +14,12 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Flags
 from supquant.errors import InputError
-from supquant.index.integer_ids import IntegerIds, integer_ids, join_integers
-from supquant.index.row_ids import Ids
-from supquant.index.string_ids import StringIds
+from supquant.index.id_kinds import Ids, IntegerIds, StringIds, integer_ids, join_integers
 from supquant.inputs.validation import refuse_masked
 
 __all__ = ["join_ids", "name_some", "read_ids"]
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 """An error names at most this number of ids."""
 
 
@@ -98,8 +92,8 @@ def name_some(ids: NDArray[Any]) -> str:
     >>> name_some(np.arange(10, 20))
     '10, 11, 12 and 7 more'
     """
-    named = ", ".join(map(repr, ids[:_MOST_NAMED].tolist()))
-    return named if len(ids) <= _MOST_NAMED else f"{named} and {len(ids) - _MOST_NAMED} more"
+    named = ", ".join(map(repr, ids[:_MAX_NAMED].tolist()))
+    return named if len(ids) <= _MAX_NAMED else f"{named} and {len(ids) - _MAX_NAMED} more"
 
 
 def join_ids(pieces: Sequence[tuple[Ids, Flags | None]]) -> Ids:

@@ -1,11 +1,13 @@
-"""The manifest of an index: which files its folder holds, and what they are."""
+"""The manifest of an index: which files its folder holds, what they are, and who saved them."""
 
 from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,20 +15,19 @@ from typing import Any
 import xxhash
 
 from supquant.errors import FileFormatError
-from supquant.index.revisions import is_save_record
-from supquant.index.snapshot import MOST_ROWS
+from supquant.index.snapshot import MAX_ROWS
 from supquant.storage import read_regular_file, shorten
 
 __all__ = [
-    "COLUMNS_VERSION",
-    "COMPACT_VERSION",
     "FILE_NAME",
     "FORMAT",
     "MANIFEST",
-    "UPDATES_VERSION",
     "VERSION",
+    "content_digest",
+    "describe_save",
     "manifest_bytes",
     "names_in_manifest",
+    "new_save_record",
     "read_manifest",
 ]
 
@@ -34,34 +35,31 @@ MANIFEST = "manifest.json"
 """The name of the manifest's file."""
 
 FORMAT = "supquant index"
-"""What a manifest states as its format."""
+"""The format that a manifest states."""
 
 VERSION = 1
-"""The version of the format that is written if no segment has updates, so that older versions of this library read it."""
-
-UPDATES_VERSION = 2
-"""The version that is written if some segment has updates."""
-
-COLUMNS_VERSION = 3
-"""The version that is written if some segment has columns."""
-
-COMPACT_VERSION = 4
-"""The version that is written if some codes are sorted, or if ids are strings with hashes of 4 bytes. All versions are read."""
+"""The version of the format that is written and read."""
 
 FILE_NAME = re.compile(r"(codec|codes|columns|ids|live)-[0-9a-f]{16}\.safetensors")
-"""The names of the files that a manifest names."""
+"""The names of the files that a manifest lists."""
 
-_FIELDS = {"format", "version", "codec", "id_kind", "next_number", "segments"}
-"""The fields of a manifest, without its digest, and without ``saved``, which the first folders lack."""
+_FIELDS = {"format", "version", "codec", "id_kind", "next_number", "segments", "saved"}
+"""The fields of a manifest, without its digest."""
 
-_SEGMENT_FIELDS = {"rows", "codes", "ids", "first_id", "live", "live_rows"}
+_SEGMENT_FIELDS = {"rows", "codes", "updates", "ids", "first_id", "live", "live_rows", "columns"}
 """The fields of each segment in a manifest."""
 
 _ID_KINDS = (None, "automatic", "int64", "str")
 """The values that the field `id_kind` may have."""
 
-_LARGEST_NUMBER = 2**62
-"""The greatest value of the field `next_number`. No index lives long enough to reach it, and below it no id overflows."""
+_MAX_NUMBER = 2**62
+"""The greatest value of the field `next_number`. No index lives long enough to reach it, and no id below it overflows."""
+
+_MAX_INT64 = 2**63 - 1
+"""The greatest revision and process id."""
+
+_MAX_TEXT = 255
+"""The greatest length in characters of a time or a host's name."""
 
 
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
@@ -71,14 +69,15 @@ def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
 
 
 def names_in_manifest(folder: Path) -> set[str]:
-    """Return the names of all files in the manifest of a folder. Without a manifest there are none."""
+    """Return the names of all files in the manifest of a folder, or an empty set if there is no manifest."""
     if not (folder / MANIFEST).exists():
         return set()
     manifest = read_manifest(folder)
-    fields = ("codes", "ids", "live", "columns")
-    segments = [entry.get(field) for entry in manifest["segments"] for field in fields]
-    updates = [update["codes"] for entry in manifest["segments"] for update in entry.get("updates", [])]
-    return {manifest["codec"], *filter(None, segments), *updates}
+    names = {manifest["codec"]}
+    for entry in manifest["segments"]:
+        names |= {entry["codes"], entry["ids"], entry["live"], entry["columns"]}
+        names |= {update["codes"] for update in entry["updates"]}
+    return names - {None}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -97,7 +96,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises
     ------
     FileFormatError
-        If the folder holds no manifest, or one that is damaged or makes no sense.
+        If the folder holds no manifest, or one that is damaged, inconsistent, or of another version.
     FileNotFoundError
         If the folder does not exist.
     """
@@ -114,9 +113,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise FileFormatError(f"{path}: is not JSON") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise FileFormatError(f"{path}: is not the manifest of an index")
-    if not _is_integer(version := manifest.get("version"), VERSION, COMPACT_VERSION):
+    if not _is_integer(version := manifest.get("version"), VERSION, VERSION):
         raise FileFormatError(
-            f"{path}: format version {shorten(version)}, this supquant reads versions {VERSION} to {COMPACT_VERSION}"
+            f"{path}: format version {shorten(version)}, this supquant reads version {VERSION}"
         )
     manifest.pop("digest", None)
     if manifest_bytes(manifest) != text:
@@ -128,9 +127,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the fields of a manifest, or None."""
-    if set(manifest) - {"saved"} != _FIELDS:
+    if set(manifest) != _FIELDS:
         return f"has the fields {shorten(list(manifest))}"
-    if "saved" in manifest and not is_save_record(manifest["saved"]):
+    if not _is_save_record(manifest["saved"]):
         return f"'saved' is {shorten(manifest['saved'])}"
     segments, id_kind, next_number = manifest["segments"], manifest["id_kind"], manifest["next_number"]
     if not isinstance(segments, list):
@@ -140,16 +139,12 @@ def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
             return f"a segment is {shorten(entry)}"
     if id_kind not in _ID_KINDS or (segments and id_kind is None):
         return f"'id_kind' is {shorten(id_kind)}"
-    if manifest["version"] == VERSION and any("updates" in entry for entry in segments):
-        return f"a segment has updates, but the version is {VERSION}"
-    if manifest["version"] < COLUMNS_VERSION and any("columns" in entry for entry in segments):
-        return f"a segment has columns, but the version is {manifest['version']}"
     if not _is_file_name(manifest["codec"], "codec"):
         return f"'codec' is {shorten(manifest['codec'])}"
-    if not _is_integer(next_number, 0, _LARGEST_NUMBER if id_kind == "automatic" else 0):
+    if not _is_integer(next_number, 0, _MAX_NUMBER if id_kind == "automatic" else 0):
         return f"'next_number' is {shorten(next_number)}"
-    if (rows := sum(entry["rows"] for entry in segments)) > MOST_ROWS:
-        return f"it has {rows} rows, at most {MOST_ROWS} are possible"
+    if (rows := sum(entry["rows"] for entry in segments)) > MAX_ROWS:
+        return f"it has {rows} rows, at most {MAX_ROWS} are possible"
     return _find_flaw_of_ids(segments, id_kind, next_number)
 
 
@@ -177,19 +172,19 @@ def _find_flaw_of_ids(segments: list[dict[str, Any]], id_kind: str | None, next_
 
 
 def _is_segment(entry: object) -> bool:
-    if not isinstance(entry, dict) or set(entry) - {"updates", "columns"} != _SEGMENT_FIELDS:
+    if not isinstance(entry, dict) or set(entry) != _SEGMENT_FIELDS:
         return False
-    if "columns" in entry and not _is_file_name(entry["columns"], "columns"):
+    if entry["columns"] is not None and not _is_file_name(entry["columns"], "columns"):
         return False
     rows, ids, first, live = entry["rows"], entry["ids"], entry["first_id"], entry["live"]
-    if not _is_integer(rows, 1, MOST_ROWS) or not _is_file_name(entry["codes"], "codes"):
+    if not _is_integer(rows, 1, MAX_ROWS) or not _is_file_name(entry["codes"], "codes"):
         return False
     if ids is None:
         if not _is_integer(first, -(2**63), 2**63 - rows):
             return False
     elif first is not None or not _is_file_name(ids, "ids"):
         return False
-    updates = entry.get("updates", [])
+    updates = entry["updates"]
     if not isinstance(updates, list) or not all(_is_update(update, rows) for update in updates):
         return False
     if live is None:
@@ -209,3 +204,48 @@ def _is_integer(value: object, low: int, high: int) -> bool:
 
 def _is_file_name(value: object, kind: str) -> bool:
     return isinstance(value, str) and FILE_NAME.fullmatch(value) is not None and value.startswith(f"{kind}-")
+
+
+# who saved ------------------------------------------------------------------------------------------------------------
+
+
+def content_digest(manifest: Mapping[str, Any]) -> str:
+    """Return the digest (32 hexadecimal digits) of a manifest without its record of the save.
+
+    It stands for the rows and the codec. So a folder that was saved again without a change, or copied, counts as unchanged.
+    """
+    content = {name: value for name, value in manifest.items() if name != "saved"}
+    return xxhash.xxh3_128_hexdigest(json.dumps(content).encode())
+
+
+def new_save_record(replaced: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the field ``saved`` of a manifest that this process writes now.
+
+    Parameters
+    ----------
+    replaced : mapping or None
+        The manifest that is replaced. None if there is none.
+    """
+    before = 0 if replaced is None else replaced["saved"]["revision"]
+    return {
+        "revision": min(before + 1, _MAX_INT64),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "host": os.uname().nodename[:_MAX_TEXT],
+        "pid": os.getpid(),
+    }
+
+
+def _is_save_record(value: object) -> bool:
+    """Return whether a value has the form of the field ``saved`` of a manifest."""
+    if not isinstance(value, dict) or set(value) != {"revision", "time", "host", "pid"}:
+        return False
+    numbers = all(type(value[name]) is int and 0 <= value[name] <= _MAX_INT64 for name in ("revision", "pid"))
+    return numbers and all(
+        isinstance(value[name], str) and len(value[name]) <= _MAX_TEXT for name in ("time", "host")
+    )
+
+
+def describe_save(manifest: Mapping[str, Any]) -> str:
+    """Return who saved a folder and when, for an error."""
+    saved = manifest["saved"]
+    return f"process {saved['pid']} on {saved['host']} saved it at {saved['time']}, as revision {saved['revision']}"

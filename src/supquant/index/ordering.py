@@ -21,13 +21,13 @@ from supquant.kernels import BLOCK_ROWS, Cells
 
 __all__ = ["CodeOrder", "find_cells"]
 
-FEWEST_SORTED = 1 << 16
+MIN_SORTED = 1 << 16
 """Fewer codes are not sorted: a scan of all of them takes less than a millisecond."""
 
-FEWEST_IN_CELL = 64
+MIN_IN_CELL = 64
 """The number of codes in a cell, on average, at least. A scan reads blocks of 64 codes."""
 
-MOST_LEVELS = 3
+MAX_LEVELS = 3
 """The largest number of leading codebooks."""
 
 _SAMPLED_CODES = 4096
@@ -39,7 +39,7 @@ _SAMPLED_QUERIES = 64
 _SAMPLED_ANSWERS = 4
 """The number of answers of these queries."""
 
-MOST_NEEDED = 0.9
+MAX_NEEDED = 0.9
 """Codes are sorted if such a query needs less than this share of the codes, on average."""
 
 
@@ -57,7 +57,7 @@ class CodeOrder:
 
     def leading(self, codes: Codes) -> tuple[int, ...]:
         """Return the codebooks by which codes (n, M) are best sorted, the first one first. There are none if it does not help."""
-        if len(codes) < FEWEST_SORTED or not isinstance(self.codec, CodebookCodec):
+        if len(codes) < MIN_SORTED or not isinstance(self.codec, CodebookCodec):
             return ()
         sample = codes[:: -(-len(codes) // _SAMPLED_CODES)]
         queries = self.codec.decode(sample[:: -(-len(sample) // _SAMPLED_QUERIES)])
@@ -65,8 +65,8 @@ class CodeOrder:
         tables = self.codec.tables_of(queries, self.codec.rankings[-1])
         entries = _entries_of(tables, sample)
         weights = entries.var(axis=2).sum(axis=0)  # (M,)
-        lead = np.argsort(-weights, kind="stable")[:MOST_LEVELS]
-        if _needed_share(entries, lead[:2]) >= MOST_NEEDED:
+        lead = np.argsort(-weights, kind="stable")[:MAX_LEVELS]
+        if _needed_fraction(entries, lead[:2]) >= MAX_NEEDED:
             return ()
         return tuple(lead.tolist())
 
@@ -76,7 +76,7 @@ def _entries_of(tables: Float32, codes: Codes) -> Float32:
     return np.take_along_axis(tables, codes.T[None].astype(np.intp), axis=2)
 
 
-def _needed_share(entries: Float32, lead: NDArray[np.intp]) -> float:
+def _needed_fraction(entries: Float32, lead: NDArray[np.intp]) -> float:
     """Return the share of codes whose cells may hold an answer, by the entries (q, M, n) of queries at the codes."""
     sums = entries.sum(axis=1)
     cuts = np.partition(sums, _SAMPLED_ANSWERS, axis=1)[:, _SAMPLED_ANSWERS]  # (q,)
@@ -124,7 +124,7 @@ def find_cells(blocks: Codes, n: int, lead: Sequence[int]) -> Cells | None:
         column = _column(blocks, m, n)
         new[1:] |= column[1:] != column[:-1]
         first = np.flatnonzero(new)
-        if FEWEST_IN_CELL * len(first) > n:
+        if MIN_IN_CELL * len(first) > n:
             break
         firsts.append(first)
         words.append(column[first])

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from supquant import kernels
 from supquant.arrays import Codes, Flags, RowNumbers
-from supquant.index.bitmaps import LiveRows, rows_in_bits
+from supquant.index.bitmaps import LiveRows, Words, rows_in_bits
 from supquant.index.columns import Columns
+from supquant.index.id_kinds import Ids
 from supquant.index.ids import join_ids
-from supquant.index.layers import Layer, add_layer, cover_rows, group_similar, is_wasteful, stack_layers
 from supquant.index.ordering import CodeOrder
-from supquant.index.row_ids import Ids
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
 from supquant.index.stored import StoredArrays
+from supquant.kernels import Scanned
 
-__all__ = ["Part", "merge_parts", "merge_similar"]
+__all__ = ["Layer", "Part", "Positions", "Sums", "View", "merge_parts", "merge_similar", "stack_layers"]
 
-_SMALLEST_LAYERED = 1024
+Sums = NDArray[np.float32]
+Positions = NDArray[np.int64]
+Run = TypeVar("Run")
+
+_MIN_LAYERED = 1024
 """The codes of a part with fewer rows are copied when a row is updated. That costs less than to scan another layer."""
+
+_MIN_RUN = 64
+"""Runs of fewer rows are merged with the next run. Copying these rows again costs less than scanning them on their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +136,7 @@ class Part:
         ascending = rows.argsort()
         rows, codes = rows[ascending], codes[ascending]
         n_updated = sum(update.n_rows for update in self.updates) + len(rows)
-        if self.n_rows < _SMALLEST_LAYERED or is_wasteful(self.n_rows - n_updated, self.n_rows):
+        if self.n_rows < _MIN_LAYERED or is_wasteful(self.n_rows - n_updated, self.n_rows):
             merged = self.codes().copy()
             merged[rows] = codes
             return replace(self, segment=Segment.of_codes(merged, order=order), updates=(), known_layers=None)
@@ -178,3 +187,156 @@ def merge_parts(parts: Sequence[Part], order: CodeOrder | None = None) -> Part:
         [(part.columns, part.n_rows, mask) for part, mask in zip(parts, masks, strict=True)]
     )
     return Part(Segment.of_codes(codes, order=order), ids, serials, columns=columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Codes of all rows of a part or of some, and which of them count.
+
+    Parameters
+    ----------
+    segment : Segment
+        The codes. The codes of updated rows know the numbers of these rows in the part.
+    current : LiveRows or None
+        The codes that count: their rows were neither removed nor updated later. None stands for all codes.
+    """
+
+    segment: Segment
+    current: LiveRows | None
+
+    @property
+    def n_current(self) -> int:
+        """The number of codes that count."""
+        return self.segment.n_rows if self.current is None else self.current.count
+
+    def eligible(self, chosen: Words | None = None) -> Words | None:
+        """Return which codes a search reads, as bits. None stands for all codes.
+
+        Parameters
+        ----------
+        chosen : ndarray of uint64, default=None
+            The rows of the part to search, as bits. None stands for all rows.
+        """
+        current = None if self.current is None else self.current.words()
+        if chosen is None:
+            return current
+        if (rows := self.segment.rows()) is not None:
+            chosen = kernels.active().pack_mask(rows_in_bits(chosen, rows))
+        return chosen if current is None else chosen & current
+
+    def view(self, first: int, chosen: Words | None = None) -> View:
+        """Return what a search reads of the layer, whose part begins at position `first`, among all rows or chosen ones."""
+        return View(self.segment, self.segment.scanned(self.eligible(chosen)), first, self.segment.rows())
+
+    def without(self, rows: RowNumbers) -> Layer:
+        """Return the layer after the codes of some rows (r,) of the part no longer count."""
+        places = self.segment.places(rows)
+        if self.current is not None:
+            places = places[rows_in_bits(self.current.words(), places)]
+        if len(places) == 0:
+            return self
+        return replace(self, current=LiveRows.after_removal(self.current, places, self.segment.n_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A run of rows, as a search reads it.
+
+    Parameters
+    ----------
+    segment : Segment
+        The codes.
+    scanned : Scanned
+        The codes as a scan reads them.
+    first : int
+        The position of row 0 in the snapshot.
+    rows : ndarray (n,) uint32, default=None
+        The rows of the run that `segment` holds, in ascending order. None if it holds all of them.
+    """
+
+    segment: Segment
+    scanned: Scanned
+    first: int
+    rows: NDArray[np.uint32] | None = None
+
+    def positions(self, found: Positions) -> Positions:
+        """Return the positions in the snapshot of rows that a scan of `scanned` found."""
+        if self.rows is not None:
+            return self.rows[found] + np.int64(self.first)
+        return found + self.first if self.first else found
+
+
+def stack_layers(segment: Segment, live: LiveRows | None, updates: Sequence[Segment]) -> tuple[Layer, ...]:
+    """Return the layers of a part, whose current codes follow from the rows that are left and the order of the updates."""
+    layers: tuple[Layer, ...] = (Layer(segment, live),)
+    for update in updates:
+        rows = update.rows()
+        assert rows is not None
+        current = None if live is None else LiveRows.of_mask(rows_in_bits(live.words(), rows))
+        layers = (*cover_rows(layers, rows.astype(np.int64)), Layer(update, current))
+    return layers
+
+
+def cover_rows(layers: Sequence[Layer], rows: RowNumbers) -> tuple[Layer, ...]:
+    """Return layers in which the codes of some rows (r,) no longer count, because the rows were removed or updated."""
+    return tuple(layer.without(rows) for layer in layers)
+
+
+def add_layer(layers: Sequence[Layer], rows: RowNumbers, codes: Codes) -> tuple[Layer, ...]:
+    """Lay new codes (r, M) over rows (r,) in ascending order, and merge layers of similar size."""
+    whole, *updates = cover_rows(layers, rows)
+    updates.append(Layer(Segment.of_codes(codes, rows.astype(np.uint32)), None))
+    runs = group_similar(updates, lambda layer: layer.n_current)
+    return (whole, *map(_merge_layers, runs))
+
+
+def _merge_layers(layers: Sequence[Layer]) -> Layer:
+    if len(layers) == 1 and not is_wasteful(layers[0].n_current, layers[0].segment.n_rows):
+        return layers[0]
+    all_rows, all_codes = [], []
+    for layer in layers:
+        rows = layer.segment.rows()
+        assert rows is not None
+        places = np.arange(len(rows)) if layer.current is None else np.flatnonzero(layer.current.mask())
+        all_rows.append(rows[places])
+        all_codes.append(layer.segment.codes(places))
+    joined = np.concatenate(all_rows)
+    order = joined.argsort()
+    return Layer(Segment.of_codes(np.concatenate(all_codes)[order], joined[order]), None)
+
+
+def group_similar(runs: Sequence[Run], size_of: Callable[[Run], int]) -> list[list[Run]]:
+    """Group neighbours that are to be merged, so that each merged run has at least twice the rows of the next one.
+
+    There are then O(log n) runs. A run is merged into one that has at least one and a half times its rows, so each row is copied
+    O(log n) times. A run without rows is dropped.
+
+    Parameters
+    ----------
+    runs : sequence
+        The runs, in order of insertion.
+    size_of : callable
+        Returns the number of rows of a run.
+
+    Returns
+    -------
+    list of list
+    """
+    groups: list[list[Run]] = []  # the last group comes first
+    total = 0  # the number of rows in groups[-1]
+    for run in reversed(runs):
+        size = size_of(run)
+        if size == 0:
+            continue
+        if groups and size < max(2 * total, _MIN_RUN):
+            groups[-1].insert(0, run)
+            total += size
+        else:
+            groups.append([run])
+            total = size
+    return groups[::-1]
+
+
+def is_wasteful(n_current: int, n_rows: int) -> bool:
+    """Return whether more than half of some rows are not needed any more."""
+    return 2 * n_current < n_rows

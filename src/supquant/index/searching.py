@@ -1,4 +1,4 @@
-"""Queries to answers: one search over one snapshot."""
+"""Queries to answers: one search over one snapshot, and the answers of several runs of rows merged into one."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import math
 import numbers
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant import kernels
 from supquant.arrays import ArrayLike
 from supquant.codec.interface import AnyCodec, QueryTables
 from supquant.errors import InputError
+from supquant.index.parts import Positions, Sums, View
 from supquant.index.snapshot import Snapshot
-from supquant.index.topk import Positions, Sums, View, find_lowest, find_within
 from supquant.inputs.parameters import check_choice
 from supquant.inputs.validation import check_vectors, refuse_masked
 from supquant.model.codec import SupervisedCodec
 from supquant.parallel import BLOCK_ROWS, row_blocks
 
-__all__ = ["Search"]
+__all__ = ["Search", "find_lowest", "find_within", "merge_answers"]
 
 _RANKING_BYTES = 16 << 20
 """The sums and positions of one block of whole rankings take at most this number of bytes, or those of one query."""
@@ -95,7 +97,7 @@ class Search:
     def find_in_range(
         self, Q: ArrayLike, threshold: object, ranking: str | None
     ) -> tuple[Positions, Sums, NDArray[Any]]:
-        """Return limits (q + 1,), and scores and ids (limits[-1],) of all rows whose score is as good as the threshold or better."""
+        """Return limits (q + 1,), and scores and ids (limits[-1],) of all rows whose score reaches a threshold."""
         bound = _check_threshold(threshold)
         found = [self._within_of_block(queries, bound) for queries in self.table_blocks(Q, ranking)]
         counts, scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -190,7 +192,7 @@ def _check_threshold(threshold: object) -> np.float32:
 def _sum_limits(queries: QueryTables, threshold: np.float32) -> Sums:
     """Return limits (q,) float32: no sum of a row within the threshold is above the limit of its query.
 
-    A score is rounded after the sum. So a few rows outside the threshold are below the limits too. Their scores are compared later.
+    Scores are rounded after the sum. So a few rows outside the threshold are below the limits too, and scores are compared later.
     """
     offsets = queries.offsets.astype(np.float64)
     bounds = (
@@ -203,3 +205,120 @@ def _sum_limits(queries: QueryTables, threshold: np.float32) -> Sums:
     limits = np.nextafter(limits, np.float32(_FLOAT32_MAX))
     none_or_all = np.copysign(np.float32(_FLOAT32_MAX), -bounds).astype(np.float32)
     return np.where(np.isinf(bounds), none_or_all, limits)
+
+
+def find_lowest(
+    views: Sequence[View], tables: Sums, bits: NDArray[np.uint8] | None, k: int, n_threads: int
+) -> tuple[Sums, Positions]:
+    """Find the k rows with the lowest sums for every query.
+
+    Parameters
+    ----------
+    views : sequence of View
+        The rows to search. A view begins where the one before it begins, and has other rows of the same run, or after all of its
+        rows.
+    tables : ndarray (q, M, K) float32
+        The look-up tables of the queries.
+    bits : ndarray (q, M) uint8 or None
+        The codes of the queries, if the sums are Hamming distances.
+    k : int
+        The number of rows to find.
+    n_threads : int
+        The number of threads.
+
+    Returns
+    -------
+    sums : ndarray (q, k') float32
+        In ascending order. k' is k, or the number of rows if that is smaller.
+    positions : ndarray (q, k') int64
+    """
+    scan = kernels.active().scan
+    found = []
+    for view in views:
+        view.segment.check_before_scan()
+        try:
+            sums, rows = scan(view.scanned, tables, k, bits, n_threads=n_threads)
+        except ValueError as error:
+            raise InputError(f"these queries cannot be ranked: {error}") from error
+        found.append((sums, view.positions(rows)))
+    return merge_answers(found, k, len(tables), mixed=len(views) > 1 and _are_mixed(views))
+
+
+def _are_mixed(views: Sequence[View]) -> bool:
+    """Return whether the positions of some views lie between those of others, because rows were updated."""
+    return any(one.first == other.first for one, other in pairwise(views))
+
+
+def merge_answers(
+    found: Sequence[tuple[Sums, Positions]], k: int, n_queries: int, *, mixed: bool = False
+) -> tuple[Sums, Positions]:
+    """Merge answers to the same queries, and keep the k lowest sums of each.
+
+    Parameters
+    ----------
+    found : sequence of (sums, positions), both (q, ...)
+        Answers in ascending order of the sums, and of the positions where sums are equal.
+    k : int
+        The number of rows to keep.
+    n_queries : int
+        q.
+    mixed : bool, default=False
+        Whether later answers may have lower positions.
+
+    Returns
+    -------
+    sums, positions : ndarray (q, k')
+
+    Examples
+    --------
+    >>> left = np.array([[1, 3]], np.float32), np.array([[0, 1]])
+    >>> right = np.array([[1, 2]], np.float32), np.array([[5, 4]])
+    >>> merge_answers([left, right], 3, 1)
+    (array([[1., 1., 2.]], dtype=float32), array([[0, 5, 4]]))
+    """
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        return np.empty((n_queries, 0), dtype=np.float32), np.empty((n_queries, 0), dtype=np.int64)
+    sums, positions = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))
+    # The sort is stable: rows of equal sums stay in order of position, unless answers are mixed.
+    order = np.lexsort((positions, sums)) if mixed else sums.argsort(axis=1, kind="stable")
+    order = order[:, :k]
+    return np.take_along_axis(sums, order, axis=1), np.take_along_axis(positions, order, axis=1)
+
+
+def find_within(
+    views: Sequence[View], tables: Sums, bits: NDArray[np.uint8] | None, limits: Sums, n_threads: int
+) -> tuple[Positions, Sums, Positions]:
+    """Find all rows whose sum is at most the limit of the query.
+
+    Parameters
+    ----------
+    views, tables, bits, n_threads
+        As in `find_lowest`.
+    limits : ndarray (q,) float32
+        The limit of every query.
+
+    Returns
+    -------
+    queries : ndarray (n,) int64
+        The number of the query, in ascending order.
+    sums : ndarray (n,) float32
+        In ascending order for each query.
+    positions : ndarray (n,) int64
+    """
+    scan = kernels.active().scan_within
+    found = []
+    for view in views:
+        view.segment.check_before_scan()
+        try:
+            starts, sums, rows = scan(view.scanned, tables, limits, bits, n_threads=n_threads)
+        except ValueError as error:
+            raise InputError(f"these queries cannot be ranked: {error}") from error
+        found.append((np.repeat(np.arange(len(tables)), np.diff(starts)), sums, view.positions(rows)))
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64)
+    queries, sums, positions = (np.concatenate(each) for each in zip(*found, strict=True))
+    # The sort is stable: rows of equal sums stay in order of position, unless rows were updated.
+    order = np.lexsort((positions, sums, queries) if _are_mixed(views) else (sums, queries))
+    return queries[order], sums[order], positions[order]

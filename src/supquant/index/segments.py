@@ -22,8 +22,8 @@ from supquant.arrays import Codes, RowNumbers
 from supquant.errors import FileFormatError
 from supquant.index import ordering
 from supquant.index.bitmaps import Words
-from supquant.index.ordering import MOST_LEVELS, CodeOrder, find_cells, sort_codes
-from supquant.index.row_ids import find_flaw_of_rows
+from supquant.index.id_kinds import find_flaw_of_rows
+from supquant.index.ordering import MAX_LEVELS, CodeOrder, find_cells, sort_codes
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.kernels import BLOCK_ROWS, Cells, Scanned, blocks_of
 from supquant.storage import ArrayFile
@@ -174,8 +174,8 @@ class Segment(StoredArrays):
         """The cells of the codes, found when the codes are first scanned. None if they have none."""
         if self._lead is not None:
             return find_cells(self._blocks, self._n_codes, self._lead.tolist())
-        if self.grouped and self._n_codes >= ordering.FEWEST_SORTED:
-            return find_cells(self._blocks, self._n_codes, range(min(MOST_LEVELS, self._blocks.shape[1])))
+        if self.grouped and self._n_codes >= ordering.MIN_SORTED:
+            return find_cells(self._blocks, self._n_codes, range(min(MAX_LEVELS, self._blocks.shape[1])))
         return None
 
     def rows(self) -> Uint32 | None:
@@ -304,8 +304,8 @@ class Segment(StoredArrays):
         lead, M = self._lead, self._blocks.shape[1]
         if lead is not None:
             found = lead.tolist()
-            if not 1 <= len(found) == len(set(found)) <= MOST_LEVELS or max(found) >= M:
-                return f"'lead' must be 1 to {MOST_LEVELS} distinct codebooks below {M}, got {found[:5]}"
+            if not 1 <= len(found) == len(set(found)) <= MAX_LEVELS or max(found) >= M:
+                return f"'lead' must be 1 to {MAX_LEVELS} distinct codebooks below {M}, got {found[:5]}"
         starts, n_rows = self._starts, self.n_rows
         if starts is None:
             return find_flaw_of_rows(self._members, "members")

@@ -16,21 +16,18 @@ from numpy.typing import NDArray
 from supquant.arrays import Codes
 from supquant.errors import InputError
 from supquant.index.columns import Columns
+from supquant.index.id_kinds import Ids, NumberRange, StringIds
 from supquant.index.ids import name_some
-from supquant.index.integer_ids import NumberRange
 from supquant.index.ordering import CodeOrder
-from supquant.index.parts import Part, merge_parts, merge_similar
-from supquant.index.row_ids import Ids
+from supquant.index.parts import Part, Positions, View, merge_parts, merge_similar
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
-from supquant.index.string_ids import StringIds
-from supquant.index.topk import Positions, View
 
-__all__ = ["MOST_ROWS", "IdKind", "Origin", "Snapshot", "Source"]
+__all__ = ["MAX_ROWS", "IdKind", "Origin", "Snapshot", "Source"]
 
 IdKind = Literal["automatic", "int64", "str"]
 
-MOST_ROWS = 2**32 - 1
+MAX_ROWS = 2**32 - 1
 """The greatest number of rows of an index. Row numbers have 32 bits."""
 
 _KIND_NAMES = {"automatic": "numbers", "int64": "integers", "str": "strings"}
@@ -133,11 +130,7 @@ class Snapshot:
     @cached_property
     def views(self) -> list[View]:
         """What a search among all live rows reads. It is prepared at the first search."""
-        return [
-            View.of(layer.segment, first, layer.eligible(), layer.segment.rows())
-            for first, part in self.parts_with_positions()
-            for layer in part.layers
-        ]
+        return [layer.view(first) for first, part in self.parts_with_positions() for layer in part.layers]
 
     def locate(self, ids: Ids) -> Positions:
         """Return the positions (n,) int64 of live rows by their ids.
@@ -261,9 +254,9 @@ class Snapshot:
         columns : Columns, default=None
             Other columns of the rows.
         """
-        if self.first_positions[-1] + segment.n_rows > MOST_ROWS:
+        if self.first_positions[-1] + segment.n_rows > MAX_ROWS:
             raise InputError(
-                f"an index holds at most {MOST_ROWS} rows, got {segment.n_rows} beside {self.first_positions[-1]}"
+                f"an index holds at most {MAX_ROWS} rows, got {segment.n_rows} beside {self.first_positions[-1]}"
             )
         kind = self.check_new(ids)
         next_number = self.next_number

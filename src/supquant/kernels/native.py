@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 # If the extension is missing, the error of this form of import names it. That of `from supquant.kernels import _native` does not.
 import supquant.kernels._native as _native  # noqa: PLR0402
 from supquant.arrays import Counts, Float32, Float64, RowNumbers
-from supquant.kernels import arguments, reference, scan_arguments
+from supquant.kernels import arguments, reference
 from supquant.kernels.packing import Packed
 from supquant.kernels.protocol import Numbers, Real
 from supquant.kernels.queries import FeatureKernel, MeaningParts, QueryKernel, QueryRule
@@ -176,15 +176,15 @@ def scan(
     n_threads: int = 1,
 ) -> tuple[Float32, RowNumbers]:
     space, M, n_rows = _prepared(scanned)
-    q = scan_arguments.check_scan_queries(tables, M, query_bits, n_threads)
-    scan_arguments.check_k(k)
+    q = arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    arguments.check_k(k)
     shape = (q, min(k, n_rows))
     sums, rows = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int64)
-    found = _native.scan(space, tables, query_bits, prune, scan_arguments.LARGEST_SUM, sums, rows, n_threads)
+    found = _native.scan(space, tables, query_bits, prune, arguments.MAX_SUM, sums, rows, n_threads)
     if found == shape[1]:
         return sums, rows
     if found < 0:
-        scan_arguments.refuse_unbounded(-1 - found)
+        arguments.refuse_unbounded(-1 - found)
     return sums[:, :found].copy(), rows[:, :found].copy()
 
 
@@ -196,10 +196,10 @@ def scan_within(
     n_threads: int = 1,
 ) -> tuple[RowNumbers, Float32, RowNumbers]:
     space, M, _ = _prepared(scanned)
-    q = scan_arguments.check_scan_queries(tables, M, query_bits, n_threads)
-    scan_arguments.check_limits(limits, q)
-    if (unbounded := _native.first_unbounded(tables, scan_arguments.LARGEST_SUM)) < q:
-        scan_arguments.refuse_unbounded(unbounded)
+    q = arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    arguments.check_limits(limits, q)
+    if (unbounded := _native.first_unbounded(tables, arguments.MAX_SUM)) < q:
+        arguments.refuse_unbounded(unbounded)
     found = _native.scan_within(space, tables, query_bits, limits, n_threads)
     starts = np.zeros(q + 1, dtype=np.int64)
     np.cumsum(found.counts(), out=starts[1:])
@@ -212,7 +212,7 @@ def _prepared(scanned: Scanned) -> tuple[_native.Space, int, int]:
     """Return the codes as compiled code reads them, M, and the number of rows. They are checked at the first scan only."""
     known: tuple[_native.Space, int, int] | None = scanned.prepared.get("native")
     if known is None:
-        M, n_rows = scan_arguments.check_scanned(scanned)
+        M, n_rows = arguments.check_scanned(scanned)
         known = scanned.prepared["native"] = _space(scanned), M, n_rows
     return known
 
@@ -241,10 +241,10 @@ def scores(
     curves: Float32 | None = None,
     curve_of: RowNumbers | None = None,
 ) -> Float32:
-    scan_arguments.check_scores(sums, offsets, curves, curve_of)
+    arguments.check_scores(sums, offsets, curves, curve_of)
     made = np.empty(sums.shape, dtype=np.float32)
     if not _native.scores(np.ascontiguousarray(sums), offsets, descending, curves, curve_of, made):
-        scan_arguments.refuse_curves()
+        arguments.refuse_curves()
     return made
 
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Counts, Float32, Float64
 from supquant.kernels import arguments
-from supquant.kernels.hash_reference import best_splits, hamming, sum_in_order, tree_sums
 from supquant.kernels.packing import GROUP, Packed
-from supquant.kernels.protocol import Real
+from supquant.kernels.protocol import Numbers, Real
 from supquant.kernels.scan_reference import (
     count_bits,
     count_distinct,
+    hamming,
     pack_mask,
     scan,
     scan_within,
@@ -103,7 +103,7 @@ def interaction(
     for a, b in pairs:
         np.add.at(derivative, (flat[:, a], flat[:, b]), 2.0 * weights * off)
         np.add.at(derivative, (flat[:, b], flat[:, a]), 2.0 * weights * off)
-    return sum_in_order(weights * e), sum_in_order(weights * (off * off)), derivative
+    return _sum_in_order(weights * e), _sum_in_order(weights * (off * off)), derivative
 
 
 def assign(
@@ -386,3 +386,58 @@ def group(codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
     new[1:] = (words[1:] != words[:-1]).any(axis=1)
     firsts = np.flatnonzero(new)
     return codes[members[firsts]], np.append(firsts, n).astype(np.uint32), members.astype(np.uint32)
+
+
+def tree_sums(
+    x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int = 1
+) -> Float32:
+    n, groups, size, depth = arguments.check_ensemble(x, features, thresholds, leaves, n_threads)
+    rows, sums = np.arange(n), np.zeros((n, groups), dtype=np.float32)
+    for group in range(groups):
+        for tree in range(size):
+            node = np.zeros(n, dtype=np.intp)
+            for _ in range(depth):
+                above = x[rows, features[group, tree, node]] > thresholds[group, tree, node]
+                node = 2 * node + 1 + above
+            sums[:, group] += leaves[group, tree, node - (2**depth - 1)]
+    return sums
+
+
+def best_splits(
+    bins: Bytes,
+    rows: NDArray[np.uint32],
+    weights: Float64,
+    starts: NDArray[np.uint64],
+    features: Numbers,
+    n_threads: int = 1,
+) -> tuple[Numbers, Bytes]:
+    n_nodes = arguments.check_level(bins, rows, weights, starts, features, n_threads)
+    chosen = features[:, 0].copy()
+    last = np.full(n_nodes, 255, dtype=np.uint8)
+    for node in range(n_nodes):
+        part = slice(int(starts[node]), int(starts[node + 1]))
+        signed = np.zeros(256)
+        mass = np.zeros(256)
+        total, whole = (_sum_in_order(values) for values in (weights[part], np.abs(weights[part])))
+        best = -1.0
+        for feature in features[node]:
+            column = bins[feature, rows[part]]
+            signed[:] = mass[:] = 0
+            np.add.at(signed, column, weights[part])
+            np.add.at(mass, column, np.abs(weights[part]))
+            left, left_mass = np.add.accumulate(signed), np.add.accumulate(mass)
+            right, right_mass = total - left, whole - left_mass
+            split = (left_mass > 0) & (right_mass > 0)
+            split[255] = False
+            scores = np.full(256, -1.0)
+            scores[split] = (left * left)[split] / left_mass[split] + (right * right)[split] / right_mass[
+                split
+            ]
+            if (highest := scores.max()) > best:
+                best, chosen[node], last[node] = highest, feature, scores.argmax()
+    return chosen, last
+
+
+def _sum_in_order(values: Float64) -> float:
+    """Return the sum of values, added one after the other as the compiled loop does; np.sum adds in pairs."""
+    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0

@@ -1,4 +1,4 @@
-"""Scans in NumPy, a part of `reference`: the sums of all rows, sorted."""
+"""Scans and Hamming distances in NumPy, a part of `reference`: the sums of all rows, sorted."""
 
 # ruff: noqa: D103  (`Kernels` documents these functions)
 
@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, RowNumbers
-from supquant.kernels import arguments, scan_arguments
+from supquant.kernels import arguments
 from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned, zero_blocks
 
-__all__ = ["count_bits", "count_distinct", "pack_mask", "scan", "scan_within", "scores", "set_bits", "take"]
+# (256,) number of set bits of every byte
+_POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint16)
 
 
 def scan(
@@ -20,9 +21,9 @@ def scan(
     prune: bool = True,
     n_threads: int = 1,
 ) -> tuple[Float32, RowNumbers]:
-    M, _ = scan_arguments.check_scanned(scanned)
-    scan_arguments.check_scan_queries(tables, M, query_bits, n_threads)
-    scan_arguments.check_k(k)
+    M, _ = arguments.check_scanned(scanned)
+    arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    arguments.check_k(k)
     _check_bounded(tables)
     del prune
     sums, rows = _eligible_sums(scanned, tables)
@@ -37,9 +38,9 @@ def scan_within(
     query_bits: Bytes | None = None,
     n_threads: int = 1,
 ) -> tuple[RowNumbers, Float32, RowNumbers]:
-    M, n_rows = scan_arguments.check_scanned(scanned)
-    q = scan_arguments.check_scan_queries(tables, M, query_bits, n_threads)
-    scan_arguments.check_limits(limits, q)
+    M, n_rows = arguments.check_scanned(scanned)
+    q = arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    arguments.check_limits(limits, q)
     all_sums, all_rows = scan(scanned, tables, max(1, n_rows), query_bits, n_threads=n_threads)
     within = all_sums <= limits[:, None]  # (q, N), true up to a place in each line, since sums ascend
     return np.concatenate([[0], within.sum(axis=1).cumsum()]), all_sums[within], all_rows[within]
@@ -52,13 +53,13 @@ def scores(
     curves: Float32 | None = None,
     curve_of: RowNumbers | None = None,
 ) -> Float32:
-    scan_arguments.check_scores(sums, offsets, curves, curve_of)
+    arguments.check_scores(sums, offsets, curves, curve_of)
     made = offsets[:, None] - sums if descending else offsets[:, None] + sums
     if curves is None:
         return made
     which = np.zeros(len(sums), dtype=np.int64) if curve_of is None else curve_of
     if not ((which >= 0) & (which < len(curves))).all():
-        scan_arguments.refuse_curves()
+        arguments.refuse_curves()
     for each in np.unique(which):
         rows = which == each
         made[rows] = np.interp(made[rows], *curves[each])
@@ -95,11 +96,19 @@ def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     return np.flatnonzero(_bits(words, len(words) * BLOCK_ROWS)).astype(np.uint32)
 
 
+def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
+    q, n = arguments.check_hamming(codes, queries, n_threads)
+    distances = np.empty((q, n), dtype=np.uint16)
+    for query, distance in zip(queries, distances, strict=True):
+        _POPCOUNTS[codes ^ query].sum(axis=1, dtype=np.uint16, out=distance)
+    return distances
+
+
 def _check_bounded(tables: Float32) -> None:
     largest = np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64)  # (q,)
-    bounded = largest < scan_arguments.LARGEST_SUM  # False for NaN
+    bounded = largest < arguments.MAX_SUM  # False for NaN
     if not bounded.all():
-        scan_arguments.refuse_unbounded(int(np.argmin(bounded)))
+        arguments.refuse_unbounded(int(np.argmin(bounded)))
 
 
 def _eligible_sums(scanned: Scanned, tables: Float32) -> tuple[Float32, RowNumbers]:

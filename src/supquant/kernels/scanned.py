@@ -13,7 +13,7 @@ __all__ = ["BLOCK_ROWS", "Bytes", "Cells", "Scanned", "blocks_of", "zero_blocks"
 BLOCK_ROWS = 64
 """Number of rows in a block of codes."""
 
-LEAST_ALIGNED = 1 << 16
+MIN_ALIGNED = 1 << 16
 """Blocks are aligned if they have at least this number of bytes. Smaller ones are scanned in microseconds."""
 
 Bytes = NDArray[np.uint8]
@@ -50,7 +50,7 @@ def zero_blocks(n: int, M: int) -> Bytes:
     """
     shape = -(-n // BLOCK_ROWS), M, BLOCK_ROWS
     size = math.prod(shape)
-    if size < LEAST_ALIGNED:
+    if size < MIN_ALIGNED:
         return np.zeros(shape, dtype=np.uint8)
     memory = np.zeros(size + BLOCK_ROWS, dtype=np.uint8)
     first = -memory.__array_interface__["data"][0] % BLOCK_ROWS

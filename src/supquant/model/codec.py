@@ -19,8 +19,8 @@ from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import ItemSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
 from supquant.codec.codebooks import MissingLabels
-from supquant.codec.curves import IDENTITY, check_curve, stack_curves
-from supquant.codec.feature_map import FeatureMap
+from supquant.codec.interface import FeatureMap
+from supquant.codec.probabilities import IDENTITY, check_curve, stack_curves
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.validation import as_float32, check_vectors
@@ -206,7 +206,6 @@ class SupervisedCodec(SupervisedQueries):
 
     def _stored_settings(self) -> dict[str, Any]:
         return {
-            "type": self.TYPE,
             "classes": plain_classes(self.classes),
             "multilabel": self.multilabel,
             "missing_label": self.missing_label,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
-from supquant.codec.curves import stack_curves
+from supquant.codec.probabilities import stack_curves
 from supquant.estimators.calibration import CALIBRATION_QUERIES, first_answers, fit_curve, spread_rows
 from supquant.inputs.validation import as_float32
 from supquant.model.codec import SupervisedCodec

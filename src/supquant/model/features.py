@@ -13,7 +13,6 @@ from scipy.special import expit
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import GaussianMap, kernel_features, map_rows
 from supquant.codec.probabilities import label_probabilities
-from supquant.codec.queries import fill_blocks
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import class_means
@@ -40,7 +39,7 @@ from supquant.model.position import Directions, metric_of, principal_directions,
 from supquant.model.spelling import Spelling
 from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Reporter
-from supquant.remote import RemoteBlock, RemoteRows, some_rows
+from supquant.rows import RowBlock, Rows, rows_of
 
 DEFAULT_SHARE = 0.22
 """Share of rows of new classes that is expected where neither the user nor unlabelled rows tell it."""
@@ -88,7 +87,7 @@ class FittedMeaning:
     metric_ridge: float = np.inf
     outputs: Float32 | None = None
 
-    def item_features(self, X: NDArray[Any] | RemoteRows, known: Flags, n_jobs: int) -> Float32:
+    def item_features(self, X: NDArray[Any] | Rows, known: Flags, n_jobs: int) -> Float32:
         """Return the features (n, F) of all rows X (n, p) as items, of which some are `known` (n,) by their labels.
 
         Labelled rows are not compared with the anchors again if their outputs are there.
@@ -105,7 +104,7 @@ class FittedMeaning:
 
     def placed_without(
         self,
-        X: NDArray[Any] | RemoteRows,
+        X: Rows,
         labels: Labels,
         without: NDArray[np.intp],
         rng: np.random.Generator,
@@ -114,7 +113,7 @@ class FittedMeaning:
 
         Parameters
         ----------
-        X : ndarray of shape (n, p)
+        X : Rows of shape (n, p)
             All rows.
         labels : Labels
             One label a row, or an unknown one.
@@ -138,7 +137,7 @@ class FittedMeaning:
 
 
 def fit_meaning(
-    X: Any,  # (n, p) array, or rows that others read
+    X: NDArray[Any] | Rows,
     labels: Labels,
     kernel: LabelKernel,
     spelling: Spelling,
@@ -152,7 +151,7 @@ def fit_meaning(
 
     Parameters
     ----------
-    X : ndarray of shape (n, p)
+    X : ndarray or Rows of shape (n, p)
         Rows of which some or all have labels.
     labels : Labels
         Their labels; some may be unknown.
@@ -173,7 +172,7 @@ def fit_meaning(
     -------
     FittedMeaning
     """
-    reporter = reporter or Reporter()
+    X, reporter = rows_of(X), reporter or Reporter()
     known = np.flatnonzero(labels.known)
     X_known, labels_known = _rows_where(X, labels.known), labels.take(known)
     with reporter.stage("classifier", 1) as stage:
@@ -241,9 +240,9 @@ def fit_meaning(
     )
 
 
-def _rows_where(X: Any, chosen: Flags) -> Any:
-    """Return the rows of X (n, p), an array or remote rows, that are `chosen` (n,): X itself if all are."""
-    return X if chosen.all() else some_rows(X, np.flatnonzero(chosen))
+def _rows_where(X: NDArray[Any] | Rows, chosen: Flags) -> Rows:
+    """Return the rows of X (n, p) that are `chosen` (n,): X itself if all are."""
+    return rows_of(X) if chosen.all() else rows_of(X).take(np.flatnonzero(chosen))
 
 
 def _outputs(rows: KernelRows, weights: Float32) -> Float32:
@@ -255,32 +254,23 @@ def _outputs(rows: KernelRows, weights: Float32) -> Float32:
     return outputs
 
 
-def _from_outputs(map_: MeaningMap, X: NDArray[Any] | RemoteRows, outputs: Float32, n_jobs: int) -> Float32:
+def _from_outputs(map_: MeaningMap, X: Rows, outputs: Float32, n_jobs: int) -> Float32:
     """Return the features (n, F) of rows X (n, p) as items, from their logits and discriminator (n, L + 1)."""
     features = np.empty((len(X), map_.n_features), dtype=np.float32)
     blocks = row_blocks(len(X))
-    if isinstance(X, RemoteRows):
-        own = [outputs[slice(*block)] for block in blocks]
-        for block, found in zip(blocks, X.map_blocks(_of_block, blocks, map_, own), strict=True):
-            features[slice(*block)] = found
-        return features
     with single_blas():
-        fill_blocks(
-            lambda x, block: (map_.from_logits(outputs[slice(*block)], x, of_items=True),),
-            X,
-            (features,),
-            blocks,
-            n_jobs,
+        X.map_into(
+            features, _of_block, blocks, map_, [outputs[slice(*block)] for block in blocks], n_jobs=n_jobs
         )
     return features
 
 
-def _of_block(block: RemoteBlock, outputs: Float32, map_: MeaningMap) -> Float32:
+def _of_block(block: RowBlock, outputs: Float32, map_: MeaningMap) -> Float32:
     return map_.from_logits(outputs, as_float32(block.x), of_items=True)
 
 
 def _novelty(
-    X: NDArray[Any],
+    X: Rows,
     labels: Labels,
     kernel: LabelKernel,
     held_logits: Float32,

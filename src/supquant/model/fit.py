@@ -16,7 +16,7 @@ from supquant.arrays import Codes, Flags, Float32
 from supquant.assignment import SEARCH_ROWS
 from supquant.codec.codebooks import as_halves
 from supquant.codec.gaussian_map import map_rows
-from supquant.estimators.remote_codes import encode_training_rows
+from supquant.estimators.training_codes import encode_training_rows
 from supquant.model.codec import SupervisedCodec
 from supquant.model.features import DEFAULT_SHARE, FittedMeaning, fit_meaning
 from supquant.model.item_codes import ItemRows
@@ -24,7 +24,7 @@ from supquant.model.unseen_rows import imitate_held_out_rows, mix_rows
 from supquant.model.word_choice import choose_spelling, word_purposes
 from supquant.model.words import item_kinds
 from supquant.parallel import ordered_map, row_blocks
-from supquant.remote import RemoteRows
+from supquant.rows import Rows
 
 if TYPE_CHECKING:
     from supquant.inputs.labels import Labels
@@ -81,7 +81,7 @@ WITHOUT_NEW_CLASSES = Balance((10, 0.005), (1, 0.0005), (1, 0.0005), 1 / 32, 1.0
 
 
 def learn_features(
-    X: NDArray[Any] | RemoteRows,
+    X: Rows,
     labels: Labels,
     kernel: LabelKernel,
     code_size: tuple[int, int],
@@ -117,7 +117,7 @@ def inherited_features(shorter: SupervisedCodec) -> FittedMeaning:
 class Fit:
     """Rows X (n, p), of which some or all have labels, the learned map to their features, and what is made of both."""
 
-    X: NDArray[Any] | RemoteRows
+    X: Rows
     labels: Labels
     kept: Float32 | None  # (n, F)  the features of all rows, or None if they are made when needed
     fitted: FittedMeaning
@@ -130,7 +130,7 @@ class Fit:
     @classmethod
     def of(
         cls,
-        X: NDArray[Any] | RemoteRows,
+        X: Rows,
         labels: Labels,
         fitted: FittedMeaning,
         shorter: SupervisedCodec | None,

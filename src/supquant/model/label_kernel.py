@@ -19,7 +19,7 @@ from supquant.codec.gaussian_map import GaussianMap, map_rows, squared_distances
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_positive, random_generator, resolve_jobs
-from supquant.inputs.validation import as_float32, check_training_vectors, check_vectors
+from supquant.inputs.validation import as_float32, check_training_rows, check_vectors
 from supquant.interrupts import defers_interrupts
 from supquant.model.class_means import held_out_loss, learn_class_means
 from supquant.model.kernel_classifier import learn_classifier
@@ -27,7 +27,8 @@ from supquant.model.kernel_rows import KernelRows, gram_jobs
 from supquant.model.label_map import LabelMap
 from supquant.model.near_map import NearMap, near_map
 from supquant.parallel import ordered_map, single_blas
-from supquant.row_sums import FeatureCache, sum_rows
+from supquant.row_sums import FeatureCache
+from supquant.rows import Rows, sum_rows
 
 FEWEST_ROWS = 8
 """Below this number of rows, none is held out."""
@@ -157,11 +158,11 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         LabelKernel
             The fitted estimator itself.
         """
-        self._fit(check_training_vectors(X), y)
+        self._fit(check_training_rows(X), y)
         return self
 
     def fit_weights(
-        self, X: NDArray[Any], y: Labels, advance: Callable[[float], None] | None = None
+        self, X: NDArray[Any] | Rows, y: Labels, advance: Callable[[float], None] | None = None
     ) -> KernelRows:
         """Learn from vectors X (n, p) and labels, as `fit` does, but leave the smooth weights out, and use a `near_map`.
 
@@ -176,7 +177,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
 
         Kernel features are computed once for both.
         """
-        X = check_training_vectors(X)
+        X = check_training_rows(X)
         rows = self._fit(X, y)
         if len(rows) < len(X):
             return self.transform(X)
@@ -194,7 +195,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
 
     def _fit(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | Rows,
         y: ArrayLike,
         advance: Callable[[float], None] | None = None,
         *,
@@ -276,7 +277,7 @@ def _checked_labels(y: ArrayLike, n_rows: int) -> Labels:
 
 
 def gaussian_kernel(
-    X: NDArray[Any], candidates: RowNumbers, n_anchors: int, bandwidth: float | None
+    X: NDArray[Any] | Rows, candidates: RowNumbers, n_anchors: int, bandwidth: float | None
 ) -> GaussianMap:
     """Return the kernel whose anchors are the first candidates; the last ones measure distances for the bandwidth."""
     anchors = as_float32(X[np.sort(candidates[:n_anchors])])
@@ -289,7 +290,12 @@ def gaussian_kernel(
 
 
 def _anchors_of_many(
-    X: NDArray[Any], labels: Labels, order: RowNumbers, n_held: int, bandwidth: float | None, n_jobs: int
+    X: NDArray[Any] | Rows,
+    labels: Labels,
+    order: RowNumbers,
+    n_held: int,
+    bandwidth: float | None,
+    n_jobs: int,
 ) -> int:
     """Return the number of anchors for many classes: 0, unless a trial on some classes has a lower loss with anchors.
 
@@ -334,7 +340,7 @@ def _anchors_of_many(
     return ANCHORS_OF_MANY_LABELS if with_anchors < ANCHOR_LOSS_RATIO * without else 0
 
 
-def scaled_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:
+def scaled_directions(X: NDArray[Any] | Rows, n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:
     """Return the mean (p,) of rows X (n, p) and their principal directions (p, g).
 
     Directions are scaled so that the coordinates of centred rows have a mean squared length of one.

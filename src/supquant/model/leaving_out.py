@@ -24,6 +24,7 @@ from supquant.model.feature_map import evidence, opinion_roots
 from supquant.model.label_kernel import LabelKernel
 from supquant.model.label_map import logits
 from supquant.model.position import Directions, root_spreads, within_scatter
+from supquant.rows import Rows
 
 N_FOLDS = 5
 """The classes are divided into at most this number of folds."""
@@ -89,7 +90,7 @@ NOTHING_LEARNED = Study(0.0, -np.inf, np.inf, 0.0, np.zeros(0), 1.0)
 
 
 def leave_classes_out(
-    X: NDArray[Any],
+    X: NDArray[Any] | Rows,
     labels: Labels,
     directions: Directions,
     rng: np.random.Generator,

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike
 from supquant.errors import InputError
+from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.estimators.course import Course, Record
-from supquant.estimators.labelled import LabelEstimator
-from supquant.estimators.quantizer import check_enough_rows
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, random_generator, resolve_jobs
-from supquant.inputs.validation import check_training_vectors
+from supquant.inputs.validation import check_training_rows
 from supquant.interrupts import defers_interrupts
 from supquant.model.codec import SupervisedCodec
 from supquant.model.curves import fit_curves, try_unlabelled
@@ -158,17 +157,17 @@ class SupervisedQuantizer(LabelEstimator):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         self._check_parameters()
-        X = check_training_vectors(X)
-        labels = self._read_labels(y, len(X))
-        check_enough_rows(len(X), self.n_codewords)
+        rows = check_training_rows(X)
+        labels = self._read_labels(y, len(rows))
+        check_enough_rows(len(rows), self.n_codewords)
         n_jobs, rng = resolve_jobs(self.n_jobs), random_generator(self.random_state)
-        kernel = make_label_kernel(self.features, X.shape[1], self.n_jobs, rng)
-        shorter = self._shorter(X.shape[1])
+        kernel = make_label_kernel(self.features, rows.shape[1], self.n_jobs, rng)
+        shorter = self._shorter(rows.shape[1])
         reporter = Reporter(self.callback, self.verbose)
         with single_blas():
             if shorter is None:
                 features = learn_features(
-                    X,
+                    rows,
                     labels,
                     kernel,
                     (self.n_codebooks, self.n_codewords),
@@ -180,7 +179,7 @@ class SupervisedQuantizer(LabelEstimator):
             else:
                 features = inherited_features(shorter)
             fit = Fit.of(
-                X,
+                rows,
                 labels,
                 features,
                 shorter,

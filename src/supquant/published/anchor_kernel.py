@@ -8,21 +8,29 @@ It is the representation of "Supervised Discrete Hashing" (Shen et al., 2015), w
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from supquant.arrays import ArrayLike, Float32
 from supquant.codec.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
+from supquant.codec.interface import FeatureMap
+from supquant.errors import InputError
 from supquant.inputs.parameters import check_integer, check_positive, random_generator, resolve_jobs
-from supquant.inputs.validation import as_float32, check_training_vectors, check_vectors
+from supquant.inputs.validation import as_float32, check_training_rows, check_vectors
 from supquant.interrupts import defers_interrupts
-from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.remote import RemoteBlock, RemoteRows
+from supquant.parallel import row_blocks, single_blas
+from supquant.rows import RowBlock, Rows
+
+WIDE = 2000
+"""With ``"auto"``, vectors of more dimensions are their own features, because they separate classes linearly."""
+
+MAX_ANCHORS = 1000
+"""Number of anchors with ``"auto"``, or a quarter of the number of rows if that is less."""
 
 
 class AnchorKernel(TransformerMixin, BaseEstimator):
@@ -31,11 +39,11 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_anchors : int, default=1000
-        Number of anchors; all rows become anchors if they are fewer.
+        Number of anchors; all rows become anchors if there are fewer rows.
     bandwidth : float or None, default=None
-        Sigma. None takes the published rule: the mean over rows of the distance to the nearest anchor.
+        Sigma. None uses the published rule: the mean over rows of the distance to the nearest anchor.
     n_jobs : int or None, default=None
-        Number of threads; None takes all cores. Features do not depend on it.
+        Number of threads; None uses all cores. The features do not depend on it.
     random_state : int, numpy Generator or None, default=None
         Chooses the rows that become anchors.
 
@@ -46,7 +54,7 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
     bandwidth_ : float
         Sigma.
     map_ : GaussianMap
-        The frozen map from a float32 block to its features.
+        The frozen map from a block of float32 vectors to its features.
 
     Examples
     --------
@@ -83,12 +91,12 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         n_anchors = check_integer(self.n_anchors, "n_anchors", 1)
         if self.bandwidth is not None:
             check_positive(self.bandwidth, "bandwidth")
-        X = check_training_vectors(X)
+        rows = check_training_rows(X)
         rng = random_generator(self.random_state)
-        chosen = np.sort(rng.permutation(len(X))[:n_anchors])
-        anchors = as_float32(X[chosen])
-        bandwidth = self.bandwidth or _mean_nearest(X, anchors, resolve_jobs(self.n_jobs))
-        self.n_features_in_ = int(X.shape[1])
+        chosen = np.sort(rng.permutation(len(rows))[:n_anchors])
+        anchors = as_float32(rows[chosen])
+        bandwidth = self.bandwidth or _mean_nearest(rows, anchors, resolve_jobs(self.n_jobs))
+        self.n_features_in_ = int(rows.shape[1])
         self.anchors_ = anchors
         self.bandwidth_ = float(bandwidth)
         self.map_ = GaussianMap(anchors, self.bandwidth_)
@@ -106,23 +114,68 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _mean_nearest(X: NDArray[np.generic] | RemoteRows, anchors: Float32, n_jobs: int) -> float:
-    """Return the mean distance of rows X (n, p) to their nearest anchor; 1 where it is 0."""
-    blocks = row_blocks(len(X))
-    if isinstance(X, RemoteRows):
-        return sum(X.map_blocks(_sum_nearest, blocks, anchors)) / len(X) or 1.0
-    norms = squared_norms(anchors)
+def _mean_nearest(X: Rows, anchors: Float32, n_jobs: int) -> float:
+    """Return the mean distance of rows X (n, p) to their nearest anchor, or 1 if that is 0."""
+    shared = anchors, squared_norms(anchors)
     with single_blas():
-        sums = ordered_map(lambda block: _nearest(X[slice(*block)], anchors, norms), blocks, n_jobs)
-        return sum(sums) / len(X) or 1.0
+        sums = X.map_blocks(_nearest, row_blocks(len(X)), shared, n_jobs=n_jobs)
+        return float(sum(sums)) / len(X) or 1.0
 
 
-def _sum_nearest(block: RemoteBlock, own: None, anchors: Float32) -> float:
+def _nearest(block: RowBlock, own: None, shared: tuple[Float32, Float32]) -> float:
+    """Return the sum over the rows (b, p) of a block of the distance to the nearest anchor."""
     del own
-    return _nearest(block.x, anchors, squared_norms(anchors))
-
-
-def _nearest(x: NDArray[np.generic], anchors: Float32, norms: Float32) -> float:
-    """Return the sum over rows x (b, p) of the distance to the nearest anchor."""
-    nearest = squared_distances(as_float32(x), anchors, norms).min(axis=1)
+    anchors, norms = shared
+    nearest = squared_distances(as_float32(block.x), anchors, norms).min(axis=1)
     return float(np.sqrt(nearest, dtype=np.float64).sum())
+
+
+# the parameter `features` of estimators --------------------------------------------------------------------------------
+
+Features = AnchorKernel | Literal["auto"] | None
+
+
+def check_features(features: object) -> None:
+    """Raise an `InputError` unless `fit_feature_map` accepts these features."""
+    if features is not None and not isinstance(features, AnchorKernel) and features != "auto":
+        raise InputError(f"features must be 'auto', an AnchorKernel or None, got {features!r}")
+
+
+def fit_feature_map(
+    features: Features, X: NDArray[Any] | Rows, rng: np.random.Generator, n_jobs: int | None
+) -> FeatureMap | None:
+    """Fit the map from vectors X (n, p) to features.
+
+    Parameters
+    ----------
+    features : AnchorKernel, "auto" or None
+        The parameter of the estimator.
+    X : ndarray of shape (n, p)
+        Training rows.
+    rng : numpy Generator
+        Seeds a kernel that has no seed of its own.
+    n_jobs : int or None
+        Number of threads; None uses all cores.
+
+    Returns
+    -------
+    FeatureMap or None
+        None if the vectors are their own features.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    >>> fit_feature_map("auto", X, np.random.default_rng(0), 1)(X).shape
+    (40, 10)
+    """
+    if features == "auto":
+        if X.shape[1] > WIDE:
+            return None
+        features = AnchorKernel(min(MAX_ANCHORS, max(1, len(X) // 4)), n_jobs=n_jobs)
+    if features is None:
+        return None
+    kernel = clone(features)
+    if kernel.random_state is None:
+        kernel.set_params(random_state=int(rng.integers(2**31)))
+    fitted: FeatureMap = kernel.fit(X).map_
+    return fitted

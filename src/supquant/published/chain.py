@@ -2,76 +2,35 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from supquant.arrays import ArrayLike, Codes
-from supquant.codec.feature_map import FeatureMap
+from supquant.arrays import Codes
 from supquant.errors import InputError
-from supquant.estimators.quantizer import Quantizer, check_enough_rows
-from supquant.estimators.remote_codes import encode_training_rows
+from supquant.estimators.base import Quantizer
+from supquant.estimators.training_codes import encode_training_rows
 from supquant.inputs.labels import Labels
-from supquant.inputs.parameters import check_integer
-from supquant.inputs.validation import check_training_vectors
-from supquant.published.features import fit_feature_map
-from supquant.published.training import SHORTEST_CODE, Training
+from supquant.inputs.parameters import check_integer, resolve_jobs
+from supquant.published.anchor_kernel import check_features, fit_feature_map
+from supquant.published.training import SHORTEST_CODE, ProjectionName, Training
+from supquant.rows import Rows
 
 
 class ChainedQuantizer(Quantizer):
-    """The meaning of `init`, and the code lengths of a fit."""
+    """The parameter `init`, and where a fit begins."""
 
     init: Any
     n_components: int
     features: Any
     _recorded: ClassVar[tuple[str, ...]] = ("objective", "n_iter")
 
-    @abstractmethod
-    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
-        """Check and read the labels that came with the rows."""
-
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], Labels]:
-        """Return checked training vectors (n, p) and their labels."""
-        X = check_training_vectors(X)
-        labels = self._read_labels(y, len(X))
-        check_enough_rows(len(X), self.n_codewords)
-        return X, labels
-
-    def _fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
-        """Return the fitted map from vectors to features; with `init` it is the map of `init`."""
-        if self.init is None:
-            return fit_feature_map(self.features, X, rng, self.n_jobs)
-        codec = self.init.codec_
-        if codec.n_inputs != X.shape[1]:
-            raise InputError(f"init was fitted on {codec.n_inputs} features, X has {X.shape[1]}")
-        feature_map: FeatureMap | None = codec.feature_map
-        return feature_map
-
-    def _begin(self, training: Training, labels: Labels | None) -> list[int]:
-        """Start from `init`, whose codes of the rows use their labels if there are any, or from product quantization.
-
-        Returns
-        -------
-        list of int
-            The numbers of codebooks for which the fit solves, in this order.
-        """
-        if self.init is None:
-            shortest = min(SHORTEST_CODE, self.n_codebooks)
-            training.begin(shortest, self.n_components)
-            return sorted({shortest, self.n_codebooks})
-        codes: Codes | None = getattr(self.init, "training_codes_", None)
-        if codes is None or len(codes) != len(training.X):  # other rows than those of its fit
-            codes = encode_training_rows(self.init.codec_, training.X, labels, self.n_jobs)
-        training.begin_from(self.init.codec_, codes)
-        return [self.n_codebooks]
-
     def _check_codebooks(self) -> None:
-        """Check the numbers of codebooks, codewords and components, and whether `init` agrees with them."""
+        """Check the features, the numbers of codebooks, codewords and components, and whether `init` agrees with them."""
         M = check_integer(self.n_codebooks, "n_codebooks", 1, 64)
         K = check_integer(self.n_codewords, "n_codewords", 2, 256)
         check_integer(self.n_components, "n_components", 1)
+        check_features(self.features)
         if self.init is None:
             return
         if not isinstance(self.init, type(self)):
@@ -82,3 +41,34 @@ class ChainedQuantizer(Quantizer):
                 f"init must have at most n_codebooks={M} codebooks of n_codewords={K} codewords, "
                 f"got {shorter.n_codebooks} of {shorter.n_codewords}"
             )
+
+    @property
+    def _lengths(self) -> list[int]:
+        """The code lengths to solve for: `n_codebooks`, and before it the shortest one unless there is an `init`."""
+        M = self.n_codebooks
+        return [M] if self.init is not None else sorted({min(SHORTEST_CODE, M), M})
+
+    def _begin(
+        self,
+        X: Rows,
+        labels: Labels,
+        rng: np.random.Generator,
+        weights: tuple[float, float, float],
+        projection: ProjectionName = "learned",
+    ) -> Training:
+        """Return the state of a fit to rows X (n, p) that starts from `init`, or from product quantization."""
+        n_jobs = resolve_jobs(self.n_jobs)
+        if self.init is None:
+            feature_map = fit_feature_map(self.features, X, rng, self.n_jobs)
+            training = Training(X, labels, feature_map, self.n_codewords, rng, n_jobs, weights, projection)
+            training.begin(self._lengths[0], self.n_components)
+            return training
+        codec = self.init.codec_
+        if codec.n_inputs != X.shape[1]:
+            raise InputError(f"init was fitted on {codec.n_inputs} features, X has {X.shape[1]}")
+        training = Training(X, labels, codec.feature_map, self.n_codewords, rng, n_jobs, weights, projection)
+        codes: Codes | None = getattr(self.init, "training_codes_", None)
+        if codes is None or len(codes) != len(X):  # other rows than those of its fit
+            codes = encode_training_rows(codec, X, None if codec.classes is None else labels, self.n_jobs)
+        training.begin_from(codec, codes)
+        return training

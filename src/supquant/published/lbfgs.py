@@ -14,11 +14,11 @@ from supquant.arrays import Float64
 from supquant.interrupts import check_interrupt
 
 HISTORY = 10
-"""L-BFGS remembers this number of past steps."""
+"""Number of past steps that L-BFGS remembers."""
 
 RELATIVE_RIDGE = 0.1
-"""This part of the mean diagonal of B'B is added to its diagonal. The error does not change when one codebook is shifted and
-another one is shifted back, so B'B is singular."""
+"""This fraction of the mean diagonal of B'B is added to its diagonal. B'B is singular, because the error stays the same when one
+codebook is shifted and another is shifted back."""
 
 
 def minimise_codebooks(
@@ -39,7 +39,7 @@ def minimise_codebooks(
     max_iter : int
         Maximum number of iterations.
     tol : float
-        The search ends when an iteration gains less than this part of the function's first value.
+        The search stops when an iteration gains less than this fraction of the function's initial value.
 
     Returns
     -------
@@ -48,10 +48,10 @@ def minimise_codebooks(
     """
     last = _Evaluated(C, *evaluate(C))
     start = last.value
-    scale = abs(start) or 1.0  # the first step of L-BFGS-B has length one, whatever the units are
+    scale = abs(start) or 1.0  # the first step of L-BFGS-B has length one, whatever the units
 
     def evaluated(flat: Float64) -> _Evaluated:
-        """Evaluate at C (u r,), unless it is the point of the last time, as it is for every gradient."""
+        """Evaluate at C (u r,), unless it is the last point again, as it is for every gradient."""
         nonlocal last
         words = flat.reshape(C.shape)
         if not np.array_equal(words, last.words):
@@ -68,7 +68,7 @@ def minimise_codebooks(
     result = minimize(
         value,
         C.ravel(),
-        jac=gradient,  # `jac=True` would compare and copy every point once more
+        jac=gradient,  # `jac=True` would compare and copy every point again
         method="L-BFGS-B",
         options={"maxiter": max_iter, "maxcor": HISTORY, "ftol": tol, "gtol": 0.0, "maxfun": 2 * max_iter},
     )
@@ -96,7 +96,7 @@ def minimise_preconditioned(
     """Minimise a function of the codewords C (u, r) that contains |S - Z|^2 for fixed Z.
 
     The second derivative of that error by C is B'B. L-BFGS works on ``V = R'C``, where ``R R'`` is nearly B'B / |Z|^2. So V has
-    no unit, which suits L-BFGS: its first step has length one.
+    no unit, which suits L-BFGS, whose first step has length one.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
     psi = |Y - S W|^2 + lambda |W|^2 + gamma (|S - X P|^2 + delta |P|^2) + mu sum_i (e_i - eps)^2
 
 If codes and codebooks are given, the best W, P and eps have closed forms. P can also be fixed (`projections`). Codewords that
-no row uses drop out of the problem, so `SmallProblem` holds only the others. ``C`` is (u, r), the used codewords, one in each
+no row uses drop out of the problem, so `SmallProblem` holds only the others. ``C`` is (u, r), the used codewords, one per
 row.
 """
 
@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from supquant.algebra import solve_positive
 from supquant.arrays import Float64
 from supquant.published.projections import Projected, Projection, Quantization
-from supquant.published.rows import TrainingRows
-from supquant.published.statistics import CodeStatistics, Interaction, Moments, Penalties
+from supquant.published.rows import CodedRows, CodeStatistics, Interaction, Moments, Penalties
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class SmallProblem:
 
     moments: Moments
     penalties: Penalties
-    rows: TrainingRows
+    rows: CodedRows
     n_codewords: int  # K
     used: NDArray[np.intp]  # (u,)  flat positions m K + k of the codewords that some row uses
     bb: Float64  # (u, u)  B'B of these codewords
@@ -64,10 +63,10 @@ class SmallProblem:
         projection: Projection,
         statistics: CodeStatistics,
         penalties: Penalties,
-        rows: TrainingRows,
+        rows: CodedRows,
         n_codewords: int,
     ) -> SmallProblem:
-        """Make the problem from statistics (M K, ...), of which the rows of used codewords are kept."""
+        """Return the problem for statistics (M K, ...), restricted to the rows of used codewords."""
         used = np.flatnonzero(np.diag(statistics.bb) > 0)
         bb, bx, by = statistics.bb, statistics.bx, statistics.by
         if len(used) < len(bb):
@@ -107,7 +106,7 @@ class SmallProblem:
 
     @cached_property
     def _words_of_codebooks(self) -> list[slice]:
-        """The places of each codebook's words among the used ones."""
+        """The positions of each codebook's words among the used ones."""
         book = self.used // self.n_codewords
         first = np.searchsorted(book, np.arange(book[-1] + 2))
         return [slice(start, stop) for start, stop in pairwise(first)]

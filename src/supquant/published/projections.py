@@ -1,21 +1,20 @@
 """The projection P in psi: learned together with the codebooks, or fixed.
 
-`LearnedProjection` and `FixedProjection` have the same methods, so a solver does not ask which of the two it works with. Each
-makes the quantization term of psi for the current codes, `LearnedQuantization` or `FixedQuantization`:
+`LearnedProjection` and `FixedProjection` have the same methods, so a solver need not know which one it works with. Each makes the
+quantization term of psi for the current codes, `LearnedQuantization` or `FixedQuantization`:
 
     |S - X P|^2 + delta |P|^2
 
 A learned P always has its best value for the codewords, which is a closed form. A fixed P has no ridge: delta is zero. ``C``
-is (u, r), the used codewords, one in each row.
+is (u, r), the used codewords, one per row.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -23,13 +22,13 @@ from scipy.linalg import cho_solve, solve_triangular
 from supquant.algebra import positive_factor
 from supquant.arrays import Float64
 from supquant.published.lbfgs import minimise_codebooks, minimise_preconditioned
-from supquant.published.statistics import Moments
+from supquant.published.rows import Moments
 
 RELATIVE_RIDGE = 1e-6
-"""Delta is this part of the mean diagonal of X'X, which is nearly singular for kernel features."""
+"""Delta is this fraction of the mean diagonal of X'X, which is nearly singular for kernel features."""
 
 LBFGS_TOLERANCE = 1e-8
-"""L-BFGS ends when an iteration lowers psi by less than this part of its first value."""
+"""L-BFGS stops when an iteration lowers psi by less than this fraction of its initial value."""
 
 FIXED_LBFGS_ITERATIONS = 30
 """L-BFGS takes at most this number of iterations in a round if P is fixed, because C then has one column for each feature."""
@@ -59,65 +58,15 @@ class ReducedQuantization(NamedTuple):
     pull: Float64 | float  # (u, r), or 0.0 if there is none
 
 
-class Quantization(ABC):
-    """The quantization term for the current codes."""
-
-    @abstractmethod
-    def projection(self, C: Float64) -> Float64:
-        """Return P (d, r) for the codewords C."""
-
-    @abstractmethod
-    def projected(self, C: Float64) -> Projected:
-        """Return the sums under the P for the codewords C, without making P."""
-
-    @abstractmethod
-    def reduced(self, C: Float64, products: Float64) -> ReducedQuantization:
-        """Return the term under the P for C, given the products C C' (u, u)."""
-
-    @abstractmethod
-    def basis(self, C: Float64) -> Float64:
-        """Return the coordinates (r, r') in which a solver can work if it starts from C (u, r)."""
-
-    @abstractmethod
-    def minimise(self, function: CodewordFunction, C: Float64, max_iter: int) -> Float64:
-        """Return codewords (u, r) that lower psi, a function of C that has P substituted."""
-
-
-class Projection(ABC):
-    """What a fit knows about P apart from the codes."""
-
-    STEPS: ClassVar[tuple[str, ...]]
-    """The published steps over the continuous unknowns, in their order."""
-
-    moments: Moments
-
-    @classmethod
-    @abstractmethod
-    def of(cls, moments: Moments, matrix: Float64, delta: float) -> Self:
-        """Prepare for a solver that starts from the projection `matrix` (d, r)."""
-
-    @staticmethod
-    @abstractmethod
-    def ridge(moments: Moments) -> float:
-        """Return delta, in units of X'X."""
-
-    @abstractmethod
-    def quantization(self, bb: Float64, bx: Float64) -> Quantization:
-        """Return the quantization term for the codes with B'B (u, u) and B'X (u, d)."""
-
-    @abstractmethod
-    def leverage(self, features: Float64) -> Float64:
-        """Return the leverage (s,) of rows with features (s, d): the part of its own projected vector that a row decides."""
-
-
 # learned --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class LearnedProjection(Projection):
+class LearnedProjection:
     """P is an unknown. ``X'X + delta I`` is factored once, and every P of the fit comes from the factor."""
 
     STEPS: ClassVar[tuple[str, ...]] = ("classifier", "projection", "constant", "codebooks")
+    """The published steps over the continuous unknowns, in their order."""
 
     moments: Moments
     lower: Float64  # (d, d)  L with L L' = X'X + delta I
@@ -139,7 +88,10 @@ class LearnedProjection(Projection):
         return LearnedQuantization(self, bb, bx)
 
     def leverage(self, features: Float64) -> Float64:
-        """Return ``x'(X'X + delta I)^-1 x`` (s,) for features x (s, d)."""
+        """Return the leverage ``x'(X'X + delta I)^-1 x`` (s,) of rows with features (s, d).
+
+        It is the fraction of its own projected vector that a row decides.
+        """
         half = self.half_solve(features.T)  # (d, s)
         return np.einsum("ij,ij->j", half, half)
 
@@ -155,7 +107,7 @@ class LearnedProjection(Projection):
 
 
 @dataclass(frozen=True)
-class LearnedQuantization(Quantization):
+class LearnedQuantization:
     """The quantization term under the best P for the codewords: ``tr(C'TC)``."""
 
     solver: LearnedProjection
@@ -164,7 +116,7 @@ class LearnedQuantization(Quantization):
 
     @cached_property
     def explained(self) -> Float64:
-        """B'X (X'X + delta I)^-1 X'B, (u, u): the part of B'B that the best P explains."""
+        """B'X (X'X + delta I)^-1 X'B, (u, u): what the best P explains of B'B."""
         half = self.solver.half_solve(self.bx.T)  # (d, u)
         return half.T @ half
 
@@ -172,7 +124,7 @@ class LearnedQuantization(Quantization):
     def t(self) -> Float64:
         """T = B'B - B'X (X'X + delta I)^-1 X'B, (u, u)."""
         half = self.solver.half_solve(self.bx.T)  # (d, u)
-        t = half.T @ half  # `explained` would stay in memory beside T
+        t = half.T @ half  # `explained` would stay in memory next to T
         return np.subtract(self.bb, t, out=t)
 
     def projection(self, C: Float64) -> Float64:
@@ -190,7 +142,10 @@ class LearnedQuantization(Quantization):
         return ReducedQuantization(float(np.vdot(self.t, products)), self.t, 0.0)
 
     def basis(self, C: Float64) -> Float64:
-        """Return a basis of the rows of C: psi given the codes depends on C C' alone, so other directions do not matter."""
+        """Return coordinates (r, r') for a solver that starts from C (u, r): a basis of the rows of C.
+
+        Psi given the codes depends on C C' alone, so other directions do not matter.
+        """
         return row_basis(C)
 
     def minimise(self, function: CodewordFunction, C: Float64, max_iter: int) -> Float64:
@@ -204,10 +159,11 @@ class LearnedQuantization(Quantization):
 
 
 @dataclass(frozen=True)
-class FixedProjection(Projection):
+class FixedProjection:
     """P is given and does not change."""
 
     STEPS: ClassVar[tuple[str, ...]] = ("classifier", "constant", "codebooks")
+    """The published steps over the continuous unknowns, in their order."""
 
     moments: Moments
     matrix: Float64  # (d, r)
@@ -229,12 +185,12 @@ class FixedProjection(Projection):
         return FixedQuantization(self, bb, bx)
 
     def leverage(self, features: Float64) -> Float64:
-        """Return zeros (s,): no row decides about P."""
+        """Return zeros (s,): no row has a say in P."""
         return np.zeros(len(features))
 
 
 @dataclass(frozen=True)
-class FixedQuantization(Quantization):
+class FixedQuantization:
     """The quantization term under a P that does not change: ``tr(C' B'B C) - 2 tr(C' B'X P) + |X P|^2``."""
 
     solver: FixedProjection
@@ -264,7 +220,7 @@ class FixedQuantization(Quantization):
         return ReducedQuantization(value, self.bb, sums)
 
     def basis(self, C: Float64) -> Float64:
-        """Return all coordinates: a fixed P pulls the codewords out of the space that they span."""
+        """Return coordinates (r, r) for a solver: all of them. A fixed P pulls the codewords out of the space that they span."""
         return np.eye(C.shape[1])
 
     def minimise(self, function: CodewordFunction, C: Float64, max_iter: int) -> Float64:
@@ -283,3 +239,10 @@ def row_basis(C: Float64) -> Float64:
     """Return an orthonormal basis (r, min(u, r)) of a space that contains the rows of C (u, r)."""
     basis: Float64 = np.linalg.qr(C.T)[0] if len(C) < C.shape[1] else np.eye(C.shape[1])
     return basis
+
+
+Projection = LearnedProjection | FixedProjection
+"""What a fit knows about P apart from the codes."""
+
+Quantization = LearnedQuantization | FixedQuantization
+"""The quantization term for the current codes."""

@@ -1,27 +1,24 @@
 """Supervised quantization as published: the estimator, and its fit from top to bottom.
 
 "Supervised Quantization for Similarity Search" (Wang, Zhang, Qi, Tang, Wang, CVPR 2016). The objective is in `objective`, the
-solvers are in `joint` and `alternating`, and the start is in `initialisation`.
+solvers are in `solvers`, and the start is in `training`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from supquant.arrays import ArrayLike, Codes, Flags, Float32
+from supquant.arrays import ArrayLike, Codes, Flags
 from supquant.codec.additive import AdditiveCodec
-from supquant.codec.probabilities import Meaning
+from supquant.codec.probabilities import IDENTITY
 from supquant.errors import InputError
-from supquant.estimators.calibration import calibrate, default_scaling, fit_scaling, spread_rows
+from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.estimators.course import Course
-from supquant.estimators.labelled import LabelEstimator
-from supquant.estimators.remote_codes import encode_training_rows
+from supquant.estimators.training_codes import encode_training_rows
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import (
     check_choice,
@@ -29,34 +26,23 @@ from supquant.inputs.parameters import (
     check_nonnegative,
     check_positive,
     random_generator,
-    resolve_jobs,
 )
-from supquant.inputs.validation import as_float32
+from supquant.inputs.validation import check_training_rows
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
-from supquant.published.alternating import alternating_steps
+from supquant.published.anchor_kernel import Features
+from supquant.published.calibration import calibrated, default_scaling
 from supquant.published.chain import ChainedQuantizer
-from supquant.published.features import Features, check_features
-from supquant.published.initialisation import lengthen
-from supquant.published.joint import joint_steps
-from supquant.published.projections import Projection
-from supquant.published.steps import CodedStep, Start
-from supquant.published.training import PROJECTION_TYPES, ProjectionName, Training, with_seeds
-from supquant.remote import some_rows
+from supquant.published.solvers import Start, Step, alternating_steps, joint_steps
+from supquant.published.training import PROJECTION_TYPES, ProjectionName, Training, lengthen, with_seeds
+from supquant.rows import Rows
 
 _logger = logging.getLogger("supquant")
 
-CALIBRATION_ROWS = 4096
-"""Leave-one-out scores are made for at most this number of rows."""
-
-MAX_LEVERAGE = 0.9
-"""Rows of more leverage than this take no part in the calibration. They are anchors of the kernel, and their scores say nothing
-about other rows."""
-
 
 class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
-    """The method of the paper: codes of a projection in which a linear classifier tells labels apart.
+    """The method of the paper: codes of a projection in which a linear classifier separates the labels.
 
     Parameters
     ----------
@@ -65,14 +51,15 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
     n_codewords : int, default=256
         K, the number of codewords in each codebook, from 2 to 256.
     n_components : int, default=256
-        r, the number of dimensions of the space that is quantized. At most the number of features, and all of them with
-        ``projection="identity"``.
+        r, the number of dimensions of the space that is quantized, at most the number of features. With
+        ``projection="identity"`` it is the number of features.
     projection : {"learned", "identity", "pca"}, default="learned"
         P, the map from features to that space. ``"learned"`` is the method. The paper compares it with the fixed maps
         ``"identity"`` and ``"pca"``.
     features : "auto", AnchorKernel or None, default="auto"
-        Map from vectors to features. ``"auto"`` is the published map, an `AnchorKernel` with 1000 anchors, or None if the vectors
-        have more than 2000 dimensions. None takes the vectors themselves.
+        Map from vectors to features. None uses the vectors themselves. ``"auto"`` is the published map, an `AnchorKernel` with
+        1000 anchors, or with a quarter as many anchors as rows if that is less; for vectors of more than 2000 dimensions it is
+        None.
     solver : {"joint", "alternating"}, default="joint"
         ``"joint"`` minimises over all continuous unknowns at once. ``"alternating"`` takes the published steps in turn.
     quantization_weight : float, default=1e-5
@@ -192,56 +179,49 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         Raises
         ------
         KeyboardInterrupt
-            If the fit was interrupted. After the first finished step the estimator has the best model so far.
+            If the fit was interrupted. After the first finished step, the estimator has the best model so far.
         """
         self._check_parameters()
-        X, labels = self._checked(X, y)
-        rng = random_generator(self.random_state)
+        rows = check_training_rows(X)
+        labels = self._read_labels(y, len(rows))
+        check_enough_rows(len(rows), self.n_codewords)
         known = labels.known
-        x: Any = X if known.all() else some_rows(X, np.flatnonzero(known))
+        x = rows if known.all() else rows.take(np.flatnonzero(known))
         own = labels if known.all() else labels.take(known)
-        course: Course[CodedStep] = Course(Reporter(self.callback, self.verbose))
+        weights = self.quantization_weight, self.constraint_weight, self.classifier_ridge
+        course: Course[Step] = Course(Reporter(self.callback, self.verbose))
         with single_blas():
-            feature_map = self._fit_features(x, rng)
-            n_jobs = resolve_jobs(self.n_jobs)
-            training = Training(x, own, feature_map, self.n_codewords, rng, n_jobs, self.projection)
+            training = self._begin(x, own, random_generator(self.random_state), weights, self.projection)
             try:
-                for length in self._begin(training, own):
+                for length in self._lengths:
+                    if course.last is not None:
+                        training.take(course.last.state.codebooks, course.last.state.projection)
                     training.lengthen(length)
-                    course.take(f"{self.solver}, {length} codebooks", self.max_iter, self._steps(training))
+                    course.take(
+                        f"{self.solver}, {length} codebooks", self.max_iter, self._solve(training.start())
+                    )
             finally:  # also after an interrupt: psi never rises, so the last finished step is the best one
                 if course.last is not None:
                     codec, codes = self._codec_of(course.last, training, own)
                     codec = with_seeds(codec, codes, x)
-                    self._store(codec, self._codes_of_all(codec, codes, X, known))
+                    self._store(codec, self._codes_of_all(codec, codes, rows, known))
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
-            self.codec_ = self._calibrated(codec, training, x, own)
+            self.codec_ = calibrated(codec, training.start().solver(), x, codes, own)
         return self
 
-    def _steps(self, training: Training) -> Iterator[CodedStep]:
-        """Solve for the present number of codebooks."""
-        start = self._start(training)
-        steps = (
-            alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
-            if self.solver == "alternating"
-            else joint_steps(start, max_iter=self.max_iter, tol=self.tol)
-        )
-        for step in steps:
-            yield CodedStep(step, training.codes)
-        training.take(step.state.codebooks, step.state.projection)
+    def _solve(self, start: Start) -> Iterator[Step]:
+        """Solve for one code length."""
+        if self.solver == "alternating":
+            return alternating_steps(start, max_iter=self.max_iter, tol=self.tol, max_turns=self.max_turns)
+        return joint_steps(start, max_iter=self.max_iter, tol=self.tol)
 
-    def _start(self, training: Training) -> Start:
-        return training.start(
-            float(self.quantization_weight), float(self.constraint_weight), float(self.classifier_ridge)
-        )
-
-    def _codec_of(self, last: CodedStep, training: Training, labels: Labels) -> tuple[AdditiveCodec, Codes]:
+    def _codec_of(self, last: Step, training: Training, labels: Labels) -> tuple[AdditiveCodec, Codes]:
         """Return the codec of a step, and the codes (n, M) of the labelled rows.
 
         After an interrupt the step can have fewer than `n_codebooks` codebooks; zero codebooks are then added.
         """
-        state = last.step.state
+        state = last.state
         codebooks, codes = lengthen(state.codebooks, last.codes, self.n_codebooks, training.rng)
         codec = AdditiveCodec(
             codebooks=codebooks.astype(np.float32),
@@ -253,27 +233,20 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
             quantization_weight=state.penalties.quantization,
             constraint_weight=state.penalties.constraint,
             feature_map=training.feature_map,
-            meaning=Meaning(scaling=default_scaling(labels.n_labels)),
+            scaling=default_scaling(labels.n_labels),
+            curve=IDENTITY,
         )
         return codec, codes
 
-    def _codes_of_all(self, codec: AdditiveCodec, codes: Codes, X: Any, known: Flags) -> Codes:
+    def _codes_of_all(self, codec: AdditiveCodec, codes: Codes, X: Rows, known: Flags) -> Codes:
         """Return the codes (n, M) of all rows, given those of the rows whose labels are `known` (n,)."""
         if known.all():
             return codes
         all_codes = np.empty((len(X), codes.shape[1]), dtype=np.uint8)
         all_codes[known] = codes
-        unknown = some_rows(X, np.flatnonzero(~known))
+        unknown = X.take(np.flatnonzero(~known))
         all_codes[~known] = encode_training_rows(codec, unknown, None, self.n_jobs)
         return all_codes
-
-    def _calibrated(self, codec: AdditiveCodec, training: Training, X: Any, labels: Labels) -> AdditiveCodec:
-        """Return the codec with scaling and curve fitted to the leave-one-out scores of some of the rows X (n, p)."""
-        sample = spread_rows(len(X), CALIBRATION_ROWS)
-        codes = training.codes
-        scores, kept = left_out_scores(codec, self._start(training).solver(), X[sample], codes[sample])
-        scaled = replace(codec, meaning=Meaning(scaling=fit_scaling(scores, labels.take(sample[kept]))))
-        return calibrate(scaled, scores, labels.take(sample[kept]), codes, labels)
 
     # checks -----------------------------------------------------------------------------------------------------------
 
@@ -287,7 +260,6 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         check_integer(self.max_iter, "max_iter", 1)
         check_integer(self.max_turns, "max_turns", 1)
         check_nonnegative(self.tol, "tol")
-        check_features(self.features)
         if self.init is not None and self.init.projection != self.projection:
             raise InputError(
                 f"init was fitted with projection={self.init.projection!r}, which cannot become {self.projection!r}"
@@ -302,41 +274,3 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         if labels.n_unlabelled:
             _logger.info("%d of %d rows have no label", labels.n_unlabelled, n_rows)
         return labels
-
-
-def left_out_scores(
-    codec: AdditiveCodec, projection: Projection, x: NDArray[Any], codes: Codes
-) -> tuple[Float32, Flags]:
-    """Score the labels of training rows with a projection learned without the row.
-
-    The projection is least squares, so leaving out a row has a closed form. With the row's leverage
-    ``h = x'(X'X + delta I)^-1 x`` and its decoded vector s, the score is ``(W'P'x - h W's) / (1 - h)``. If the projection is
-    fixed, the leverage is zero.
-
-    Parameters
-    ----------
-    codec : AdditiveCodec
-        With a classifier.
-    projection : Projection
-        What the solver knew about P.
-    x : (s, p) array
-        Vectors of the rows.
-    codes : (s, M) uint8
-        Codes of the rows.
-
-    Returns
-    -------
-    scores : (k, L) float32
-        Scores of the kept rows.
-    kept : (s,) bool
-        Rows of at most `MAX_LEVERAGE`.
-    """
-    assert codec.classifier is not None
-    W = codec.classifier.astype(np.float64)
-    features = codec.features(as_float32(x)).astype(np.float64)  # (s, d)
-    scores = codec.project(features.astype(np.float32)).astype(np.float64) @ W
-    leverage = projection.leverage(features)
-    kept = leverage < MAX_LEVERAGE
-    own = codec.decode(codes) @ W
-    h = leverage[kept, None]
-    return ((scores[kept] - h * own[kept]) / (1 - h)).astype(np.float32), kept

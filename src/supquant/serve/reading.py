@@ -104,7 +104,7 @@ async def check_new(call: Call) -> Any:
     """Answer whether rows with these ids can be added."""
     given = call.fields().get("ids")
     ids = None if given is None else read_ids_field(given, call.service.limits)
-    await call.in_thread(call.index.check_new, ids)
+    await call.in_thread(call.index._check_new, ids)
     return {"new": True}
 
 

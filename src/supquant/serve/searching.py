@@ -91,7 +91,7 @@ async def _answer(call: Call, asked: _Search, queries: Float32 | list[Any], *, s
         scores, ids = await call.served.search(asked.key, queries)
         scores, ids = scores[:, : asked.k], ids[:, : asked.k]
     if call.accepts(ARROW):
-        table = await call.in_thread(call.index.tabulate, scores, ids, asked.columns)
+        table = await call.in_thread(call.index._tabulate, scores, ids, asked.columns)
         return arrow_answer(table)
     found: dict[str, Any] = {"ids": ids, "scores": scores}
     if asked.columns:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from supquant.errors import FileFormatError
-from supquant.storage.descriptors import open_descriptor
 from supquant.storage.layout import ALIGNMENT
+from supquant.storage.replacing import open_descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["FileContent", "FileState", "naming_file", "read_regular_file", "state_of"]
 
-SMALLEST_MAPPED = 1 << 20
+MIN_MAPPED = 1 << 20
 """A file of fewer bytes is read, not mapped. To read it takes a fraction of a millisecond, and a mapping keeps a descriptor."""
 
 FileState = tuple[int, int, int]
@@ -63,7 +63,7 @@ class FileContent:
     path : str or path-like
         The file.
     mapped : bool
-        Whether the file is mapped if it has `SMALLEST_MAPPED` bytes or more. Otherwise it is read into memory.
+        Whether the file is mapped if it has `MIN_MAPPED` bytes or more. Otherwise it is read into memory.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class FileContent:
         with _open_regular(path) as (descriptor, found):
             self._device = found.st_dev
             self.state = state_of(found)
-            if mapped and found.st_size >= SMALLEST_MAPPED:
+            if mapped and found.st_size >= MIN_MAPPED:
                 self._map = _map(descriptor, found.st_size)
                 self.data = memoryview(self._map)
             else:

@@ -19,10 +19,10 @@ ALIGNMENT = 64
 CHUNK_BYTES = 1 << 20
 """Each checksum covers this number of bytes of the payload. The last one may cover fewer."""
 
-_LONGEST_HEADER = 4 << 20
+_MAX_HEADER = 4 << 20
 """The greatest length in bytes of the header of a file without arrays."""
 
-_LONGEST_OF_ALL = 100_000_000
+_MAX_ANY_HEADER = 100_000_000
 """The greatest length of any header in bytes. It is the limit of the safetensors package."""
 
 ZERO_DIGEST = "0" * 32
@@ -86,7 +86,7 @@ def longest_header(payload_size: int) -> int:
     JSON takes up to 30 times its length in memory. A header holds checksums and the names of classes, which have weights in the
     payload. So a header that is much longer than the payload was not written by us.
     """
-    return min(_LONGEST_HEADER + payload_size, _LONGEST_OF_ALL)
+    return min(_MAX_HEADER + payload_size, _MAX_ANY_HEADER)
 
 
 def digests_of(pieces: Iterable[memoryview]) -> list[str]:

@@ -6,20 +6,19 @@ An object of Python's `io` owns every open file. So a file is closed even if Ctr
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import xxhash
-
-from supquant.storage.descriptors import open_descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["replace_file", "sync_folder", "write_file_atomically"]
+__all__ = ["open_descriptor", "replace_file", "sync_folder", "write_file_atomically", "write_json"]
 
 
 def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
@@ -120,6 +119,51 @@ def sync_folder(folder: Path) -> None:
     """
     with open_descriptor(folder, os.O_RDONLY) as descriptor:  # no object of `io` can own a folder
         os.fsync(descriptor)
+
+
+def write_json(path: Path, content: Any) -> None:
+    r"""Write an indented JSON file. An existing file is replaced at once or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    content : JSON value
+        What to write. Values that JSON does not know are written as strings.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(Path(folder) / "cell.json", {"map": 0.5})
+    ...     (Path(folder) / "cell.json").read_text()
+    '{\n  "map": 0.5\n}\n'
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(content, indent=2, default=str) + "\n")
+    partial.replace(path)
+
+
+@contextmanager
+def open_descriptor(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
+    """Open a file or a folder for a `with` block, and yield its descriptor. It is closed whenever Ctrl-C comes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file or folder.
+    flags : int
+        How it is opened, as in `os.open`.
+    """
+    opened: list[int] = []
+    try:
+        # Python looks for Ctrl-C after each call. This one call opens the file and also notes its number.
+        opened.extend(map(os.open, [path], [flags]))
+        yield opened[0]
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def _open_temporary(target: Path) -> BinaryIO:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Array
 from supquant.auditing import Audit, audit
-from supquant.auditing.out_of_fold import learn_out_of_fold
+from supquant.auditing.judgement import learn_out_of_fold
 from supquant.inputs.labels import read_labels
 from supquant.inputs.parameters import resolve_jobs
 from supquant.parallel import single_blas

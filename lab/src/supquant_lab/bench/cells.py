@@ -18,7 +18,7 @@ from supquant.arrays import Codes, Float32
 from supquant.index.ids import read_ids
 from supquant.index.ordering import CodeOrder
 from supquant.index.segments import Segment
-from supquant.interchange.faiss_export import import_faiss
+from supquant.interchange import import_faiss
 from supquant.model.codec import SupervisedCodec
 from supquant.model.quantizer import SupervisedQuantizer
 from supquant.models import load_model

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from supquant.arrays import Array, Float32
 from supquant.errors import InputError
-from supquant.evaluation.ordering import ranked
+from supquant.evaluation.retrieval import ranked
 from supquant.index import CodeIndex
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, check_positive, resolve_jobs

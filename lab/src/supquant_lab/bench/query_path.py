@@ -10,7 +10,7 @@ import numpy as np
 
 from supquant.errors import InputError
 from supquant.index import CodeIndex
-from supquant.interchange.faiss_export import import_faiss
+from supquant.interchange import import_faiss
 from supquant.model.quantizer import SupervisedQuantizer
 from supquant_lab.bench.gaussian_classes import GaussianClasses
 from supquant_lab.bench.search.figures import Figure

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike, Codes, Flags, Float64
-from supquant.codec.base import MOST_CODEBOOKS
-from supquant.codec.feature_map import FeatureMap
+from supquant.codec.base import MAX_CODEBOOKS
+from supquant.codec.interface import FeatureMap
 from supquant.errors import InputError
+from supquant.estimators.base import CodeEstimator
 from supquant.estimators.course import Course, Record
-from supquant.estimators.estimator import CodeEstimator
 from supquant.inputs.labels import read_labels
 from supquant.inputs.parameters import check_integer, random_generator, resolve_jobs
 from supquant.inputs.validation import check_training_vectors
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
-from supquant.published.features import Features, check_features, fit_feature_map
+from supquant.published.anchor_kernel import Features, check_features, fit_feature_map
 from supquant_lab.hashing.binary_codec import BinaryCodec
 from supquant_lab.hashing.rows import HashRows
 
@@ -102,7 +102,7 @@ class HashEstimator(CodeEstimator):
         KeyboardInterrupt
             If the fit was interrupted. If a step was finished by then, the estimator holds the model of the last step.
         """
-        if check_integer(self.n_bits, "n_bits", 8, 8 * MOST_CODEBOOKS) % 8:
+        if check_integer(self.n_bits, "n_bits", 8, 8 * MAX_CODEBOOKS) % 8:
             raise InputError(f"n_bits must be a multiple of 8, whole bytes, got {self.n_bits}")
         check_features(self.features)
         if self._max_rows is not None:

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike, Codes, Float32
-from supquant.codec.base import MOST_CODEBOOKS, ProjectingCodec, check_part
-from supquant.codec.feature_map import FeatureMap
-from supquant.codec.interface import QueryTables
+from supquant.codec.base import MAX_CODEBOOKS, ProjectingCodec, check_part
+from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.errors import InputError
 from supquant.inputs.validation import check_vectors
 
@@ -60,9 +59,9 @@ class BinaryCodec(ProjectingCodec):
     def __post_init__(self) -> None:
         check_part("thresholds", self.thresholds, "bits")
         bits = self.n_components
-        if bits % 8 or not 8 <= bits <= 8 * MOST_CODEBOOKS:
+        if bits % 8 or not 8 <= bits <= 8 * MAX_CODEBOOKS:
             raise InputError(
-                f"bits must be a multiple of 8 from 8 to {8 * MOST_CODEBOOKS}, got {bits} thresholds"
+                f"bits must be a multiple of 8 from 8 to {8 * MAX_CODEBOOKS}, got {bits} thresholds"
             )
         if self.projection is not None:
             check_part("projection", self.projection, "d", bits)
@@ -125,7 +124,7 @@ class BinaryCodec(ProjectingCodec):
         return np.packbits(projected > self.thresholds, axis=1)
 
     def _stored_settings(self) -> dict[str, Any]:
-        return {"type": self.TYPE}
+        return {}
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:

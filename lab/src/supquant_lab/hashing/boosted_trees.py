@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import Array, Flags, Float32, Float64
 from supquant.codec.base import number_in
-from supquant.codec.feature_map import FeatureMap
+from supquant.codec.interface import FeatureMap
 from supquant.codec.registry import map_class
 from supquant.errors import InputError
 from supquant.inputs.parameters import check_integer

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Flags, Float32, Float64
 from supquant.inputs.parameters import check_integer, check_nonnegative, check_positive
 from supquant.progress import Progress
-from supquant.published.features import Features
+from supquant.published.anchor_kernel import Features
 from supquant_lab.hashing.algebra import signs
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.rows import HashRows

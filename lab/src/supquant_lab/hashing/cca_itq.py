@@ -25,8 +25,8 @@ from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_positive
 from supquant.parallel import row_blocks
 from supquant.progress import Progress
-from supquant.published.features import Features
-from supquant.published.statistics import Moments
+from supquant.published.anchor_kernel import Features
+from supquant.published.rows import Moments
 from supquant_lab.hashing.algebra import add_ridge
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.itq import rotations

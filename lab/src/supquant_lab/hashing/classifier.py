@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from supquant.algebra import solve_positive
 from supquant.arrays import ArrayLike, Codes, Float64
-from supquant.estimators.estimator import CodeEstimator
+from supquant.estimators.base import CodeEstimator
 from supquant.inputs.labels import read_labels
 from supquant.inputs.parameters import check_positive, random_generator, resolve_jobs
 from supquant.inputs.validation import check_training_vectors
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress
-from supquant.published.features import Features, check_features, fit_feature_map
-from supquant.published.statistics import Moments
+from supquant.published.anchor_kernel import Features, check_features, fit_feature_map
+from supquant.published.rows import Moments
 from supquant_lab.hashing.algebra import add_ridge
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.label_codec import LabelCodec, check_label_count

@@ -16,7 +16,7 @@ import numpy as np
 from supquant import kernels
 from supquant.inputs.parameters import check_integer, check_positive
 from supquant.progress import Progress
-from supquant.published.features import Features
+from supquant.published.anchor_kernel import Features
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.bit_inference import (
     Integers,

@@ -30,7 +30,7 @@ from supquant.arrays import Float64
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_positive
 from supquant.progress import Progress
-from supquant.published.features import Features
+from supquant.published.anchor_kernel import Features
 from supquant_lab.hashing.algebra import add_ridge, signs, top_eigenvectors
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.pairs import LabelGroups

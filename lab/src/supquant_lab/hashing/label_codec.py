@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.base import (
-    MOST_CODEBOOKS,
+    MAX_CODEBOOKS,
     ProjectingCodec,
     check_flag,
     check_part,
@@ -26,8 +26,7 @@ from supquant.codec.base import (
     plain_classes,
 )
 from supquant.codec.codebooks import pack_codebooks
-from supquant.codec.feature_map import FeatureMap
-from supquant.codec.interface import QueryTables
+from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
@@ -41,9 +40,9 @@ _CLASSES_A_BYTE = 255
 def check_label_count(n_labels: int, *, multilabel: bool) -> None:
     """Raise an `InputError` for more labels than a code can hold."""
     a_byte = 8 if multilabel else _CLASSES_A_BYTE
-    if n_labels > MOST_CODEBOOKS * a_byte:
+    if n_labels > MAX_CODEBOOKS * a_byte:
         raise InputError(
-            f"codes hold at most {MOST_CODEBOOKS * a_byte} labels, {a_byte} a byte; got {n_labels}"
+            f"codes hold at most {MAX_CODEBOOKS * a_byte} labels, {a_byte} a byte; got {n_labels}"
         )
 
 
@@ -218,7 +217,7 @@ class LabelCodec(ProjectingCodec):
         return classes // _CLASSES_A_BYTE, classes % _CLASSES_A_BYTE + 1
 
     def _stored_settings(self) -> dict[str, Any]:
-        return {"type": self.TYPE, "classes": plain_classes(self.classes), "multilabel": self.multilabel}
+        return {"classes": plain_classes(self.classes), "multilabel": self.multilabel}
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:

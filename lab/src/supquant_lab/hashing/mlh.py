@@ -30,7 +30,7 @@ import numpy as np
 from supquant.arrays import Flags, Float64, RowNumbers
 from supquant.inputs.parameters import check_integer, check_nonnegative, check_positive
 from supquant.progress import Progress
-from supquant.published.features import Features
+from supquant.published.anchor_kernel import Features
 from supquant_lab.hashing.algebra import signs
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.rows import HashRows

@@ -24,8 +24,8 @@ from supquant.algebra import positive_factor, solve_positive
 from supquant.arrays import Flags, Float32, Float64
 from supquant.inputs.parameters import check_integer, check_positive
 from supquant.progress import Progress
-from supquant.published.features import Features
-from supquant.published.statistics import Moments
+from supquant.published.anchor_kernel import Features
+from supquant.published.rows import Moments
 from supquant_lab.hashing.algebra import add_ridge, signs
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.rows import HashRows

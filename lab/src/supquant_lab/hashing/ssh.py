@@ -38,7 +38,7 @@ from supquant.arrays import Flags, Float64
 from supquant.errors import InputError
 from supquant.inputs.parameters import check_choice, check_nonnegative
 from supquant.progress import Progress
-from supquant.published.features import Features
+from supquant.published.anchor_kernel import Features
 from supquant_lab.hashing.algebra import signs, top_eigenvectors
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.pairs import LabelGroups

@@ -26,7 +26,7 @@ from supquant_lab.methods.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from supquant.estimators.estimator import CodeEstimator
+    from supquant.estimators.base import CodeEstimator
     from supquant.published.anchor_kernel import AnchorKernel
 
 SHORTEST_BITS = 16

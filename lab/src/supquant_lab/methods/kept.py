@@ -21,7 +21,7 @@ from supquant.models import load_model
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from supquant.estimators.estimator import CodeEstimator
+    from supquant.estimators.base import CodeEstimator
     from supquant_lab.methods.training import Training
 
 RECIPE = 1

@@ -19,7 +19,7 @@ import numpy as np
 from supquant import kernels
 from supquant.arrays import Array
 from supquant.errors import InputError
-from supquant.estimators.estimator import CodeEstimator
+from supquant.estimators.base import CodeEstimator
 from supquant.model.quantizer import SupervisedQuantizer
 from supquant.progress import TimeIsUpError
 from supquant_lab.hashing.base import HashEstimator

@@ -11,9 +11,9 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
-from supquant.evaluation import resolve_fit_rows
 from supquant_lab.methods import METHODS, OWN_RANKING
 from supquant_lab.records import CELL_FIELDS, CELL_FOLDERS, Record, read_records
+from supquant_lab.splits import resolve_fit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -15,6 +15,7 @@ import numpy as np
 from supquant.arrays import ArrayLike, Codes
 from supquant.codec.additive import AdditiveCodec
 from supquant.errors import InputError
+from supquant.estimators.base import check_enough_rows
 from supquant.estimators.course import Course
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import (
@@ -24,14 +25,14 @@ from supquant.inputs.parameters import (
     random_generator,
     resolve_jobs,
 )
+from supquant.inputs.validation import check_training_rows
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
+from supquant.published.anchor_kernel import Features
 from supquant.published.chain import ChainedQuantizer
-from supquant.published.features import Features, check_features
-from supquant.published.initialisation import lengthen
-from supquant.published.training import Training, with_seeds
-from supquant.remote import RemoteRows
+from supquant.published.training import Training, lengthen, with_seeds
+from supquant.rows import Rows
 from supquant_lab.triplets.solver import TripletStep, triplet_steps
 
 
@@ -163,17 +164,19 @@ class TripletQuantizer(ChainedQuantizer):
             If the fit was interrupted. After the first finished step the estimator has the last finished model.
         """
         self._check_parameters()
-        X, labels = self._checked(X, y)
-        if isinstance(X, RemoteRows):
+        if isinstance(X, Rows):
             raise InputError(
                 "triplets need the features of all rows in this process: read the rows into memory"
             )
+        rows = check_training_rows(X)
+        labels = read_labels(y, n_rows=len(rows))
+        check_enough_rows(len(rows), self.n_codewords)
         rng, n_jobs = random_generator(self.random_state), resolve_jobs(self.n_jobs)
         course: Course[TripletStep] = Course(Reporter(self.callback, self.verbose))
         with single_blas():
-            training = Training(X, labels, self._fit_features(X, rng), self.n_codewords, rng, n_jobs)
+            training = self._begin(rows, labels, rng, (self.quantization_weight, self.constraint_weight, 0))
             try:
-                for length in self._begin(training, None):
+                for length in self._lengths:
                     training.lengthen(length)
                     steps = self._steps(training, labels, n_jobs)
                     course.take(f"triplets, {length} codebooks", self.max_iter, steps)
@@ -189,8 +192,6 @@ class TripletQuantizer(ChainedQuantizer):
             training,
             labels,
             margin=float(self.margin),
-            quantization=float(self.quantization_weight),
-            constraint=float(self.constraint_weight),
             per_row=self.triplets_per_row,
             max_iter=self.max_iter,
             tol=self.tol,
@@ -221,7 +222,3 @@ class TripletQuantizer(ChainedQuantizer):
         check_integer(self.triplets_per_row, "triplets_per_row", 1)
         check_integer(self.max_iter, "max_iter", 1)
         check_nonnegative(self.tol, "tol")
-        check_features(self.features)
-
-    def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
-        return read_labels(y, n_rows=n_rows)

@@ -15,7 +15,6 @@ from supquant import kernels
 from supquant.arrays import Codes, Float64
 from supquant.estimators.course import NamedStep, Record
 from supquant.inputs.labels import Labels
-from supquant.parallel import ordered_map, row_blocks
 from supquant.published.lbfgs import minimise_codebooks
 from supquant.published.objective import SmallProblem
 from supquant.published.training import Training
@@ -69,8 +68,6 @@ def triplet_steps(
     labels: Labels,
     *,
     margin: float,
-    quantization: float,
-    constraint: float,
     per_row: int,
     max_iter: int,
     tol: float,
@@ -83,8 +80,8 @@ def triplet_steps(
     training : Training
         Its codes change with those of the solver.
     labels : Labels
-    margin, quantization, constraint : float
-        Rho, gamma and mu.
+    margin : float
+        Rho.
     per_row : int
         Number of triplets for each row.
     max_iter : int
@@ -99,7 +96,7 @@ def triplet_steps(
     TripletStep
         Every finished step.
     """
-    start = training.start(quantization, constraint, 0.0)
+    start = training.start()
     solver = start.solver()
     small = start.problem(solver, start.rows.statistics())
     model = _refit(small, TripletModel(start.codebooks, start.projection, 0.0, training.codes))
@@ -125,7 +122,10 @@ def triplet_steps(
         yield TripletStep("codebooks", iteration, _terms(problem, model), model)
 
         own = OwnCost(
-            _projected(training, model.projection, n_jobs), quantization, constraint, model.constant
+            _projected(training, model.projection),
+            start.penalties.quantization,
+            start.penalties.constraint,
+            model.constant,
         )
         descent = CodeDescent(model.codes, model.codebooks, own, loss)
         changed = descent.sweep()
@@ -146,10 +146,9 @@ def _refit(small: SmallProblem, model: TripletModel) -> TripletModel:
     return replace(model, projection=small.projection(C), constant=small.constant(C @ C.T))
 
 
-def _projected(training: Training, P: Float64, n_jobs: int) -> Float64:
+def _projected(training: Training, P: Float64) -> Float64:
     """Return X P (n, r)."""
-    blocks = row_blocks(training.moments.n_rows)
-    return np.concatenate(list(ordered_map(lambda block: training.rows.block(*block) @ P, blocks, n_jobs)))
+    return np.concatenate(list(training.rows.map_features(lambda x, _: x @ P)))
 
 
 def _terms(problem: TripletProblem, model: TripletModel) -> TripletTerms:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
-from supquant.interchange.faiss_export import import_faiss
+from supquant.interchange import import_faiss
 from supquant.progress import Reporter
 from supquant_lab.bench.search import pieces
 from supquant_lab.bench.search.answers import check_same, check_sums

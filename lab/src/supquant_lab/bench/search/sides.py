@@ -18,7 +18,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from supquant.index import CodeIndex
-from supquant.interchange.faiss_export import binary_index, euclidean_index, put_codes
+from supquant.interchange import binary_index, euclidean_index, put_codes
 from supquant_lab.bench.search.cells import QUERIES
 from supquant_lab.bench.search.codes import DIMENSIONS
 from supquant_lab.hashing.binary_codec import BinaryCodec
