@@ -160,7 +160,7 @@ def test_longer_code_starts_from_the_shorter_one(clusters, monkeypatch):
     steps = triplet_solver.triplet_steps
 
     def spy(training, *arguments, **settings):
-        starts.append((training.codebooks, training.codes))
+        starts.append((training.codebooks, training.rows.codes))
         return steps(training, *arguments, **settings)
 
     monkeypatch.setattr("supquant_lab.triplets.quantizer.triplet_steps", spy)

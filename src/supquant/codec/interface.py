@@ -108,7 +108,7 @@ class QueryTables:
     offsets : ndarray of shape (q,), float32
         A score is ``offset + sum``, or ``offset - sum`` if `descending`.
     descending : bool, default=False
-        Whether greater scores are nearer.
+        Whether items with larger scores are nearer.
     bits : ndarray of shape (q, M), uint8, or None, default=None
         The codes of the queries, if sums are Hamming distances.
     curve : ndarray of shape (2, k) or (c, 2, k), float32, or None, default=None

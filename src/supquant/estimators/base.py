@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -23,7 +22,6 @@ from supquant.inputs.parameters import check_integer, random_generator, resolve_
 from supquant.inputs.validation import check_training_vectors, check_vectors
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import row_blocks, single_blas
-from supquant.progress import Progress
 from supquant.storage import shorten
 
 BLOCK_SCORES = 1 << 24
@@ -252,8 +250,6 @@ class Quantizer(CodeEstimator):
     n_iter_: int
     n_codebooks: int
     n_codewords: int
-    callback: Callable[[Progress], None] | None
-    verbose: int
     _codec_type: ClassVar[type[Any]] = AdditiveCodec
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:

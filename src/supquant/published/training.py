@@ -52,7 +52,7 @@ PROJECTION_TYPES: Mapping[str, type[Projection]] = {
 
 
 class Training:
-    """The rows, the sums over them that do not change, and the current codebooks (M, K, r) and codes (n, M).
+    """The rows with their current codes, the sums over them that do not change, and the current codebooks (M, K, r).
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ class Training:
         self._projection_name = projection
         self.X, self._labels, self.feature_map = X, labels, feature_map
         self._n_codewords, self.rng, self._n_jobs = n_codewords, rng, n_jobs
-        self.codes: Codes = np.zeros((len(X), 0), dtype=np.uint8)
-        self.rows = CodedRows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
+        no_codes = np.zeros((len(X), 0), dtype=np.uint8)
+        self.rows = CodedRows(X, labels, no_codes, n_codewords, features=feature_map, n_jobs=n_jobs)
         self.moments: Moments = self.rows.moments()
         self._projection_type = PROJECTION_TYPES[projection]
         gamma, mu, ridge = map(float, weights)
@@ -110,23 +110,26 @@ class Training:
             rng=self.rng,
             n_jobs=self._n_jobs,
         )
-        self._set(start.codebooks, np.zeros((len(self.X), n_codebooks), dtype=np.uint8))
+        self.codebooks = start.codebooks
+        self.rows.recode(np.zeros((len(self.X), n_codebooks), dtype=np.uint8))
         self.rows.assign(start)
 
     def begin_from(self, shorter: AdditiveCodec, codes: Codes) -> None:
         """Start from a fitted codec and the codes (n, M) that the rows have under it."""
         projection = np.eye(shorter.n_components) if shorter.projection is None else shorter.projection
         self.projection = projection.astype(np.float64)
-        self._set(shorter.codebooks.astype(np.float64), codes.copy())
-
-    def lengthen(self, n_codebooks: int) -> None:
-        """Add codebooks until there are `n_codebooks`."""
-        if n_codebooks > self.codes.shape[1]:
-            self._set(*lengthen(self.codebooks, self.codes, n_codebooks, self.rng))
+        self.codebooks = shorter.codebooks.astype(np.float64)
+        self.rows.recode(codes.copy())
 
     def take(self, codebooks: Float64, projection: Float64) -> None:
         """Continue from codebooks (M, K, r) and a projection (d, r) that a solver found."""
         self.codebooks, self.projection = codebooks, projection
+
+    def lengthen(self, n_codebooks: int) -> None:
+        """Add codebooks until there are `n_codebooks`."""
+        if n_codebooks > len(self.codebooks):
+            self.codebooks, codes = lengthen(self.codebooks, self.rows.codes, n_codebooks, self.rng)
+            self.rows.recode(codes)
 
     def start(self) -> Start:
         """Return where a solver starts."""
@@ -137,10 +140,6 @@ class Training:
     def stored_projection(self, P: Float64) -> Float32 | None:
         """Return P (d, r) as a codec holds it: None stands for the identity."""
         return None if self._projection_name == "identity" else P.astype(np.float32)
-
-    def _set(self, codebooks: Float64, codes: Codes) -> None:
-        self.codebooks, self.codes = codebooks, codes
-        self.rows.recode(codes)
 
 
 # the start -----------------------------------------------------------------------------------------------------------

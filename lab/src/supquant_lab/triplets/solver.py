@@ -78,7 +78,7 @@ def triplet_steps(
     Parameters
     ----------
     training : Training
-        Its codes change with those of the solver.
+        The codes of its rows change with those of the solver.
     labels : Labels
     margin : float
         Rho.
@@ -99,7 +99,7 @@ def triplet_steps(
     start = training.start()
     solver = start.solver()
     small = start.problem(solver, start.rows.statistics())
-    model = _refit(small, TripletModel(start.codebooks, start.projection, 0.0, training.codes))
+    model = _refit(small, TripletModel(start.codebooks, start.projection, 0.0, training.rows.codes))
     lowest, stalled = np.inf, 0
     for iteration in range(1, max_iter + 1):
         S = kernels.active().decode(model.codes, model.codebooks)
@@ -129,7 +129,6 @@ def triplet_steps(
         )
         descent = CodeDescent(model.codes, model.codebooks, own, loss)
         changed = descent.sweep()
-        training.codes = descent.codes
         training.rows.recode(descent.codes)
         small = start.problem(solver, start.rows.statistics())
         problem = TripletProblem.of(small, loss, descent.codes)
