@@ -3,14 +3,13 @@
 A writer never changes what a search may be reading. It makes a new snapshot and replaces the old one.
 
     code_index    CodeIndex, the class for users: adds, removes, saves and loads rows
-    searchable | changeable      the searches and changes that indexes of several places share, described once
-    reader        IndexReader, the part of CodeIndex that only reads: searches, ids, codes
+    searchable    SearchableIndex, the searches and changes of every index, described once
+    reader        IndexReader, the part of CodeIndex that only reads: searches, ids, codes, tables
     searching     one search over one snapshot: queries to answers
     filters       Filter: searches among some of the rows
     files         the folder that an index is saved as
     snapshot      the rows of an index at one moment, and how a change makes a new snapshot
     parts         runs of rows, and how they are merged
-    topk          scans of several runs of rows, merged into one answer
     segments | ids | bitmaps     what a run of rows consists of: codes, ids, removals
     stored        objects that never change, and their files
 """

@@ -177,7 +177,7 @@ class IndexReader(SearchableIndex):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that are kept beside codes."""
+        """The names of the columns that are kept with the codes."""
         return list(self._snapshot.column_types())
 
     def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
@@ -226,7 +226,7 @@ class IndexReader(SearchableIndex):
         Q, k
             As in `search`.
         columns : sequence of str, default=None
-            The columns to return. None stands for all that are kept beside codes.
+            The columns to return. None stands for all that are kept with the codes.
         **search
             `ranking`, `novelty`, `where`, `state` and `n_jobs`, as in `search`.
 
@@ -258,7 +258,7 @@ class IndexReader(SearchableIndex):
         scores, ids : array (q, k), or (k,) for one query
             What `search` returned.
         columns : sequence of str, default=None
-            The columns to return. None stands for all that are kept beside codes.
+            The columns to return. None stands for all that are kept with the codes.
 
         Returns
         -------
@@ -332,7 +332,7 @@ class IndexReader(SearchableIndex):
         Returns
         -------
         Filter
-            An argument `where` of the searches. It stands for the same rows for ever, however the index changes.
+            An argument `where` of the searches. It always selects the same rows, even after the index changes.
 
         Raises
         ------
@@ -357,7 +357,7 @@ class IndexReader(SearchableIndex):
             views = where.views(snapshot)
         else:
             raise InputError(
-                "the filter was made by another index, or before this one was copied or read anew: make one with the filter "
+                "the filter was made by another index, or before this one was copied or reloaded: make one with the filter "
                 "method of this index"
             )
         return Search(codec, snapshot, views, resolve_jobs(options.n_jobs), options.novelty, all_labelled)

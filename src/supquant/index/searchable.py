@@ -20,7 +20,7 @@ __all__ = ["SearchOptions", "SearchableIndex"]
 
 @dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
 class SearchOptions:
-    """What a search is told beside its queries. `SearchableIndex.search` describes each option."""
+    """The options of a search. `SearchableIndex.search` describes each of them."""
 
     ranking: str | None = None
     novelty: ArrayLike | None = None
@@ -54,7 +54,7 @@ class SearchableIndex(ABC):
         k : int, default=10
             The number of rows to find.
         ranking : str, default=None
-            One of the codec's `rankings`. None stands for the first of them.
+            One of the codec's `rankings`. None selects the first of them.
         novelty : float or array (q,), default=None
             The probability that a query belongs to no known class: 0 compares only labels, 1 compares only positions. None lets
             the codec predict it, or takes 0 if all items of the index have labels.
@@ -66,7 +66,7 @@ class SearchableIndex(ABC):
             The `state` of the index that a mask was made for. If rows were added or removed since, the search is refused. None
             compares only the length of the mask with the number of rows.
         n_jobs : int, default=None
-            The number of threads. None stands for all cores. The answer does not depend on it.
+            The number of threads. None uses all cores. The answer does not depend on it.
 
         Returns
         -------
@@ -132,7 +132,8 @@ class SearchableIndex(ABC):
         Q : array (q, p)
             The queries.
         threshold : float
-            The greatest distance, or the lowest score if greater scores are better. It is compared in float32.
+            Under a ranking with calibrated scores, such as those of a `SupervisedQuantizer`, the lowest probability. Under
+            ``"euclidean"``, the greatest distance. It is compared in float32.
         ranking, novelty, where, state, n_jobs
             As in `search`.
 
@@ -196,9 +197,9 @@ class SearchableIndex(ABC):
             The ids of the rows. None numbers the rows 0, 1, 2, ..., and never uses a number again. The first rows decide whether
             the index has automatic numbers, integers or strings.
         metadata : table or dict of columns, default=None
-            Other columns of the rows, which are kept beside the codes: a DataFrame, a `pyarrow.Table`, or lists by their names.
+            Other columns of the rows, which are kept with the codes: a DataFrame, a `pyarrow.Table`, or lists by their names.
         n_jobs : int, default=None
-            The number of threads. None stands for all cores.
+            The number of threads. None uses all cores.
 
         Returns
         -------
@@ -207,7 +208,7 @@ class SearchableIndex(ABC):
         Raises
         ------
         InputError
-            If an id is already in the index, comes twice, or is of another kind. Then the index is unchanged.
+            If an id is already in the index, is given twice, or is of another kind. Then the index is unchanged.
         """
         return self._add_items(X, y, ids, metadata, n_jobs)
 
@@ -220,7 +221,7 @@ class SearchableIndex(ABC):
         metadata: object = None,
         n_jobs: int | None = None,
     ) -> Self:
-        """Encode items anew. Each row keeps its id and its place. A search sees all of the change or nothing.
+        """Encode new items for some rows. Each row keeps its id and its place. A search sees all of the change or nothing.
 
         Parameters
         ----------
@@ -271,7 +272,7 @@ class SearchableIndex(ABC):
         Raises
         ------
         InputError
-            If an id comes twice, or is of another kind than those of the index. Then the index is unchanged.
+            If an id is given twice, or is of another kind than those of the index. Then the index is unchanged.
 
         Examples
         --------
