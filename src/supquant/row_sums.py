@@ -24,9 +24,6 @@ Kept = TypeVar("Kept", bound=np.generic)
 RUN = 16
 """Number of blocks, or of sums of blocks, that are added one after the other."""
 
-REPORTS = 8
-"""How often a sum over blocks tells how far it is, at the most."""
-
 
 class RunSum:
     """A sum of tuples of arrays, in float64. Its parts may come in any order, and its bits depend on their number alone.
@@ -95,17 +92,11 @@ def sum_in_order(
     function: Callable[[Any], Sequence[Array]],
     blocks: Sequence[Any],
     n_jobs: int,
-    advance: Callable[[float], None] | None = None,
 ) -> tuple[Float64, ...]:
-    """Return the sums of the arrays that a function returns for blocks, made on several threads.
-
-    If `advance` is given, it is called `REPORTS` times at the most, with the finished share of the blocks.
-    """
-    total, n = RunSum(len(blocks)), len(blocks)
+    """Return the sums of the arrays that a function returns for blocks, made on several threads."""
+    total = RunSum(len(blocks))
     for number, parts in enumerate(ordered_map(function, blocks, n_jobs)):
         total.add(number, parts)
-        if advance is not None and (number + 1) * REPORTS // n > number * REPORTS // n:
-            advance((number + 1) / n)
     return total.total()
 
 

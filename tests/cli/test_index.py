@@ -32,7 +32,7 @@ def folder(run, files, model, names, tmp_path):
     """An index of 300 items under string ids."""
     result = run("index", model, files / "items.npz", "-o", tmp_path / "items.index", "--ids", names)
     assert result.exit_code == 0, result.output
-    assert "300 items, 2 bytes a code" in result.output
+    assert "300 items, 2 bytes per code" in result.output
     return tmp_path / "items.index"
 
 
@@ -259,7 +259,7 @@ def test_where_restricts_the_search(run, folder, files, tmp_path):
 def test_info_of_an_index(run, folder):
     CodeIndex.load(folder).remove(["001", "002"]).save(folder)
     output = run("info", folder).output
-    for fact in ("298", "strings", "bytes a row", "instruction set", "distinct codes"):
+    for fact in ("298", "strings", "bytes per row", "instruction set", "distinct codes"):
         assert fact in output
 
 
@@ -301,7 +301,7 @@ def mistakes(files, model, folder, place):
         ((*index, *new, "--labels", place / "few.txt"), "2 lines of labels for 60 rows"),
         ((*index, *new, "--append"), "there is no index"),
         ((*index, *new, "--append", "--replace"), "one of them"),
-        ((*index, "-o", place / "foreign"), "there already"),
+        ((*index, "-o", place / "foreign"), "exists already"),
         ((*index, "-o", place / "foreign", "--append"), "no index"),
         ((*index, "-o", place / "foreign", "--replace"), "letter.txt"),
         ((*index, "-o", model), "is a file"),

@@ -162,18 +162,12 @@ class KernelRows:
         function: Callable[[KernelRows, RowNumbers, Any], tuple[Array, ...]],
         shared: object = None,
         n_jobs: int | None = None,
-        advance: Callable[[float], None] | None = None,
     ) -> tuple[Float64, ...]:
-        """Return the sums of the arrays that a function returns for every block, which are called as in `map_blocks`.
-
-        If the rows are in this process, `advance` is called as in `sum_in_order`.
-        """
+        """Return the sums of the arrays that a function returns for every block, which are called as in `map_blocks`."""
         if isinstance(self.X, RemoteRows):
             own = [self.labels.take(rows) for rows in self.blocks]
             return self.X.sum_blocks(_visit, self.blocks, (self.kernel, function, shared), own)
-        return sum_in_order(
-            lambda rows: function(self, rows, shared), self.blocks, n_jobs or self.n_jobs, advance
-        )
+        return sum_in_order(lambda rows: function(self, rows, shared), self.blocks, n_jobs or self.n_jobs)
 
     def logits(self, weights: Float64) -> Float32:
         """Return phi W (n, L) of all rows for weights W (d + 1, L), in the order of the blocks."""
@@ -184,16 +178,16 @@ class KernelRows:
         """Number of the rows over which Phi'Phi is summed."""
         return sum(map(len, self.blocks[: self.n_sampled or None]))
 
-    def normal_equations(self, *, advance: Callable[[float], None] | None = None) -> NormalEquations:
+    def normal_equations(self) -> NormalEquations:
         """Sum products over the sample, whose rows stand for all: in float32 within a block, in float64 over blocks.
 
-        Without a sample all rows are summed. The finished share of the work goes to `advance`.
+        Without a sample all rows are summed.
         """
         width = self.width
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
         summed = replace(self, blocks=self.blocks[: self.n_sampled or None])
-        gram, products = summed.sum_blocks(_products, None, gram_jobs(width, self.n_jobs), advance)
+        gram, products = summed.sum_blocks(_products, None, gram_jobs(width, self.n_jobs))
         if len(summed) < len(self):
             gram *= len(self) / len(summed)
             products *= len(self) / len(summed)
