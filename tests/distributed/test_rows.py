@@ -25,7 +25,7 @@ from supquant.parallel import row_blocks
 from supquant.published.anchor_kernel import AnchorKernel
 from supquant.row_sums import RunSum, sum_in_order
 from supquant.sources import open_vectors
-from supquant.sources.parquet import ParquetPart
+from supquant.sources.tables import ParquetPart
 
 from .conftest import write_vectors
 

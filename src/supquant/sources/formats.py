@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from supquant.errors import InputError
 from supquant.sources.matrices import BINARY_FILES
 
-__all__ = ["FORMATS", "KNOWN_ENDINGS", "ending_of", "files_of", "format_of", "tables_module"]
+__all__ = ["FORMATS", "KNOWN_ENDINGS", "ending_of", "files_of", "format_of"]
 
 FORMATS = {
     "parquet": (".parquet", ".pq"),
@@ -90,15 +89,3 @@ def ending_of(path: Path) -> str:
     if endings and endings[-1] in _COMPRESSED:
         endings.pop()
     return endings[-1] if endings else ""
-
-
-def tables_module(name: str) -> Any:
-    """Import the module that reads tables; raise an `InputError` that says how to install what it needs."""
-    try:
-        return import_module("supquant.sources.opening_tables")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "pyarrow":
-            raise
-        raise InputError(
-            f"pip install 'supquant[arrow]' brings pyarrow, which is needed to read {name}"
-        ) from None

@@ -6,10 +6,13 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from supquant.arrays import Array
 from supquant.errors import InputError
@@ -24,10 +27,22 @@ from supquant.sources.values import (
     whole_numbers,
 )
 
-__all__ = ["MemoryPart", "TablePart", "TableRows", "TableSource", "gathered", "naming_errors"]
+__all__ = [
+    "MemoryPart",
+    "ParquetPart",
+    "TablePart",
+    "TableRows",
+    "TableSource",
+    "gathered",
+    "naming_errors",
+    "partition_values",
+]
 
 MEMORY_BYTES = 1 << 28
 """A stream of more bytes than this is kept in a temporary file, which is memory-mapped."""
+
+FIRST_ROWS = 100
+"""Rows of a Parquet file that are read to choose columns by."""
 
 COLUMN_ROWS = 1 << 18
 """Rows that are read at a time when only labels, ids or metadata are read."""
@@ -57,6 +72,88 @@ class MemoryPart:
         chosen = self.table.select(list(columns))
         for low in range(start, stop, rows):
             yield chosen.slice(low, min(rows, stop - low))
+
+
+class ParquetPart:
+    """Rows of a Parquet file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    partition : dict of str to (str or None), default={}
+        Columns that are not in the file because its folders are named by them, as in ``brand=x/part-0.parquet``.
+    """
+
+    def __init__(self, path: Path, partition: dict[str, str | None] | None = None) -> None:
+        self.name, self._path, self._partition = str(path), path, partition or {}
+        with self._open() as file:
+            metadata = file.metadata
+            groups = range(metadata.num_row_groups)
+            self._sizes = [metadata.row_group(group).num_rows for group in groups]
+            self._names = set(file.schema_arrow.names)
+            self.n_rows: int = metadata.num_rows
+            batches = file.iter_batches(FIRST_ROWS, use_threads=False) if self.n_rows else iter(())
+            first = next(batches, None)
+            schema = file.schema_arrow
+        table = schema.empty_table() if first is None else pa.Table.from_batches([first])
+        self.first: pa.Table = self._with_partition(table, list(self._partition))
+
+    def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+        """Read rows of some columns. Row groups before the first row are not read."""
+        stored = [name for name in columns if name in self._names]
+        added = [name for name in columns if name not in self._names]
+        groups, skipped = [], 0  # row groups with any of these rows; rows before the first of them
+        first = 0
+        for group, size in enumerate(self._sizes):
+            if first + size <= start:
+                skipped = first + size
+            elif first < stop:
+                groups.append(group)
+            first += size
+        low = skipped
+        with self._open() as file, self._naming():
+            for batch in file.iter_batches(rows, row_groups=groups, columns=stored, use_threads=False):
+                high = low + batch.num_rows
+                if high > start and low < stop:
+                    cut = batch.slice(max(start - low, 0), min(high, stop) - max(low, start))
+                    yield self._with_partition(pa.Table.from_batches([cut]), added).select(list(columns))
+                low = high
+                if low >= stop:
+                    return
+
+    def _with_partition(self, table: pa.Table, names: list[str]) -> pa.Table:
+        for name in names:
+            table = table.append_column(
+                name, pa.repeat(pa.scalar(self._partition[name], pa.string()), len(table))
+            )
+        return table
+
+    def _open(self) -> pq.ParquetFile:
+        with self._naming():
+            return pq.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Turn pyarrow's errors into an `InputError` of one line that names the file."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise InputError(f"{self.name} is not a readable Parquet file: {error}") from error
+
+
+def partition_values(path: Path, folder: Path) -> dict[str, str | None]:
+    """Return the columns that the folders between a folder and a file are named by.
+
+    Examples
+    --------
+    >>> partition_values(Path("shop/brand=a%20b/size=/part-0.parquet"), Path("shop"))
+    {'brand': 'a b', 'size': ''}
+    """
+    pairs = (part.split("=", 1) for part in path.relative_to(folder).parts[:-1] if "=" in part)
+    return {name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for name, value in pairs}
 
 
 class TableRows:

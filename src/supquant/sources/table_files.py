@@ -1,13 +1,13 @@
-"""Sources that are text: CSV files with or without a line of names, and JSON lines."""
+"""Tables as sources: Parquet, Arrow, CSV and JSON lines files, Arrow streams. All that needs pyarrow is imported from here."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,23 @@ import pyarrow.json
 import pyarrow.types as kinds
 
 from supquant.errors import InputError
-from supquant.sources.fields import Fields, choose_fields
-from supquant.sources.source import Wish
-from supquant.sources.tables import MemoryPart, gathered, naming_errors
-from supquant.sources.values import stacked_vectors
+from supquant.sources.fields import ID_NAMES, LABEL_NAMES, Fields, choose_fields
+from supquant.sources.formats import format_of
+from supquant.sources.source import BadRow, VectorSource, Wish
+from supquant.sources.tables import (
+    COLUMN_ROWS,
+    MemoryPart,
+    ParquetPart,
+    TablePart,
+    TableRows,
+    TableSource,
+    gathered,
+    naming_errors,
+    partition_values,
+)
+from supquant.sources.values import id_values, label_values, stacked_vectors
 
-__all__ = ["is_header", "read_csv", "read_csv_table", "read_json_lines", "uncompressed"]
+__all__ = ["column_from_file", "is_header", "open_files", "open_stream", "table_from", "table_from_file"]
 
 PARSED_BYTES = 1 << 24
 """Bytes of text that are parsed at a time. A row must be shorter."""
@@ -35,6 +46,109 @@ STACKED = "vectors"
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 """The first bytes of compressed files."""
+
+
+def open_files(path: Path, files: Sequence[Path], kind: str, wish: Wish) -> VectorSource:
+    """Open files of one format.
+
+    Parameters
+    ----------
+    path : Path
+        The file, or the folder of the files.
+    files : sequence of Path
+        The files.
+    kind : str
+        "parquet", "arrow", "csv" or "jsonl".
+    wish : Wish
+        The columns to read.
+    """
+    if kind == "csv":
+        return _open_csv_files(path, files, wish)
+    rows = TableRows(str(path), _parts(path, files, kind))
+    return TableSource(rows, choose_fields(rows.first, wish, str(path)))
+
+
+def open_stream(source: Any, wish: Wish) -> VectorSource:
+    """Open a table in memory, or a stream of batches. A stream is read once and kept."""
+    name = type(source).__name__
+    part = MemoryPart(name, table_from(source))
+    return TableSource(TableRows(name, [part]), choose_fields(part.first, wish, name))
+
+
+def table_from(source: Any) -> pa.Table:
+    """Return a table, a stream of batches or a data set as a table."""
+    if isinstance(source, pa.Table):
+        return source
+    if isinstance(source, pa.RecordBatch):
+        return pa.Table.from_batches([source])
+    try:
+        if hasattr(source, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(source)
+            return gathered(reader, reader.schema)
+        if hasattr(source, "scanner"):  # datasets of pyarrow and Lance
+            reader = source.scanner().to_reader()
+            return gathered(reader, reader.schema)
+        if hasattr(source, "with_format"):  # Hugging Face
+            tables = source.with_format("arrow").iter(batch_size=10_000)
+            batches = (batch for table in tables for batch in table.to_batches())
+            first = next(batches, None)
+            if first is None:
+                raise InputError("the table has no rows")
+            return gathered(chain([first], batches), first.schema)
+        return table_from(source.collect())  # a lazy frame of Polars
+    except (pa.ArrowException, TypeError) as error:
+        raise InputError(f"cannot read a table from a {type(source).__name__}: {error}") from error
+
+
+def table_from_file(path: Path) -> pa.Table:
+    """Return all columns of a table file."""
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    kind = format_of(path)
+    if kind not in ("parquet", "arrow", "csv", "jsonl"):
+        raise InputError(f"{path} is no table: expected Parquet, Arrow, CSV or JSON lines")
+    if kind == "csv":
+        return read_csv_table(path)
+    part = _parts(path, [path], kind)[0]
+    return pa.concat_tables(part.tables(0, part.n_rows, tuple(part.first.column_names), COLUMN_ROWS))
+
+
+def column_from_file(path: Path, what: str) -> Any:
+    """Return the labels or ids of a table file: its only column, or the one that is usually called so."""
+    table = table_from_file(path)
+    usual = LABEL_NAMES if what == "labels" else ID_NAMES
+    names = [name for name in table.column_names if len(table.column_names) == 1 or name.lower() in usual]
+    if len(names) != 1:
+        raise InputError(f"{path}: expected one column of {what}, got {', '.join(table.column_names)}")
+    read = label_values if what == "labels" else id_values
+    try:
+        return read(table[names[0]])
+    except BadRow as error:
+        raise InputError(f"{path}, row {error.row} {error.fault}") from None
+
+
+def _open_csv_files(path: Path, files: Sequence[Path], wish: Wish) -> VectorSource:
+    read = [read_csv(file, wish) for file in files]
+    fields: Fields = read[0][1]
+    for file, (_, other) in zip(files, read, strict=True):
+        if other.all != fields.all:
+            raise InputError(f"{file} has other columns than {files[0]}: {', '.join(other.all)}")
+    return TableSource(TableRows(str(path), [part for part, _ in read], text=True), fields)
+
+
+def _parts(path: Path, files: Sequence[Path], kind: str) -> list[TablePart]:
+    if kind == "parquet":
+        return [ParquetPart(file, partition_values(file, path) if file != path else {}) for file in files]
+    read = read_json_lines if kind == "jsonl" else _read_arrow
+    return [read(file) for file in files]
+
+
+def _read_arrow(path: Path) -> MemoryPart:
+    """Read an Arrow file, also called Feather: mapped, not copied."""
+    try:
+        return MemoryPart(str(path), pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+    except pa.ArrowException as error:
+        raise InputError(f"{path} is not a readable Arrow file: {error}") from error
 
 
 def uncompressed(path: Path) -> Any:
@@ -65,10 +179,9 @@ def read_csv(path: Path, wish: Wish) -> tuple[MemoryPart, Fields]:
         raise InputError(f"{path} has a line of names and no rows" if named else f"{path} has no rows")
     fields = choose_fields(pa.Table.from_batches([first]), wish, str(path), named=named)
     joined = replace(fields, vectors=(STACKED,), stacked=False) if fields.stacked else fields
-    batches = (_narrowed(batch, fields, start, path) for start, batch in _counted(first, reader))
+    batches = _narrowed(chain([first], reader), fields, path)
     head = next(batches)
-    table = gathered(_chained(head, batches), head.schema)
-    return MemoryPart(str(path), table), joined
+    return MemoryPart(str(path), gathered(chain([head], batches), head.schema)), joined
 
 
 def read_csv_table(path: Path) -> pa.Table:
@@ -175,27 +288,20 @@ def _opened(path: Path, delimiter: str, names: list[str], skipped: int) -> Itera
         raise InputError(f"{path} is not a readable CSV file: {error}") from error
 
 
-def _narrowed(batch: pa.RecordBatch, fields: Fields, start: int, path: Path) -> pa.RecordBatch:
-    """Return the columns that were asked for. Several columns of numbers become one of vectors."""
+def _narrowed(batches: Iterable[pa.RecordBatch], fields: Fields, path: Path) -> Iterator[pa.RecordBatch]:
+    """Keep the columns that were asked for. Several columns of numbers become one of vectors."""
     others = [name for name in fields.all if not fields.stacked or name not in fields.vectors]
-    columns = {name: batch.column(name) for name in others}
-    if fields.stacked:
-        with naming_errors(lambda row: f"{path}, row {row}", str(path), fields.vectors, start):
-            X = stacked_vectors([(name, pa.chunked_array([batch.column(name)])) for name in fields.vectors])
-        columns[STACKED] = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def _counted(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
     start = 0
-    for batch in _chained(first, rest):
-        yield start, batch
+    for batch in batches:
+        columns = {name: batch.column(name) for name in others}
+        if fields.stacked:
+            with naming_errors(lambda row: f"{path}, row {row}", str(path), fields.vectors, start):
+                X = stacked_vectors(
+                    [(name, pa.chunked_array([batch.column(name)])) for name in fields.vectors]
+                )
+            columns[STACKED] = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+        yield pa.RecordBatch.from_pydict(columns)
         start += batch.num_rows
-
-
-def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _widened(kind: pa.DataType) -> pa.DataType:
