@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy  # its parts are loaded when they are first used
 
 from supquant.errors import InputError
-from supquant.inputs.label_lists import are_label_lists, indicator_of_lists
 from supquant.inputs.unlabelled import is_indicator, is_missing, labelled_rows
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def read_labels(
     given, known = labelled_rows(y, missing=missing, missing_label=missing_label, name=name)
     if given.ndim not in (1, 2):
         raise InputError(f"{name} should be a 1d array, got an array of shape {given.shape} instead")
-    listed = are_label_lists(given)
+    listed = _are_label_lists(given)
     is_matrix = listed or is_indicator(given)
     n_known = given.shape[0]
     n = n_known if known is None else len(known)
@@ -256,8 +256,7 @@ def read_labels(
         forms = ("a 1d array of class labels", "an indicator matrix")
         raise InputError(f"{name} must be {forms[multilabel]} as in fit, got {forms[is_matrix]}")
     if listed:
-        found, matrix = indicator_of_lists(given, classes, name)
-        return _with_unknown_rows(Labels(found, True, None, matrix), known)
+        return _with_unknown_rows(_read_lists(given, classes, name), known)
     if is_matrix:
         return _with_unknown_rows(_read_indicator(given, classes, name, n - n_known), known)
     if given.ndim == 2:
@@ -366,6 +365,52 @@ def _read_indicator(given: Any, classes: Array | None, name: str, n_unlabelled: 
             + _unlabelled_shown(n_unlabelled)
         )
     return Labels(np.arange(matrix.shape[1]), True, None, matrix.astype(bool))
+
+
+def _are_label_lists(values: Any) -> bool:
+    """Return whether an array holds a list, set or array of labels for each row. A tuple is one label."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.ndim == 1
+        and values.dtype.kind == "O"
+        and len(values) > 0
+        and all(
+            row.ndim == 1 and row.dtype.kind in "iuUO"
+            if isinstance(row, np.ndarray)
+            else isinstance(row, list | set | frozenset)
+            for row in values
+        )
+    )
+
+
+def _read_lists(rows: Array, classes: Array | None, name: str) -> Labels:
+    """Return the labels of rows (n,) that list their labels."""
+    listed = [row.tolist() if isinstance(row, np.ndarray) else list(row) for row in rows]
+    try:
+        distinct = sorted(set(chain.from_iterable(listed)))
+    except TypeError as error:
+        raise InputError(f"{name} lists labels that are not all of one kind: {error}") from error
+    if classes is None:
+        if not distinct:
+            raise InputError(f"{name} lists no label in any of its {len(listed)} rows")
+        known = distinct
+        classes = np.array(known) if isinstance(known[0], int | np.integer) else np.array(known, dtype=object)
+    else:
+        known = classes.tolist()
+    position = {label: index for index, label in enumerate(known)}
+    unknown = [label for label in distinct if label not in position]
+    if unknown:
+        raise InputError(
+            f"{name} lists {len(unknown)} unknown label{'s' * (len(unknown) > 1)}, the first is {unknown[0]!r}; "
+            f"{len(known)} labels are known"
+        )
+    columns = [sorted({position[label] for label in row}) for row in listed]
+    starts = np.cumsum([0, *map(len, columns)])
+    indices = np.fromiter(chain.from_iterable(columns), dtype=np.int32, count=int(starts[-1]))
+    matrix = scipy.sparse.csr_array(
+        (np.ones(len(indices), dtype=np.bool_), indices, starts), shape=(len(listed), len(known))
+    )
+    return Labels(classes, True, None, matrix)
 
 
 def _with_unknown_rows(labels: Labels, known: Flags | None) -> Labels:
