@@ -6,9 +6,9 @@ import threading
 
 import numpy as np
 import pytest
-from supquant.estimators.fitting import FitStage, learn
 
 from supquant import PublishedQuantizer
+from supquant.estimators.course import Course
 from supquant.interrupts import check_interrupt, defers_interrupts
 from supquant.models import make_estimator
 from supquant.progress import Reporter
@@ -166,13 +166,16 @@ class Step:
 
 
 def run_fit(steps):
-    """Return how many steps a fit kept that was interrupted."""
+    """Return how many steps an interrupted fit kept."""
     kept = []
 
     @defers_interrupts
     def fit():
-        with learn([FitStage("one", None, steps)], Reporter()) as learned:
-            kept.append(learned.n_iter)
+        course = Course(Reporter())
+        try:
+            course.take("one", None, steps)
+        finally:
+            kept.append(course.n_iter)
 
     with pytest.raises(KeyboardInterrupt):
         fit()
@@ -208,11 +211,11 @@ def test_an_exception_of_a_generator_that_is_closed_is_not_lost():
     def fail(progress):
         raise OSError("the callback failed")
 
-    with pytest.raises(KeyboardInterrupt), learn([FitStage("one", None, steps())], Reporter(fail)):
-        pass
+    with pytest.raises(KeyboardInterrupt):
+        Course(Reporter(fail)).take("one", None, steps())
 
 
-def test_a_callback_that_is_interrupted_ends_the_fit_with_the_step_it_was_told_of(clusters):
+def test_an_interrupted_callback_ends_the_fit_with_the_step_it_got(clusters):
     quantizer = PublishedQuantizer(1, n_codewords=8, features=None, random_state=0, max_iter=5, tol=0.0)
     quantizer.set_params(callback=lambda progress: interrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -231,7 +234,7 @@ def sweep(name, tries):
         settings |= {"n_codewords": 2, "max_iter": 2}
 
     def fit(moment):
-        # Fit, with SIGINT at a line of Python that the main thread comes to; return how many lines it came to, and the end.
+        # Fit, with SIGINT at one line of Python in the main thread; return how many lines were run, and how the fit ended.
         lines = 0
 
         def count(frame, event, argument):

@@ -216,7 +216,7 @@ def test_the_first_words_of_a_fit_do_not_wait_for_scikit_learn(tmp_path):
 
 
 def test_help_of_a_fit_names_all_methods_without_waiting_for_scikit_learn():
-    program = "import sys; sys.argv[0] = 'supquant'; from supquant.cli import app; app(standalone_mode=False); print(*sys.modules)"
+    program = "import sys; from supquant.cli import app; app(standalone_mode=False); print(*sys.modules)"
     command = [sys.executable, "-c", program, "fit", "--help"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     named = output.replace("│", " ").split()
