@@ -9,7 +9,7 @@ import pytest
 from supquant import AnchorKernel, LabelKernel, PublishedQuantizer
 from supquant.algebra import leading_eigenvectors, positive_factor, solve_positive
 from supquant.errors import InputError
-from supquant.inputs.validation import LARGEST_VALUE, SMALLEST_SIZE, check_training_vectors
+from supquant.inputs.validation import MAX_VALUE, MIN_VALUE, check_training_vectors
 from supquant.models import make_estimator, method_names
 
 QUICK = {
@@ -143,9 +143,9 @@ def test_a_model_encodes_vectors_that_are_extremely_far_out(name, value):
 
 
 def test_the_bounds_on_training_vectors_are_inclusive():
-    for value in (LARGEST_VALUE, -LARGEST_VALUE, SMALLEST_SIZE, -SMALLEST_SIZE):
+    for value in (MAX_VALUE, -MAX_VALUE, MIN_VALUE, -MIN_VALUE):
         check_training_vectors(np.array([[0.0, value]]))
-    for value in (1.1 * LARGEST_VALUE, -1.1 * LARGEST_VALUE, 0.9 * SMALLEST_SIZE, -0.9 * SMALLEST_SIZE):
+    for value in (1.1 * MAX_VALUE, -1.1 * MAX_VALUE, 0.9 * MIN_VALUE, -0.9 * MIN_VALUE):
         with pytest.raises(InputError):
             check_training_vectors(np.array([[0.0, value]]))
 

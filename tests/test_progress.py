@@ -76,7 +76,7 @@ def test_without_a_total_the_remaining_time_is_unknown(clock):
     assert events == [Progress("sweep", 1, None, elapsed=2.0, remaining=None, values={})]
 
 
-def test_more_steps_than_expected_leave_no_time_not_negative_time(clock):
+def test_more_steps_than_expected_leave_no_time(clock):
     events = []
     with Reporter(events.append).stage("sweep", total=1) as stage:
         for _ in range(2):
@@ -117,7 +117,7 @@ def test_silent_by_default(caplog, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_the_callback_raises_ends_the_work():
+def test_an_exception_of_the_callback_ends_the_work():
     def stop(progress):
         raise KeyboardInterrupt
 

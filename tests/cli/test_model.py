@@ -44,7 +44,7 @@ def test_info_of_a_model(run, model):
 
 
 @pytest.mark.parametrize("vectors", ["X.npy", "X.csv"])
-def test_vectors_and_labels_may_lie_in_two_files(run, files, tmp_path, vectors):
+def test_vectors_and_labels_may_be_in_two_files(run, files, tmp_path, vectors):
     result = run(
         "fit",
         files / vectors,
@@ -158,7 +158,7 @@ def mistakes(files, model, folder):
         (("fit", folder / "nan.npy", "--labels", files / "y.txt", *out), "NaN"),
         (("fit", folder / "words.csv", "--labels", files / "y.txt", *out), "where a number is expected"),
         (("fit", folder / "uneven.csv", "--labels", files / "y.txt", *out), "Expected 2 columns, got 1"),
-        (("fit", folder / "foreign.npy", "--labels", files / "y.txt", *out), "is no npy file"),
+        (("fit", folder / "foreign.npy", "--labels", files / "y.txt", *out), "is not a npy file"),
         (
             ("fit", files / "y.txt", "--labels", files / "y.txt", *out),
             "no column is known to hold the vectors",
@@ -348,7 +348,7 @@ def test_a_forecast_comes_before_the_fit(run, files, tmp_path):
 
 
 @pytest.mark.parametrize("jobs", [100_000, 2**40])
-def test_too_many_jobs_are_as_many_as_are_of_use(run, files, tmp_path, jobs):
+def test_too_many_jobs_are_reduced(run, files, tmp_path, jobs):
     arguments = ("fit", files / "train.npz", "--bits", 8, "--max-iter", 1)
     assert run(*arguments, "-o", tmp_path / "one", "--jobs", 1).exit_code == 0
     result = run(*arguments, "-o", tmp_path / "many", "--jobs", jobs)

@@ -67,7 +67,7 @@ def audit(
 def _has_columns(items: Path) -> bool:
     """Return whether a file, or a folder of files, may have columns other than vectors, labels and ids."""
     if not items.exists():
-        raise InputError(f"there is no file {items}")
+        raise InputError(f"no such file: {items}")
     if not items.is_dir():
         return items.suffix.lower() in COLUMN_FILES
     return any(each.suffix.lower() in COLUMN_FILES for each in items.iterdir())

@@ -14,14 +14,14 @@ from supquant.model.quantizer import SupervisedQuantizer
 __all__ = ["save_digits"]
 
 N_CODEBOOKS = 4
-"""A code has this number of bytes."""
+"""Number of bytes of a code."""
 
 N_TRAINING = 600
 """Number of digits whose labels are known. The others are labelled by the model."""
 
 
 def save_digits(folder: Path, *, seed: int = 0) -> None:
-    """Train on a part of scikit-learn's digits, and save an index of the others.
+    """Train on some of scikit-learn's digits, and save an index of the others.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ from supquant.arrays import Float32
 
 __all__ = ["encode_digits"]
 
-_MOST_PIXELS = 4096 * 4096
-"""The number of pixels of a picture that is taken."""
+MAX_PIXELS = 4096 * 4096
+"""Maximum number of pixels of a picture."""
 
 
 def encode_digits(pictures: Sequence[bytes]) -> Float32:
@@ -21,12 +21,12 @@ def encode_digits(pictures: Sequence[bytes]) -> Float32:
     Parameters
     ----------
     pictures : sequence of bytes
-        Files that Pillow can read. A digit may be dark on a light ground or light on a dark one.
+        Files that Pillow can read. A digit may be dark on a light background or light on a dark one.
 
     Raises
     ------
     ValueError
-        If a file is no picture, or is too large.
+        If a file is not a picture, or is too large.
     """
     return np.stack([_vector(each) for each in pictures])
 
@@ -36,11 +36,11 @@ def _vector(picture: bytes) -> Float32:
 
     try:
         with Image.open(io.BytesIO(picture)) as opened:
-            if opened.width * opened.height > _MOST_PIXELS:
-                raise ValueError(f"it has more than {_MOST_PIXELS:,} pixels")
+            if opened.width * opened.height > MAX_PIXELS:
+                raise ValueError(f"it has more than {MAX_PIXELS:,} pixels")
             grey = opened.convert("L").resize((8, 8), Image.Resampling.BOX)
     except (OSError, SyntaxError, Image.DecompressionBombError):
-        raise ValueError("it is no picture") from None
+        raise ValueError("it is not a picture") from None
     pixels: Float32 = np.asarray(grey, dtype=np.float32) / np.float32(255)
     ground = np.median(np.concatenate([pixels[:, 0], pixels[:, -1]]))  # digits do not touch both sides
     vector: Float32 = (1 - pixels if ground > 0.5 else pixels).ravel()

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
+import scipy  # its subpackages are loaded when first used
 
 from supquant.errors import InputError
 from supquant.inputs.unlabelled import is_indicator, is_missing, labelled_rows
@@ -189,7 +189,7 @@ def read_labels(
     """Check labels and read them into the form that the library works with.
 
     If `missing` is true, labels may be unknown. An unknown label is None, NaN, NaT, pandas.NA, a masked entry or
-    `missing_label`. In an indicator matrix it fills the whole row. The other rows are read as if they were alone.
+    `missing_label`. In an indicator matrix it fills the whole row. The other rows are read as if the unknown ones were not there.
 
     Parameters
     ----------
@@ -207,10 +207,10 @@ def read_labels(
     missing : bool, default=False
         Whether labels may be unknown. If false, a missing label is refused.
     missing_label : object, default=None
-        One more label that means unknown if `missing` is true, such as -1 or "". It is found by equality. None and NaN
+        One more label that means unknown if `missing` is true, such as -1 or "". Labels are compared by equality. None and NaN
         add nothing. With an indicator matrix it must not be 0 or 1.
     fewest : int, default=2
-        The smallest number of class labels accepted if `classes` is None.
+        The smallest number of classes accepted if `classes` is None.
 
     Returns
     -------
@@ -308,7 +308,7 @@ def _distinct(values: Array, name: str) -> tuple[Array, Array]:
         if np.isnan(values).any():
             raise InputError(f"Input {name} contains NaN.")
         if np.isinf(values).any():
-            raise InputError(f"Input {name} contains infinity, which is no class label.")
+            raise InputError(f"Input {name} contains infinity, which is not a class label.")
         if (values != np.floor(values)).any():
             raise InputError(f"Unknown label type: continuous. {name} must hold classes, got fractions")
     distinct, positions = np.unique(values, return_inverse=True)
@@ -316,7 +316,7 @@ def _distinct(values: Array, name: str) -> tuple[Array, Array]:
 
 
 def _distinct_objects(values: Array, name: str) -> tuple[Array, Array]:
-    """Do what `_distinct` does for an array of Python objects."""
+    """Do the same as `_distinct` for an array of Python objects."""
     try:
         found = dict.fromkeys(values)
     except TypeError as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
+import scipy  # its subpackages are loaded when first used
 
 from supquant.errors import InputError
 
@@ -155,7 +155,7 @@ def _as_array(make: Any, y: Any, name: str) -> Array:
 
 
 def _present_rows(y: Any, mark: Any) -> Flags | None:
-    """Return which rows (n,) of a list, a masked array or a pandas object have a label; None if only an array can tell, or all."""
+    """Return which rows (n,) of a list, a masked array or a pandas object have a label; None if all or only an array can tell."""
     if isinstance(y, list | tuple):
         absent = _missing_objects(y, mark, len(y))
     elif isinstance(y, np.ma.MaskedArray) and _holds_masked(y) and y.ndim in (1, 2):

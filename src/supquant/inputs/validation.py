@@ -1,4 +1,4 @@
-"""The gate for vectors: they are checked here, and what cannot be used is refused with one clear error.
+"""The gate for vectors: they are checked here, and unusable ones are refused with one clear error.
 
 Parameters are checked in `supquant.inputs.parameters`, labels in `supquant.inputs.labels`.
 """
@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 _ROWS_PER_CHECK = 4096
-"""Number of rows whose values are checked at a time."""
+"""Number of rows that are checked at a time."""
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 """The largest finite float32."""
 
-LARGEST_VALUE = 1e15
-"""The largest size of a value of training vectors. Sums of squares of larger values could be too large for float32."""
+MAX_VALUE = 1e15
+"""Maximum absolute value in training vectors. Sums of squares of larger values could overflow float32."""
 
-SMALLEST_SIZE = 1e-15
-"""Training vectors have a value of at least this size, unless all are zero: float32 loses squares of smaller ones."""
+MIN_VALUE = 1e-15
+"""Minimum of the largest absolute value in training vectors, unless all are zero. Squares of smaller values underflow float32."""
 
 
 def check_vectors(
@@ -127,7 +127,7 @@ def check_training_vectors(X: Any) -> Array:
     Raises
     ------
     InputError
-        If a value is larger than `LARGEST_VALUE`, or all are smaller than `SMALLEST_SIZE` and not zero.
+        If a value is larger than `MAX_VALUE`, or all are smaller than `MIN_VALUE` and not zero.
 
     Examples
     --------
@@ -140,9 +140,9 @@ def check_training_vectors(X: Any) -> Array:
     largest = 0.0
     if isinstance(X, RemoteRows):
         largest = X.largest()
-        if largest > LARGEST_VALUE:
+        if largest > MAX_VALUE:
             raise InputError(
-                f"X has a value of size {largest:.3g}; squares of values above {LARGEST_VALUE:g} are too large for float32: "
+                f"X has a value of size {largest:.3g}; squares of values above {MAX_VALUE:g} are too large for float32: "
                 "divide X by a constant"
             )
         _refuse_tiny(largest)
@@ -151,10 +151,10 @@ def check_training_vectors(X: Any) -> Array:
         block = array[start : start + _ROWS_PER_CHECK]
         size = max(float(block.max()), -float(block.min()))
         largest = max(largest, size)
-        if size > LARGEST_VALUE:
-            row = start + int(np.argmax((np.abs(block.astype(np.float64)) > LARGEST_VALUE).any(axis=1)))
+        if size > MAX_VALUE:
+            row = start + int(np.argmax((np.abs(block.astype(np.float64)) > MAX_VALUE).any(axis=1)))
             raise InputError(
-                f"X has a value of size {size:.3g} in row {row}; squares of values above {LARGEST_VALUE:g} are too large for "
+                f"X has a value of size {size:.3g} in row {row}; squares of values above {MAX_VALUE:g} are too large for "
                 "float32: divide X by a constant, or leave the row out"
             )
     _refuse_tiny(largest)
@@ -162,9 +162,9 @@ def check_training_vectors(X: Any) -> Array:
 
 
 def _refuse_tiny(largest: float) -> None:
-    if 0 < largest < SMALLEST_SIZE:
+    if 0 < largest < MIN_VALUE:
         raise InputError(
-            f"X has no value above {largest:.3g}, and squares of values below {SMALLEST_SIZE:g} are too small for float32: "
+            f"X has no value above {largest:.3g}, and squares of values below {MIN_VALUE:g} are too small for float32: "
             "multiply X by a constant"
         )
 
@@ -199,7 +199,7 @@ def _is_plain_array(X: Any, min_rows: int) -> bool:
 
 
 def _check_finite(array: Array, name: str) -> None:
-    """Refuse values that are no finite float32.
+    """Refuse values that are not finite float32.
 
     The smallest and largest value of a block need no temporary array. Both are NaN if one value is.
     """

@@ -37,7 +37,7 @@ _USUAL = {"vectors": ("X", "vectors", "embeddings"), "labels": ("y", "labels"), 
 
 
 class MatrixSource(VectorSource):
-    """Vectors in one array, or in several one after the other.
+    """Vectors in one array, or in several arrays one after the other.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ def npy_matrix(path: Path, *, mapped: bool = True) -> Array:
 def binary_matrix(path: Path) -> Array:
     """Return the memory map of a file of the vector search benchmarks: .fbin, .u8bin, .i8bin, .fvecs or .bvecs.
 
-    A .*bin file begins with the number of rows and of dimensions, two uint32. Every row of a .*vecs file begins with the number
-    of its dimensions, one int32.
+    A .*bin file begins with the numbers of rows and dimensions, two uint32. Every row of a .*vecs file begins with its number of
+    dimensions, one int32.
     """
     ending = path.suffix.lower()
     if ending in _BIN_TYPES:
@@ -194,7 +194,7 @@ def open_named_arrays(path: Path, kind: str, wish: Wish) -> VectorSource:
 
 
 def read_named_array(path: Path, kind: str, what: str) -> Array:
-    """Read the labels or ids from an .npz or HDF5 file: the array that is called so, or the only one."""
+    """Read the labels or ids from an .npz or HDF5 file: the array with a usual name, or the only one."""
     arrays = _opened(path, kind)
     names = list(arrays)
     return _read(arrays, names[0] if len(names) == 1 else _choose(arrays, True, what, path, []), path)
@@ -225,7 +225,7 @@ def _opened(path: Path, kind: str) -> Mapping[str, Any]:
         import h5py  # noqa: PLC0415
     except ModuleNotFoundError:
         raise InputError(
-            f"{path} is an HDF5 file: pip install 'supquant[hdf5]' brings h5py, which reads it"
+            f"{path} is an HDF5 file: pip install 'supquant[hdf5]' installs h5py, which reads it"
         ) from None
     found: dict[str, Any] = {}
     try:
@@ -268,7 +268,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _choose(arrays: Mapping[str, Any], wanted: str | bool, what: str, path: Path, notes: list[str]) -> str:
-    """Return the name of the array that was asked for, or the one that is usually called so."""
+    """Return the name of the array that was asked for, or the usual name."""
     listed = f"it holds {', '.join(arrays) or 'no array'}"
     if isinstance(wanted, str):
         if wanted not in arrays:

@@ -38,7 +38,7 @@ def open_vectors(
     ids: Any = None,
     metadata: str | Sequence[str] | bool | None = None,
 ) -> VectorSource:
-    """Open vectors wherever they are: a file, a folder of files, a table, a stream or an array.
+    """Open vectors from anywhere: a file, a folder of files, a table, a stream or an array.
 
     Files are Parquet, Arrow (Feather), CSV, JSON lines, .npy, .npz, HDF5, .fbin, .u8bin, .i8bin, .fvecs and .bvecs. A folder has
     Parquet files, also in folders such as ``brand=x``, or files of one other format. A table is anything with
@@ -48,15 +48,15 @@ def open_vectors(
     Parameters
     ----------
     source : str, path, table or array
-        Where the vectors are.
+        Where the vectors are stored.
     vectors : str, sequence of str, or None, default=None
         The column of lists, or the columns of numbers, or a pattern such as ``"x*"`` for them. For an .npz or HDF5 file, the
-        name of the array. None guesses if there is no doubt.
+        name of the array. None takes the only one that fits.
     labels : str, path, array or True, default=None
         The column of labels, a file of labels (.npy, .npz with `y`, .txt, .csv, .parquet), or the labels themselves. A missing or
-        blank label is unknown. A column of lists gives several labels to a row. True guesses the column if there is no doubt.
+        blank label is unknown. A column of lists gives several labels per row. True takes the only column that fits.
     ids : str, path, array or bool, default=None
-        The column of ids, a file of ids, or the ids themselves: whole numbers or strings. True as for `labels`. None takes a
+        The column of ids, a file of ids, or the ids themselves: integers or strings. True as for `labels`. None takes a
         column that is called id, if there is one. False reads none.
     metadata : str, sequence of str, or True, default=None
         Other columns to keep. True keeps all.
@@ -69,7 +69,7 @@ def open_vectors(
     Raises
     ------
     InputError
-        If the source cannot be read, or if there is doubt about its columns.
+        If the source cannot be read, or if more than one column fits.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def _open_path(path: Path, wish: Wish) -> VectorSource:
 
 
 def _is_given(value: Any, what: str) -> bool:
-    """Return whether labels, ids or metadata are given by a file of their own or as values, not as the name of a column."""
+    """Return whether labels, ids or metadata are given as a separate file or as values, not as the name of a column."""
     if value is None or isinstance(value, bool):
         return False
     if isinstance(value, str):
@@ -159,7 +159,7 @@ def _tables_module(name: str) -> Any:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise
         raise InputError(
-            f"pip install 'supquant[arrow]' brings pyarrow, which is needed to read {name}"
+            f"pip install 'supquant[arrow]' installs pyarrow, which is needed to read {name}"
         ) from None
 
 
@@ -173,7 +173,7 @@ def _read_given(value: Any, what: str, n: int) -> Any:
     what : str
         "labels", "ids" or "metadata".
     n : int
-        The expected number of rows. A text file with one line more begins with a name.
+        The expected number of rows. A text file with one more line than that begins with a name.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def _read_given(value: Any, what: str, n: int) -> Any:
 
 
 def read_id_file(path: Path) -> Array:
-    """Return the ids in a file, however many they are."""
+    """Return the ids in a file, however many there are."""
     if path.is_file() and format_of(path) == "csv":
         with path.open("rb") as file:
             n = sum(1 for line in file if line.strip())
@@ -210,7 +210,7 @@ def read_id_file(path: Path) -> Array:
 
 
 def _as_values(value: Any) -> Any:
-    """Return labels or ids as an array, without changing a number beside None into something else."""
+    """Return labels or ids as an array, without converting numbers because of a None among them."""
     if hasattr(value, "tocsr"):  # a sparse matrix of SciPy
         return value.tocsr()
     if isinstance(value, np.ndarray):
@@ -230,7 +230,7 @@ def _as_values(value: Any) -> Any:
 def _check_values(values: Any, what: str, name: str) -> Any:
     if what == "ids" and (values.ndim != 1 or values.dtype.kind not in "iuUO"):
         raise InputError(
-            f"ids of {name} must be one row of whole numbers or strings, got {values.dtype} of shape {values.shape}"
+            f"ids of {name} must be a 1d array of integers or strings, got {values.dtype} of shape {values.shape}"
         )
     return values
 
@@ -243,7 +243,7 @@ def _read_table(value: Any) -> Any:
 
 
 def _read_text(path: Path, what: str, n: int) -> Array:
-    """Return the values of a text file with one row a line; None where a line is blank."""
+    """Return the values of a text file with one row per line; None for a blank line."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [[cell.strip() for cell in row] or [""] for row in csv.reader(file)]
@@ -259,7 +259,7 @@ def _read_text(path: Path, what: str, n: int) -> Array:
     widths = {len(row) for row in rows if row != [""]}
     if len(widths) != 1:
         raise InputError(
-            f"the lines of {path} have between {min(widths)} and {max(widths)} values; expected the same"
+            f"the lines of {path} have between {min(widths)} and {max(widths)} values; expected the same number on every line"
         )
     width = widths.pop()
     if header is not None and width == 2 and header[0] in _INDEX_NAMES:
@@ -267,12 +267,12 @@ def _read_text(path: Path, what: str, n: int) -> Array:
     if width == 1:
         return typed_texts([row[0] for row in rows])
     if what == "ids":
-        raise InputError(f"{path} has {width} values a line; expected one id")
+        raise InputError(f"{path} has {width} values per line; expected one id")
     return _indicator(path, rows, width)
 
 
 def typed_texts(cells: list[str]) -> Array:
-    """Return texts as whole numbers if all are written so; 007 is not. A blank one is None."""
+    """Return texts as integers if all of them are canonical integers (007 is not). A blank text is None."""
     filled = [cell for cell in cells if cell]
     whole = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", cell) for cell in filled)
     values = np.empty(len(cells), dtype=object)
@@ -291,5 +291,5 @@ def _indicator(path: Path, rows: list[list[str]], width: int) -> Array:
         )
     except ValueError as error:
         raise InputError(
-            f"{path} has several values a line; expected one label, or an indicator of 0 and 1: {error}"
+            f"{path} has several values per line; expected one label, or an indicator of 0 and 1: {error}"
         ) from error

@@ -36,13 +36,13 @@ from supquant.sources.values import id_values, label_values, stacked_vectors
 __all__ = ["column_from_file", "is_header", "open_files", "open_stream", "table_from", "table_from_file"]
 
 PARSED_BYTES = 1 << 24
-"""Bytes of text that are parsed at a time. A row must be shorter."""
+"""Number of bytes of text that are parsed at a time. A row must be shorter."""
 
 HEAD_BYTES = 1 << 22
-"""Bytes in which the first two rows of a CSV file are looked for."""
+"""Number of bytes in which the first two rows of a CSV file are searched for."""
 
 STACKED = "vectors"
-"""The column into which several columns of numbers are joined."""
+"""Name of the column into which several columns of numbers are joined."""
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 """The first bytes of compressed files."""
@@ -106,7 +106,7 @@ def table_from_file(path: Path) -> pa.Table:
         raise InputError(f"no such file: {path}")
     kind = format_of(path)
     if kind not in ("parquet", "arrow", "csv", "jsonl"):
-        raise InputError(f"{path} is no table: expected Parquet, Arrow, CSV or JSON lines")
+        raise InputError(f"{path} is not a table: expected Parquet, Arrow, CSV or JSON lines")
     if kind == "csv":
         return read_csv_table(path)
     part = _parts(path, [path], kind)[0]
@@ -114,7 +114,7 @@ def table_from_file(path: Path) -> pa.Table:
 
 
 def column_from_file(path: Path, what: str) -> Any:
-    """Return the labels or ids of a table file: its only column, or the one that is usually called so."""
+    """Return the labels or ids of a table file: its only column, or the one with a usual name."""
     table = table_from_file(path)
     usual = LABEL_NAMES if what == "labels" else ID_NAMES
     names = [name for name in table.column_names if len(table.column_names) == 1 or name.lower() in usual]
@@ -132,7 +132,7 @@ def _open_csv_files(path: Path, files: Sequence[Path], wish: Wish) -> VectorSour
     fields: Fields = read[0][1]
     for file, (_, other) in zip(files, read, strict=True):
         if other.all != fields.all:
-            raise InputError(f"{file} has other columns than {files[0]}: {', '.join(other.all)}")
+            raise InputError(f"{file} has different columns from {files[0]}: {', '.join(other.all)}")
     return TableSource(TableRows(str(path), [part for part, _ in read], text=True), fields)
 
 
@@ -176,7 +176,7 @@ def read_csv(path: Path, wish: Wish) -> tuple[MemoryPart, Fields]:
     reader = _opened(path, delimiter, names, skipped)
     first = next(reader, None)
     if first is None:
-        raise InputError(f"{path} has a line of names and no rows" if named else f"{path} has no rows")
+        raise InputError(f"{path} has column names but no rows" if named else f"{path} has no rows")
     fields = choose_fields(pa.Table.from_batches([first]), wish, str(path), named=named)
     joined = replace(fields, vectors=(STACKED,), stacked=False) if fields.stacked else fields
     batches = _narrowed(chain([first], reader), fields, path)
@@ -200,7 +200,7 @@ def read_csv_table(path: Path) -> pa.Table:
 
 
 def read_json_lines(path: Path) -> MemoryPart:
-    """Read a file with one JSON object a line, whose fields are columns."""
+    """Read a file with one JSON object per line, whose fields are columns."""
     options = pyarrow.json.ReadOptions(block_size=PARSED_BYTES)
     try:
         with uncompressed(path) as stream, pyarrow.json.open_json(stream, options) as reader:
@@ -215,7 +215,7 @@ def read_json_lines(path: Path) -> MemoryPart:
 def is_header(first: list[str], second: list[str] | None) -> bool:
     """Return whether the first row of a CSV file holds the names of the columns.
 
-    It does if no cell is a number, if a cell is text where the next row has a number, or if three or more cells count on from 0
+    It does if no cell is a number, if a cell is text where the next row has a number, or if three or more cells count up from 0
     or 1, as the columns of a DataFrame do.
 
     Examples
@@ -239,7 +239,7 @@ def is_header(first: list[str], second: list[str] | None) -> bool:
 
 
 def _read_head(path: Path) -> tuple[str, list[str], int]:
-    """Return the delimiter, the names of the columns, and the number of lines up to them: 0 if they are not in the file."""
+    """Return the delimiter, the names of the columns, and the number of lines of the names: 0 if there are none."""
     with uncompressed(path) as stream:
         head = stream.read(HEAD_BYTES)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -249,7 +249,7 @@ def _read_head(path: Path) -> tuple[str, list[str], int]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a readable text file: {error}") from error
     if "\0" in text:
-        raise InputError(f"{path} is not a readable text file: it holds a byte of 0")
+        raise InputError(f"{path} is not a readable text file: it contains a zero byte")
     lines = text.lstrip("\r\n").splitlines()
     if not lines:
         raise InputError(f"{path} is empty")
@@ -273,7 +273,7 @@ def _opened(path: Path, delimiter: str, names: list[str], skipped: int) -> Itera
     """Read the rows of a CSV file, all of whose cells are text."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{path} has two columns that are called {twice!r}")
+        raise InputError(f"{path} has two columns called {twice!r}")
     try:
         with uncompressed(path) as stream:
             yield from pyarrow.csv.open_csv(

@@ -39,21 +39,21 @@ __all__ = [
 ]
 
 MEMORY_BYTES = 1 << 28
-"""A stream of more bytes than this is kept in a temporary file, which is memory-mapped."""
+"""A stream of more than this number of bytes goes to a temporary file, which is memory-mapped."""
 
 FIRST_ROWS = 100
-"""Rows of a Parquet file that are read to choose columns by."""
+"""Number of rows of a Parquet file that are read to choose its columns."""
 
 COLUMN_ROWS = 1 << 18
-"""Rows that are read at a time when only labels, ids or metadata are read."""
+"""Number of rows that are read at a time if only labels, ids or metadata are needed."""
 
 
 class TablePart(Protocol):
-    """Rows of one file or one table. They can be read any number of times, from any row on."""
+    """Rows of one file or one table. They can be read any number of times, starting at any row."""
 
     name: str
     n_rows: int
-    first: pa.Table  # the first rows, to choose columns by
+    first: pa.Table  # the first rows, to choose columns from
 
     def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
         """Read rows of some columns, at most `rows` at a time."""
@@ -273,7 +273,7 @@ class TableSource(VectorSource):
         return None if name is None else self._kept[name]
 
     def _is_written_as_numbers(self, name: str | None) -> bool:
-        """Return whether a column of a text file holds whole numbers only."""
+        """Return whether a column of a text file holds only integers."""
         if name is None or not self._rows.text or not is_text(self._rows.first.schema.field(name).type):
             return False
         tables = self._rows.tables(0, len(self), (name,), COLUMN_ROWS)
