@@ -256,20 +256,21 @@ def read_labels(
         forms = ("a 1d array of class labels", "an indicator matrix")
         raise InputError(f"{name} must be {forms[multilabel]} as in fit, got {forms[is_matrix]}")
     if listed:
-        return _with_unknown_rows(_read_lists(given, classes, name), known)
-    if is_matrix:
-        return _with_unknown_rows(_read_indicator(given, classes, name, n - n_known), known)
-    if given.ndim == 2:
-        from sklearn.exceptions import DataConversionWarning  # noqa: PLC0415  # the import takes seconds
+        labels = _read_lists(given, classes, name)
+    elif is_matrix:
+        labels = _read_indicator(given, classes, name, n - n_known)
+    else:
+        if given.ndim == 2:
+            from sklearn.exceptions import DataConversionWarning  # noqa: PLC0415  # the import takes seconds
 
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected. "
-            f"Please change the shape of {name} to (n_samples, ), for example using ravel().",
-            DataConversionWarning,
-            stacklevel=3,
-        )
-        given = given.ravel()
-    return _with_unknown_rows(_read_class_labels(given, classes, name, n - n_known, fewest), known)
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. "
+                f"Please change the shape of {name} to (n_samples, ), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=3,
+            )
+        labels = _read_class_labels(given.ravel(), classes, name, n - n_known, fewest)
+    return labels if known is None else _with_unknown_rows(labels, known)
 
 
 def _read_class_labels(
@@ -413,10 +414,8 @@ def _read_lists(rows: Array, classes: Array | None, name: str) -> Labels:
     return Labels(classes, True, None, matrix)
 
 
-def _with_unknown_rows(labels: Labels, known: Flags | None) -> Labels:
-    """Return the labels of all rows, given those of the rows in the mask `known` (n,), or None if all rows are known."""
-    if known is None:
-        return labels
+def _with_unknown_rows(labels: Labels, known: Flags) -> Labels:
+    """Return the labels of all rows, given those of the rows in the mask `known` (n,)."""
     if labels.indices is not None:
         indices = np.full(len(known), -1, dtype=np.int32)
         indices[known] = labels.indices

@@ -6,7 +6,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.inputs.validation import refuse_masked
-from supquant.sources.source import Block, VectorSource, Wish
+from supquant.sources.source import Block, VectorSource, Wish, laid_out
 
 __all__ = [
     "BINARY_FILES",
@@ -59,9 +58,9 @@ class MatrixSource(VectorSource):
                 raise InputError(
                     f"{part} has vectors of {values.shape[1]} values, and {first_name} of {first.shape[1]}"
                 )
-        self._starts = np.cumsum([0, *(len(values) for _, values in self._parts)])
-        self.name = name or self._parts[0][0]
-        self.shape = (int(self._starts[-1]), self._parts[0][1].shape[1])
+        self.parts = laid_out((part, len(values)) for part, values in self._parts)
+        self.name = name or first_name
+        self.shape = (self.parts[-1][2], first.shape[1])
         self.dtype = np.result_type(*(values.dtype for _, values in self._parts))
         self.notes = tuple(notes)
 
@@ -75,21 +74,10 @@ class MatrixSource(VectorSource):
     def _column(self, what: str) -> None:
         del what
 
-    @property
-    def parts(self) -> list[tuple[str, int, int]]:
-        """The files, with their first row and one past their last row."""
-        edges = pairwise(self._starts.tolist())
-        return [(name, *edge) for (name, _), edge in zip(self._parts, edges, strict=True)]
-
-    def where(self, row: int) -> str:
-        """Return the file and the row within it."""
-        part = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return f"{self._parts[part][0]}, row {row - self._starts[part]}"
-
     def _blocks(self, start: int, stop: int, rows: int) -> Iterator[Block]:
-        for (_, values), first in zip(self._parts, self._starts[:-1].tolist(), strict=True):
-            for low in range(max(start, first), min(stop, first + len(values)), rows):
-                high = min(low + rows, stop, first + len(values))
+        for (_, values), (_, first, last) in zip(self._parts, self.parts, strict=True):
+            for low in range(max(start, first), min(stop, last), rows):
+                high = min(low + rows, stop, last)
                 X = np.asarray(values[low - first : high - first])
                 yield Block(low, X.astype(self.dtype, copy=False))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,7 +14,7 @@ import numpy as np
 from supquant.arrays import Array
 from supquant.errors import InputError
 
-__all__ = ["BadRow", "Block", "VectorSource", "Wish"]
+__all__ = ["BadRow", "Block", "VectorSource", "Wish", "laid_out"]
 
 BLOCK_BYTES = 1 << 24
 """Approximate size in bytes of the vectors of a block, unless the caller chooses the number of rows."""
@@ -93,6 +93,8 @@ class VectorSource(ABC):
         The number of rows and the number of dimensions.
     dtype : numpy.dtype
         The type of the numbers as they are stored.
+    parts : list of (str, int, int)
+        The files of the source, or the source itself: the name of each, its first row, and one past its last row.
     notes : tuple of str
         What was guessed, in sentences: which columns hold the vectors, the labels and the ids.
     """
@@ -100,6 +102,7 @@ class VectorSource(ABC):
     name: str
     shape: tuple[int, int]
     dtype: np.dtype[Any]
+    parts: list[tuple[str, int, int]]
     notes: tuple[str, ...] = ()
     _given: Mapping[str, Any] = MappingProxyType({})  # labels, ids and metadata from elsewhere
 
@@ -186,18 +189,29 @@ class VectorSource(ABC):
     def _column(self, what: str) -> Any:
         """Read the "labels", "ids" or "metadata" of all rows; None if the source has none."""
 
-    @property
-    def parts(self) -> list[tuple[str, int, int]]:
-        """The files of the source, or the source itself: the name of each, its first row, and one past its last row."""
-        return [(self.name, 0, len(self))]
-
-    @abstractmethod
     def where(self, row: int) -> str:
         """Return the file and the row within it, as errors name them."""
+        name, first, _ = next(part for part in self.parts if part[1] <= row < part[2])
+        return f"{name}, row {row - first}"
 
     @abstractmethod
     def _blocks(self, start: int, stop: int, rows: int) -> Iterator[Block]:
         """Read rows in blocks; `blocks` checks that their values are finite."""
+
+
+def laid_out(sizes: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]:
+    """Return the parts of a source, given their names and numbers of rows.
+
+    Examples
+    --------
+    >>> laid_out([("a.npy", 5), ("b.npy", 3)])
+    [('a.npy', 0, 5), ('b.npy', 5, 8)]
+    """
+    parts, first = [], 0
+    for name, n_rows in sizes:
+        parts.append((name, first, first + n_rows))
+        first += n_rows
+    return parts
 
 
 def _check_finite(X: Array, start: int, where: Callable[[int], str]) -> None:

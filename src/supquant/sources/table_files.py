@@ -25,8 +25,8 @@ from supquant.sources.tables import (
     MemoryPart,
     ParquetPart,
     TablePart,
-    TableRows,
     TableSource,
+    first_rows,
     gathered,
     naming_errors,
     partition_values,
@@ -64,15 +64,16 @@ def open_files(path: Path, files: Sequence[Path], kind: str, wish: Wish) -> Vect
     """
     if kind == "csv":
         return _open_csv_files(path, files, wish)
-    rows = TableRows(str(path), _parts(path, files, kind))
-    return TableSource(rows, choose_fields(rows.first, wish, str(path)))
+    parts = _parts(path, files, kind)
+    fields = choose_fields(first_rows(str(path), parts), wish, str(path))
+    return TableSource(str(path), parts, fields)
 
 
 def open_stream(source: Any, wish: Wish) -> VectorSource:
     """Open a table in memory, or a stream of batches. A stream is read once and kept."""
     name = type(source).__name__
-    part = MemoryPart(name, table_from(source))
-    return TableSource(TableRows(name, [part]), choose_fields(part.first, wish, name))
+    parts = [MemoryPart(name, table_from(source))]
+    return TableSource(name, parts, choose_fields(first_rows(name, parts), wish, name))
 
 
 def table_from(source: Any) -> pa.Table:
@@ -133,7 +134,7 @@ def _open_csv_files(path: Path, files: Sequence[Path], wish: Wish) -> VectorSour
     for file, (_, other) in zip(files, read, strict=True):
         if other.all != fields.all:
             raise InputError(f"{file} has different columns from {files[0]}: {', '.join(other.all)}")
-    return TableSource(TableRows(str(path), [part for part, _ in read], text=True), fields)
+    return TableSource(str(path), [part for part, _ in read], fields, text=True)
 
 
 def _parts(path: Path, files: Sequence[Path], kind: str) -> list[TablePart]:
