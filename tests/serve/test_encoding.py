@@ -8,7 +8,7 @@ from serving import running
 
 from supquant import CodeIndex, InputError
 from supquant.client import Client
-from supquant.demo.encoder import encode_digits
+from supquant.demo.collection import encode_digits
 from supquant.demo.pictures import png
 from supquant.serve.encoding import load_encoders
 

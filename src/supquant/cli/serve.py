@@ -77,15 +77,13 @@ def serve(
         named = name_folders(folders or [])
         listening = stack.enter_context(open_socket(host, port, tokens))
         if demo:
-            from supquant.demo.collection import save_digits  # noqa: PLC0415  # scikit-learn is slow to import
+            from supquant.demo.collection import encode_digits, save_digits  # noqa: PLC0415  # scikit-learn is slow to import
 
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="supquant-demo-"))
             named["digits"] = Path(place) / "digits"
             save_digits(named["digits"])
         encoders = load_encoders(encoder or [], list(named))
         if demo:
-            from supquant.demo.encoder import encode_digits  # noqa: PLC0415  # as above
-
             encoders["digits"].setdefault("picture", encode_digits)
         service = Service(named, limits, tokens, jobs, encoders)
         names = ", ".join(
