@@ -52,7 +52,11 @@ def setup(app):
 
 def skip_members_of_others(app, what, name, obj, skip, options):
     """Leave out what estimators inherit from scikit-learn."""
-    return True if str(getattr(obj, "__module__", project)).partition(".")[0] not in (project, "supquant_lab") else None
+    return (
+        True
+        if str(getattr(obj, "__module__", project)).partition(".")[0] not in (project, "supquant_lab")
+        else None
+    )
 
 
 def offer_results(app, docname, source):

@@ -6,11 +6,11 @@ Warnings are errors in all tests, so nothing here overflows or divides by zero u
 import numpy as np
 import pytest
 
-from supquant import AnchorKernel, LabelKernel, SupervisedQuantizer
+from supquant import AnchorKernel, LabelKernel, PublishedQuantizer
 from supquant.algebra import leading_eigenvectors, positive_factor, solve_positive
 from supquant.errors import InputError
-from supquant.inputs.validation import LARGEST_VALUE, SMALLEST_SIZE, check_training_vectors
-from supquant.models import ESTIMATORS, make_estimator
+from supquant.inputs.validation import MAX_VALUE, MIN_VALUE, check_training_vectors
+from supquant.models import make_estimator, method_names
 
 QUICK = {
     "fasthash": {"n_trees": 5, "n_pairs": 20},
@@ -20,7 +20,7 @@ QUICK = {
 }
 """Parameters by name of the method that make a small fit quick."""
 
-every = pytest.mark.parametrize("name", list(ESTIMATORS))
+every = pytest.mark.parametrize("name", method_names())
 
 
 def rows(n=90, p=5):
@@ -92,16 +92,22 @@ def test_hard_rows_are_learned(name, case):
 
 
 @pytest.mark.parametrize(
-    "features", [None, AnchorKernel(10, random_state=0), AnchorKernel(1000), LabelKernel(0)]
+    ("name", "features"),
+    [
+        ("published", None),
+        ("published", AnchorKernel(10, random_state=0)),
+        ("published", AnchorKernel(1000)),
+        ("sq", LabelKernel(0)),
+    ],
 )
 @pytest.mark.parametrize("case", SOUND)
-def test_hard_rows_are_learned_with_every_feature_map(features, case):
-    assert_learns(estimator("sq", features=features), *SOUND[case]())
+def test_hard_rows_are_learned_with_every_feature_map(name, features, case):
+    assert_learns(estimator(name, features=features), *SOUND[case]())
 
 
 @every
 @pytest.mark.parametrize("case", REFUSED)
-def test_rows_whose_squares_float32_cannot_hold_are_refused(name, case):
+def test_rows_with_squares_beyond_float32_are_refused(name, case):
     make, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
         estimator(name).fit(*make())
@@ -115,20 +121,20 @@ def test_feature_maps_refuse_them_too(features, case):
         features.fit(*make())
 
 
-@pytest.mark.parametrize("name", ["sq", "sq-triplet"])
+@pytest.mark.parametrize("name", ["published", "sq-triplet"])
 def test_a_kernel_with_more_anchors_than_its_rank_is_learned(name):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 5, 300)
     X = (rng.normal(size=(5, 5))[y] * 3 + rng.normal(size=(300, 5))).astype(np.float32)
     parameters = {"features": AnchorKernel(1000, random_state=0), "n_codewords": 256, "max_iter": 1}
     made = make_estimator(name, 16, {"random_state": 0, **parameters}).fit(X, y)
-    if isinstance(made, SupervisedQuantizer):
+    if isinstance(made, PublishedQuantizer):
         assert (made.predict(X) == y).mean() > 0.8
 
 
-@pytest.mark.parametrize("name", ["sq", "sdh", "ksh", "classifier", "classifier-bits"])
+@pytest.mark.parametrize("name", ["sq", "published", "sdh", "ksh", "classifier", "classifier-bits"])
 @pytest.mark.parametrize("value", [1e18, 1e30, 3e38])
-def test_a_model_encodes_vectors_that_lie_infinitely_far_out(name, value):
+def test_a_model_encodes_vectors_that_are_extremely_far_out(name, value):
     X, y = rows()
     made = estimator(name).fit(X, y)
     far = np.sign(X[:4]) * np.float32(value)
@@ -137,9 +143,9 @@ def test_a_model_encodes_vectors_that_lie_infinitely_far_out(name, value):
 
 
 def test_the_bounds_on_training_vectors_are_inclusive():
-    for value in (LARGEST_VALUE, -LARGEST_VALUE, SMALLEST_SIZE, -SMALLEST_SIZE):
+    for value in (MAX_VALUE, -MAX_VALUE, MIN_VALUE, -MIN_VALUE):
         check_training_vectors(np.array([[0.0, value]]))
-    for value in (1.1 * LARGEST_VALUE, -1.1 * LARGEST_VALUE, 0.9 * SMALLEST_SIZE, -0.9 * SMALLEST_SIZE):
+    for value in (1.1 * MAX_VALUE, -1.1 * MAX_VALUE, 0.9 * MIN_VALUE, -0.9 * MIN_VALUE):
         with pytest.raises(InputError):
             check_training_vectors(np.array([[0.0, value]]))
 

@@ -38,7 +38,7 @@ def test_importing_the_library_imports_nothing_heavy(python):
     assert not {"scipy.sparse", "scipy.special", "scipy.linalg", "sklearn", "pyarrow", "ray"} & by_shard
 
 
-def test_the_version_is_said_without_numpy(python):
+def test_the_version_is_printed_without_numpy(python):
     statements = "from supquant.cli import main; sys.argv = ['supquant', '--version']; main()"
     assert python(statements, without=["numpy", "sklearn"]) == f"supquant {supquant.__version__}\n"
 

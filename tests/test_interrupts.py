@@ -206,7 +206,7 @@ def test_an_exception_of_a_generator_that_is_closed_is_not_lost():
         Course(Reporter(fail)).take("one", None, steps())
 
 
-def test_a_callback_that_is_interrupted_ends_the_fit_with_the_step_it_was_told_of(clusters):
+def test_an_interrupted_callback_ends_the_fit_with_the_step_it_got(clusters):
     quantizer = PublishedQuantizer(1, n_codewords=8, features=None, random_state=0, max_iter=5, tol=0.0)
     quantizer.set_params(callback=lambda progress: interrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -225,7 +225,7 @@ def sweep(name, tries):
         settings |= {"n_codewords": 2, "max_iter": 2}
 
     def fit(moment):
-        # Fit, with SIGINT at a line of Python that the main thread comes to; return how many lines it came to, and the end.
+        # Fit, with SIGINT at one line of Python in the main thread; return how many lines were run, and how the fit ended.
         lines = 0
 
         def count(frame, event, argument):

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from supquant.progress import Plan, Progress, Reporter, TimeIsUpError, TimeLimit
+from supquant.progress import Progress, Reporter, TimeIsUpError, TimeLimit
 
 
 @pytest.fixture
@@ -17,16 +17,54 @@ def clock(monkeypatch):
     return advance
 
 
-def test_remaining_time_is_the_mean_step_times_the_steps_left(clock):
+def test_a_slow_first_block_does_not_spoil_the_time_left(clock):
     events = []
-    with Reporter(events.append).stage("sweep", total=4) as stage:
-        clock(1.0)
-        stage.step(psi=3.0)
+    with Reporter(events.append).stage("encode", total=1000) as stage:
+        clock(60.0)  # imports, files that are opened, tables that are packed
+        for _ in range(10):
+            stage.step(100)
+            clock(1.0)
+    assert [event.step for event in events] == list(range(100, 1001, 100))
+    assert [event.remaining for event in events] == [None, None, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0]
+
+
+def test_the_time_left_is_unknown_until_the_speed_was_measured_for_long_enough(clock):
+    events = []
+    with Reporter(events.append).stage("encode", total=8) as stage:
+        for _ in range(5):
+            clock(0.2)
+            stage.step()
+    assert [event.remaining is None for event in events] == [True, True, True, False, False]
+
+
+def test_the_first_results_of_workers_do_not_count_as_speed(clock):
+    events = []
+    with Reporter(events.append).stage("encode", total=12, at_once=2) as stage:
+        for _ in range(6):  # two workers end at the same time, every two seconds
+            clock(2.0)
+            stage.step()
+            stage.step()
+    known = [(event.step, event.remaining) for event in events if event.remaining is not None]
+    assert known[0] == (6, 6.0)
+    assert known[-1] == (12, 0.0)
+
+
+def test_the_time_left_of_an_iteration_that_may_converge_is_unknown(clock):
+    events = []
+    with Reporter(events.append).stage("joint", total=30, converges=True) as stage:
+        for _ in range(9):
+            clock(1.0)
+            stage.step()
+    assert {event.remaining for event in events} == {None}
+
+
+def test_a_task_reports_its_beginning_and_its_end(clock):
+    events = []
+    with Reporter(events.append).task("classifier"):
         clock(3.0)
-        stage.step(psi=2.0)
-    assert events == [
-        Progress("sweep", 1, 4, elapsed=1.0, remaining=3.0, values={"psi": 3.0}),
-        Progress("sweep", 2, 4, elapsed=4.0, remaining=4.0, values={"psi": 2.0}),
+    assert [(str(event), event.elapsed) for event in events] == [
+        ("classifier", 0.0),
+        ("classifier 1/1, 3.0 s", 3.0),
     ]
 
 
@@ -38,7 +76,7 @@ def test_without_a_total_the_remaining_time_is_unknown(clock):
     assert events == [Progress("sweep", 1, None, elapsed=2.0, remaining=None, values={})]
 
 
-def test_more_steps_than_expected_leave_no_time_not_negative_time(clock):
+def test_more_steps_than_expected_leave_no_time(clock):
     events = []
     with Reporter(events.append).stage("sweep", total=1) as stage:
         for _ in range(2):
@@ -68,7 +106,7 @@ def test_verbose_goes_to_the_logger_and_prints_nothing(clock, caplog, capsys):
         clock(0.5)
         stage.step(psi=0.25)
     assert [(record.name, record.levelname) for record in caplog.records] == [("supquant", "INFO")]
-    assert caplog.messages == ["joint 1/2, 0.5 s, 0.5 s left, psi=0.25"]
+    assert caplog.messages == ["joint 1/2, 0.5 s, psi=0.25"]
     assert capsys.readouterr() == ("", "")
 
 
@@ -79,59 +117,12 @@ def test_silent_by_default(caplog, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_the_callback_raises_ends_the_work():
+def test_an_exception_of_the_callback_ends_the_work():
     def stop(progress):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), Reporter(stop).stage("joint") as stage:
         stage.step()
-
-
-def test_a_plan_foretells_the_whole_computation_by_the_speed_of_what_is_done(clock):
-    events = []
-    plan = Plan({"slow": 30.0, "quick": 10.0})
-    reporter = Reporter(events.append, plan=plan)
-    with reporter.stage("slow", total=1) as stage:
-        clock(30.0)  # half of this stage took as long as the whole was expected to
-        stage.advance(0.5)
-        clock(30.0)
-        stage.step()
-    with reporter.stage("quick", total=2) as stage:
-        clock(10.0)
-        stage.step(psi=1.0)
-    assert [(event.stage, event.step) for event in events] == [
-        ("slow", 0),
-        ("slow", 0),
-        ("slow", 1),
-        ("quick", 0),
-        ("quick", 1),
-    ]
-    assert [event.share for event in events] == [0.0, 0.375, 0.75, 0.75, 0.875]
-    assert events[0].remaining == pytest.approx(40.0)  # as planned, because nothing is known yet
-    left = [event.remaining for event in events[1:]]
-    assert left == pytest.approx([50.0, 20.0, 20.0, 10.0], rel=0.06)  # twice as slow as planned
-
-
-def test_a_stage_that_ends_early_counts_as_finished(clock):
-    plan = Plan({"codes": 10.0, "last": 10.0}, steps={"codes": 4})
-    shares = []
-    reporter = Reporter(lambda progress: shares.append(progress.share), plan=plan)
-    with reporter.stage("codes", total=100) as stage:
-        stage.step()
-        stage.step()
-    with reporter.stage("last", total=1) as stage:
-        stage.step()
-    assert shares == [0.0, 0.125, 0.25, 0.5, 1.0]
-
-
-def test_more_steps_than_planned_never_finish_the_stage(clock):
-    plan = Plan({"codes": 1.0}, steps={"codes": 2})
-    shares = []
-    with Reporter(lambda progress: shares.append(progress.share), plan=plan).stage("codes") as stage:
-        for _ in range(5):
-            stage.step()
-    assert shares == sorted(shares)
-    assert shares[-1] < 1
 
 
 def test_verbose_prints_on_standard_error_if_logging_shows_nothing(clock, monkeypatch, capsys):
@@ -140,7 +131,7 @@ def test_verbose_prints_on_standard_error_if_logging_shows_nothing(clock, monkey
     with Reporter(verbose=1).stage("joint", total=2) as stage:
         clock(0.5)
         stage.step(psi=0.25)
-    assert capsys.readouterr() == ("", "joint 1/2, 0.5 s, 0.5 s left, psi=0.25\n")
+    assert capsys.readouterr() == ("", "joint 1/2, 0.5 s, psi=0.25\n")
 
 
 def test_a_callback_that_raised_is_not_called_again(clock):

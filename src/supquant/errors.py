@@ -1,7 +1,7 @@
-"""The few exceptions of our own, raised at every stage; all derive from `SupquantError`.
+"""The exceptions of the library, raised at every stage; all derive from `SupquantError`.
 
-An estimator used before `fit` raises scikit-learn's own `NotFittedError`, a file that is not there
-`FileNotFoundError`.
+An estimator used before `fit` raises scikit-learn's own `NotFittedError`, and a missing file
+raises `FileNotFoundError`.
 """
 
 __all__ = [
@@ -50,7 +50,7 @@ class InputTypeError(InputError, TypeError):
 
 
 class FileFormatError(SupquantError, ValueError):
-    """A file that is damaged, truncated, altered, or not one of ours.
+    """A file that is damaged, truncated, altered, or not written by supquant.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class FileFormatError(SupquantError, ValueError):
 
 
 class SaveConflictError(SupquantError):
-    """A folder that holds another index than the one that would be replaced. Nothing was written.
+    """A folder holds a different index from the one to be replaced. Nothing was written.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class SaveConflictError(SupquantError):
 
 
 class WorkerError(SupquantError, RuntimeError):
-    """Workers of a cluster that could not start, or were lost more often than they may be started again.
+    """Workers of a cluster that could not start, or were lost more often than they may be restarted.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Ctrl-C during long computations: it is raised between two blocks of rows or two steps, so it is never lost.
 
 Python raises `KeyboardInterrupt` wherever the main thread happens to be. In the finaliser of a generator or in a callback of
-`ctypes` it is printed and forgotten. Inside a lock of a thread pool it can leave the lock closed for ever. So a fit only notes an
+`ctypes` it is printed and forgotten. Inside a lock of a thread pool it can leave the lock closed forever. So a fit only notes an
 interrupt, and raises it where nothing can be lost or left half done.
 """
 
@@ -20,10 +20,10 @@ from typing import Any, ParamSpec, TypeVar
 __all__ = ["check_interrupt", "defers_interrupts"]
 
 PATIENCE = 1.0
-"""An interrupt waits for the next call of `check_interrupt`. Another one that comes this many seconds later does not wait."""
+"""An interrupt waits for the next call of `check_interrupt`, but a second one more than this many seconds later does not."""
 
 NONE_LEFT = -1.0
-"""The patience of a handler whose function has ended: someone may have kept it, and no check follows."""
+"""The patience of a handler whose function has ended: someone may still hold it, but no check follows."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 def defers_interrupts(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Make a function raise an interrupt only where it calls `check_interrupt`, or else at its end.
 
-    In threads other than the main one, which receive no interrupts, and if SIGINT is ignored, nothing changes.
+    Nothing changes in threads other than the main one, which receive no interrupts, or if SIGINT is ignored.
 
     Parameters
     ----------
@@ -86,11 +86,9 @@ def defers_interrupts(function: Callable[Arguments, Result]) -> Callable[Argumen
 def check_interrupt() -> None:
     """Raise the interrupt that has come since the last call, if there was one.
 
-    It does nothing outside of a function that defers interrupts, and in threads other than the main one.
+    It does nothing outside a function that defers interrupts or in threads other than the main one.
     """
-    if (
-        not _waiting
-    ):  # a search asks this too, and to ask for the handler takes longer than all else that it does once
+    if not _waiting:  # looking up the handler would be the slowest part of a small search
         return
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Deferral) and _in_main_thread():
@@ -126,7 +124,7 @@ class _Deferral:
 
 
 _waiting: set[_Deferral] = set()
-"""Handlers that have noted an interrupt and not passed it on."""
+"""Handlers that have noted an interrupt and not yet passed it on."""
 
 
 def _is_deferral(handler: object) -> bool:

@@ -1,4 +1,4 @@
-"""Below the flow: packages whose names are imported when they are first used."""
+"""Below the flow: packages whose names are imported on first use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
     package : str
         Its full name.
     modules : mapping of str to sequence of str
-        For every module of the package, the names that the package takes from it.
+        For every module of the package, the names that the package exports from it.
 
     Returns
     -------
     callable
-        From a name to what it stands for. It is called once for a name, which the package has from then on.
+        From a name to its value. It is called once per name; then the package has the name itself.
 
     Examples
     --------

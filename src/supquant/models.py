@@ -1,4 +1,4 @@
-"""Estimators by the name of their method, and models from files of any method."""
+"""Estimators by the name of their method, and models from the files of any method."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ classes whose files `load_model` reads in the group ``supquant.models``, each by
 
 
 def method_names() -> tuple[str, ...]:
-    """Return the names of all methods, those of other packages last.
+    """Return the names of all methods, with those of other packages at the end.
 
     Examples
     --------
@@ -75,10 +75,14 @@ def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = 
     else:
         estimator = plugins("supquant.methods")[name].load()(bits)
     known = estimator.get_params(deep=False)
-    if unknown := [each for each in parameters or () if each not in known]:
-        raise InputError(
-            f"{type(estimator).__name__} has no parameter {unknown[0]!r}; it has {', '.join(known)}"
-        )
+    for each in parameters or ():
+        if each not in known:
+            owners = [
+                other for other, place in METHODS.items() if each in _loaded(place)().get_params(deep=False)
+            ]
+            others = f"methods {', '.join(owners)}" if len(owners) > 1 else f"method {''.join(owners)}"
+            hint = f"it is one of the {others}" if owners else f"it has {', '.join(known)}"
+            raise InputError(f"the method {name} has no parameter {each!r}; {hint}")
     return estimator.set_params(**parameters or {})
 
 
@@ -120,7 +124,7 @@ def load_model(path: str | os.PathLike[str]) -> CodeEstimator:
         model: CodeEstimator = plugins("supquant.models")[kind].load().load(path)
         return model
     raise FileFormatError(
-        f"{os.fspath(path)}: holds a {shorten(kind)}, which is no model of this version of supquant"
+        f"{os.fspath(path)}: holds a {shorten(kind)}, which is not a model of this version of supquant"
     )
 
 

@@ -15,40 +15,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Plan", "Progress", "Reporter", "Stage", "TimeIsUpError", "TimeLimit"]
+__all__ = ["Progress", "Reporter", "Stage", "TimeIsUpError", "TimeLimit"]
 
 _logger = logging.getLogger("supquant")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One finished step of a stage, or the beginning of a stage.
+    """Some finished steps of a stage, or the beginning of a stage that has no steps.
 
     Parameters
     ----------
     stage : str
         Name of the stage, such as ``"joint"``.
     step : int
-        Number of finished steps, counted from 1. A computation with a plan also reports step 0: the beginning of a stage, and
-        parts of a stage that has no steps.
+        Number of finished steps. 0 is the beginning of a stage that has no steps.
     total : int or None
         Number of expected steps, if known. An iteration may converge earlier.
     elapsed : float
         Time since the start of the stage, in seconds.
     remaining : float or None
-        Estimated time left, in seconds. With a plan it is that of the whole computation. Without one it is the time until
-        `total` steps are finished, from the mean time of a step; None if `total` is None.
+        Estimated time until the stage is finished, in seconds; None as long as there is no good estimate.
     values : mapping of str to float
         Values that the step measured, such as the objective.
-    share : float or None, default=None
-        The finished share of the whole computation, from 0 to 1; None without a plan.
 
     Examples
     --------
-    >>> print(Progress("joint", 3, 10, elapsed=1.5, remaining=3.5, values={"psi": 0.25}))
-    joint 3/10, 1.5 s, 3.5 s left, psi=0.25
-    >>> print(Progress("classifier", 0, 1, elapsed=0.0, remaining=60.0, values={}, share=0.25))
-    25 %: classifier, 60.0 s left
+    >>> print(Progress("encode", 3, 10, elapsed=1.5, remaining=3.5, values={"psi": 0.25}))
+    encode 3/10, 1.5 s, 3.5 s left, psi=0.25
+    >>> print(Progress("classifier", 0, 1, elapsed=0.0, remaining=None, values={}))
+    classifier
     """
 
     stage: str
@@ -57,93 +53,16 @@ class Progress:
     elapsed: float
     remaining: float | None
     values: Mapping[str, float]
-    share: float | None = None
 
     def __str__(self) -> str:
-        count = f" {self.step}" if self.total is None else f" {self.step}/{self.total}"
-        before = "" if self.share is None else f"{100 * self.share:.0f} %: "
-        parts = [f"{before}{self.stage}{count if self.step else ''}"]
-        if self.step:
-            parts.append(f"{self.elapsed:.1f} s")
-        if self.remaining is not None:
+        if not self.step:
+            return self.stage
+        count = str(self.step) if self.total is None else f"{self.step}/{self.total}"
+        parts = [f"{self.stage} {count}", f"{self.elapsed:.1f} s"]
+        if self.remaining:
             parts.append(f"{self.remaining:.1f} s left")
         parts.extend(f"{name}={value:.6g}" for name, value in self.values.items())
         return ", ".join(parts)
-
-
-PRIOR_SHARE = 0.02
-"""The speed that was expected counts as much as the measured speed of this share of all work."""
-
-
-class Plan:
-    """The stages of a computation with their expected costs, from which the time left is estimated.
-
-    The time left is the cost of the work that is left, at the speed of the work that is done. So it does not depend on the stage
-    that happens to run, and a machine that is slower than expected is noticed after the first stage.
-
-    Parameters
-    ----------
-    costs : mapping of str to float
-        Expected time of every stage in seconds, in the order of the stages. Only the ratios matter in the long run.
-    steps : mapping of str to int, optional
-        Expected number of steps of stages that end when they have converged. A quarter more steps than are done, and one, are
-        always expected.
-
-    Examples
-    --------
-    >>> plan = Plan({"classifier": 30.0, "codes": 10.0})
-    >>> plan.begin("classifier")
-    >>> plan.share
-    0.0
-    >>> plan.begin("codes")
-    >>> plan.advance(0.5)
-    >>> plan.share
-    0.875
-    """
-
-    def __init__(self, costs: Mapping[str, float], steps: Mapping[str, int] | None = None) -> None:
-        self._costs = dict(costs)
-        self._steps = dict(steps or {})
-        self._total = sum(self._costs.values()) or 1.0
-        self._stage = ""
-        self._of_stage = 0.0
-        self._began = time.monotonic()
-
-    def begin(self, stage: str) -> None:
-        """Note that the stages before this one are finished; a stage that is not planned costs nothing."""
-        if stage in self._costs:
-            self._stage, self._of_stage = stage, 0.0
-
-    def advance(self, share: float) -> None:
-        """Note that this share of the present stage is finished."""
-        self._of_stage = min(1.0, max(self._of_stage, share))
-
-    def count(self, step: int, total: int | None) -> None:
-        """Note that this step of the present stage is finished, of `total` steps at the most."""
-        expected = self._steps.get(self._stage)
-        if expected is not None:
-            self.advance(step / max(expected, 1.25 * step + 1))
-        elif total:
-            self.advance(step / total)
-
-    @property
-    def share(self) -> float:
-        """The finished share of all work, from 0 to 1."""
-        return self._done() / self._total
-
-    def remaining(self) -> float:
-        """Return the estimated time left, in seconds."""
-        done, prior = self._done(), PRIOR_SHARE * self._total
-        slowness = (time.monotonic() - self._began + prior) / (done + prior)
-        return slowness * (self._total - done)
-
-    def _done(self) -> float:
-        done = 0.0
-        for stage, cost in self._costs.items():
-            if stage == self._stage:
-                return done + cost * self._of_stage
-            done += cost
-        return 0.0
 
 
 class Reporter:
@@ -156,8 +75,6 @@ class Reporter:
     verbose : int, default=0
         If above 0, every step is logged at level INFO. If logging is not configured to show that, it is printed on standard
         error.
-    plan : Plan or None, default=None
-        If there is one, the beginning of every stage is reported too, and the time left is that of the whole computation.
 
     Examples
     --------
@@ -169,18 +86,14 @@ class Reporter:
     [(1, 4.0), (2, 3.0)]
     """
 
-    def __init__(
-        self,
-        callback: Callable[[Progress], None] | None = None,
-        verbose: int = 0,
-        plan: Plan | None = None,
-    ) -> None:
+    def __init__(self, callback: Callable[[Progress], None] | None = None, verbose: int = 0) -> None:
         self._callback = callback
         self._verbose = verbose
-        self._plan = plan
 
     @contextmanager
-    def stage(self, name: str, total: int | None = None) -> Iterator[Stage]:
+    def stage(
+        self, name: str, total: int | None = None, *, converges: bool = False, at_once: int = 1
+    ) -> Iterator[Stage]:
         """Start a stage and its clock.
 
         Parameters
@@ -189,13 +102,34 @@ class Reporter:
             Name of the stage.
         total : int or None, default=None
             Number of expected steps, if known.
+        converges : bool, default=False
+            Whether the stage may end before `total` steps. The time left is then unknown.
+        at_once : int, default=1
+            Number of reports that are prepared at the same time, such as the number of workers.
 
         Yields
         ------
         Stage
             Call its `step` after every step.
         """
-        yield Stage(self._emit, name, total, self._plan)
+        yield Stage(self._emit, name, total, converges, at_once)
+
+    @contextmanager
+    def task(self, name: str) -> Iterator[None]:
+        """Report the beginning and the end of a stage that has no steps.
+
+        Examples
+        --------
+        >>> with Reporter(print).task("classifier"):
+        ...     print("...")
+        classifier
+        ...
+        classifier 1/1, 0.0 s
+        """
+        with self.stage(name, 1) as stage:
+            self._emit(Progress(name, 0, 1, elapsed=0.0, remaining=None, values={}))
+            yield
+            stage.step()
 
     def _emit(self, progress: Progress) -> None:
         if self._verbose > 0:
@@ -210,61 +144,68 @@ class Reporter:
             self._callback = callback
 
 
+MIN_SECONDS = 0.5
+"""Seconds over which the speed of a stage is measured before a time left is derived from it."""
+
+
 class Stage:
     """A stage that has started; made by `Reporter.stage`.
 
     Examples
     --------
-    >>> Stage(lambda progress: print(progress.stage, progress.step), "sweep", None).step()
+    >>> Stage(lambda progress: print(progress.stage, progress.step), "sweep").step()
     sweep 1
     """
 
     def __init__(
-        self, emit: Callable[[Progress], None], name: str, total: int | None, plan: Plan | None = None
+        self,
+        emit: Callable[[Progress], None],
+        name: str,
+        total: int | None = None,
+        converges: bool = False,
+        at_once: int = 1,
     ) -> None:
         self._emit = emit
         self._name = name
         self._total = total
-        self._plan = plan
-        self._step = 0
+        self._converges = converges
+        self._at_once = at_once
+        self._step = self._n_reports = 0
         self._began = time.monotonic()
-        if plan is not None:
-            plan.begin(name)
-            self._report({})
+        self._speed_from = (0, 0.0)  # the step and the time after the first reports
 
-    def advance(self, share: float) -> None:
-        """Report that this share of the stage is finished, in a computation with a plan.
+    def step(self, n: int = 1, /, **values: float) -> None:
+        """Report `n` more finished steps.
 
         Parameters
         ----------
-        share : float
-            From 0 to 1.
-        """
-        if self._plan is not None:
-            self._plan.advance(share)
-            self._report({})
-
-    def step(self, **values: float) -> None:
-        """Report one more finished step.
-
-        Parameters
-        ----------
+        n : int, default=1
+            Number of steps, such as the rows of a block.
         **values : float
-            Values that the step measured.
+            Values that the last step measured.
         """
-        self._step += 1
-        if self._plan is not None:
-            self._plan.count(self._step, self._total)
-        self._report(values)
+        now = time.monotonic()
+        self._step += n
+        self._n_reports += 1
+        if self._n_reports == self._at_once:
+            self._speed_from = self._step, now
+        elapsed, remaining = now - self._began, self._remaining(now)
+        self._emit(Progress(self._name, self._step, self._total, elapsed, remaining, values))
 
-    def _report(self, values: Mapping[str, float]) -> None:
-        elapsed = time.monotonic() - self._began
-        remaining = share = None
-        if self._plan is not None:
-            remaining, share = self._plan.remaining(), self._plan.share
-        elif self._total is not None:
-            remaining = elapsed / self._step * max(self._total - self._step, 0)
-        self._emit(Progress(self._name, self._step, self._total, elapsed, remaining, values, share))
+    def _remaining(self, now: float) -> float | None:
+        """Return the time left, by the speed of the steps after the first report, or None if that is not known well.
+
+        The time of the first report includes all that is done once: imports, opening files, packing tables.
+        """
+        if self._total is None or self._converges:
+            return None
+        left = self._total - self._step
+        if left <= 0:
+            return 0.0
+        first_step, first_time = self._speed_from
+        if self._n_reports < 3 * self._at_once or now - first_time < MIN_SECONDS:
+            return None
+        return left * (now - first_time) / (self._step - first_step)
 
 
 class TimeIsUpError(Exception):

@@ -23,9 +23,6 @@ Kept = TypeVar("Kept", bound=np.generic)
 RUN = 16
 """Number of blocks, or of sums of blocks, that are added one after the other."""
 
-REPORTS = 8
-"""A sum over blocks reports its progress at most this number of times."""
-
 
 class RunSum:
     """A sum of tuples of arrays, in float64. Its parts may come in any order, and its bits depend only on their number.
@@ -93,17 +90,11 @@ class _Run:
 def sum_results(
     results: Iterable[tuple[int, Sequence[Array]]],
     n: int,
-    advance: Callable[[float], None] | None = None,
 ) -> tuple[Float64, ...]:
-    """Return the sums of the arrays of `n` parts, which come with their numbers, in any order.
-
-    If `advance` is given, it is called at most `REPORTS` times, with the finished fraction of the parts.
-    """
+    """Return the sums of the arrays of `n` parts, which come with their numbers, in any order."""
     total = RunSum(n)
-    for n_done, (number, parts) in enumerate(results, 1):
+    for number, parts in results:
         total.add(number, parts)
-        if advance is not None and n_done * REPORTS // n > (n_done - 1) * REPORTS // n:
-            advance(n_done / n)
     return total.total()
 
 

@@ -113,7 +113,6 @@ class Rows(ABC):
         *,
         n_jobs: int = 1,
         cache: FeatureCache | None = None,
-        advance: Callable[[float], None] | None = None,
         results: list[Any] | None = None,
     ) -> tuple[Float64, ...]:
         """Return the sums of the arrays that a function returns for blocks, added up as `RunSum` does.
@@ -122,8 +121,7 @@ class Rows(ABC):
         ----------
         function, blocks, shared, own, n_jobs, cache
             As in `map_blocks`.
-        advance : callable or None, default=None
-            Is called now and then with the finished fraction of the blocks.
+
         results : list or None, default=None
             If given, the function returns its arrays and a result for the block; the list gets the results of all blocks.
         """
@@ -194,7 +192,6 @@ class ArrayRows(Rows):
         *,
         n_jobs: int = 1,
         cache: FeatureCache | None = None,
-        advance: Callable[[float], None] | None = None,
         results: list[Any] | None = None,
     ) -> tuple[Float64, ...]:
         """Return the sums of the arrays that a function returns for blocks, made on `n_jobs` threads."""
@@ -208,7 +205,7 @@ class ArrayRows(Rows):
                     results.append(each[1])
                     yield number, each[0]
 
-        return sum_results(parts(), len(blocks), advance)
+        return sum_results(parts(), len(blocks))
 
 
 @dataclass

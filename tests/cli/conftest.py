@@ -39,8 +39,6 @@ def model(files):
             str(path),
             "--bits",
             "16",
-            "--anchors",
-            "120",
             "--max-iter",
             "5",
         ],

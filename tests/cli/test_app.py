@@ -1,7 +1,10 @@
+import sys
+
 import pytest
 
-from supquant.cli.app import LAB_COMMANDS, OWN_COMMANDS, LazyCommands
-from supquant_lab.cli import COMMANDS
+from supquant.cli.app import OWN_COMMANDS, CommandSource, LazyCommands
+
+APP = sys.modules["supquant.cli.app"]  # in the package `app` is the command itself
 
 
 def test_demo_writes_its_page(run, tmp_path):
@@ -11,32 +14,46 @@ def test_demo_writes_its_page(run, tmp_path):
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_help_lists_the_commands_of_the_library_and_of_the_experiments(run):
-    output = run("--help").output
-    for command in (*OWN_COMMANDS, *LAB_COMMANDS):
-        assert command in output
-
-
-@pytest.mark.parametrize("name", [*OWN_COMMANDS, *LAB_COMMANDS])
-def test_the_list_names_a_command_that_is_there(run, name):
+@pytest.mark.parametrize("name", OWN_COMMANDS)
+def test_every_listed_command_exists(run, name):
+    assert f" {name} " in run("--help").output
     result = run(name, "--help")
     assert result.exit_code == 0, result.output
     assert f"{name} [OPTIONS]" in result.output.replace("\n", " ")
 
 
-def test_the_experiments_add_the_commands_that_the_library_expects():
-    assert tuple(COMMANDS) == LAB_COMMANDS
-
-
-def test_without_the_experiments_their_commands_say_how_to_install_them(run, monkeypatch):
+def test_other_packages_may_add_commands(run, monkeypatch):
     monkeypatch.setattr(LazyCommands, "plugins", None)
-    assert "paper" not in run("--help").output
-    result = run("paper", "--plan")
-    assert result.exit_code == 2
-    assert "pip install 'supquant[lab]'" in result.stderr
+    assert " info " in run("--help").output
+    assert " foreign " not in run("--help").output
+    monkeypatch.setattr(LazyCommands, "plugins", "supquant.commands")
+    foreign = {"foreign": CommandSource("supquant.cli.demo", "Do more.")}
+    monkeypatch.setattr(APP, "_plugged", {"supquant.commands": foreign}.get)
+    assert "Do more." in run("--help").output
 
 
-def test_a_command_that_is_not_there_is_named(run):
-    result = run("serch")
+@pytest.mark.parametrize("name", ["serch", "paper"])
+def test_an_unknown_command_is_named(run, monkeypatch, name):
+    monkeypatch.setattr(LazyCommands, "plugins", None)
+    result = run(name)
     assert result.exit_code == 2
-    assert "serch" in result.stderr
+    assert name in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "hint"),
+    [
+        ("uvicorn", "; pip install 'supquant[serve]' installs what it needs"),
+        ("prometheus_client.core", "; pip install 'supquant[serve]' installs what it needs"),
+        ("foreign", ""),
+    ],
+)
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(run, monkeypatch, module, hint):
+    def fail(name):
+        raise ModuleNotFoundError(name=module)
+
+    monkeypatch.setattr(APP, "import_module", fail)
+    result = run("info")
+    assert result.exit_code == 2
+    expected = f"Error: this command needs the package {module}, which is not installed{hint}"
+    assert result.stderr.strip() == expected

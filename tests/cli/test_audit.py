@@ -32,7 +32,7 @@ def test_command_writes_page_and_table(items, tmp_path):
     assert table.read_text().splitlines()[1].startswith("label,3,10,8,3,")
 
 
-def test_command_refuses_other_outputs_and_files_that_are_not_there(items, tmp_path):
+def test_command_refuses_other_outputs_and_missing_files(items, tmp_path):
     done = CliRunner().invoke(app, ["audit", str(items), "-o", str(tmp_path / "audit.pdf")])
     assert done.exit_code == 2
     assert "expected a name that ends in .html or .csv or .parquet" in done.output

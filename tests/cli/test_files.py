@@ -172,7 +172,7 @@ def test_metadata_is_updated_with_its_item(run, shop, tmp_path):
     assert index.get(products.ids[:3])["price"].to_pylist() == [-1, -2, products.price[2]]
 
 
-def test_what_cannot_be_written_is_refused_before_the_work(run, shop, tmp_path, monkeypatch):
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(run, shop, tmp_path, monkeypatch):
     folder, _ = shop
     items = folder / "a.parquet"
     commands = {

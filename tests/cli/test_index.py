@@ -32,7 +32,7 @@ def folder(run, files, model, names, tmp_path):
     """An index of 300 items under string ids."""
     result = run("index", model, files / "items.npz", "-o", tmp_path / "items.index", "--ids", names)
     assert result.exit_code == 0, result.output
-    assert "300 items, 2 bytes a code" in result.output
+    assert "300 items, 2 bytes per code" in result.output
     return tmp_path / "items.index"
 
 
@@ -57,7 +57,7 @@ def test_numbers_with_leading_zeros_stay_strings(folder):
 
 
 @pytest.mark.parametrize("kind", [".npy", ".npz", ".csv", ".txt"])
-def test_whole_numbers_are_read_from_every_kind_of_file(run, files, model, tmp_path, kind):
+def test_integers_are_read_from_every_kind_of_file(run, files, model, tmp_path, kind):
     ids = 10 * np.arange(300) - 50
     path = tmp_path / f"ids{kind}"
     if kind == ".npy":
@@ -115,7 +115,7 @@ def test_processes_that_append_at_once_lose_nothing(run, fork, files, model, tmp
     assert set(CodeIndex.load(folder, verify="full").ids) == expected
 
 
-def test_append_starts_again_from_what_another_process_saved_meanwhile(
+def test_append_starts_again_from_what_another_process_has_saved(
     run, files, model, folder, tmp_path, monkeypatch
 ):
     """Another process appends between the load and the save, twice."""
@@ -138,7 +138,7 @@ def test_append_starts_again_from_what_another_process_saved_meanwhile(
     assert ids[300:303].tolist() == ["first", "second", "more/0"]
 
 
-def test_an_index_that_appears_meanwhile_is_not_replaced(run, files, model, tmp_path, monkeypatch):
+def test_an_index_that_appears_in_the_meantime_is_not_replaced(run, files, model, tmp_path, monkeypatch):
     save = CodeIndex.save
 
     def save_after_another(index, path, **options):
@@ -152,7 +152,7 @@ def test_an_index_that_appears_meanwhile_is_not_replaced(run, files, model, tmp_
     assert len(CodeIndex.load(tmp_path / "i")) == 0
 
 
-def test_an_index_that_is_there_is_only_replaced_when_asked(run, files, model, folder):
+def test_an_existing_index_is_replaced_only_on_request(run, files, model, folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     result = run("index", model, files / "queries.npz", "-o", folder)
     assert result.exit_code == 2
@@ -220,7 +220,7 @@ def test_a_full_disk_leaves_the_old_answers(works_in_child, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", [".npy", ".csv"])
-def test_queries_may_lie_in_other_kinds_of_files(run, folder, files, tmp_path, expected, kind):
+def test_queries_are_read_from_other_kinds_of_files(run, folder, files, tmp_path, expected, kind):
     (Q,) = read_arrays(files / "queries.npz", ("X",))
     path = tmp_path / f"queries{kind}"
     if kind == ".npy":
@@ -259,7 +259,7 @@ def test_where_restricts_the_search(run, folder, files, tmp_path):
 def test_info_of_an_index(run, folder):
     CodeIndex.load(folder).remove(["001", "002"]).save(folder)
     output = run("info", folder).output
-    for fact in ("298", "strings", "bytes a row", "instruction set", "distinct codes"):
+    for fact in ("298", "strings", "bytes per row", "instruction set", "distinct codes"):
         assert fact in output
 
 
@@ -297,11 +297,11 @@ def mistakes(files, model, folder, place):
         ((*index, *new, "--ids", place / "twice.txt"), "more than once"),
         ((*index, *new, "--ids", place / "wide.csv"), "expected one id"),
         ((*index, *new, "--ids", place / "huge.txt"), "more than once"),
-        ((*index, *new, "--ids", place / "floats.npy"), "whole numbers or strings"),
+        ((*index, *new, "--ids", place / "floats.npy"), "integers or strings"),
         ((*index, *new, "--labels", place / "few.txt"), "2 lines of labels for 60 rows"),
         ((*index, *new, "--append"), "there is no index"),
         ((*index, *new, "--append", "--replace"), "one of them"),
-        ((*index, "-o", place / "foreign"), "there already"),
+        ((*index, "-o", place / "foreign"), "exists already"),
         ((*index, "-o", place / "foreign", "--append"), "no index"),
         ((*index, "-o", place / "foreign", "--replace"), "letter.txt"),
         ((*index, "-o", model), "is a file"),

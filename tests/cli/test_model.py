@@ -1,4 +1,5 @@
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -10,8 +11,7 @@ import numpy as np
 import pytest
 
 from supquant import SupervisedQuantizer, load_model
-from supquant.cli.fit import METHODS
-from supquant.models import ESTIMATORS
+from supquant.models import METHODS, method_names
 from supquant.storage.npz import read_arrays
 
 
@@ -38,13 +38,13 @@ def test_version_is_that_of_the_package(run):
 
 def test_info_of_a_model(run, model):
     output = run("info", model).output
-    assert "bytes a code          2" in output
+    assert "bytes per code          2" in output
     assert "64 dimensions" in output
     assert "10: 0, 1, 2, 3, 4, 5, 6, 7, ..." in output
 
 
 @pytest.mark.parametrize("vectors", ["X.npy", "X.csv"])
-def test_vectors_and_labels_may_lie_in_two_files(run, files, tmp_path, vectors):
+def test_vectors_and_labels_may_be_in_two_files(run, files, tmp_path, vectors):
     result = run(
         "fit",
         files / vectors,
@@ -54,8 +54,6 @@ def test_vectors_and_labels_may_lie_in_two_files(run, files, tmp_path, vectors):
         tmp_path / "m",
         "--bits",
         8,
-        "--anchors",
-        0,
         "--max-iter",
         1,
     )
@@ -160,15 +158,15 @@ def mistakes(files, model, folder):
         (("fit", folder / "nan.npy", "--labels", files / "y.txt", *out), "NaN"),
         (("fit", folder / "words.csv", "--labels", files / "y.txt", *out), "where a number is expected"),
         (("fit", folder / "uneven.csv", "--labels", files / "y.txt", *out), "Expected 2 columns, got 1"),
-        (("fit", folder / "foreign.npy", "--labels", files / "y.txt", *out), "is no npy file"),
+        (("fit", folder / "foreign.npy", "--labels", files / "y.txt", *out), "is not a npy file"),
         (
             ("fit", files / "y.txt", "--labels", files / "y.txt", *out),
             "no column is known to hold the vectors",
         ),
         (("fit", files / "X.npy", "--labels", folder / "short.npy", *out), "10"),
         (("fit", train, "--bits", 12, *out), "multiple of 8"),
-        (("fit", train, "--quantization-weight", 0, *out), "quantization_weight"),
-        (("fit", train, "--solver", "magic", *out), "solver"),
+        (("fit", train, "--method", "published", "--quantization-weight", 0, *out), "quantization_weight"),
+        (("fit", train, "--method", "published", "--solver", "magic", *out), "solver"),
         (("fit", train, "-o", folder / "no" / "such" / "folder"), "there is no folder"),
         (("fit", train, "-o", folder), "is a folder"),
         (("fit", folder / "narrow.npz", *out), "256"),
@@ -217,8 +215,42 @@ def test_the_first_words_of_a_fit_do_not_wait_for_scikit_learn(tmp_path):
     ]
 
 
-def test_the_command_knows_all_methods():
-    assert tuple(ESTIMATORS) == METHODS
+def test_help_of_a_fit_names_all_methods_without_waiting_for_scikit_learn():
+    program = "import sys; from supquant.cli import app; app(standalone_mode=False); print(*sys.modules)"
+    command = [sys.executable, "-c", program, "fit", "--help"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    named = output.replace("│", " ").split()
+    for method in method_names():
+        assert method in named or f"{method}," in named
+    assert "sklearn" not in named
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--solver", "joint"), "the method sq has no parameter 'solver'; it is one of the method published"),
+        (
+            ("--set", "max_turns=1"),
+            "the method sq has no parameter 'max_turns'; it is one of the method published",
+        ),
+        (("--method", "pq", "--components", 8), "the method pq has no parameter 'n_components'"),
+        (
+            ("--method", "published", "--set", "new_classes=0"),
+            "the method published has no parameter 'new_classes'; it is one of the method sq",
+        ),
+        (("--set", "frob=1"), "the method sq has no parameter 'frob'; it has callback"),
+        (
+            ("--anchors", 50),
+            "--anchors is an option of --method published; the method sq has no anchors",
+        ),
+    ],
+)
+def test_an_option_without_effect_is_refused_with_the_method_it_belongs_to(
+    run, files, tmp_path, options, error
+):
+    result = run("fit", files / "train.npz", "-o", tmp_path / "m", *options)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith(f"Error: {error}")
 
 
 INTERRUPT = """
@@ -245,7 +277,7 @@ main()
 def interrupted_fit(files, output, step):
     command = [sys.executable, "-c", INTERRUPT.format(step=step), "fit", files / "train.npz", "-o", output]
     return subprocess.run(
-        [*command, "--bits", "16", "--anchors", "50"],
+        [*command, "--bits", "16", "--method", "published", "--anchors", "50"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -259,7 +291,7 @@ def test_interrupted_fit_saves_the_best_model_so_far(files, tmp_path):
     assert "best model so far" in ended.stderr
     assert "Traceback" not in ended.stderr
     (X,) = read_arrays(files / "items.npz", ("X",))
-    assert SupervisedQuantizer.load(tmp_path / "model").encode(X).shape == (300, 2)
+    assert load_model(tmp_path / "model").encode(X).shape == (300, 2)
 
 
 def test_interrupt_before_there_is_a_model_writes_nothing(files, tmp_path):
@@ -269,8 +301,8 @@ def test_interrupt_before_there_is_a_model_writes_nothing(files, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize("method", ["pq", "classifier", "classifier-bits"])
-def test_any_method_is_fitted_encoded_indexed_searched_and_described(run, files, tmp_path, method):
+@pytest.mark.parametrize("method", [*METHODS, "classifier", "classifier-bits"])
+def test_every_method_can_be_fitted_encoded_indexed_searched_and_described(run, files, tmp_path, method):
     model, codes, index = tmp_path / "m", tmp_path / "codes.npy", tmp_path / "items.index"
     for arguments in (
         ("fit", files / "train.npz", "-o", model, "--method", method, "--bits", 16),
@@ -316,7 +348,7 @@ def test_a_forecast_comes_before_the_fit(run, files, tmp_path):
 
 
 @pytest.mark.parametrize("jobs", [100_000, 2**40])
-def test_too_many_jobs_are_as_many_as_are_of_use(run, files, tmp_path, jobs):
+def test_too_many_jobs_are_reduced(run, files, tmp_path, jobs):
     arguments = ("fit", files / "train.npz", "--bits", 8, "--max-iter", 1)
     assert run(*arguments, "-o", tmp_path / "one", "--jobs", 1).exit_code == 0
     result = run(*arguments, "-o", tmp_path / "many", "--jobs", jobs)
@@ -332,15 +364,14 @@ def test_a_fit_in_a_pipe_prints_a_line_for_each_stage_and_ends_with_a_summary(ru
     reading, read, *lines = result.stderr.splitlines()
     assert reading == f"Reading {files / 'train.npz'} ..."
     assert read == "Read 500 rows of 64 numbers."
-    assert [line.split("%")[1].split(",")[0].strip() for line in lines] == [
+    assert [line.rpartition(", ")[0] for line in lines] == [
         "classifier",
         "new classes",
         "features",
-        "codes",
+        "codes, 2 codebooks, 1/2",
         "calibration",
     ]
-    assert lines[0].startswith("  0 %")
-    assert all("left" in line for line in lines)
+    assert all(re.fullmatch(r".*, \d+ s so far", line) for line in lines)
     assert "\r" not in result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()] == [
         "rows",
@@ -362,4 +393,4 @@ def test_encode_by_workers_writes_a_file_for_each_file_and_resumes(run, model, f
     assert "500 codes in 2 files." in run(*arguments).output
     codes = pq.read_table(tmp_path / "codes")["code"].to_pylist()
     assert b"".join(codes) == SupervisedQuantizer.load(model).encode(X).tobytes()
-    assert "2 of which were there" in run(*arguments).output
+    assert "2 of which existed already" in run(*arguments).output

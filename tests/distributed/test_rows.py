@@ -26,7 +26,7 @@ from supquant.published.anchor_kernel import AnchorKernel
 from supquant.row_sums import FeatureCache, RunSum
 from supquant.rows import ArrayRows
 from supquant.sources import open_vectors
-from supquant.sources.parquet import ParquetPart
+from supquant.sources.tables import ParquetPart
 
 from .conftest import write_vectors
 

@@ -45,9 +45,7 @@ def test_the_shell_blocks_run_one_after_the_other(place):
         port = str(free.getsockname()[1])
     # `supquant` is the one that is tested, even if it is not on the path.
     python = f'"{sys.executable}"'
-    script = (
-        f'set -eum\nsupquant() {{ exec {python} -m supquant.cli "$@"; }}\npython() {{ {python} "$@"; }}\n'
-    )
+    script = f'set -eum\nsupquant() {{ exec {python} -m supquant "$@"; }}\npython() {{ {python} "$@"; }}\n'
     script += (
         "\n".join(blocks("sh"))
         .replace("8000", port)

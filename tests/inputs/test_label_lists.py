@@ -42,7 +42,7 @@ def test_labels_that_a_model_does_not_know_are_refused():
         read_labels([["a", 1], ["b"]])
 
 
-def test_a_model_of_lists_is_that_of_the_indicator_matrix_and_keeps_the_names(tmp_path):
+def test_lists_give_the_same_model_as_an_indicator_matrix_with_names(tmp_path):
     rng = np.random.default_rng(0)
     names = np.array(["ant", "bee", "cat", "dog"])
     Y = rng.random((300, 4)) < 0.4

@@ -101,7 +101,7 @@ def test_unknown_labels_are_refused_by_name(y, shown):
         read_labels(y, classes=np.array([0, 1]))
 
 
-def test_a_column_is_taken_with_scikit_learns_warning():
+def test_a_column_is_accepted_with_the_warning_of_scikit_learn():
     column = np.array([[0], [1]])
     with pytest.warns(
         DataConversionWarning, match="A column-vector y was passed when a 1d array was expected"
@@ -123,7 +123,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float32])
-def test_indicator_matrices_are_taken_in_any_form_and_left_alone(form, dtype):
+def test_indicator_matrices_are_accepted_in_any_form_and_not_changed(form, dtype):
     Y = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1]], dtype=dtype)
     given_matrix = form(Y)
     labels = read_labels(given_matrix, n_rows=3)
@@ -136,7 +136,7 @@ def test_indicator_matrices_are_taken_in_any_form_and_left_alone(form, dtype):
     assert given_matrix.dtype == dtype
 
 
-def test_explicit_zeros_of_a_sparse_indicator_are_no_labels():
+def test_explicit_zeros_of_a_sparse_indicator_are_ignored():
     Y = scipy.sparse.csr_array(([1, 0, 1], [0, 1, 1], [0, 2, 3]), shape=(2, 2))
     assert read_labels(Y).indicator.nnz == 2
     assert Y.nnz == 3
@@ -193,7 +193,7 @@ def test_dense_and_take_are_rows_of_the_label_matrix(y, data):
         (scipy.sparse.csr_array(([1, 1], [1, 1], [0, 2, 2]), shape=(2, 2)), "got 2"),
     ],
 )
-def test_what_is_no_labels_is_refused(y, message):
+def test_invalid_labels_are_refused(y, message):
     with pytest.raises(InputError, match=message):
         read_labels(y)
 
@@ -220,7 +220,7 @@ def test_an_indicator_of_another_width_is_refused_with_both_numbers():
         read_labels(np.eye(2), classes=np.arange(4), multilabel=True)
 
 
-def test_a_known_label_alone_is_enough_once_classes_are_known():
+def test_one_class_is_enough_once_classes_are_known():
     assert read_labels([[1, 0], [0, 0]], classes=np.arange(2)).indicator.nnz == 1
     assert read_labels(["a"], classes=np.array(["a", "b"])).indices.tolist() == [0]
 

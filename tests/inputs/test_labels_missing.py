@@ -85,12 +85,12 @@ def test_an_object_array_with_missing_entries_gets_the_dtype_of_its_labels(drawn
 
 
 @given(rows_of(st.tuples(st.integers(0, 2), texts(max_size=1))))
-def test_tuples_stay_labels_beside_missing_ones(drawn):
+def test_tuples_stay_labels_among_missing_ones(drawn):
     y, known = drawn
     check_single(objects(*replaced(y, known, None)), known, alone=objects(*only(y, known)))
 
 
-def test_labels_of_several_kinds_stay_apart_beside_missing_ones():
+def test_labels_of_several_kinds_stay_apart_among_missing_ones():
     check_single([1, "1", None], np.array([True, True, False]), alone=[1, "1"])
     check_single(objects(1, None, "1"), np.array([True, False, True]), alone=objects(1, "1"))
     check_single(objects("a\0", None, "a"), np.array([True, False, True]), alone=objects("a\0", "a"))
@@ -121,7 +121,7 @@ def test_pandas_categories_are_read_as_their_known_entries(drawn):
     check_single(pd.Series(categories, index=np.arange(len(y))[::-1]), known, alone=alone)
 
 
-def test_unused_categories_are_no_classes():
+def test_unused_categories_are_not_classes():
     y = pd.Categorical(["b", None, "c"], categories=["a", "b", "c", "d"])
     assert read_labels(y, missing=True).classes.tolist() == ["b", "c"]
 
@@ -187,7 +187,7 @@ def test_a_masked_column_is_read_as_a_masked_array():
 
 
 @given(rows_of(st.integers(0, 3)))
-def test_the_mark_minus_one_means_unknown_in_every_form(drawn):
+def test_minus_one_can_mean_unknown_in_every_form(drawn):
     y, known = drawn
     marked, alone = replaced(y, known, -1), only(y, known)
     for form in (marked, np.array(marked), objects(*marked), pd.Series(marked)):
@@ -210,7 +210,7 @@ def test_a_text_can_mean_unknown(mark, drawn):
     check_single(series, known, alone=np.asarray(series[known]), missing_label=mark)
 
 
-def test_the_mark_means_unknown_beside_none_and_nan():
+def test_missing_label_adds_to_none_and_nan():
     known = np.array([True, False, True, False])
     check_single([5, None, 6, -1], known, alone=[5, 6], missing_label=-1)
     check_single(pd.Series([5, None, 6, -1], dtype="Int64"), known, alone=[5, 6], missing_label=-1)
@@ -220,14 +220,14 @@ def test_the_mark_means_unknown_beside_none_and_nan():
 
 
 @pytest.mark.parametrize("mark", [None, np.nan, float("nan"), pd.NA])
-def test_a_mark_that_is_missing_itself_adds_nothing(mark):
+def test_a_missing_label_of_none_or_nan_adds_nothing(mark):
     labels = read_labels([0, 1, -1, None], missing=True, missing_label=mark)
     assert labels.classes.tolist() == [-1, 0, 1]
     assert labels.indices.tolist() == [1, 2, 0, -1]
 
 
 @pytest.mark.parametrize("mark", ["unknown", (0, 1), [0, 1], object(), decimal.Decimal(7)])
-def test_a_mark_of_another_kind_is_never_found(mark):
+def test_a_missing_label_of_another_kind_is_never_found(mark):
     for y in ([0, 1], np.array([0, 1]), ["a", "b"], np.array(["a", "b"]), objects((0, 2), (2, 1))):
         labels = read_labels(y, missing=True, missing_label=mark)
         assert labels.indices.tolist() == [0, 1]

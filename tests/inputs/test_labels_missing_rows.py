@@ -1,4 +1,4 @@
-"""Missing rows of indicator matrices, what is refused beside missing labels, and labels with unknown rows."""
+"""Missing rows of indicator matrices, what is refused in addition to missing labels, and labels with unknown rows."""
 
 import decimal
 
@@ -46,7 +46,7 @@ def check_indicator(form, Y, known, **options):
 
 
 @given(INDICATORS, st.data())
-def test_rows_of_an_indicator_that_are_missing_throughout_are_unknown_in_every_form(rows, data):
+def test_missing_rows_of_an_indicator_are_unknown_in_every_form(rows, data):
     Y, known = np.array([row for row, _ in rows]), np.array([is_known for _, is_known in rows])
     with_nan = np.where(known[:, None], Y, np.nan)
     with_none = np.where(known[:, None], Y.astype(object), None)
@@ -100,7 +100,7 @@ NAN = np.nan
         scipy.sparse.csr_array([[1, 0, 0], [NAN, NAN, NAN], [0, NAN, 1]]),
     ],
 )
-def test_a_row_that_is_partly_missing_is_refused_by_number(y):
+def test_a_partly_missing_row_is_refused_by_number(y):
     message = r"row 2 of y is partly missing \(1 of its 3 labels\); the labels of a row must be all known"
     with pytest.raises(InputError, match=message):
         read_labels(y, missing=True)
@@ -112,7 +112,7 @@ def test_a_partly_masked_row_is_refused_without_other_missing_rows():
         read_labels(y, missing=True)
 
 
-def test_a_row_that_is_partly_marked_is_refused_by_number():
+def test_a_row_partly_equal_to_missing_label_is_refused_by_number():
     with pytest.raises(InputError, match=r"row 1 of labels is partly missing \(1 of its 2 labels\)"):
         read_labels([[1, 0], [-1, 0]], missing=True, missing_label=-1, name="labels")
 
@@ -184,7 +184,7 @@ def test_no_rows_at_all_can_be_encoded():
         (pd.DataFrame(index=range(2)), "y uses 0 of its 0 labels"),
     ],
 )
-def test_invalid_labels_are_refused_beside_missing_ones(y, message):
+def test_invalid_labels_are_refused_among_missing_ones(y, message):
     with pytest.raises(InputError, match=message):
         read_labels(y, missing=True)
 
@@ -194,7 +194,7 @@ def test_unlabelled_rows_count_as_rows():
         read_labels([0, 1, None], n_rows=4, missing=True)
 
 
-def test_labels_outside_the_classes_are_refused_beside_missing_ones():
+def test_unknown_classes_are_refused_among_missing_labels():
     with pytest.raises(InputError, match="y holds 1 unknown label: 9; the 2 known ones are 0, 1"):
         read_labels([0, None, 9], classes=np.array([0, 1]), missing=True)
 
@@ -238,7 +238,7 @@ def test_a_masked_array_without_a_masked_entry_is_an_array():
     assert read_labels(list(np.ma.array(np.eye(2, dtype=int)))).indicator.nnz == 2
 
 
-def test_the_mark_is_a_label_unless_labels_may_be_missing():
+def test_missing_label_is_a_label_unless_labels_may_be_missing():
     assert read_labels([0, 1, -1], missing_label=-1).classes.tolist() == [-1, 0, 1]
 
 

@@ -34,7 +34,7 @@ def test_a_nonnegative_parameter_must_be_a_finite_number(value):
 
 
 @pytest.mark.parametrize("value", [1.0 + 1e-9, 2, np.inf, None])
-def test_a_number_parameter_may_have_a_largest_value(value):
+def test_a_number_may_have_a_maximum(value):
     assert check_positive(1, "share", 1) == check_nonnegative(1, "share", 1) == 1.0
     with pytest.raises(InputError, match="share must be a finite number above 0 and at most 1, got "):
         check_positive(value, "share", 1)
@@ -82,7 +82,7 @@ def test_all_jobs_are_the_cores_this_process_may_use(monkeypatch):
     assert resolve_jobs(7) == 7
 
 
-def test_a_great_number_of_jobs_is_a_few_for_each_core(monkeypatch):
+def test_a_huge_number_of_jobs_is_reduced_to_a_few_per_core(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     for many in (2000, 2**31, 2**70, np.int64(2**40)):
         assert resolve_jobs(many) == 32
@@ -90,12 +90,12 @@ def test_a_great_number_of_jobs_is_a_few_for_each_core(monkeypatch):
     assert [resolve_jobs(n) for n in (2, 16, 17, 10**6)] == [2, 16, 16, 16]
 
 
-def test_numbers_beyond_all_floats_are_refused_as_others_are():
+def test_numbers_beyond_the_largest_float_are_refused():
     with pytest.raises(InputError, match="tol must be a finite number"):
         check_positive(10**400, "tol")
 
 
 @pytest.mark.parametrize("value", [0, -2, 1.0, "2", True])
-def test_other_numbers_of_jobs_are_refused(value):
+def test_invalid_numbers_of_jobs_are_refused(value):
     with pytest.raises(InputError, match="n_jobs must be None, -1 or an integer of at least 1"):
         resolve_jobs(value)

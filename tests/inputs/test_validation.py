@@ -45,7 +45,7 @@ def test_a_memory_map_stays_mapped_and_no_full_size_temporary_is_made(tmp_path):
 
 
 @pytest.mark.parametrize("container", [list, TensorLike, lambda X: X.astype(object)])
-def test_what_numpy_can_read_is_taken(container):
+def test_anything_numpy_can_read_is_accepted(container):
     X = np.array([[1.0, 2.0], [3.0, 4.5]])
     checked = check_vectors(container(X))
     assert checked.dtype == np.float64
@@ -68,7 +68,7 @@ def test_what_numpy_can_read_is_taken(container):
         ([[1, 2], [3]], "inhomogeneous"),
     ],
 )
-def test_what_holds_no_vectors_is_refused(X, message):
+def test_anything_else_is_refused(X, message):
     with pytest.raises(InputError, match=message):
         check_vectors(X)
 

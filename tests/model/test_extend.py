@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pandas
 import pytest
 
 from supquant import CodeIndex, PublishedQuantizer, SupervisedQuantizer, load_model
@@ -132,6 +133,19 @@ def test_labels_that_are_strings_may_be_longer_than_the_known_ones(digits):
     sq = SupervisedQuantizer(2, n_codewords=32, random_state=0).fit(X[known], names[y[known]])
     sq.extend(X[y == 3][:5], ["a longer one"] * 5)
     assert sq.classes_.tolist() == ["a", "b", "c", "a longer one"]
+
+
+@pytest.mark.parametrize("known_as", [np.array, pandas.Series])
+@pytest.mark.parametrize("dtype", [object, "str", "category", "string"])
+def test_pandas_labels_can_be_added(digits, known_as, dtype):
+    X, y = digits
+    names, known = np.array(["a", "b", "c"]), np.flatnonzero(y < 3)
+    labels = known_as(names[y[known]], dtype=object)
+    sq = SupervisedQuantizer(2, n_codewords=32, random_state=0).fit(X[known], labels)
+    sq.extend(X[y == 3][:3], pandas.Series(["e", "d", "e"], dtype=dtype))
+    assert sq.classes_.tolist() == ["a", "b", "c", "d", "e"]
+    with pytest.raises(InputError, match="of the kind that the model knows"):
+        sq.extend(X[y == 4][:3], pandas.Series([4, 5, 4], dtype=object))
 
 
 def test_an_index_refuses_a_codec_with_other_codebooks(base, split):

@@ -12,7 +12,7 @@ from supquant.kernels import native
 from supquant.model.feature_map import MeaningMap
 from supquant.model.position import principal_directions
 from supquant.model.spelling import Spelling
-from supquant.model.vectors import FeatureParts, query_rule, label_queries
+from supquant.model.vectors import FeatureParts, label_queries, query_rule
 
 P, H, K, OPINIONS = 9, 37, 5, 3
 KINDS = ["one label", "several labels", "spelled labels", "no kernel", "no opinion"]

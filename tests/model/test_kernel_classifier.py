@@ -299,20 +299,6 @@ def forbidden_beyond(most, gradient):
     return checked
 
 
-def test_a_classifier_tells_how_far_it_is_during_the_sums_and_after_every_pass(rng):
-    X, y = rng.normal(size=(400, 5)), np.arange(400) % 3
-    kept, held = rows_of(X[:300], y[:300], n_blocks=20), rows_of(X[300:], y[300:])
-    told = []
-    learned = learn_classifier(kept, held, told.append)
-    during_sums = np.array(told[:8]) / told[7]
-    assert np.allclose(during_sums, [0.15, 0.25, 0.4, 0.5, 0.65, 0.75, 0.9, 1])  # eight times, for 20 blocks
-    passes = sum("iteration" in loss for loss in learned.losses)
-    assert passes > 0
-    assert len(told) == 8 + 1 + passes  # the factors are told once
-    assert told == sorted(told)
-    assert 0 < told[0] < told[-1] <= 1
-
-
 def test_rows_that_are_few_are_all_summed(rng):
     rows = rows_of(rng.normal(size=(96, 3)), np.arange(96) % 4)
     assert rows.sample_first() is rows

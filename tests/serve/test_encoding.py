@@ -8,7 +8,7 @@ from serving import running
 
 from supquant import CodeIndex, InputError
 from supquant.client import Client
-from supquant.demo.encoder import encode_digits
+from supquant.demo.collection import encode_digits
 from supquant.demo.pictures import png
 from supquant.serve.encoding import load_encoders
 
@@ -111,7 +111,7 @@ def test_a_picture_of_a_digit_becomes_the_vector_of_the_digit(digits, start, fol
     exact = encode_digits([png(X[3].reshape(8, 8)), png(np.kron(1 - X[3].reshape(8, 8), np.ones((5, 5))))])
     assert exact == pytest.approx(np.stack([X[3], X[3]]), abs=0.005)
     for broken in (b"", b"GIF89a", png(X[3].reshape(8, 8))[:60]):
-        with pytest.raises(ValueError, match="it is no picture"):
+        with pytest.raises(ValueError, match="it is not a picture"):
             encode_digits([broken])
 
 

@@ -15,7 +15,7 @@ import pytest
 from page_probe import running, with_probe
 
 from supquant import CodeIndex, SupervisedQuantizer, audit
-from supquant.demo.encoder import encode_digits
+from supquant.demo.collection import encode_digits
 from supquant.demo.pictures import png
 from supquant.serve import looking
 from supquant.serve.app import make_app

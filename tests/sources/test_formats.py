@@ -128,7 +128,7 @@ def test_numbers_keep_their_type(dtype: str, make: str) -> None:
     np.testing.assert_array_equal(source.X, X)
 
 
-def test_an_opened_source_is_returned_as_it_is(products: Products) -> None:
+def test_an_open_source_is_returned_unchanged(products: Products) -> None:
     source = open_vectors(products.X)
     assert open_vectors(source) is source
     assert source.X is products.X  # no copy
@@ -139,12 +139,12 @@ def test_an_npy_file_is_mapped(products: Products, tmp_path: Path) -> None:
     assert isinstance(open_vectors(tmp_path / "a.npy").X, np.memmap)
 
 
-def test_lists_give_several_labels_to_a_row() -> None:
+def test_lists_give_several_labels_per_row() -> None:
     table = pa.table({"v": [[1.0], [2.0], [3.0]], "tags": [["a", "b"], None, []]})
     assert open_vectors(table, labels="tags").labels.tolist() == [["a", "b"], None, []]
 
 
-def test_whole_numbers_in_a_text_file_are_numbers(tmp_path: Path) -> None:
+def test_integers_in_a_text_file_are_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x0,x1,label,id,code\n1,2,5,7,007\n3,4,,8,008\n")
     source = open_vectors(tmp_path / "a.csv", labels=True, ids=True)
     assert source.labels.tolist() == [5, None]
@@ -182,7 +182,7 @@ def test_any_range_of_any_table_comes_back(
     check_range(source, products, slice(start, start + length), rows)
 
 
-def test_labels_and_ids_come_from_files_of_their_own(products: Products, tmp_path: Path) -> None:
+def test_labels_and_ids_may_be_separate_files(products: Products, tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", products.X)
     (tmp_path / "y.txt").write_text("\n".join(label or "" for label in products.labels).replace(",", ";"))
     np.save(tmp_path / "ids.npy", np.array(products.ids))
@@ -195,8 +195,8 @@ def test_labels_and_ids_come_from_files_of_their_own(products: Products, tmp_pat
     assert open_vectors(products.X, labels=str(tmp_path / "all.parquet")).labels.tolist() == products.labels
 
 
-def test_other_numbers_of_labels_are_refused(products: Products) -> None:
-    with pytest.raises(InputError, match="array has 60 rows, and there are 59 labels"):
+def test_a_wrong_number_of_labels_is_refused(products: Products) -> None:
+    with pytest.raises(InputError, match="array has 60 rows, but there are 59 labels"):
         open_vectors(products.X, labels=products.labels[1:])
 
 

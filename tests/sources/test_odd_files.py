@@ -111,7 +111,7 @@ RIGHT: dict[str, tuple[str, Callable[[Path], None]]] = {
 WRONG: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "an empty file": ("a.csv", text(""), "is empty"),
     "only blank lines": ("a.csv", text("\n\n"), "is empty"),
-    "only names": ("a.csv", text(HEAD), "names and no rows"),
+    "only names": ("a.csv", text(HEAD), "names but no rows"),
     "a short row": ("a.csv", text(HEAD + "7,0.5,1,a\n8,1.5,2\n"), "Expected 4 columns, got 3"),
     "a blank in a vector": ("a.csv", text(HEAD + "7,0.5,1,a\n8,,2,b\n"), "row 1 has no value in column 'x0'"),
     "a word in a vector": (
@@ -126,7 +126,7 @@ WRONG: dict[str, tuple[str, Callable[[Path], None], str]] = {
         "name the column|number",
     ),
     "a shortened vector": ("a.csv", text('id,v,label\n7,"[0.5 ... 1. ]",a\n'), "shortened to '...'"),
-    "names twice": ("a.csv", text("id,x0,x0,label\n" + ROWS), "two columns that are called 'x0'"),
+    "names twice": ("a.csv", text("id,x0,x0,label\n" + ROWS), "two columns called 'x0'"),
     "UTF-16": ("a.csv", text(HEAD + ROWS, "utf-16"), "UTF-16"),
     "Latin-1": ("a.csv", text(HEAD + ROWS.replace("b", "é"), "latin-1"), "not a readable text file"),
     "a blank id": ("a.csv", text(HEAD + "7,0.5,1,a\n,1.5,2,b\n"), "row 1 has no id"),
@@ -191,8 +191,8 @@ WRONG: dict[str, tuple[str, Callable[[Path], None], str]] = {
         lambda path: path.write_bytes(b"PAR1 and no more"),
         "not a readable Parquet",
     ),
-    "text that is called Parquet": ("a.parquet", text(HEAD + ROWS), "is no parquet file"),
-    "an unknown ending": ("a.xlsx", text("what is this"), "the formats that are known end in .parquet"),
+    "text that is called Parquet": ("a.parquet", text(HEAD + ROWS), "is not a parquet file"),
+    "an unknown ending": ("a.xlsx", text("what is this"), "known formats end in .parquet"),
     "a JSON array": ("a.json", text('[{"v": [1], "label": "a", "id": 1}]'), "JSON lines"),
     "broken JSON": ("a.jsonl", text('{"v": [1'), "not a readable file of JSON lines"),
     "an .npy file of one dimension": ("a.npy", lambda path: np.save(path, X[0]), "--labels"),
@@ -241,7 +241,7 @@ def test_odd_files_are_understood(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_files_that_cannot_be_right_are_refused_in_one_line(case: str, tmp_path: Path) -> None:
+def test_invalid_files_are_refused_in_one_line(case: str, tmp_path: Path) -> None:
     name, write, fault = WRONG[case]
     write(tmp_path / name)
 
@@ -283,15 +283,13 @@ def test_blank_labels_in_arrays_are_unknown(tmp_path: Path) -> None:
         assert open_vectors(X, labels=tmp_path / beside).labels.tolist() == [None, None, "a"]
 
 
-def test_a_label_that_is_called_na_is_a_label(tmp_path: Path) -> None:
+def test_a_label_called_na_is_a_label(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(HEAD + "7,0.5,1,NA\n8,1.5,2,null\n9,2.5,3,nan\n")
     assert open_vectors(tmp_path / "a.csv", labels=True).labels.tolist() == ["NA", "null", "nan"]
 
 
 @pytest.mark.parametrize("lines", ["a\nb\na", "name\na\nb\na", "a\nb\na\n\n", "name\na\nb\na\n"])
-def test_the_first_line_of_a_label_file_is_a_name_if_there_is_one_line_more(
-    lines: str, tmp_path: Path
-) -> None:
+def test_a_label_file_with_an_extra_line_begins_with_a_name(lines: str, tmp_path: Path) -> None:
     (tmp_path / "y.txt").write_text(lines)
     assert open_vectors(X, labels=tmp_path / "y.txt").labels.tolist() == ["a", "b", "a"]
 
@@ -306,7 +304,7 @@ def test_a_series_that_pandas_wrote_is_a_label_file(tmp_path: Path) -> None:
     assert open_vectors(X, labels=tmp_path / "y.csv").labels.tolist() == ["a", None, "b"]
 
 
-def test_whole_numbers_beside_missing_labels_stay_whole() -> None:
+def test_integers_among_missing_labels_stay_integers() -> None:
     table = pa.table({"v": X.tolist(), "y": [3, None, 4]})
     assert open_vectors(table, labels="y").labels.tolist() == [3, None, 4]
 
@@ -319,7 +317,7 @@ def test_a_pattern_chooses_columns() -> None:
         open_vectors(frame)
 
 
-def test_a_column_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_a_missing_column_is_named_with_those_that_exist() -> None:
     table = pa.table({"v": X.tolist(), "y": [3, None, 4]})
     with pytest.raises(InputError, match="has no column 'colour': its columns are v, y"):
         open_vectors(table, labels="colour")

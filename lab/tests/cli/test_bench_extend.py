@@ -36,7 +36,7 @@ def test_the_part_of_the_gain_is_that_of_the_harmonic_means():
     ("arguments", "part"),
     [
         (("--bits", "12"), "multiple of 8"),
-        (("--rows", "five"), "whole numbers"),
+        (("--rows", "five"), "integers"),
         (("--rows", "0"), "rows"),
         (("--dataset", "nothing"), "nothing"),
         (("--json", "/no/such/folder/r.json"), "there is no folder"),

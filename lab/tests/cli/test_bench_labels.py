@@ -61,7 +61,7 @@ def test_several_labels_a_row_are_a_set_of_their_own(run, tmp_path, monkeypatch)
     ("arguments", "part"),
     [
         (("--labels", "1", *TINY), "labels must be an integer of at least 2, got 1"),
-        (("--labels", "many"), "whole numbers"),
+        (("--labels", "many"), "integers"),
         (("--labels", "30"), "rows and dimensions must be given for 30 labels"),
         (("--labels", "1000", "--rows", "900"), "900 rows for 1000 labels"),
         (

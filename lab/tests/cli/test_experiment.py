@@ -105,7 +105,7 @@ def test_any_npz_file_is_a_data_set(run, digits, tmp_path):
     [
         (("--dataset", "imagenette"), "unknown data set"),
         (("--dataset", "nowhere.npz"), "no such file"),
-        (("--bits", "16;32"), "whole numbers"),
+        (("--bits", "16;32"), "integers"),
         (("--bits", "20"), "multiple of 8"),
         (("--set", "ridge"), "name=value"),
         (("--set", "ridge=1"), "has no parameter 'ridge'"),

@@ -103,18 +103,14 @@ def audit(
     names = _read_names(names, len(X))
     rng = random_generator(random_state)
     reporter = Reporter(callback)
-    with reporter.stage("neighbours", 1) as stage:
+    with reporter.task("neighbours"):
         neighbours = find_neighbours(X, k, rng, jobs)
-        stage.step()
-    with reporter.stage("out of fold", 1) as stage, single_blas():
+    with reporter.task("out of fold"), single_blas():
         judge = learn_out_of_fold(X, labels, rng, jobs)
-        stage.step()
-    with reporter.stage("labels", 1) as stage, single_blas():
+    with reporter.task("labels"), single_blas():
         judgement = judge_labels(labels, judge, neighbours, jobs)
-        stage.step()
-    with reporter.stage("classes", 1) as stage, single_blas():
+    with reporter.task("classes"), single_blas():
         inside = gaps_inside(scipy.sparse.csc_array(labels.sparse()), neighbours.positions, 0)
-        stage.step()
     return _listed(labels, names, judgement, neighbours, inside)
 
 

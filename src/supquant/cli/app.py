@@ -5,9 +5,10 @@ The module of a command is imported when the command is called, so that ``supqua
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, requires
 from typing import Annotated, Any, ClassVar, NamedTuple, NoReturn
 
 import typer
@@ -15,7 +16,7 @@ from typer.core import TyperGroup
 
 import supquant
 from supquant.cli.console import err, out
-from supquant.errors import InputError, SupquantError
+from supquant.errors import SupquantError
 
 WRONG_INPUT = 2
 """Exit code after an error that the user can correct."""
@@ -32,37 +33,32 @@ class CommandSource(NamedTuple):
 
 
 OWN_COMMANDS = {
-    "demo": CommandSource("supquant.cli.demo", "Train on handwritten digits and write a page of pictures."),
     "fit": CommandSource("supquant.cli.fit", "Learn codes from labelled vectors and write a model file."),
-    "encode": CommandSource("supquant.cli.model", "Turn vectors into codes of one byte a codebook."),
     "index": CommandSource("supquant.cli.index", "Encode items and write an index of them, or add to one."),
-    "add": CommandSource("supquant.cli.changes", "Encode items and add them to an index."),
-    "update": CommandSource("supquant.cli.changes", "Encode items of an index anew."),
-    "remove": CommandSource("supquant.cli.changes", "Remove items from an index, by their ids."),
     "search": CommandSource("supquant.cli.index", "Find the items of an index that are nearest to queries."),
+    "add": CommandSource("supquant.cli.index", "Encode items and add them to an index."),
+    "update": CommandSource("supquant.cli.index", "Encode items of an index again."),
+    "remove": CommandSource("supquant.cli.index", "Remove items from an index, by their ids."),
     "serve": CommandSource("supquant.cli.serve", "Answer searches and changes of indexes over HTTP."),
+    "encode": CommandSource("supquant.cli.model", "Turn vectors into codes, one byte per codebook."),
+    "evaluate": CommandSource("supquant.cli.model", "Measure how well codes answer queries."),
+    "info": CommandSource("supquant.cli.model", "Describe a model file or an index folder."),
     "audit": CommandSource(
         "supquant.cli.audit", "Find labels that look wrong, duplicates and confused classes."
     ),
-    "evaluate": CommandSource("supquant.cli.model", "Measure how well codes answer queries."),
-    "info": CommandSource("supquant.cli.model", "Describe a model file or an index folder."),
+    "demo": CommandSource("supquant.cli.demo", "Train on handwritten digits and write a page of pictures."),
 }
 """The commands of the library."""
-
-LAB_COMMANDS = ("experiment", "results", "paper", "bench")
-"""The commands of `supquant_lab`, which it adds by the entry point group `PLUGINS`."""
-
-EXTRAS = dict.fromkeys(
-    ("httptools", "orjson", "prometheus_client", "starlette", "uvicorn", "uvloop"), "serve"
-)
-"""The extras that bring packages that a command may lack. `lab` brings all others."""
 
 PLUGINS = "supquant.commands"
 """The entry point group of packages that add commands."""
 
 
-class Commands(TyperGroup):
-    """Commands whose expected errors are printed in one line, without a traceback."""
+class LazyCommands(TyperGroup):
+    """Commands that are imported when they are called. Their expected errors are printed in one line, without a traceback."""
+
+    sources: ClassVar[dict[str, CommandSource]] = OWN_COMMANDS
+    plugins: ClassVar[str | None] = PLUGINS
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -76,20 +72,12 @@ class Commands(TyperGroup):
             named = error.filename and error.strerror
             _end(f"{error.filename}: {error.strerror}" if named else str(error))
         except ModuleNotFoundError as error:
-            _end(
-                f"this command needs the package {error.name}, which is not installed; "
-                f"pip install 'supquant[{EXTRAS.get(str(error.name), 'lab')}]' brings all packages that it needs"
-            )
+            extra = _extra_with(str(error.name))
+            installed = f"; pip install 'supquant[{extra}]' installs what it needs" if extra else ""
+            _end(f"this command needs the package {error.name}, which is not installed{installed}")
         except KeyboardInterrupt:
             err.print("Interrupted.")
             raise typer.Exit(INTERRUPTED) from None
-
-
-class LazyCommands(Commands):
-    """Commands that are known by name and imported when they are called."""
-
-    sources: ClassVar[dict[str, CommandSource]] = OWN_COMMANDS
-    plugins: ClassVar[str | None] = PLUGINS
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
@@ -106,17 +94,11 @@ class LazyCommands(Commands):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that was called, imported from its module."""
-        if args[0] in LAB_COMMANDS and args[0] not in self._sources():
-            raise InputError(
-                f"`supquant {args[0]}` is a command of supquant_lab, which is not installed: "
-                "pip install 'supquant[lab]'"
-            )
         name, found, rest = super().resolve_command(ctx, args)
-        return name, None if found is None else self._imported(str(name)), rest
-
-    def _imported(self, name: str) -> Any:
-        module = import_module(self._sources()[name].module)
-        return typer.main.get_group(module.app).commands[name]
+        if found is not None:
+            module = import_module(self._sources()[str(name)].module)
+            found = typer.main.get_group(module.app).commands[str(name)]
+        return name, found, rest
 
     def _sources(self) -> dict[str, CommandSource]:
         return self.sources | (_plugged(self.plugins) if self.plugins else {})
@@ -152,6 +134,19 @@ def _options(
     ] = False,
 ) -> None:
     """Read the options of `supquant` itself."""
+
+
+def _extra_with(module: str) -> str | None:
+    """Return the first extra of supquant that brings a module, by the requirements in its metadata."""
+    try:
+        needed = requires("supquant") or []
+    except PackageNotFoundError:  # the sources run in place
+        return None
+    for each in needed:
+        found = re.fullmatch(r"""([\w-]+).*extra == ["'](\w+)["'].*""", each)
+        if found and found[1].replace("-", "_") == module.partition(".")[0]:
+            return found[2]
+    return None
 
 
 def _end(message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""`supquant audit`: find labels that look wrong, rows that are there twice, and classes that are confused."""
+"""`supquant audit`: find labels that look wrong, duplicate rows, and classes that are confused."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import typer
 
 from supquant.cli.console import err, print_line, progress_bars
 from supquant.cli.files import check_output
-from supquant.cli.index import Jobs
-from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
+from supquant.cli.options import Ids, Items, Jobs, Labels, Vectors, open_items
 from supquant.errors import InputError
 
 OUTPUTS = (".html", ".csv", ".parquet")
-"""Endings of the files that the command writes: a page, or the table of findings."""
+"""Endings of the files that the command writes: a page or a table of findings."""
 
 COLUMN_FILES = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".jsonl", ".ndjson")
 """Endings of files that may have pictures and texts in other columns."""
@@ -37,17 +36,19 @@ def audit(
     vectors: Vectors = None,
     labels: Labels = None,
     ids: Ids = None,
-    neighbours: Annotated[int, typer.Option(help="Number of nearest rows that are asked.", min=1)] = 10,
+    neighbours: Annotated[
+        int, typer.Option(help="Number of nearest neighbours to compare with.", min=1)
+    ] = 10,
     seed: Annotated[int, typer.Option(help="The same seed gives the same findings.")] = 0,
     jobs: Jobs = None,
 ) -> None:
-    """Find labels that look wrong, rows that are there twice, and classes that are confused or look like two."""
+    """Find labels that look wrong, duplicate rows, and classes that are confused or look like two."""
     for output in outputs:
         check_output(output, OUTPUTS)
     with_columns = any(output.suffix == ".html" for output in outputs) and _has_columns(items)
     source = open_items(items, vectors, labels or True, ids, ["*"] if with_columns else None)
     print_line(f"Read {len(source):,} rows of {source.dim} numbers.", err)
-    from supquant.auditing import audit as find  # noqa: PLC0415  # scikit-learn takes seconds to import: words come first
+    from supquant.auditing import audit as find  # noqa: PLC0415  # scikit-learn takes seconds to import: print first
     from supquant.auditing.report import audit_page  # noqa: PLC0415
 
     with progress_bars() as callback:
@@ -64,9 +65,9 @@ def audit(
 
 
 def _has_columns(items: Path) -> bool:
-    """Return whether a file, or a folder of files, may have columns beside vectors, labels and ids."""
+    """Return whether a file, or a folder of files, may have columns other than vectors, labels and ids."""
     if not items.exists():
-        raise InputError(f"there is no file {items}")
+        raise InputError(f"no such file: {items}")
     if not items.is_dir():
         return items.suffix.lower() in COLUMN_FILES
     return any(each.suffix.lower() in COLUMN_FILES for each in items.iterdir())

@@ -1,8 +1,9 @@
-"""The output of the command: tables on standard output, progress on standard error, as bars or as one line a stage."""
+"""The output of the command: tables on standard output, progress on standard error."""
 
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,22 +19,26 @@ if TYPE_CHECKING:
     from supquant.progress import Progress
 
 PIPED_WIDTH = 160
-"""Columns of the output where it is no terminal."""
+"""Width of the output in columns if it does not go to a terminal."""
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 err = Console(stderr=True, highlight=False)
 
 
+LINE_SECONDS = 10.0
+"""Without a terminal, a stage prints a line after at least this many seconds."""
+
+
 @contextmanager
 def progress_bars() -> Iterator[Callable[[Progress], None]]:
-    """Yield a callback that shows one progress bar for each stage; without a terminal it prints one line for each stage."""
+    """Yield a callback that shows each stage and its time: as a bar in a terminal, as lines elsewhere."""
     if not err.is_terminal:
         yield _stage_lines()
         return
     columns = (
         TextColumn("{task.description:<18}"),
         BarColumn(bar_width=30),
-        TextColumn("{task.fields[count]}"),
+        TextColumn("{task.fields[done]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
         TextColumn("[dim]{task.fields[values]}"),
@@ -43,18 +48,17 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
         steps: dict[str, int] = {}
 
         def show(event: Progress) -> None:
-            if event.step < steps.get(event.stage, 0):  # the stage runs once more
+            if event.step < steps.get(event.stage, 0):  # the stage runs again
                 bars.remove_task(tasks.pop(event.stage))
+            total = event.total if event.step else None  # a bar without a total moves to and fro
             if event.stage not in tasks:
-                tasks[event.stage] = bars.add_task(
-                    event.stage, total=event.total, count="", left="", values=""
-                )
+                tasks[event.stage] = bars.add_task(event.stage, total=total, done="", left="", values="")
             steps[event.stage] = event.step
             bars.update(
                 tasks[event.stage],
                 completed=event.step,
-                total=event.total,
-                count=f"{event.step}/{event.total}" if event.share is None else f"{100 * event.share:.0f} %",
+                total=total,
+                done=_done(event),
                 left=time_left(event.remaining),
                 values="  ".join(f"{name} {value:.4g}" for name, value in event.values.items()),
             )
@@ -63,18 +67,32 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
 
 
 def _stage_lines() -> Callable[[Progress], None]:
-    """Return a callback that prints a line when a stage begins: its share of all work, its name, the time left."""
-    last: list[str] = [""]
+    """Return a callback that prints a line when a stage begins and every few seconds: what is done, the time so far and left."""
+    began = time.monotonic()
+    stage, printed = "", began
 
     def show(event: Progress) -> None:
-        if event.stage == last[0] or event.step == event.total:  # a stage that is over needs no line
+        nonlocal stage, printed
+        now = time.monotonic()
+        is_new = event.stage != stage
+        if event.step == event.total or not (is_new or now - printed >= LINE_SECONDS):
             return
-        last[0] = event.stage
-        share = "" if event.share is None else f"{100 * event.share:3.0f} %  "
-        left = "" if event.remaining is None else f", {time_left(event.remaining)}"
-        print_line(f"{share}{event.stage}{left}", err)
+        stage, printed = event.stage, now
+        told = (event.stage, _done(event), f"{duration(now - began)} so far", time_left(event.remaining))
+        print_line(", ".join(filter(None, told)), err)
 
     return show
+
+
+def _done(event: Progress) -> str:
+    """Return what is done of a stage: a percentage if the time left is known, and otherwise the number of steps."""
+    if not event.step or event.total == 1:
+        return ""
+    if event.total is None:
+        return f"{event.step:,}"
+    if event.remaining is None:
+        return f"{event.step:,}/{event.total:,}"
+    return f"{100 * event.step / event.total:.0f}%"
 
 
 def time_left(seconds: float | None) -> str:
@@ -115,7 +133,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:
-    """Print pairs of names and values, one pair a line, without line breaks inside."""
+    """Print names and values, one pair per line, without line breaks inside."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         print_line(f"{name:<{width}}  {value}")

@@ -25,12 +25,12 @@ def demo(
     with progress_bars() as callback:
         found = run_demo(seed=seed, callback=callback)
     print_table(
-        ["how an item is stored", "bytes an item", "MAP", "ms a query"],
+        ["how an item is stored", "bytes per item", "MAP", "ms per query"],
         [
             [each.name, f"{each.bytes_per_item:.0f}", f"{each.map:.3f}", f"{each.query_ms:.2f}"]
             for each in found.contenders
         ],
-        title=f"{found.n_queries} queries over {found.n_database} digits that training never saw",
+        title=f"{found.n_queries} queries over {found.n_database} digits not seen in training",
     )
     output.write_text(demo_page(found), encoding="utf-8")
     print_line(f"Wrote {output}: open it in a browser.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 ANSWER_FILES = (".npz", ".csv", ".jsonl", ".parquet")
-"""Files of answers have one of these endings."""
+"""Endings of the files that `write_answers` writes."""
 
 
 def write_answers(
@@ -77,7 +77,7 @@ CODE_FILES = (".npy", ".npz", ".parquet")
 
 
 def write_codes(path: Path, blocks: Iterable[tuple[Codes, Block]], shape: tuple[int, int]) -> None:
-    """Write codes (n, M) of one byte a codebook. A failure leaves the old file.
+    """Write codes (n, M) of one byte per codebook. A failure leaves the old file.
 
     An .npy file is the array, an .npz file holds it as `codes`. A .parquet file has the columns `id` and `code`.
     """
@@ -107,7 +107,7 @@ def check_output(path: Path, kinds: tuple[str, ...] = ()) -> Path:
     if kinds and path.suffix not in kinds:
         raise InputError(f"cannot write {path}: expected a name that ends in {' or '.join(kinds)}")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise InputError(f"pip install 'supquant[arrow]' brings pyarrow, which is needed to write {path}")
+        raise InputError(f"pip install 'supquant[arrow]' installs pyarrow, which is needed to write {path}")
     return path
 
 
@@ -135,9 +135,9 @@ def check_parent(path: Path) -> None:
 
 
 def check_space(path: Path, n_bytes: int) -> None:
-    """Raise an `InputError` if the disk of a file or folder to write has less room than this. It is called before the work."""
+    """Raise an `InputError` if the disk of an output has less than this number of bytes left. It is called before the work."""
     free = shutil.disk_usage(path.absolute().parent).free
     if free < n_bytes:
         raise InputError(
-            f"cannot write {path}: it needs {n_bytes / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free"
+            f"cannot write {path}: it needs {n_bytes / 1e6:,.0f} MB, but only {free / 1e6:,.0f} MB are free"
         )

@@ -10,28 +10,22 @@ import typer
 from supquant.cli.app import INTERRUPTED
 from supquant.cli.console import err, print_line, progress_bars
 from supquant.cli.files import check_output
-from supquant.cli.items import Ids, Items, Labels, Vectors, check_ids, open_items
-from supquant.cli.parameters import Parameters, read_parameters
-
-METHODS = (
-    "sq",
-    "sq-triplet",
-    "sq-no-transform",
-    "cq",
-    "pq",
-    "opq",
-    "sdh",
-    "sdh-linear",
-    "ksh",
-    "fasthash",
-    "cca-itq",
-    "ssh",
-    "mlh",
-    "bre",
-    "classifier",
-    "classifier-bits",
+from supquant.cli.options import (
+    Ids,
+    Items,
+    Jobs,
+    Labels,
+    Parameters,
+    Vectors,
+    check_ids,
+    open_items,
+    read_parameters,
 )
-"""The names in `supquant.models.ESTIMATORS`, which takes seconds to import."""
+from supquant.errors import InputError
+from supquant.models import METHODS, make_estimator, method_names
+
+PUBLISHED = "With --method published"
+"""The heading of the options of the published method in the help."""
 
 app = typer.Typer()
 
@@ -46,60 +40,69 @@ def fit(
     vectors: Vectors = None,
     labels: Labels = None,
     ids: Ids = None,
-    method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "sq",
+    method: Annotated[str, typer.Option(help=", ".join(method_names()))] = "sq",
     bits: Annotated[int, typer.Option(help="Length of a code, a multiple of 8.")] = 64,
     init: Annotated[Path | None, typer.Option(help="A model with a shorter code to start from.")] = None,
-    anchors: Annotated[
-        int | None,
-        typer.Option(help="Number of anchors of the kernel features, or 0. By default the method chooses."),
-    ] = None,
-    solver: Annotated[str | None, typer.Option(help="joint or alternating.")] = None,
-    quantization_weight: Annotated[
-        float | None, typer.Option(help="Weight gamma of the quantization error, above 0.")
-    ] = None,
-    constraint_weight: Annotated[
-        float | None, typer.Option(help="Weight mu of the constraint on codes.")
-    ] = None,
-    codewords: Annotated[int | None, typer.Option(help="Codewords of a codebook, at most 256.")] = None,
-    max_iter: Annotated[int | None, typer.Option(help="Number of iterations at the most.")] = None,
+    codewords: Annotated[int | None, typer.Option(help="Codewords per codebook, at most 256.")] = None,
+    max_iter: Annotated[int | None, typer.Option(help="Maximum number of iterations.")] = None,
     parameters: Parameters = None,
     forecast: Annotated[
         bool,
-        typer.Option(
-            "--forecast", help="Print first how good retrieval will be, from a fit without some of the rows."
-        ),
+        typer.Option("--forecast", help="First predict the quality, by a fit without some of the rows."),
     ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same codes.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Number of threads; all cores by default.")] = None,
+    jobs: Jobs = None,
+    anchors: Annotated[
+        int | None,
+        typer.Option(help="Number of anchors of the kernel features, or 0.", rich_help_panel=PUBLISHED),
+    ] = None,
+    components: Annotated[
+        int | None, typer.Option(help="Dimensions that are quantized.", rich_help_panel=PUBLISHED)
+    ] = None,
+    projection: Annotated[
+        str | None, typer.Option(help="learned, identity or pca.", rich_help_panel=PUBLISHED)
+    ] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="joint or alternating.", rich_help_panel=PUBLISHED)
+    ] = None,
+    quantization_weight: Annotated[
+        float | None,
+        typer.Option(help="Weight gamma of the quantization error, above 0.", rich_help_panel=PUBLISHED),
+    ] = None,
+    constraint_weight: Annotated[
+        float | None,
+        typer.Option(help="Weight mu of the constraint on codes.", rich_help_panel=PUBLISHED),
+    ] = None,
 ) -> None:
     """Learn codes from labelled vectors and write a model file. Ctrl-C saves the best model so far."""
     check_output(output)
     print_line(f"Reading {items} ...", err)
     source = open_items(items, vectors, labels or True, ids)
     print_line(f"Read {len(source):,} rows of {source.dim} numbers.", err)
-    from supquant import evaluation  # noqa: PLC0415  # scikit-learn takes seconds to import: words come first
-    from supquant.inputs.labels import read_labels  # noqa: PLC0415
-    from supquant.model.summary import ModelSummary  # noqa: PLC0415
-    from supquant.models import load_model, make_estimator  # noqa: PLC0415
-    from supquant.published.anchor_kernel import AnchorKernel  # noqa: PLC0415
-
-    options: dict[str, Any] = {
+    options = {
+        "n_codewords": codewords,
+        "max_iter": max_iter,
+        "n_components": components,
+        "projection": projection,
         "solver": solver,
         "quantization_weight": quantization_weight,
         "constraint_weight": constraint_weight,
-        "n_codewords": codewords,
-        "max_iter": max_iter,
-        "init": None if init is None else load_model(init),
     }
-    given = {name: value for name, value in options.items() if value is not None}
+    settings: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if init is not None:
+        from supquant.models import load_model  # noqa: PLC0415
+
+        settings["init"] = load_model(init)
     if anchors is not None:
-        given["features"] = AnchorKernel(anchors, random_state=seed) if anchors else None
-    settings = {"random_state": seed, "n_jobs": jobs, **given, **read_parameters(parameters)}
+        settings["features"] = _anchor_kernel(method, anchors, seed)
+    settings |= {"random_state": seed, "n_jobs": jobs, **read_parameters(parameters)}
     estimator = make_estimator(method, bits, settings)
     X, y = source.X, source.labels
     if ids is not None:
         check_ids(source)
     if forecast:
+        from supquant import evaluation  # noqa: PLC0415  # as slow to import as the estimators
+
         print_line(str(evaluation.forecast(estimator, X, y, random_state=seed)))
     with progress_bars() as callback:
         if "callback" in estimator.get_params(deep=False):
@@ -110,12 +113,29 @@ def fit(
             _save_interrupted(estimator, output)
             raise typer.Exit(INTERRUPTED) from None
     estimator.save(output)
-    summary = getattr(estimator, "summary_", None) or ModelSummary.of(
-        estimator.training_codes_, read_labels(y, n_rows=len(X), missing=True)
-    )
-    for line in str(summary).splitlines():
+    for line in str(_summary(estimator, y)).splitlines():
         print_line(line)
-    print_line(f"Wrote {output}: {len(X)} rows learned, {estimator.codec_.n_codebooks} bytes a code.")
+    print_line(f"Wrote {output}: {len(X):,} rows learned, {estimator.codec_.n_codebooks} bytes per code.")
+
+
+def _anchor_kernel(method: str, n_anchors: int, seed: int) -> Any:
+    """Return the features of the published method, or None for the vectors themselves."""
+    if method in METHODS and method != "published":
+        raise InputError(f"--anchors is an option of --method published; the method {method} has no anchors")
+    from supquant.published import AnchorKernel  # noqa: PLC0415  # scikit-learn takes seconds to import
+
+    return AnchorKernel(n_anchors, random_state=seed) if n_anchors else None
+
+
+def _summary(estimator: Any, y: Any) -> Any:
+    """Return what the default model says about its fit, or the counts of another model."""
+    if hasattr(estimator, "summary_"):
+        return estimator.summary_
+    from supquant.inputs.labels import read_labels  # noqa: PLC0415  # as slow to import as the estimators
+    from supquant.model.summary import ModelSummary  # noqa: PLC0415
+
+    codes = estimator.training_codes_
+    return ModelSummary.of(codes, read_labels(y, n_rows=len(codes), missing=True))
 
 
 def _save_interrupted(estimator: Any, output: Path) -> None:

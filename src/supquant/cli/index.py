@@ -1,4 +1,4 @@
-"""`supquant index` and `supquant search`: write an index of vectors, and find its items that are nearest to queries."""
+"""`supquant index`, `search`, `add`, `update` and `remove`: write an index of vectors, search it and change it."""
 
 from __future__ import annotations
 
@@ -20,40 +20,42 @@ from supquant.cli.files import (
     write_answers,
     write_table,
 )
-from supquant.cli.items import Ids, Items, Labels, Metadata, Vectors, check_ids, open_items
+from supquant.cli.options import (
+    Ids,
+    IndexFolder,
+    Items,
+    Jobs,
+    Labels,
+    Metadata,
+    ModelFile,
+    Ranking,
+    Vectors,
+    check_ids,
+    open_items,
+)
 from supquant.errors import InputError, SaveConflictError
 from supquant.index import CodeIndex
 from supquant.index.files import read_replaceable
 from supquant.models import load_model
 from supquant.progress import Reporter
-from supquant.sources import Block, VectorSource, read_id_file
+from supquant.sources import Block, VectorSource, read_id_file, typed_texts
 
 app = typer.Typer()
 
-STEPS = 100
-"""The progress of encoding is reported in this number of steps."""
-
 SHOWN_QUERIES = 3
-"""If no file is written, the answers to this number of queries are printed."""
+"""Without an output file, the answers to this number of queries are printed."""
 
 SHOWN_LETTERS = 40
-"""At most this number of letters of a column's value is printed."""
+"""At most this number of letters of a column's value are printed."""
 
 ID_FILES = (".npy", ".npz", ".txt", ".csv", ".parquet")
 """Files of ids have one of these endings."""
-
-IndexFolder = Annotated[
-    Path, typer.Argument(help="A folder written by `supquant index`.", show_default=False)
-]
-Jobs = Annotated[int | None, typer.Option(help="Number of threads; all cores by default.")]
 
 
 @app.command("index")
 def make_index(
     *,
-    model: Annotated[
-        Path, typer.Argument(help="A model file written by `supquant fit`.", show_default=False)
-    ],
+    model: ModelFile,
     items: Items,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path(
         "items.index"
@@ -68,23 +70,21 @@ def make_index(
 ) -> None:
     """Encode items and write an index of them, or add them to one."""
     if append and replace:
-        raise InputError(
-            "--append adds to the index that is there and --replace removes it: give one of them"
-        )
+        raise InputError("--append adds to the existing index and --replace removes it: give one of them")
     _check_folder(output, append or replace)
     codec = load_model(model).codec_
     index = _load_made_with(codec, output) if append else CodeIndex(codec)
     source = open_items(items, vectors, labels, ids, metadata)
-    names, kept = ids_for(index, source), source.metadata
+    names, kept = _ids_for(index, source), source.metadata
     index._check_new(names)
     check_space(output, len(source) * codec.n_codebooks + (0 if kept is None else kept.nbytes))
-    codes = collected(codec, source, jobs)
+    codes = _collected(codec, source, jobs)
     if append:
         index = change_saved(output, lambda saved: saved.add_codes(codes, names, metadata=kept), codec)
     else:
         index.add_codes(codes, names, metadata=kept).save(output, overwrite=replace)
     done = f"Added {len(source):,} items to" if append else "Wrote"
-    print_line(f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes a code.")
+    print_line(f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes per code.")
 
 
 @app.command()
@@ -94,9 +94,7 @@ def search(
     queries: Items,
     vectors: Vectors = None,
     k: Annotated[int, typer.Option("-k", help="Number of answers to each query.")] = 10,
-    ranking: Annotated[
-        str | None, typer.Option(help="A ranking of the model; its first one by default.")
-    ] = None,
+    ranking: Ranking = None,
     where: Annotated[
         str | None,
         typer.Option(
@@ -105,9 +103,7 @@ def search(
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(
-            "--column", help="Column to return with the answers. Give it again for each; all by default."
-        ),
+        typer.Option("--column", help="Column to return with the answers; may be repeated; all by default."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -140,14 +136,91 @@ def search(
     print_line(f"Wrote {output}: {ids.shape[1]} answers to each of {len(ids):,} queries.")
 
 
+@app.command()
+def add(
+    *,
+    folder: IndexFolder,
+    items: Items,
+    vectors: Vectors = None,
+    labels: Labels = None,
+    ids: Ids = None,
+    metadata: Metadata = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Update items whose ids are in the index already.")
+    ] = False,
+    jobs: Jobs = None,
+) -> None:
+    """Encode items and add them to an index. Other processes may add to it at the same time."""
+    index = CodeIndex.load(folder)
+    source = open_items(items, vectors, labels, ids, metadata)
+    names, kept = _ids_for(index, source), source.metadata
+    if replace and names is None:
+        raise InputError("--replace needs ids: name their column with --ids")
+    if not replace:
+        index._check_new(names)
+    codes = _collected(index.codec, source, jobs)
+    index = change_saved(
+        folder,
+        lambda saved: (
+            saved.upsert_codes(names, codes, metadata=kept)
+            if replace
+            else saved.add_codes(codes, names, metadata=kept)
+        ),
+        index.codec,
+    )
+    print_line(f"Added {len(source):,} items to {folder}: {len(index):,} items.")
+
+
+@app.command()
+def update(
+    *,
+    folder: IndexFolder,
+    items: Items,
+    vectors: Vectors = None,
+    labels: Labels = None,
+    ids: Ids = None,
+    metadata: Metadata = None,
+    jobs: Jobs = None,
+) -> None:
+    """Encode items of an index again. Each keeps its id and its place."""
+    index = CodeIndex.load(folder)
+    source = open_items(items, vectors, labels, True if ids is None else ids, metadata)
+    names, kept = _ids_for(index, source), source.metadata
+    index.codes(names)  # unknown ids are refused before the work
+    codes = _collected(index.codec, source, jobs)
+    change_saved(folder, lambda saved: saved.update_codes(names, codes, metadata=kept), index.codec)
+    print_line(f"Updated {len(source):,} items of {folder}.")
+
+
+@app.command()
+def remove(
+    *,
+    folder: IndexFolder,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Ids of the items to remove.", show_default=False)
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--ids", help="A file of ids: .txt, .csv, .npy, .npz or .parquet.")
+    ] = None,
+) -> None:
+    """Remove items from an index, by their ids."""
+    if bool(ids) == (file is not None):
+        raise InputError("give the ids to remove, or a file of them with --ids")
+    found = read_id_file(file) if file is not None else typed_texts(ids or [])
+    index = change_saved(
+        folder, lambda saved: saved.remove(_in_kind_of(saved, found, str(file or "the command"))), None
+    )
+    print_line(f"Removed {len(found):,} items from {folder}: {len(index):,} items are left.")
+
+
 def print_index(folder: Path) -> None:
     """Print what an index folder holds."""
     facts = CodeIndex.load(folder).info()
     rows, sizes = facts["rows"], facts["bytes"]
     total = sum(sizes.values())
     kinds = {
-        "automatic": "numbers given in turn",
-        "int64": "whole numbers",
+        "automatic": "row numbers",
+        "int64": "integers",
         "str": "strings",
         None: "none yet",
     }
@@ -157,9 +230,9 @@ def print_index(folder: Path) -> None:
             ("rows", f"{rows:,}"),
             ("removed, not yet cleared", f"{facts['removed']:,}"),
             ("ids", kinds[facts["id_kind"]]),
-            ("bytes a code", facts["bytes_per_code"]),
+            ("bytes per code", facts["bytes_per_code"]),
             ("bytes", f"{total:,}: " + ", ".join(f"{name} {size:,}" for name, size in sizes.items())),
-            ("bytes a row", f"{(total - sizes['codec']) / rows:.2f}, without the codec" if rows else "-"),
+            ("bytes per row", f"{(total - sizes['codec']) / rows:.2f}, without the codec" if rows else "-"),
             ("instruction set", facts["instruction_set"]),
         ]
     )
@@ -185,7 +258,7 @@ def _check_folder(path: Path, may_be_there: bool) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; an index is a folder")
     if not may_be_there and path.is_dir() and any(path.iterdir()):
-        raise InputError(f"{path} is there already: add to it with --append, or write over it with --replace")
+        raise InputError(f"{path} exists already: add to it with --append, or replace it with --replace")
     if path.is_dir():
         read_replaceable(path)
 
@@ -199,7 +272,7 @@ def _load_made_with(codec: Any, folder: Path) -> CodeIndex:
 
 
 def change_saved(folder: Path, change: Callable[[CodeIndex], object], codec: Any = None) -> CodeIndex:
-    """Change the index in a folder, and return it. If another process saves meanwhile, its changes come first.
+    """Change the index in a folder, and return it. If another process saves in the meantime, its changes come first.
 
     If a codec is given, the index must have the same one.
     """
@@ -215,18 +288,13 @@ def encoded(
     codec: Any, source: VectorSource, jobs: int | None, callback: Any
 ) -> Iterator[tuple[Codes, Block]]:
     """Encode the items of a source block by block, with their labels, and report progress."""
-    steps = min(len(source), STEPS)
-    with Reporter(callback).stage("encode", total=steps) as stage:
-        done = 0
+    with Reporter(callback).stage("encode", total=len(source)) as stage:
         for block in source.blocks():
             yield codec.encode_items(block.X, block.labels, n_jobs=jobs), block
-            reached = (block.start + len(block)) * steps // len(source)
-            for _ in range(done, reached):
-                stage.step()
-            done = reached
+            stage.step(len(block))
 
 
-def collected(codec: Any, source: VectorSource, jobs: int | None) -> Codes:
+def _collected(codec: Any, source: VectorSource, jobs: int | None) -> Codes:
     """Return the codes (n, M) of all items of a source."""
     codes = np.empty((len(source), codec.n_codebooks), dtype=np.uint8)
     with progress_bars() as callback:
@@ -235,22 +303,19 @@ def collected(codec: Any, source: VectorSource, jobs: int | None) -> Codes:
     return codes
 
 
-def ids_for(index: CodeIndex, source: VectorSource) -> Any:
-    """Return the ids of a source, of the kind that the index has; None if they are to be numbered.
-
-    They are checked before the long work of encoding.
-    """
+def _ids_for(index: CodeIndex, source: VectorSource) -> Any:
+    """Check the ids of a source; return them in the kind that the index has, or None if the items are to be numbered."""
     check_ids(source)
-    return None if source.ids is None else in_kind_of(index, source.ids, source.name)
+    return None if source.ids is None else _in_kind_of(index, source.ids, source.name)
 
 
-def in_kind_of(index: CodeIndex, ids: Any, name: str) -> Any:
-    """Return ids as strings if the ids of the index are strings, and as numbers if they are numbers."""
+def _in_kind_of(index: CodeIndex, ids: Any, name: str) -> Any:
+    """Return ids as strings if the ids of the index are strings, and as integers if they are integers."""
     kind = index.info()["id_kind"]
     if kind == "str" and ids.dtype.kind in "iu":
         return ids.astype(str).astype(object)
     if kind in ("int64", "automatic") and ids.dtype.kind not in "iu":
-        raise InputError(f"{name} has ids that are strings, and the ids of the index are whole numbers")
+        raise InputError(f"{name} has ids that are strings, but the ids of the index are integers")
     return ids
 
 
@@ -258,12 +323,12 @@ def _read_where(index: CodeIndex, where: str) -> Any:
     """Return the ids in a file, or the condition itself."""
     path = Path(where)
     if path.suffix.lower() in ID_FILES or path.is_file():
-        return in_kind_of(index, read_id_file(path), where)
+        return _in_kind_of(index, read_id_file(path), where)
     return where
 
 
 def _columns_of(index: CodeIndex, ids: Any, columns: list[str] | None) -> dict[str, list[Any]]:
-    """Return columns of the answers (q, k), by their names: lists of q times k values."""
+    """Return columns of the answers (q, k) by name: lists of q k values."""
     if not index.columns and not columns:
         return {}
     table = index.get(ids.ravel(), columns).drop_columns(["id"])

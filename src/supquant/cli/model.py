@@ -13,18 +13,14 @@ import supquant
 from supquant import evaluation, kernels
 from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
 from supquant.cli.files import CODE_FILES, check_output, check_space, make_folder, write_codes
-from supquant.cli.index import Jobs, encoded, print_index
-from supquant.cli.items import Ids, Items, Labels, Vectors, open_items
+from supquant.cli.index import encoded, print_index
+from supquant.cli.options import Ids, Items, Jobs, Labels, ModelFile, Ranking, Vectors, open_items
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant.inputs.parameters import resolve_jobs
 from supquant.inputs.unlabelled import labelled_rows
 from supquant.models import load_model
 from supquant.storage.replacing import write_json
-
-ModelFile = Annotated[
-    Path, typer.Argument(help="A model file written by `supquant fit`.", show_default=False)
-]
 
 app = typer.Typer()
 
@@ -48,7 +44,7 @@ def encode(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Encode file by file with this number of processes, or of actors with --ray. Finished files are skipped."
+            help="Encode file by file with this number of processes, or of Ray actors with --ray. Finished files are skipped."
         ),
     ] = None,
     ray: Annotated[
@@ -56,7 +52,7 @@ def encode(
         typer.Option("--ray", help="Encode file by file on a Ray cluster, that of RAY_ADDRESS if it is set."),
     ] = False,
 ) -> None:
-    """Turn vectors into codes of one byte a codebook."""
+    """Turn vectors into codes, one byte per codebook."""
     if ray or workers is not None:
         _encode_files(
             model, items, output, {"vectors": vectors, "labels": labels, "ids": ids}, workers, ray, jobs
@@ -68,7 +64,7 @@ def encode(
     check_space(output, len(source) * codec.n_codebooks)
     with progress_bars() as callback:
         write_codes(output, encoded(codec, source, jobs, callback), (len(source), codec.n_codebooks))
-    print_line(f"Wrote {output}: {len(source)} codes of {codec.n_codebooks} bytes.")
+    print_line(f"Wrote {output}: {len(source):,} codes of {codec.n_codebooks} bytes.")
 
 
 def _encode_files(
@@ -80,7 +76,7 @@ def _encode_files(
     on_ray: bool,
     jobs: int | None,
 ) -> None:
-    """Encode every file of a folder into a file of its own, by workers."""
+    """Encode every file of a folder into a file of its own, on several workers."""
     from supquant import distributed  # noqa: PLC0415  # needs pyarrow, an extra
 
     make_folder(output)
@@ -89,7 +85,7 @@ def _encode_files(
         done = distributed.encode_dataset(
             model, items, output, workers=workers, n_jobs=jobs or 1, callback=callback, **columns
         )
-    skipped = f", {done.n_skipped} of which were there" if done.n_skipped else ""
+    skipped = f", {done.n_skipped} of which existed already" if done.n_skipped else ""
     print_line(f"Wrote {output}: {done.n_rows} codes in {len(done.files)} files{skipped}.")
 
 
@@ -101,16 +97,14 @@ def evaluate(
     queries: Annotated[Path, typer.Option(help="Queries, with labels.", show_default=False)],
     vectors: Vectors = None,
     labels: Labels = None,
-    ranking: Annotated[
-        str | None, typer.Option(help="A ranking of the model; its first one by default.")
-    ] = None,
-    cut: Annotated[int | None, typer.Option(help="Count only this many answers to each query.")] = None,
+    ranking: Ranking = None,
+    cut: Annotated[int | None, typer.Option(help="Count only this many answers per query.")] = None,
     with_labels: Annotated[
         bool, typer.Option("--with-labels", help="Encode items with their labels.")
     ] = False,
     json: Annotated[Path | None, typer.Option(help="File to which the figures are also written.")] = None,
 ) -> None:
-    """Measure how well codes answer queries; items that share a label with the query count as right."""
+    """Measure how well codes answer queries. An item that shares a label with the query is a right answer."""
     if json is not None:
         check_output(json)
     codec = load_model(model).codec_
@@ -173,8 +167,8 @@ def _print_model(path: Path) -> None:
         ("model", path),
         ("method", type(model).__name__),
         ("bytes of the file", path.stat().st_size),
-        ("bytes a code", codec.n_codebooks),
-        ("codewords a codebook", codec.n_codewords),
+        ("bytes per code", codec.n_codebooks),
+        ("codewords per codebook", codec.n_codewords),
         ("projected to", f"{codec.n_components} dimensions"),
         ("vectors of", f"{codec.n_inputs} dimensions"),
         ("rankings", ", ".join(codec.rankings)),
@@ -189,7 +183,7 @@ def _print_model(path: Path) -> None:
 
 
 def _labelled(path: Path, vectors: str | None, labels: str | None) -> tuple[Any, Any]:
-    """Return the vectors and labels of a file, without the rows whose label is unknown: no answer can be judged by them."""
+    """Return the vectors and labels of a file, without the rows whose label is unknown: they cannot tell right from wrong."""
     source = open_items(path, vectors, labels or True, False)
     y, known = labelled_rows(source.labels, missing=True, name="the labels")
     if known is None:
@@ -201,10 +195,10 @@ def _labelled(path: Path, vectors: str | None, labels: str | None) -> tuple[Any,
 
 
 def _stacked(first: Any, second: Any) -> Any:
-    """Return the labels of two files in one array, so that both are read over the same classes."""
+    """Return the labels of two files in one array, so that both are read with the same classes."""
     if first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
         raise InputError(
-            f"labels of the database have shape {first.shape}, those of the queries {second.shape}"
+            f"the labels of the database have shape {first.shape}, and those of the queries {second.shape}"
         )
     return np.concatenate([first, second])
 

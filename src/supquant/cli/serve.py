@@ -31,15 +31,15 @@ def serve(
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve handwritten digits.")] = False,
     host: Annotated[
-        str, typer.Option(help="Address to listen at. Others than this machine's need a token file.")
+        str, typer.Option(help="Address to listen on. One that other machines can reach needs a token file.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)
+        int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)
     ] = 8000,
     token_file: Annotated[
         Path | None, typer.Option(help="File with a line 'read: TOKEN' and a line 'write: TOKEN'.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Take over what other processes save.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Reload indexes that other processes save.")] = False,
     encoder: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,17 +47,19 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Threads of a scan; all cores by default.")] = None,
-    max_batch: Annotated[
-        int, typer.Option(help="Queries that are joined into one scan.")
-    ] = _DEFAULTS.max_batch,
+    jobs: Annotated[int | None, typer.Option(help="Threads per scan; all cores by default.")] = None,
+    max_batch: Annotated[int, typer.Option(help="Maximum number of queries per scan.")] = _DEFAULTS.max_batch,
     max_wait_ms: Annotated[
         float, typer.Option(help="Milliseconds that a busy service waits for more queries.")
     ] = _DEFAULTS.max_wait_ms,
-    max_body: Annotated[int, typer.Option(help="Bytes of a request.")] = _DEFAULTS.max_body,
-    max_k: Annotated[int, typer.Option(help="Answers to a query.")] = _DEFAULTS.max_k,
-    max_queue: Annotated[int, typer.Option(help="Requests to an index that wait.")] = _DEFAULTS.max_queue,
-    deadline: Annotated[float, typer.Option(help="Seconds that a request takes.")] = _DEFAULTS.deadline,
+    max_body: Annotated[int, typer.Option(help="Maximum size of a request in bytes.")] = _DEFAULTS.max_body,
+    max_k: Annotated[int, typer.Option(help="Maximum number of answers to a query.")] = _DEFAULTS.max_k,
+    max_queue: Annotated[
+        int, typer.Option(help="Maximum number of waiting requests per index.")
+    ] = _DEFAULTS.max_queue,
+    deadline: Annotated[
+        float, typer.Option(help="Maximum time of a request in seconds.")
+    ] = _DEFAULTS.deadline,
 ) -> None:
     """Answer searches and changes of indexes over HTTP, until SIGTERM or Ctrl-C."""
     limits = Limits(
@@ -75,15 +77,13 @@ def serve(
         named = name_folders(folders or [])
         listening = stack.enter_context(open_socket(host, port, tokens))
         if demo:
-            from supquant.demo.collection import save_digits  # noqa: PLC0415  # scikit-learn is slow to import
+            from supquant.demo.collection import encode_digits, save_digits  # noqa: PLC0415  # scikit-learn is slow to import
 
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="supquant-demo-"))
             named["digits"] = Path(place) / "digits"
             save_digits(named["digits"])
         encoders = load_encoders(encoder or [], list(named))
         if demo:
-            from supquant.demo.encoder import encode_digits  # noqa: PLC0415  # as above
-
             encoders["digits"].setdefault("picture", encode_digits)
         service = Service(named, limits, tokens, jobs, encoders)
         names = ", ".join(

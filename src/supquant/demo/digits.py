@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 N_CODEBOOKS = 2
-"""A code has this number of bytes."""
+"""Number of bytes of a code."""
 
 ANCHORS = 200
-"""The kernel features have this number of anchors."""
+"""Number of anchors of the kernel features."""
 
 SHOWN = 10
-"""The page shows this number of items for a query."""
+"""Number of items that the page shows for a query."""
 
 N_HARDEST = 4
-"""Queries that the page shows because our codes have the lowest average precision on them."""
+"""Number of queries that the page shows because our codes have the lowest average precision on them."""
 
 TIMED_QUERIES = 50
-"""Queries whose median time is measured."""
+"""Number of queries over which the median time is taken."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ class Demo:
 
 
 def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = None) -> Demo:
-    """Train on a part of scikit-learn's digits, and search another part that was not trained on.
+    """Train on some of scikit-learn's digits, and search others that were not trained on.
 
     Parameters
     ----------
     seed : int, default=0
         Seed of the split and of training.
     callback : callable or None, default=None
-        Is called with a `Progress` after every step of training.
+        Called with a `Progress` after every step of training.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def run_demo(*, seed: int = 0, callback: Callable[[Progress], None] | None = Non
 
 
 def _scores_of(estimator: ProductQuantizer | PublishedQuantizer, codes: npt.NDArray[np.uint8]) -> Score:
-    """Return the function from queries (q, p) to the scores (q, n) of codes (n, M); the smaller, the nearer."""
+    """Return the function from queries (q, p) to the scores (q, n) of codes (n, M); smaller is nearer."""
     codec = estimator.codec_
     return lambda queries: kernels.active().table_sums(codes, codec.query_tables(queries, "euclidean").tables)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def demo_page(demo: Demo) -> str:
-    """Return the page: the table, then queries with their answers, right and wrong ones marked."""
+    """Return the page: the table, then queries with their answers, marked right or wrong."""
     return _PAGE.substitute(
         n_training=demo.n_training,
         n_database=demo.n_database,
@@ -70,7 +70,7 @@ _PAGE = Template("""<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>supquant: two bytes a digit</title>
+<title>supquant: two bytes per digit</title>
 <style>
 :root {
   color-scheme: light dark;
@@ -126,12 +126,12 @@ code { font-size: .9em }
 </head>
 <body>
 <main>
-<h1>Two bytes a digit, and the answers mean the same</h1>
+<h1>Two bytes per digit, and the answers mean the same</h1>
 <p>supquant learned codes of two bytes from $n_training labelled handwritten digits. Then it searched
 $n_database other digits, which it had never seen, for what is nearest to each of $n_queries queries.</p>
 <div class="scroll"><table>
 <thead>
-<tr><th>how an item is stored</th><th>bytes</th><th>mean average precision</th><th>ms a query</th></tr>
+<tr><th>how an item is stored</th><th>bytes</th><th>mean average precision</th><th>ms per query</th></tr>
 </thead>
 <tbody>
 $rows

@@ -27,9 +27,6 @@ __all__ = ["EncodedDataset", "encode_dataset", "write_code_table"]
 MODEL_NOTE, SOURCE_NOTE = "supquant.codec", "supquant.source"
 """Keys in the metadata of a file of codes: the digest of the codec, and the file that was encoded."""
 
-STEPS = 100
-"""The progress is reported at most this number of times."""
-
 
 @dataclass(frozen=True)
 class EncodedDataset:
@@ -83,7 +80,7 @@ def encode_dataset(
     n_jobs : int, default=1
         Number of threads of each worker.
     callback : callable or None, default=None
-        Called with a `supquant.progress.Progress`, at most a hundred times.
+        Called with a `supquant.progress.Progress` after every file.
 
     Returns
     -------
@@ -133,14 +130,9 @@ def _read_codec(model: Any) -> AnyCodec:
 
 def _run(workers: Workers, tasks: Sequence[_FileTask], common: object, reporter: Reporter) -> None:
     total = sum(task.stop - task.start for task in tasks)
-    steps = min(total, STEPS)
-    with reporter.stage("encode", total=steps) as stage:
-        rows = done = 0
+    with reporter.stage("encode", total, at_once=workers.n_workers) as stage:
         for number, _ in workers.run(encode_file, tasks, common):
-            rows += tasks[number].stop - tasks[number].start
-            for _ in range(done, rows * steps // total):
-                stage.step()
-            done = rows * steps // total
+            stage.step(tasks[number].stop - tasks[number].start)
 
 
 @dataclass(frozen=True)

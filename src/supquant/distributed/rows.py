@@ -139,7 +139,6 @@ class WorkerRows(Rows):
         *,
         n_jobs: int = 1,
         cache: FeatureCache | None = None,
-        advance: Callable[[float], None] | None = None,
         results: list[Any] | None = None,
     ) -> tuple[Float64, ...]:
         """Return the sums of the arrays that a function returns for blocks. Workers have one thread each."""
@@ -155,7 +154,7 @@ class WorkerRows(Rows):
                 found[number] = of_blocks
                 yield number, summed
 
-        sums = sum_results(parts(), len(items), advance)
+        sums = sum_results(parts(), len(items))
         if results is not None:
             results.extend(itertools.chain.from_iterable(found[number] for number in range(len(items))))
         return sums

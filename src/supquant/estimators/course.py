@@ -81,7 +81,7 @@ class Course(Generic[StepT]):
         """
         # A generator is closed here and not in its finaliser, which would swallow an interrupt.
         closed = closing(steps) if isinstance(steps, Generator) else nullcontext()
-        with self._reporter.stage(stage, total) as reported, closed:
+        with self._reporter.stage(stage, total, converges=True) as reported, closed:
             for step in steps:
                 self.last = step
                 self.record.append(step.as_record())

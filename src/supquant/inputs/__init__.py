@@ -2,7 +2,6 @@
 
 validation   vectors
 labels       labels of all kinds, as one indicator matrix
-label_lists  rows that list their labels
 unlabelled   which rows have a label
 parameters   numbers, choices, seeds and threads
 """

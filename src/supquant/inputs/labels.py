@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
+import scipy  # its subpackages are loaded when first used
 
 from supquant.errors import InputError
-from supquant.inputs.label_lists import are_label_lists, indicator_of_lists
 from supquant.inputs.unlabelled import is_indicator, is_missing, labelled_rows
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def read_labels(
     """Check labels and read them into the form that the library works with.
 
     If `missing` is true, labels may be unknown. An unknown label is None, NaN, NaT, pandas.NA, a masked entry or
-    `missing_label`. In an indicator matrix it fills the whole row. The other rows are read as if they were alone.
+    `missing_label`. In an indicator matrix it fills the whole row. The other rows are read as if the unknown ones were not there.
 
     Parameters
     ----------
@@ -207,10 +207,10 @@ def read_labels(
     missing : bool, default=False
         Whether labels may be unknown. If false, a missing label is refused.
     missing_label : object, default=None
-        One more label that means unknown if `missing` is true, such as -1 or "". It is found by equality. None and NaN
+        One more label that means unknown if `missing` is true, such as -1 or "". Labels are compared by equality. None and NaN
         add nothing. With an indicator matrix it must not be 0 or 1.
     fewest : int, default=2
-        The smallest number of class labels accepted if `classes` is None.
+        The smallest number of classes accepted if `classes` is None.
 
     Returns
     -------
@@ -242,7 +242,7 @@ def read_labels(
     given, known = labelled_rows(y, missing=missing, missing_label=missing_label, name=name)
     if given.ndim not in (1, 2):
         raise InputError(f"{name} should be a 1d array, got an array of shape {given.shape} instead")
-    listed = are_label_lists(given)
+    listed = _are_label_lists(given)
     is_matrix = listed or is_indicator(given)
     n_known = given.shape[0]
     n = n_known if known is None else len(known)
@@ -256,21 +256,21 @@ def read_labels(
         forms = ("a 1d array of class labels", "an indicator matrix")
         raise InputError(f"{name} must be {forms[multilabel]} as in fit, got {forms[is_matrix]}")
     if listed:
-        found, matrix = indicator_of_lists(given, classes, name)
-        return _with_unknown_rows(Labels(found, True, None, matrix), known)
-    if is_matrix:
-        return _with_unknown_rows(_read_indicator(given, classes, name, n - n_known), known)
-    if given.ndim == 2:
-        from sklearn.exceptions import DataConversionWarning  # noqa: PLC0415  # the import takes seconds
+        labels = _read_lists(given, classes, name)
+    elif is_matrix:
+        labels = _read_indicator(given, classes, name, n - n_known)
+    else:
+        if given.ndim == 2:
+            from sklearn.exceptions import DataConversionWarning  # noqa: PLC0415  # the import takes seconds
 
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected. "
-            f"Please change the shape of {name} to (n_samples, ), for example using ravel().",
-            DataConversionWarning,
-            stacklevel=3,
-        )
-        given = given.ravel()
-    return _with_unknown_rows(_read_class_labels(given, classes, name, n - n_known, fewest), known)
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. "
+                f"Please change the shape of {name} to (n_samples, ), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=3,
+            )
+        labels = _read_class_labels(given.ravel(), classes, name, n - n_known, fewest)
+    return labels if known is None else _with_unknown_rows(labels, known)
 
 
 def _read_class_labels(
@@ -309,7 +309,7 @@ def _distinct(values: Array, name: str) -> tuple[Array, Array]:
         if np.isnan(values).any():
             raise InputError(f"Input {name} contains NaN.")
         if np.isinf(values).any():
-            raise InputError(f"Input {name} contains infinity, which is no class label.")
+            raise InputError(f"Input {name} contains infinity, which is not a class label.")
         if (values != np.floor(values)).any():
             raise InputError(f"Unknown label type: continuous. {name} must hold classes, got fractions")
     distinct, positions = np.unique(values, return_inverse=True)
@@ -317,7 +317,7 @@ def _distinct(values: Array, name: str) -> tuple[Array, Array]:
 
 
 def _distinct_objects(values: Array, name: str) -> tuple[Array, Array]:
-    """Do what `_distinct` does for an array of Python objects."""
+    """Do the same as `_distinct` for an array of Python objects."""
     try:
         found = dict.fromkeys(values)
     except TypeError as error:
@@ -368,10 +368,54 @@ def _read_indicator(given: Any, classes: Array | None, name: str, n_unlabelled: 
     return Labels(np.arange(matrix.shape[1]), True, None, matrix.astype(bool))
 
 
-def _with_unknown_rows(labels: Labels, known: Flags | None) -> Labels:
-    """Return the labels of all rows, given those of the rows in the mask `known` (n,), or None if all rows are known."""
-    if known is None:
-        return labels
+def _are_label_lists(values: Any) -> bool:
+    """Return whether an array holds a list, set or array of labels for each row. A tuple is one label."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.ndim == 1
+        and values.dtype.kind == "O"
+        and len(values) > 0
+        and all(
+            row.ndim == 1 and row.dtype.kind in "iuUO"
+            if isinstance(row, np.ndarray)
+            else isinstance(row, list | set | frozenset)
+            for row in values
+        )
+    )
+
+
+def _read_lists(rows: Array, classes: Array | None, name: str) -> Labels:
+    """Return the labels of rows (n,) that list their labels."""
+    listed = [row.tolist() if isinstance(row, np.ndarray) else list(row) for row in rows]
+    try:
+        distinct = sorted(set(chain.from_iterable(listed)))
+    except TypeError as error:
+        raise InputError(f"{name} lists labels that are not all of one kind: {error}") from error
+    if classes is None:
+        if not distinct:
+            raise InputError(f"{name} lists no label in any of its {len(listed)} rows")
+        known = distinct
+        classes = np.array(known) if isinstance(known[0], int | np.integer) else np.array(known, dtype=object)
+    else:
+        known = classes.tolist()
+    position = {label: index for index, label in enumerate(known)}
+    unknown = [label for label in distinct if label not in position]
+    if unknown:
+        raise InputError(
+            f"{name} lists {len(unknown)} unknown label{'s' * (len(unknown) > 1)}, the first is {unknown[0]!r}; "
+            f"{len(known)} labels are known"
+        )
+    columns = [sorted({position[label] for label in row}) for row in listed]
+    starts = np.cumsum([0, *map(len, columns)])
+    indices = np.fromiter(chain.from_iterable(columns), dtype=np.int32, count=int(starts[-1]))
+    matrix = scipy.sparse.csr_array(
+        (np.ones(len(indices), dtype=np.bool_), indices, starts), shape=(len(listed), len(known))
+    )
+    return Labels(classes, True, None, matrix)
+
+
+def _with_unknown_rows(labels: Labels, known: Flags) -> Labels:
+    """Return the labels of all rows, given those of the rows in the mask `known` (n,)."""
     if labels.indices is not None:
         indices = np.full(len(known), -1, dtype=np.int32)
         indices[known] = labels.indices

@@ -1,4 +1,4 @@
-"""The gate for parameters: they are checked here, and what cannot be used is refused with one clear error."""
+"""The gate for parameters: they are checked here, and invalid ones are refused with one clear error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _THREADS_PER_CORE, _FEW_THREADS = 4, 16
-"""There are at most so many threads for each core, or so many in all if that is more."""
+"""The maximum number of threads is this number per core, or this number in all, whichever is larger."""
 
 
 def check_positive(value: Any, name: str, high: float | None = None) -> float:
@@ -73,7 +73,7 @@ def check_nonnegative(value: Any, name: str, high: float | None = None) -> float
 
 
 def _finite_number(value: Any, high: float | None) -> float | None:
-    """Return the value as a float, or None if it is no finite number or above `high`."""
+    """Return the value as a float, or None if it is not a finite number or above `high`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return None
     try:
@@ -149,8 +149,8 @@ def random_generator(random_state: Any) -> np.random.Generator:
 def resolve_jobs(n_jobs: Any) -> int:
     """Return the number of threads for an `n_jobs` parameter.
 
-    More threads than cores do not make anything faster, and thousands of them would slow down the whole process. So a great
-    number is taken as four for each core, or 16 if that is more.
+    More threads than cores do not make anything faster, and thousands of them would slow down the whole process. So a large
+    number is reduced to four per core, or to 16 if that is more.
 
     Parameters
     ----------
@@ -174,10 +174,10 @@ def resolve_jobs(n_jobs: Any) -> int:
         return _count_cores()
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs < 1:
         raise InputError(f"n_jobs must be None, -1 or an integer of at least 1, got {n_jobs!r}")
-    return int(n_jobs) if n_jobs <= _FEW_THREADS else min(int(n_jobs), _most_threads())
+    return int(n_jobs) if n_jobs <= _FEW_THREADS else min(int(n_jobs), _max_threads())
 
 
-def _most_threads() -> int:
+def _max_threads() -> int:
     return max(_THREADS_PER_CORE * _count_cores(), _FEW_THREADS)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
+import scipy  # its subpackages are loaded when first used
 
 from supquant.errors import InputError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from supquant.arrays import Array, Flags
 
-__all__ = ["is_indicator", "is_missing", "labelled_rows"]
+__all__ = ["is_indicator", "is_missing", "labelled_rows", "narrowed"]
 
 
 def labelled_rows(
@@ -34,7 +34,7 @@ def labelled_rows(
     missing : bool, default=False
         Whether labels may be missing. If false, masked entries are refused, and the caller checks everything else.
     missing_label : object, default=None
-        A label that means "missing", beside None, NaN, NaT, pandas.NA and masked entries.
+        A label that means "missing", in addition to None, NaN, NaT, pandas.NA and masked entries.
     name : str, default="y"
         Name of the labels in errors.
 
@@ -67,16 +67,19 @@ def labelled_rows(
             raise InputError(f"Input {name} contains masked entries where a label is required.")
         return _label_array(y, name), None
     mark = None if is_missing(missing_label) else missing_label
-    rest, present = _without_missing_entries(y, mark)
-    labels = _label_array(rest, name)
-    missing_rows = _missing_rows(labels, mark, present, name)
-    if missing_rows is not None:
+    present = _present_rows(y, mark)
+    labels = _label_array(y if present is None else _taken(y, present), name)
+    absent = _absent_rows(labels, mark, present, name)
+    if absent is not None:
         if scipy.sparse.issparse(labels):
             labels = scipy.sparse.csr_array(labels)  # not every sparse format can select rows
-        labels = labels[~missing_rows]
-        present = _combined(present, ~missing_rows)
+        labels = labels[~absent]
+        if present is None:
+            present = ~absent
+        else:
+            present[present] = ~absent
     if present is not None and isinstance(getattr(y, "dtype", None), np.dtype):
-        labels = _narrowed(labels)
+        labels = narrowed(labels)
     return labels, present
 
 
@@ -151,45 +154,41 @@ def _as_array(make: Any, y: Any, name: str) -> Array:
         ) from error
 
 
-def _without_missing_entries(y: Any, mark: Any) -> tuple[Any, Flags | None]:
-    """Remove missing rows from a list, a masked array or a pandas object, before it becomes an array.
-
-    Returns the rest of `y` and a mask (n,) of the rows in it, or `y` and None if nothing was removed.
-    """
-    present = _present_rows(y, mark)
-    if present is None or (present.all() and not _holds_masked(y)):
-        return y, None
+def _present_rows(y: Any, mark: Any) -> Flags | None:
+    """Return which rows (n,) of a list, a masked array or a pandas object have a label; None if all or only an array can tell."""
     if isinstance(y, list | tuple):
-        return [label for label, is_present in zip(y, present, strict=True) if is_present], present
+        absent = _missing_objects(y, mark, len(y))
+    elif isinstance(y, np.ma.MaskedArray) and _holds_masked(y) and y.ndim in (1, 2):
+        return ~_all_missing(np.ma.getmaskarray(y))
+    elif callable(getattr(y, "isna", None)):
+        try:
+            absent = _all_missing(np.asarray(y.isna()))
+        except NotImplementedError:  # pandas.MultiIndex, whose labels are tuples
+            return None
+    else:
+        return None
+    return ~absent if absent.any() else None
+
+
+def _taken(y: Any, present: Flags) -> Any:
+    """Return the rows of a list, a masked array or a pandas object that are `present` (n,)."""
+    if isinstance(y, list | tuple):
+        return [label for label, is_present in zip(y, present, strict=True) if is_present]
     rest = y[present]
     if _holds_masked(rest):  # an indicator matrix with rows that are partly masked
         values = np.array(rest.data, dtype=object)
         values[np.ma.getmaskarray(rest)] = None
-        return values, present
-    return rest, present
+        return values
+    return rest
 
 
-def _present_rows(y: Any, mark: Any) -> Flags | None:
-    """Return a mask (n,) of the rows that are not missing, or None if this can only be seen in an array."""
-    if isinstance(y, list | tuple):
-        return ~_missing_objects(y, mark, len(y))
-    if isinstance(y, np.ma.MaskedArray):
-        return ~_whole_rows(np.ma.getmaskarray(y)) if _holds_masked(y) and y.ndim in (1, 2) else None
-    if callable(getattr(y, "isna", None)):
-        try:
-            return ~_whole_rows(np.asarray(y.isna()))
-        except NotImplementedError:  # pandas.MultiIndex, whose labels are tuples
-            return None
-    return None
+def _all_missing(absent: Flags) -> Flags:
+    """Return the rows (n,) of a mask (n,) or (n, L) that are true in all columns; none if L = 0."""
+    return absent if absent.ndim == 1 else absent.all(axis=1) & (absent.shape[1] > 0)
 
 
-def _whole_rows(absent: Flags) -> Flags:
-    """Return a mask (n,) of the rows of `absent`, (n,) or (n, L), that are true in all columns; none if L = 0."""
-    return _counts(absent) == max(_width(absent), 1)
-
-
-def _missing_rows(labels: Any, mark: Any, present: Flags | None, name: str) -> Flags | None:
-    """Return a mask of the missing rows of an array or sparse matrix, or None if there are none.
+def _absent_rows(labels: Any, mark: Any, present: Flags | None, name: str) -> Flags | None:
+    """Return the missing rows (m,) of an array or sparse matrix as a mask, or None if there are none.
 
     A row of an indicator matrix that is partly missing is refused. `present` is a mask over the rows of y, to name the row.
     """
@@ -200,7 +199,7 @@ def _missing_rows(labels: Any, mark: Any, present: Flags | None, name: str) -> F
     counts = _missing_counts(labels, mark)  # (m,)
     if counts is None or not counts.any():
         return None
-    width = _width(labels)
+    width = 1 if labels.ndim == 1 else labels.shape[1]
     partly = (counts > 0) & (counts < width)
     if partly.any():
         row = int(np.argmax(partly))
@@ -216,16 +215,15 @@ def _missing_counts(labels: Any, mark: Any) -> NDArray[np.intp] | None:
     """Return the number of missing entries of each row (m,), or None if the dtype has no missing entries."""
     if not scipy.sparse.issparse(labels):
         absent = _missing_entries(labels, mark)
-        return None if absent is None else _counts(absent)
-    if labels.dtype.kind in "biu" and mark is None:
-        return None
+        return None if absent is None else np.atleast_2d(absent.T).sum(axis=0)
     matrix = scipy.sparse.csr_array(labels, copy=True)
     matrix.sum_duplicates()
     absent = _missing_entries(matrix.data, mark)
     if absent is None:
         return None
-    row_of_entry = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))  # (nnz,)
-    return np.bincount(row_of_entry[absent], minlength=matrix.shape[0])
+    return np.asarray(
+        scipy.sparse.csr_array((absent, matrix.indices, matrix.indptr), matrix.shape).sum(axis=1)
+    )
 
 
 def _missing_entries(labels: Array, mark: Any) -> Flags | None:
@@ -252,26 +250,7 @@ def _missing_objects(labels: Iterable[Any], mark: Any, count: int) -> Flags:
     return np.fromiter(found, dtype=np.bool_, count=count)
 
 
-def _counts(absent: Flags) -> NDArray[np.intp]:
-    """Return the number of true entries in each row of an array (n,) or (n, L)."""
-    return absent.astype(np.intp) if absent.ndim == 1 else absent.sum(axis=1)
-
-
-def _width(labels: Any) -> int:
-    """Return the number of entries in a row of an array (n,) or (n, L)."""
-    return 1 if labels.ndim == 1 else int(labels.shape[1])
-
-
-def _combined(first: Flags | None, second: Flags) -> Flags:
-    """Return a mask over all rows, given a mask over all rows and a second one over the rows that the first selects."""
-    if first is None:
-        return second
-    both = first.copy()
-    both[first] = second
-    return both
-
-
-def _narrowed(labels: Any) -> Any:
+def narrowed(labels: Any) -> Any:
     """Return class labels in the dtype that they would have without missing labels.
 
     A missing label may have made the dtype wider: None turns integers into objects, and a long string behind a mask makes all

@@ -1,4 +1,4 @@
-"""The gate for vectors: they are checked here, and what cannot be used is refused with one clear error.
+"""The gate for vectors: they are checked here, and unusable ones are refused with one clear error.
 
 Parameters are checked in `supquant.inputs.parameters`, labels in `supquant.inputs.labels`.
 """
@@ -25,16 +25,16 @@ __all__ = [
 ]
 
 _ROWS_PER_CHECK = 4096
-"""Number of rows whose values are checked at a time."""
+"""Number of rows that are checked at a time."""
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 """The largest finite float32."""
 
-LARGEST_VALUE = 1e15
-"""The largest size of a value of training vectors. Sums of squares of larger values could be too large for float32."""
+MAX_VALUE = 1e15
+"""Maximum absolute value in training vectors. Sums of squares of larger values could overflow float32."""
 
-SMALLEST_SIZE = 1e-15
-"""Training vectors have a value of at least this size, unless all are zero: float32 loses squares of smaller ones."""
+MIN_VALUE = 1e-15
+"""Minimum of the largest absolute value in training vectors, unless all are zero. Squares of smaller values underflow float32."""
 
 
 def check_vectors(
@@ -141,7 +141,7 @@ def check_training_rows(X: Any) -> Rows:
     Raises
     ------
     InputError
-        If a value is larger than `LARGEST_VALUE`, or all are smaller than `SMALLEST_SIZE` and not zero.
+        If a value is larger than `MAX_VALUE`, or all are smaller than `MIN_VALUE` and not zero.
 
     Examples
     --------
@@ -155,15 +155,15 @@ def check_training_rows(X: Any) -> Rows:
         return rows
     blocks, largest = row_blocks(len(rows), _ROWS_PER_CHECK), 0.0
     for (start, _), (size, row) in zip(blocks, rows.map_blocks(_largest_of, blocks, None), strict=True):
-        if size > LARGEST_VALUE:
+        if size > MAX_VALUE:
             raise InputError(
-                f"X has a value of size {size:.3g} in row {start + row}; squares of values above {LARGEST_VALUE:g} are too large "
+                f"X has a value of size {size:.3g} in row {start + row}; squares of values above {MAX_VALUE:g} are too large "
                 "for float32: divide X by a constant, or leave the row out"
             )
         largest = max(largest, size)
-    if 0 < largest < SMALLEST_SIZE:
+    if 0 < largest < MIN_VALUE:
         raise InputError(
-            f"X has no value above {largest:.3g}, and squares of values below {SMALLEST_SIZE:g} are too small for float32: "
+            f"X has no value above {largest:.3g}, and squares of values below {MIN_VALUE:g} are too small for float32: "
             "multiply X by a constant"
         )
     rows.checked = True
@@ -175,9 +175,9 @@ def _largest_of(block: RowBlock, own: None, shared: None) -> tuple[float, int]:
     del own, shared
     x = block.x
     size = max(float(x.max()), -float(x.min()))
-    if size <= LARGEST_VALUE:
+    if size <= MAX_VALUE:
         return size, 0
-    return size, int(np.argmax((np.abs(x.astype(np.float64)) > LARGEST_VALUE).any(axis=1)))
+    return size, int(np.argmax((np.abs(x.astype(np.float64)) > MAX_VALUE).any(axis=1)))
 
 
 def _as_array(X: Any, min_rows: int, name: str) -> Array:
@@ -210,7 +210,7 @@ def _is_plain_array(X: Any, min_rows: int) -> bool:
 
 
 def _check_finite(array: Array, name: str) -> None:
-    """Refuse values that are no finite float32.
+    """Refuse values that are not finite float32.
 
     The smallest and largest value of a block need no temporary array. Both are NaN if one value is.
     """

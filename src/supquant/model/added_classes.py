@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from supquant.arrays import Float32
 from supquant.codec.queries import row_products
@@ -90,7 +90,9 @@ def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int
         Probabilities of no trained and no added class.
     """
     scores = row_products(np.pad(z, ((0, 0), (0, 1)), constant_values=1), by_place)
-    shares = softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[:, 1 + n_trained :]
+    shares = scipy.special.softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[
+        :, 1 + n_trained :
+    ]
     joint = np.hstack([(1 - u)[:, None] * p, u[:, None] * shares])
     left = u * (1 - shares.sum(axis=1))
     return (joint / np.maximum(1 - left, 1e-12)[:, None]).astype(np.float32), left.astype(np.float32)

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from supquant import kernels
 from supquant.arrays import Float32
@@ -278,7 +278,9 @@ class MeaningMap:
         if self.multilabel:
             return np.asarray(np.exp(-label_weights(p, multilabel=True).sum(axis=1)))
         slope, weight, shift = self.novelty
-        return np.asarray(expit(slope * evidence(outputs[:, :-1]) + weight * outputs[:, -1] + shift))
+        return np.asarray(
+            scipy.special.expit(slope * evidence(outputs[:, :-1]) + weight * outputs[:, -1] + shift)
+        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file must hold."""

@@ -175,17 +175,15 @@ def fit_meaning(
     X, reporter = rows_of(X), reporter or Reporter()
     known = np.flatnonzero(labels.known)
     X_known, labels_known = _rows_where(X, labels.known), labels.take(known)
-    with reporter.stage("classifier", 1) as stage:
-        rows = kernel.fit_weights(X_known, labels_known, stage.advance)
-        stage.step()
-    with reporter.stage("new classes", 1) as stage:
+    with reporter.task("classifier"):
+        rows = kernel.fit_weights(X_known, labels_known)
+    with reporter.task("new classes"):
         directions = principal_directions(X, n_jobs)
         study = NOTHING_LEARNED
         if not labels.multilabel and new_classes != 0:
             study = leave_classes_out(
                 X_known, labels_known, directions, rng, anchored=kernel.map_.kernel is not None, n_jobs=n_jobs
             )
-        stage.step()
 
     sample = np.sort(rng.permutation(len(known))[:SAMPLE_ROWS])
     x = as_float32(X_known[sample])

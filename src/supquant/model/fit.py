@@ -143,9 +143,8 @@ class Fit:
         """Make the features of all rows, if there is room for them."""
         kept = None
         if len(X) * fitted.map.n_features * 4 <= FEATURE_BYTES:
-            with reporter.stage("features", 1) as stage:
+            with reporter.task("features"):
                 kept = fitted.item_features(X, labels.known, n_jobs)
-                stage.step()
         fitted = replace(fitted, outputs=None)
         return cls(X, labels, kept, fitted, shorter, missing_label, n_codebooks, n_codewords, n_jobs)
 

@@ -44,9 +44,7 @@ class LabelClassifier:
     losses: list[dict[str, float]]
 
 
-def learn_classifier(
-    kept: KernelRows, held: KernelRows, advance: Callable[[float], None] | None = None, *, smooth: bool = True
-) -> LabelClassifier:
+def learn_classifier(kept: KernelRows, held: KernelRows, *, smooth: bool = True) -> LabelClassifier:
     """Learn a classifier from all rows, with settings that held-out rows chose.
 
     A first classifier is learned from the `kept` rows. The `held` rows choose its ridge, its temperature, and the number and the
@@ -58,8 +56,6 @@ def learn_classifier(
     ----------
     kept, held : KernelRows
         Rows that are not held out, and rows that are.
-    advance : callable or None, default=None
-        Called with the finished share of the work, from 0 to 1, during and after the sums and after every pass.
     smooth : bool, default=True
         Whether smooth weights are wanted. They may need one more factor.
 
@@ -67,26 +63,18 @@ def learn_classifier(
     -------
     LabelClassifier
     """
-    of_sums, of_factors = _shares_of_work(kept)
-    before_passes = of_sums + of_factors
     slopes: list[Float32] = []
-
-    def tell(share: float) -> None:
-        if advance is not None:
-            advance(share)
 
     def slope_at(weights: Float64) -> Float64:
         slopes.append(kept.gradient(weights).astype(np.float32))
-        tell(before_passes + (1 - before_passes) * min(1.0, len(slopes) / MOST_PASSES))
         return slopes[-1].astype(np.float64)
 
     judges, ridges = (held, RIDGES) if len(held) else (kept, (SMOOTH_RIDGE,))
     # Where a sample of the kept rows is enough for Phi'Phi, the held ones would change it little, and the first factor serves
     # twice. Else held rows come before kept ones, so that the cache keeps their features; after a sample they come next.
     of_held = None if kept.n_sampled else held.normal_equations()
-    equations = kept.normal_equations(advance=lambda share: tell(of_sums * share))
+    equations = kept.normal_equations()
     path, factor = ridge_path(equations, judges, ridges)
-    tell(before_passes)
     best = next(each for each in path if each.ridge == factor.ridge)
     passes = min(MOST_PASSES, int(MOST_WORK / (4 * max(len(kept), 1) * equations.products.size)))
     found = descend(slope_at, best.logit_weights, best.loss, factor, len(kept), held, passes)
@@ -118,15 +106,6 @@ def _smooth(
     calibration = (tried.get(ridge) or ridge_path(equations, judges, (ridge,))[0][0]).calibration
     factor = factor if factor.ridge == ridge else equations.safe_factor(ridge)
     return calibration.applied(factor.solve(equations.products))
-
-
-def _shares_of_work(rows: KernelRows) -> tuple[float, float]:
-    """Return the shares of the work, from 0 to 1, of the sums and of the factors of some ridges, if all passes are taken."""
-    n, d, L = len(rows), rows.width, rows.labels.n_labels
-    sums, factors = rows.sampled_rows * d**2, 2 * d**3
-    one_pass = 6 * n * d * L + 4 * d**2 * L  # and a solution; passes are slower than sums
-    work = sums + factors + MOST_PASSES * one_pass
-    return sums / work, factors / work
 
 
 def slope_of_all(

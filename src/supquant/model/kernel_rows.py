@@ -166,12 +166,8 @@ class KernelRows:
         function: Callable[[KernelRows, RowNumbers, Any], tuple[Array, ...]],
         shared: object = None,
         n_jobs: int | None = None,
-        advance: Callable[[float], None] | None = None,
     ) -> tuple[Float64, ...]:
-        """Return the sums of the arrays that a function returns for every block, which is called as in `map_blocks`.
-
-        `advance` is called with the finished fraction of the blocks.
-        """
+        """Return the sums of the arrays that a function returns for every block, which is called as in `map_blocks`."""
         return rows_of(self.X).sum_blocks(
             _visit,
             self.blocks,
@@ -179,7 +175,6 @@ class KernelRows:
             self._labels_of_blocks,
             n_jobs=n_jobs or self.n_jobs,
             cache=self.cache,
-            advance=advance,
         )
 
     @cached_property
@@ -195,16 +190,16 @@ class KernelRows:
         """Number of the rows over which Phi'Phi is summed."""
         return sum(map(len, self.blocks[: self.n_sampled or None]))
 
-    def normal_equations(self, *, advance: Callable[[float], None] | None = None) -> NormalEquations:
+    def normal_equations(self) -> NormalEquations:
         """Sum products over the sample, whose rows stand for all: in float32 within a block, in float64 over blocks.
 
-        Without a sample all rows are summed. The finished share of the work goes to `advance`.
+        Without a sample all rows are summed.
         """
         width = self.width
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
         summed = replace(self, blocks=self.blocks[: self.n_sampled or None])
-        gram, products = summed.sum_blocks(_products, None, gram_jobs(width, self.n_jobs), advance)
+        gram, products = summed.sum_blocks(_products, None, gram_jobs(width, self.n_jobs))
         if len(summed) < len(self):
             gram *= len(self) / len(summed)
             products *= len(self) / len(summed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -161,15 +160,13 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self._fit(check_training_rows(X), y)
         return self
 
-    def fit_weights(
-        self, X: NDArray[Any] | Rows, y: Labels, advance: Callable[[float], None] | None = None
-    ) -> KernelRows:
+    def fit_weights(self, X: NDArray[Any] | Rows, y: Labels) -> KernelRows:
         """Learn from vectors X (n, p) and labels, as `fit` does, but leave the smooth weights out, and use a `near_map`.
 
-        `advance` is called with the finished share of the work, if it is given. Return the rows that were learned from. They hold
+        Return the rows that were learned from. They hold
         kernel features that need not be computed again.
         """
-        return self._fit(X, y, advance, smooth=False)
+        return self._fit(X, y, smooth=False)
 
     @defers_interrupts
     def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Float32:
@@ -197,7 +194,6 @@ class LabelKernel(TransformerMixin, BaseEstimator):
         self,
         X: NDArray[Any] | Rows,
         y: ArrayLike,
-        advance: Callable[[float], None] | None = None,
         *,
         smooth: bool = True,
     ) -> KernelRows:
@@ -228,9 +224,7 @@ class LabelKernel(TransformerMixin, BaseEstimator):
             kept = kept.sample_first()
         with single_blas():
             mean, directions = scaled_directions(X, n_directions, n_jobs)
-            learn = (
-                learn_class_means if by_means else partial(learn_classifier, advance=advance, smooth=smooth)
-            )
+            learn = learn_class_means if by_means else partial(learn_classifier, smooth=smooth)
             learned = learn(kept, held)
             self.held_logits_ = np.zeros((0, labels.n_labels), np.float32)
             if n_held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -9,12 +10,13 @@ from numpy.typing import NDArray
 from supquant.arrays import ArrayLike
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
+from supquant.inputs.unlabelled import narrowed
 
 __all__ = ["read_new_labels"]
 
 
 def read_new_labels(y: ArrayLike, n_rows: int, known: NDArray[Any]) -> Labels:
-    """Read the labels of rows that are added to a codec, one a row.
+    """Read the labels of rows that are added to a codec, one per row.
 
     Parameters
     ----------
@@ -36,7 +38,9 @@ def read_new_labels(y: ArrayLike, n_rows: int, known: NDArray[Any]) -> Labels:
     array(['c', 'd'], dtype='<U1')
     """
     found = read_labels(y, n_rows=n_rows, multilabel=False, fewest=1)
-    kinds = {"number" if each.dtype.kind in "iuf" else each.dtype.kind for each in (known, found.classes)}
+    found = replace(found, classes=narrowed(found.classes))  # an object array of strings is one of strings
+    plain = (narrowed(known), found.classes)
+    kinds = {"number" if each.dtype.kind in "iuf" else each.dtype.kind for each in plain}
     if len(kinds) > 1:
         raise InputError(
             f"labels to add must be of the kind that the model knows, {known.dtype}, got {found.classes.dtype}"

@@ -207,7 +207,7 @@ class SupervisedQuantizer(LabelEstimator):
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
                     self.summary_ = ModelSummary.of(self.training_codes_, labels)
-            with reporter.stage("calibration", 1) as stage:
+            with reporter.task("calibration"):
                 trial = try_unlabelled(fit, self.codec_, rng) if len(features.held_features) else None
                 self.summary_ = summarize(fit, self.codec_, self.training_codes_, trial)
                 if shorter is not None:
@@ -215,7 +215,6 @@ class SupervisedQuantizer(LabelEstimator):
                 elif trial is not None:
                     curves = fit_curves(fit, self.codec_, self.training_codes_, trial)
                     self.codec_ = replace(self.codec_, curves=curves)
-                stage.step()
         return self
 
     def novelty(self, X: ArrayLike) -> NDArray[np.float32]:

@@ -21,9 +21,9 @@ from supquant.model.feature_map import MeaningMap
 from supquant.model.vectors import (
     FeatureParts,
     checked_novelty,
+    label_queries,
     position_queries,
     query_rule,
-    label_queries,
 )
 from supquant.model.words import item_novelty
 

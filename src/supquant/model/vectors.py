@@ -35,9 +35,9 @@ __all__ = [
     "FeatureParts",
     "checked_novelty",
     "item_vectors",
+    "label_queries",
     "position_queries",
     "query_rule",
-    "label_queries",
 ]
 
 NEW_BONUS = 0.35

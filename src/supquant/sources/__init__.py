@@ -2,12 +2,11 @@
 
     file, folder, table, array --> VectorSource --> Block: vectors (b, p), labels, ids, metadata
 
-`opening` decides by format: arrays (`matrices`, `named_arrays`) need only NumPy, tables (`opening_tables`, `parquet`, `text`)
-need pyarrow. `fields` chooses columns, `values` turns them into arrays, `beside` reads labels and ids from files of their own.
+`opening` decides by format. Arrays (`matrices`) need only NumPy; tables (`table_files`, `tables`) need pyarrow. `fields` chooses
+columns, and `values` turns them into arrays. All of them import `source`, and none imports `opening`.
 """
 
-from supquant.sources.beside import read_id_file, typed_texts
-from supquant.sources.opening import open_vectors
+from supquant.sources.opening import open_vectors, read_id_file, typed_texts
 from supquant.sources.source import Block, VectorSource
 
 __all__ = ["Block", "VectorSource", "open_vectors", "read_id_file", "typed_texts"]

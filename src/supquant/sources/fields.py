@@ -1,4 +1,4 @@
-"""The columns of a table that hold vectors, labels, ids and metadata: as they were named, or guessed where there is no doubt."""
+"""The columns of a table that hold vectors, labels, ids and metadata: named by the caller, or the only ones that fit."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from supquant.sources.values import holds_vectors, is_text
 __all__ = ["ID_NAMES", "LABEL_NAMES", "Fields", "choose_fields"]
 
 LABEL_NAMES = ("label", "labels", "y", "class", "category", "target")
-"""Names of a column that is taken for the labels, if it is the only one of them."""
+"""Names of a column that is taken for the labels if it is the only such column."""
 
 ID_NAMES = ("id", "ids", "_id", "item_id")
-"""Names of a column that is taken for the ids, if it is the only one of them."""
+"""Names of a column that is taken for the ids if it is the only such column."""
 
 INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
-"""Names that pandas gives to a column of row numbers. It is never part of a vector."""
+"""Names that pandas gives to a column of row numbers. Such a column is never read as part of a vector."""
 
 _SHOWN_NAMES = 12
-"""Column names that an error lists."""
+"""Maximum number of column names that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def choose_fields(sample: pa.Table, wish: Wish, source: str, *, named: bool = Tr
     source : str
         The name of the source in errors.
     named : bool, default=True
-        Whether the columns have names of their own. If not, they are called "0", "1", ..., and all others are the vector.
+        Whether the file names its columns. If not, they are called "0", "1", ..., and all columns not asked for are the vector.
 
     Returns
     -------
@@ -69,12 +69,12 @@ def choose_fields(sample: pa.Table, wish: Wish, source: str, *, named: bool = Tr
     Raises
     ------
     InputError
-        If a column does not exist, or if there is doubt about what was not named.
+        If a column does not exist, or if a column that was not named cannot be guessed.
     """
     names = sample.column_names
     twice = [name for name, same in groupby(sorted(names)) if len(list(same)) > 1]
     if twice:
-        raise InputError(f"{source} has two columns that are called {twice[0]!r}")
+        raise InputError(f"{source} has two columns called {twice[0]!r}")
     notes: list[str] = []
     labels = _choose_one(sample, wish.labels or False, LABEL_NAMES, "labels", source, notes)
     ids = _choose_one(sample, wish.ids, ID_NAMES, "ids", source, notes)
@@ -170,12 +170,12 @@ def _numbered(names: object) -> list[tuple[str, ...]]:
 
 
 def _is_number_column(sample: pa.Table, name: str) -> bool:
-    """Return whether a column holds numbers, or texts of which the first that is not blank is a number."""
+    """Return whether a column holds numbers, or texts the first of which (ignoring blanks) is a number."""
     kind = sample.schema.field(name).type
     if not is_text(kind):
         return bool(kinds.is_integer(kind) or kinds.is_floating(kind))
     first = next(
-        (cell for cell in sample[name].slice(0, 1000).to_pylist() if cell and cell.strip()), "no number"
+        (cell for cell in sample[name].slice(0, 1000).to_pylist() if cell and cell.strip()), "not a number"
     )
     try:
         float(first)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from supquant.errors import InputError
 from supquant.sources.matrices import BINARY_FILES
 
-__all__ = ["FORMATS", "KNOWN_ENDINGS", "ending_of", "files_of", "format_of", "tables_module"]
+__all__ = ["FORMATS", "KNOWN_ENDINGS", "ending_of", "files_of", "format_of"]
 
 FORMATS = {
     "parquet": (".parquet", ".pq"),
@@ -32,7 +31,7 @@ _MAGIC = {
     b"PK\x05\x06": "npz",
     b"\x89HDF\r\n\x1a\n": "hdf5",
 }
-"""The first bytes of formats that have such. They count more than the ending of a name."""
+"""The first bytes of formats that have a signature, which counts more than the ending of the name."""
 
 _COMPRESSED = (".gz", ".bz2", ".zst")
 """Endings of compressed files."""
@@ -46,7 +45,7 @@ def files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise InputError(f"{path} is no regular file" if path.exists() else f"no such file: {path}")
+        raise InputError(f"{path} is not a regular file" if path.exists() else f"no such file: {path}")
     hidden = ("_", ".")
     found = [
         file
@@ -59,7 +58,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _natural(path: Path) -> list[Any]:
-    """Return a key by which part-10 comes after part-9."""
+    """Return a sort key that puts part-10 after part-9."""
     return [
         [int(piece) if piece.isdecimal() else piece for piece in re.split(r"(\d+)", part)]
         for part in path.parts
@@ -67,7 +66,7 @@ def _natural(path: Path) -> list[Any]:
 
 
 def format_of(path: Path) -> str:
-    """Return the format of a file, by its first bytes if these tell it, and otherwise by its ending."""
+    """Return the format of a file, by its signature if it has one, and otherwise by its ending."""
     with path.open("rb") as file:
         start = file.read(8)
     for magic, kind in _MAGIC.items():
@@ -76,29 +75,17 @@ def format_of(path: Path) -> str:
     ending = ending_of(path)
     found = [kind for kind, endings in FORMATS.items() if ending in endings]
     if not found:
-        raise InputError(f"cannot read {path}: the formats that are known end in {', '.join(KNOWN_ENDINGS)}")
+        raise InputError(f"cannot read {path}: known formats end in {', '.join(KNOWN_ENDINGS)}")
     if not start:
         raise InputError(f"{path} is empty")
     if found[0] in _MAGIC.values():
-        raise InputError(f"{path} is no {found[0]} file: it begins with {start!r}")
+        raise InputError(f"{path} is not a {found[0]} file: it begins with {start!r}")
     return found[0]
 
 
 def ending_of(path: Path) -> str:
-    """Return the ending of a name in lower case, without that of a compression."""
+    """Return the ending of a name in lower case, ignoring one for compression."""
     endings = [ending.lower() for ending in path.suffixes]
     if endings and endings[-1] in _COMPRESSED:
         endings.pop()
     return endings[-1] if endings else ""
-
-
-def tables_module(name: str) -> Any:
-    """Import the module that reads tables; raise an `InputError` that says how to install what it needs."""
-    try:
-        return import_module("supquant.sources.opening_tables")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "pyarrow":
-            raise
-        raise InputError(
-            f"pip install 'supquant[arrow]' brings pyarrow, which is needed to read {name}"
-        ) from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,29 @@ import numpy as np
 from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.inputs.validation import refuse_masked
-from supquant.sources.source import Block, VectorSource
+from supquant.sources.source import Block, VectorSource, Wish, laid_out
 
-__all__ = ["BINARY_FILES", "MatrixSource", "binary_matrix", "npy_matrix"]
+__all__ = [
+    "BINARY_FILES",
+    "MatrixSource",
+    "binary_matrix",
+    "npy_matrix",
+    "open_named_arrays",
+    "read_named_array",
+    "unknown_if_blank",
+]
+
+_BIN_TYPES = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1"}
+_VECS_TYPES = {".fvecs": "<f4", ".bvecs": "u1"}
+BINARY_FILES = (*_BIN_TYPES, *_VECS_TYPES)
+"""Endings of the files that `binary_matrix` reads."""
+
+_USUAL = {"vectors": ("X", "vectors", "embeddings"), "labels": ("y", "labels"), "ids": ("ids", "id")}
+"""Names of arrays that are taken for vectors, labels and ids if the file has only one of them."""
 
 
 class MatrixSource(VectorSource):
-    """Vectors in one array, or in several one after the other.
+    """Vectors in one array, or in several arrays one after the other.
 
     Parameters
     ----------
@@ -40,9 +58,9 @@ class MatrixSource(VectorSource):
                 raise InputError(
                     f"{part} has vectors of {values.shape[1]} values, and {first_name} of {first.shape[1]}"
                 )
-        self._starts = np.cumsum([0, *(len(values) for _, values in self._parts)])
-        self.name = name or self._parts[0][0]
-        self.shape = (int(self._starts[-1]), self._parts[0][1].shape[1])
+        self.parts = laid_out((part, len(values)) for part, values in self._parts)
+        self.name = name or first_name
+        self.shape = (self.parts[-1][2], first.shape[1])
         self.dtype = np.result_type(*(values.dtype for _, values in self._parts))
         self.notes = tuple(notes)
 
@@ -56,21 +74,10 @@ class MatrixSource(VectorSource):
     def _column(self, what: str) -> None:
         del what
 
-    @property
-    def parts(self) -> list[tuple[str, int, int]]:
-        """The files, with their first row and one past their last row."""
-        edges = pairwise(self._starts.tolist())
-        return [(name, *edge) for (name, _), edge in zip(self._parts, edges, strict=True)]
-
-    def where(self, row: int) -> str:
-        """Return the file and the row within it."""
-        part = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return f"{self._parts[part][0]}, row {row - self._starts[part]}"
-
     def _blocks(self, start: int, stop: int, rows: int) -> Iterator[Block]:
-        for (_, values), first in zip(self._parts, self._starts[:-1].tolist(), strict=True):
-            for low in range(max(start, first), min(stop, first + len(values)), rows):
-                high = min(low + rows, stop, first + len(values))
+        for (_, values), (_, first, last) in zip(self._parts, self.parts, strict=True):
+            for low in range(max(start, first), min(stop, last), rows):
+                high = min(low + rows, stop, last)
                 X = np.asarray(values[low - first : high - first])
                 yield Block(low, X.astype(self.dtype, copy=False))
 
@@ -112,57 +119,166 @@ def npy_matrix(path: Path, *, mapped: bool = True) -> Array:
 def binary_matrix(path: Path) -> Array:
     """Return the memory map of a file of the vector search benchmarks: .fbin, .u8bin, .i8bin, .fvecs or .bvecs.
 
-    A .*bin file begins with the number of rows and of dimensions, two uint32. Every row of a .*vecs file begins with the number
-    of its dimensions, one int32.
+    A .*bin file begins with the numbers of rows and dimensions, two uint32. Every row of a .*vecs file begins with its number of
+    dimensions, one int32.
     """
-    return _READERS[path.suffix.lower()](path)
+    ending = path.suffix.lower()
+    if ending in _BIN_TYPES:
+        return _bin_matrix(path, _BIN_TYPES[ending])
+    return _vecs_matrix(path, _VECS_TYPES[ending])
 
 
-def _read_bin(dtype: str) -> Callable[[Path], Array]:
-    def read(path: Path) -> Array:
-        size = path.stat().st_size
-        if size < 8:
-            raise InputError(f"{path} is too short to be a {path.suffix} file: {size} bytes")
-        n, p = np.fromfile(path, dtype="<u4", count=2).tolist()
-        expected = 8 + n * p * np.dtype(dtype).itemsize
-        if size != expected:
-            raise InputError(
-                f"{path} has {size} bytes, and its header says {n} rows of {p}: {expected} bytes"
-            )
-        if not n * p:
-            raise InputError(f"{path} has no rows")
-        return np.memmap(path, dtype=dtype, mode="r", offset=8, shape=(n, p))
-
-    return read
+def _bin_matrix(path: Path, dtype: str) -> Array:
+    size = path.stat().st_size
+    if size < 8:
+        raise InputError(f"{path} is too short to be a {path.suffix} file: {size} bytes")
+    n, p = np.fromfile(path, dtype="<u4", count=2).tolist()
+    expected = 8 + n * p * np.dtype(dtype).itemsize
+    if size != expected:
+        raise InputError(f"{path} has {size} bytes, but its header says {n} rows of {p}: {expected} bytes")
+    if not n * p:
+        raise InputError(f"{path} has no rows")
+    return np.memmap(path, dtype=dtype, mode="r", offset=8, shape=(n, p))
 
 
-def _read_vecs(dtype: str) -> Callable[[Path], Array]:
-    def read(path: Path) -> Array:
-        size = path.stat().st_size
-        if size < 4:
-            raise InputError(f"{path} is too short to be a {path.suffix} file: {size} bytes")
-        p = int(np.fromfile(path, dtype="<i4", count=1)[0])
-        row = np.dtype([("dim", "<i4"), ("vector", dtype, (max(p, 0),))])
-        if p < 1 or size % row.itemsize:
-            raise InputError(f"{path} is no {path.suffix} file: {size} bytes are no rows of {p} dimensions")
-        rows = np.memmap(path, dtype=row, mode="r")
-        other = np.flatnonzero(rows["dim"] != p)
-        if len(other):
-            raise InputError(
-                f"{path}, row {other[0]} has {rows['dim'][other[0]]} dimensions where row 0 has {p}"
-            )
-        return rows["vector"]
-
-    return read
+def _vecs_matrix(path: Path, dtype: str) -> Array:
+    size = path.stat().st_size
+    if size < 4:
+        raise InputError(f"{path} is too short to be a {path.suffix} file: {size} bytes")
+    p = int(np.fromfile(path, dtype="<i4", count=1)[0])
+    row = np.dtype([("dim", "<i4"), ("vector", dtype, (max(p, 0),))])
+    if p < 1 or size % row.itemsize:
+        raise InputError(
+            f"{path} is not a {path.suffix} file: {size} bytes are not a whole number of rows of {p} dimensions"
+        )
+    rows = np.memmap(path, dtype=row, mode="r")
+    other = np.flatnonzero(rows["dim"] != p)
+    if len(other):
+        raise InputError(f"{path}, row {other[0]} has {rows['dim'][other[0]]} dimensions, but row 0 has {p}")
+    return rows["vector"]
 
 
-_READERS = {
-    ".fbin": _read_bin("<f4"),
-    ".u8bin": _read_bin("u1"),
-    ".i8bin": _read_bin("i1"),
-    ".fvecs": _read_vecs("<f4"),
-    ".bvecs": _read_vecs("u1"),
-}
+def open_named_arrays(path: Path, kind: str, wish: Wish) -> VectorSource:
+    """Open an .npz or HDF5 file, whose arrays have names. Arrays of an HDF5 file are read in slices."""
+    if wish.metadata:
+        raise InputError(
+            f"{path} has arrays, not columns of metadata: name a Parquet, CSV or JSON lines file"
+        )
+    if wish.vectors is not None and not isinstance(wish.vectors, str):
+        raise InputError(
+            f"{path} holds named arrays: name the one with the vectors, got {list(wish.vectors)}"
+        )
+    arrays = _opened(path, kind)
+    notes: list[str] = []
+    name = _choose(arrays, wish.vectors or True, "vectors", path, notes)
+    source = MatrixSource([(f"{name} of {path}", arrays[name])], str(path), notes)
+    given = {}
+    for what, wanted in (("labels", wish.labels), ("ids", wish.ids)):
+        if wanted or (what == "ids" and wanted is None and "ids" in arrays):
+            values = _read(arrays, _choose(arrays, wanted or True, what, path, notes), path)
+            given[what] = unknown_if_blank(values) if what == "labels" else values
+    source.notes = tuple(notes)
+    return source.with_values(**given)
 
-BINARY_FILES = tuple(_READERS)
-"""Endings of the files that `binary_matrix` reads."""
+
+def read_named_array(path: Path, kind: str, what: str) -> Array:
+    """Read the labels or ids from an .npz or HDF5 file: the array with a usual name, or the only one."""
+    arrays = _opened(path, kind)
+    names = list(arrays)
+    return _read(arrays, names[0] if len(names) == 1 else _choose(arrays, True, what, path, []), path)
+
+
+def unknown_if_blank(labels: Array) -> Array:
+    """Return labels of a file; a string of blanks becomes None, and other strings lose the blanks around them.
+
+    Examples
+    --------
+    >>> unknown_if_blank(np.array(["card", " ", "rate "]))
+    array(['card', None, 'rate'], dtype=object)
+    """
+    if labels.ndim != 1 or labels.dtype.kind not in "UO":
+        return labels
+    trimmed = [label.strip() or None if isinstance(label, str) else label for label in labels]
+    if labels.dtype.kind == "U" and all(trimmed):
+        return np.array(trimmed, dtype=labels.dtype)
+    values = np.empty(len(labels), dtype=object)
+    values[:] = trimmed
+    return values
+
+
+def _opened(path: Path, kind: str) -> Mapping[str, Any]:
+    if kind == "npz":
+        return _Archive(path)
+    try:
+        import h5py  # noqa: PLC0415
+    except ModuleNotFoundError:
+        raise InputError(
+            f"{path} is an HDF5 file: pip install 'supquant[hdf5]' installs h5py, which reads it"
+        ) from None
+    found: dict[str, Any] = {}
+    try:
+        h5py.File(path, "r").visititems(
+            lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None
+        )
+    except OSError as error:
+        raise InputError(f"{path} is not a readable HDF5 file: {error}") from error
+    return found
+
+
+class _Archive(Mapping[str, Array]):
+    """The arrays of an .npz file. Pickled objects are refused."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with _naming(path):
+            archive = np.load(path, allow_pickle=False)
+            self._names = () if isinstance(archive, np.ndarray) else tuple(archive.files)
+            archive.close()
+
+    def __iter__(self) -> Any:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, name: str) -> Array:
+        with _naming(self._path), np.load(self._path, allow_pickle=False) as archive:
+            return archive[name]
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn errors of reading an .npz file into an `InputError` that names it."""
+    try:
+        yield
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is not a readable .npz file of plain arrays: {error}") from error
+
+
+def _choose(arrays: Mapping[str, Any], wanted: str | bool, what: str, path: Path, notes: list[str]) -> str:
+    """Return the name of the array that was asked for, or the usual name."""
+    listed = f"it holds {', '.join(arrays) or 'no array'}"
+    if isinstance(wanted, str):
+        if wanted not in arrays:
+            raise InputError(f"{path} has no array {wanted!r}: {listed}")
+        return wanted
+    found = [name for name in arrays if name in _USUAL[what]]
+    if not found and what == "vectors":
+        found = [name for name in arrays if len(arrays[name].shape) == 2]
+    if len(found) == 1:
+        if found[0] not in ("X", "y", "ids"):
+            notes.append(f"{path}: the {what} are read from the array {found[0]!r}")
+        return found[0]
+    problem = f"both {found[0]!r} and {found[1]!r} could be" if found else "no array is known to be"
+    raise InputError(f"{path}: {problem} the {what}; name it with {what}= (--{what}): {listed}")
+
+
+def _read(arrays: Mapping[str, Any], name: str, path: Path) -> Array:
+    values = np.asarray(arrays[name])
+    if values.dtype.kind == "O":  # strings of an HDF5 file
+        return np.array([v.decode() if isinstance(v, bytes) else v for v in values], dtype=object)
+    if values.dtype.kind == "S":
+        return values.astype(str)
+    if not values.ndim:
+        raise InputError(f"the array {name!r} of {path} is one value")
+    return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,10 +14,10 @@ import numpy as np
 from supquant.arrays import Array
 from supquant.errors import InputError
 
-__all__ = ["BadRow", "Block", "VectorSource", "Wish"]
+__all__ = ["BadRow", "Block", "VectorSource", "Wish", "laid_out"]
 
 BLOCK_BYTES = 1 << 24
-"""Vectors of a block take about so many bytes, unless the caller says how many rows it has."""
+"""Approximate size in bytes of the vectors of a block, unless the caller chooses the number of rows."""
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 """The largest finite float32."""
@@ -68,7 +68,7 @@ class Wish:
     vectors : str, sequence of str, or None
         A column of lists, several columns of numbers, or a pattern such as ``"x*"`` for them. None guesses.
     labels, ids : str, bool or None
-        A column. True guesses, and there must be one. False reads none. None reads no labels, and ids if there is no doubt.
+        A column. True guesses, and there must be one. False reads none. None reads no labels, and ids if only one column fits.
     metadata : sequence of str, bool or None
         Columns. True takes all that are left.
     """
@@ -80,7 +80,7 @@ class Wish:
 
 
 class VectorSource(ABC):
-    """Vectors that lie in files or tables, with labels, ids and metadata if they were asked for; made by `open_vectors`.
+    """Vectors in files or tables, with labels, ids and metadata if they were asked for; made by `open_vectors`.
 
     Vectors are read when they are used, and checked: a ragged, missing or infinite vector is an `InputError` that names the file
     and the row. A source can be read any number of times.
@@ -93,6 +93,8 @@ class VectorSource(ABC):
         The number of rows and the number of dimensions.
     dtype : numpy.dtype
         The type of the numbers as they are stored.
+    parts : list of (str, int, int)
+        The files of the source, or the source itself: the name of each, its first row, and one past its last row.
     notes : tuple of str
         What was guessed, in sentences: which columns hold the vectors, the labels and the ids.
     """
@@ -100,25 +102,24 @@ class VectorSource(ABC):
     name: str
     shape: tuple[int, int]
     dtype: np.dtype[Any]
+    parts: list[tuple[str, int, int]]
     notes: tuple[str, ...] = ()
-    _beside: Mapping[str, Any] = MappingProxyType(
-        {}
-    )  # labels, ids and metadata that are not in the source itself
+    _given: Mapping[str, Any] = MappingProxyType({})  # labels, ids and metadata from elsewhere
 
-    def with_values(self, **beside: Any) -> Self:
+    def with_values(self, **given: Any) -> Self:
         """Return this source with labels, ids or metadata that come from elsewhere.
 
         Raises
         ------
         InputError
-            If they are not as many as the rows.
+            If their number is not that of the rows.
         """
-        for what, values in beside.items():
+        for what, values in given.items():
             n = values.num_rows if hasattr(values, "num_rows") else values.shape[0]
             if n != len(self):
-                raise InputError(f"{self.name} has {len(self)} rows, and there are {n} {what}")
+                raise InputError(f"{self.name} has {len(self)} rows, but there are {n} {what}")
         source = copy(self)
-        source._beside = {**self._beside, **beside}
+        source._given = {**self._given, **given}
         return source
 
     def __len__(self) -> int:
@@ -140,7 +141,7 @@ class VectorSource(ABC):
         start, stop : int or None, default=0 and None
             Row numbers, as in a slice.
         rows : int or None, default=None
-            The largest number of rows of a block. None makes blocks of about 16 MiB.
+            Maximum number of rows per block. None makes blocks of about 16 MiB.
 
         Returns
         -------
@@ -152,9 +153,7 @@ class VectorSource(ABC):
         for block in self._blocks(first, last, size):
             _check_finite(block.X, block.start, self.where)
             stop = block.start + len(block)
-            yield replace(
-                block, **{what: values[block.start : stop] for what, values in self._beside.items()}
-            )
+            yield replace(block, **{what: values[block.start : stop] for what, values in self._given.items()})
 
     @property
     def X(self) -> Array:  # noqa: N802
@@ -184,28 +183,39 @@ class VectorSource(ABC):
         return self._all("metadata")
 
     def _all(self, what: str) -> Any:
-        return self._beside[what] if what in self._beside else self._column(what)
+        return self._given[what] if what in self._given else self._column(what)
 
     @abstractmethod
     def _column(self, what: str) -> Any:
         """Read the "labels", "ids" or "metadata" of all rows; None if the source has none."""
 
-    @property
-    def parts(self) -> list[tuple[str, int, int]]:
-        """The files of the source, or the source itself: the name of each, its first row, and one past its last row."""
-        return [(self.name, 0, len(self))]
-
-    @abstractmethod
     def where(self, row: int) -> str:
         """Return the file and the row within it, as errors name them."""
+        name, first, _ = next(part for part in self.parts if part[1] <= row < part[2])
+        return f"{name}, row {row - first}"
 
     @abstractmethod
     def _blocks(self, start: int, stop: int, rows: int) -> Iterator[Block]:
         """Read rows in blocks; `blocks` checks that their values are finite."""
 
 
+def laid_out(sizes: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]:
+    """Return the parts of a source, given their names and numbers of rows.
+
+    Examples
+    --------
+    >>> laid_out([("a.npy", 5), ("b.npy", 3)])
+    [('a.npy', 0, 5), ('b.npy', 5, 8)]
+    """
+    parts, first = [], 0
+    for name, n_rows in sizes:
+        parts.append((name, first, first + n_rows))
+        first += n_rows
+    return parts
+
+
 def _check_finite(X: Array, start: int, where: Callable[[int], str]) -> None:
-    """Raise an `InputError` that names the first row of X (b, p) with a value that is no finite float32."""
+    """Raise an `InputError` that names the first row of X (b, p) with a value that is not a finite float32."""
     if X.dtype.kind != "f" or not X.size:
         return
     low, high = float(X.min()), float(X.max())
@@ -216,5 +226,5 @@ def _check_finite(X: Array, start: int, where: Callable[[int], str]) -> None:
     row = int(np.argmax(bad))
     value = next(v for v in X[row].tolist() if not abs(v) <= _FLOAT32_MAX)
     raise InputError(
-        f"{where(start + row)} has the value {value}, and vectors must be finite float32 numbers"
+        f"{where(start + row)} has the value {value}, but vectors must be finite float32 numbers"
     )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, pairwise
+from itertools import chain
+from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.sources.fields import Fields
-from supquant.sources.source import BadRow, Block, VectorSource
+from supquant.sources.source import BadRow, Block, VectorSource, laid_out
 from supquant.sources.values import (
     id_values,
     is_text,
@@ -24,21 +27,33 @@ from supquant.sources.values import (
     whole_numbers,
 )
 
-__all__ = ["MemoryPart", "TablePart", "TableRows", "TableSource", "gathered", "naming_errors"]
+__all__ = [
+    "MemoryPart",
+    "ParquetPart",
+    "TablePart",
+    "TableSource",
+    "first_rows",
+    "gathered",
+    "naming_errors",
+    "partition_values",
+]
 
 MEMORY_BYTES = 1 << 28
-"""A stream of more bytes than this is kept in a temporary file, which is memory-mapped."""
+"""A stream of more than this number of bytes goes to a temporary file, which is memory-mapped."""
+
+FIRST_ROWS = 100
+"""Number of rows of a Parquet file that are read to choose its columns."""
 
 COLUMN_ROWS = 1 << 18
-"""Rows that are read at a time when only labels, ids or metadata are read."""
+"""Number of rows that are read at a time if only labels, ids or metadata are needed."""
 
 
 class TablePart(Protocol):
-    """Rows of one file or one table. They can be read any number of times, from any row on."""
+    """Rows of one file or one table. They can be read any number of times, starting at any row."""
 
     name: str
     n_rows: int
-    first: pa.Table  # the first rows, to choose columns by
+    first: pa.Table  # the first rows, to choose columns from
 
     def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
         """Read rows of some columns, at most `rows` at a time."""
@@ -59,81 +74,141 @@ class MemoryPart:
             yield chosen.slice(low, min(rows, stop - low))
 
 
-class TableRows:
-    """Rows of one or several tables, one after the other.
+class ParquetPart:
+    """Rows of a Parquet file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    partition : dict of str to (str or None), default={}
+        Columns that are not in the file because its folders are named by them, as in ``brand=x/part-0.parquet``.
+    """
+
+    def __init__(self, path: Path, partition: dict[str, str | None] | None = None) -> None:
+        self.name, self._path, self._partition = str(path), path, partition or {}
+        with self._open() as file:
+            metadata = file.metadata
+            groups = range(metadata.num_row_groups)
+            self._sizes = [metadata.row_group(group).num_rows for group in groups]
+            self._names = set(file.schema_arrow.names)
+            self.n_rows: int = metadata.num_rows
+            batches = file.iter_batches(FIRST_ROWS, use_threads=False) if self.n_rows else iter(())
+            first = next(batches, None)
+            schema = file.schema_arrow
+        table = schema.empty_table() if first is None else pa.Table.from_batches([first])
+        self.first: pa.Table = self._with_partition(table, list(self._partition))
+
+    def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+        """Read rows of some columns. Row groups before the first row are not read."""
+        stored = [name for name in columns if name in self._names]
+        added = [name for name in columns if name not in self._names]
+        groups, skipped = [], 0  # row groups with any of these rows; rows before the first of them
+        first = 0
+        for group, size in enumerate(self._sizes):
+            if first + size <= start:
+                skipped = first + size
+            elif first < stop:
+                groups.append(group)
+            first += size
+        low = skipped
+        with self._open() as file, self._naming():
+            for batch in file.iter_batches(rows, row_groups=groups, columns=stored, use_threads=False):
+                high = low + batch.num_rows
+                if high > start and low < stop:
+                    cut = batch.slice(max(start - low, 0), min(high, stop) - max(low, start))
+                    yield self._with_partition(pa.Table.from_batches([cut]), added).select(list(columns))
+                low = high
+                if low >= stop:
+                    return
+
+    def _with_partition(self, table: pa.Table, names: list[str]) -> pa.Table:
+        for name in names:
+            table = table.append_column(
+                name, pa.repeat(pa.scalar(self._partition[name], pa.string()), len(table))
+            )
+        return table
+
+    def _open(self) -> pq.ParquetFile:
+        with self._naming():
+            return pq.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Turn pyarrow's errors into an `InputError` of one line that names the file."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise InputError(f"{self.name} is not a readable Parquet file: {error}") from error
+
+
+def partition_values(path: Path, folder: Path) -> dict[str, str | None]:
+    """Return the columns that the folders between a folder and a file are named by.
+
+    Examples
+    --------
+    >>> partition_values(Path("shop/brand=a%20b/size=/part-0.parquet"), Path("shop"))
+    {'brand': 'a b', 'size': ''}
+    """
+    pairs = (part.split("=", 1) for part in path.relative_to(folder).parts[:-1] if "=" in part)
+    return {name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for name, value in pairs}
+
+
+def first_rows(name: str, parts: Sequence[TablePart]) -> pa.Table:
+    """Return the first rows of some tables, from which columns are chosen; `name` is that of the whole in errors."""
+    first = next((part.first for part in parts if part.n_rows), None)
+    if first is None:
+        raise InputError(f"{name} has no rows")
+    return first
+
+
+class TableSource(VectorSource):
+    """Vectors, labels, ids and metadata in columns of one or several tables, one after the other.
 
     Parameters
     ----------
     name : str
         The name of the whole in errors.
-    parts : sequence of TablePart
+    tables : sequence of TablePart
         The tables.
+    fields : Fields
+        The columns.
     text : bool, default=False
         Whether numbers may be written as strings, as in a CSV file.
     """
 
-    def __init__(self, name: str, parts: Sequence[TablePart], *, text: bool = False) -> None:
-        self.name, self.parts, self.text = name, parts, text
-        self.starts = np.cumsum([0, *(part.n_rows for part in parts)])
-        if not self.n_rows:
-            raise InputError(f"{name} has no rows")
-        self.first = next(part.first for part in parts if part.n_rows)
+    def __init__(self, name: str, tables: Sequence[TablePart], fields: Fields, *, text: bool = False) -> None:
+        self.name, self._parts, self.fields, self.notes = name, tables, fields, fields.notes
+        for part in tables:
+            for column in fields.all:
+                if column not in part.first.column_names:
+                    raise InputError(f"{part.name} has no column {column!r}, which {tables[0].name} has")
+        self.parts = laid_out((part.name, part.n_rows) for part in tables)
+        rows = first_rows(name, tables)
+        first = self._vectors(rows.slice(0, 1), 0)
+        if not first.shape[1]:
+            raise InputError(f"{self.where(0)} has a vector of no values")
+        self.shape, self.dtype = (self.parts[-1][2], first.shape[1]), first.dtype
+        self._kept: dict[str, Any] = {}
+        self._numbers: dict[str, bool] = {}  # whether labels and ids are written as integers
+        for column in filter(None, {fields.labels, fields.ids}):
+            is_written = text and is_text(rows.schema.field(column).type)
+            self._numbers[column] = is_written and all(
+                whole_numbers(table[column]) for table in self._tables(0, len(self), (column,), COLUMN_ROWS)
+            )
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows of all parts."""
-        return int(self.starts[-1])
-
-    def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
+    def _tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
         """Read rows of some columns, at most `rows` at a time."""
-        for part, first in zip(self.parts, self.starts[:-1].tolist(), strict=True):
-            low, high = max(start, first), min(stop, first + part.n_rows)
+        for part, (_, first, last) in zip(self._parts, self.parts, strict=True):
+            low, high = max(start, first), min(stop, last)
             if low < high:
                 yield from part.tables(low - first, high - first, columns, rows)
 
-    def where(self, row: int) -> str:
-        """Return the file and the row within it, as errors name them."""
-        number = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return f"{self.parts[number].name}, row {row - self.starts[number]}"
-
-
-class TableSource(VectorSource):
-    """Vectors, labels, ids and metadata in columns of a table.
-
-    Parameters
-    ----------
-    rows : TableRows
-        The rows.
-    fields : Fields
-        The columns.
-    """
-
-    def __init__(self, rows: TableRows, fields: Fields) -> None:
-        self.name, self._rows, self.fields, self.notes = rows.name, rows, fields, fields.notes
-        for part in rows.parts:
-            for name in fields.all:
-                if name not in part.first.column_names:
-                    raise InputError(f"{part.name} has no column {name!r}, which {rows.parts[0].name} has")
-        first = self._vectors(rows.first.slice(0, 1), 0)
-        if not first.shape[1]:
-            raise InputError(f"{self.where(0)} has a vector of no values")
-        self.shape, self.dtype = (rows.n_rows, first.shape[1]), first.dtype
-        self._kept: dict[str, Any] = {}
-        self._numbers = {name: self._is_written_as_numbers(name) for name in (fields.labels, fields.ids)}
-
-    @property
-    def parts(self) -> list[tuple[str, int, int]]:
-        """The files, with their first row and one past their last row."""
-        edges = pairwise(self._rows.starts.tolist())
-        return [(part.name, *edge) for part, edge in zip(self._rows.parts, edges, strict=True)]
-
-    def where(self, row: int) -> str:
-        """Return the file and the row within it."""
-        return self._rows.where(row)
-
     def _blocks(self, start: int, stop: int, rows: int) -> Iterator[Block]:
         fields, low = self.fields, start
-        for table in self._rows.tables(start, stop, fields.all, rows):
+        for table in self._tables(start, stop, fields.all, rows):
             X = self._vectors(table, low)
             if X.shape[1] != self.dim:
                 raise InputError(
@@ -165,22 +240,15 @@ class TableSource(VectorSource):
         """Return all labels, ids or metadata. Labels and ids are read once."""
         if what == "metadata":
             names = self.fields.metadata
-            return pa.concat_tables(self._rows.tables(0, len(self), names, COLUMN_ROWS)) if names else None
+            return pa.concat_tables(self._tables(0, len(self), names, COLUMN_ROWS)) if names else None
         name, read = getattr(self.fields, what), {"labels": label_values, "ids": id_values}[what]
         if name is not None and name not in self._kept:
             pieces, start = [], 0
-            for table in self._rows.tables(0, len(self), (name,), COLUMN_ROWS):
+            for table in self._tables(0, len(self), (name,), COLUMN_ROWS):
                 pieces.append(self._values(table, start, name, read))
                 start += table.num_rows
             self._kept[name] = np.concatenate(pieces)
         return None if name is None else self._kept[name]
-
-    def _is_written_as_numbers(self, name: str | None) -> bool:
-        """Return whether a column of a text file holds whole numbers only."""
-        if name is None or not self._rows.text or not is_text(self._rows.first.schema.field(name).type):
-            return False
-        tables = self._rows.tables(0, len(self), (name,), COLUMN_ROWS)
-        return all(whole_numbers(table[name]) for table in tables)
 
 
 @contextmanager

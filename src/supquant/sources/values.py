@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
-"""How a whole number is written. 007 is text: as a number it would lose its zeros."""
+"""A canonical integer. 007 is text: as a number it would lose its zeros."""
 
 
 def holds_vectors(column: pa.ChunkedArray) -> bool:
@@ -45,15 +45,15 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def vector_values(column: pa.ChunkedArray) -> Array:
-    """Return the vectors (n, p) of a column of lists; raise a `BadRow` for a row that is missing or of another length."""
+    """Return the vectors (n, p) of a column of lists; raise a `BadRow` for a row that is missing or has another length."""
     array = _one_array(column)
     if is_text(array.type):
         return _parsed_vectors(array)
     kind = array.type
     if not _is_list(kind):
-        raise InputError(f"it holds {kind}, and a vector is a list of numbers")
+        raise InputError(f"it holds {kind}, but a vector is a list of numbers")
     if not _is_number(kind.value_type):
-        raise InputError(f"it holds lists of {kind.value_type}, and a vector is a list of numbers")
+        raise InputError(f"it holds lists of {kind.value_type}, but a vector is a list of numbers")
     _refuse_missing(array, "has no vector")
     lengths = np.full(len(array), kind.list_size) if kinds.is_fixed_size_list(kind) else _lengths(array)
     if len(lengths) and (lengths != lengths[0]).any():
@@ -77,9 +77,9 @@ def label_values(column: pa.ChunkedArray, *, numbers: bool = False) -> Array:
     Parameters
     ----------
     column : pyarrow.ChunkedArray
-        Strings, whole numbers, truth values, or lists of them. A blank string is an unknown label.
+        Strings, integers, booleans, or lists of them. A blank string is an unknown label.
     numbers : bool, default=False
-        Whether strings are whole numbers, as in a text file.
+        Whether strings are integers, as in a text file.
     """
     kind = _stored(column.type)
     if kinds.is_dictionary(kind):
@@ -102,7 +102,7 @@ def label_values(column: pa.ChunkedArray, *, numbers: bool = False) -> Array:
         rows = np.empty(len(column), dtype=object)
         rows[:] = column.to_pylist()
         return rows
-    raise InputError(f"it holds {kind}, and labels are strings, whole numbers, or lists of them")
+    raise InputError(f"it holds {kind}, but labels are strings, integers, or lists of them")
 
 
 def id_values(column: pa.ChunkedArray, *, numbers: bool = False) -> Array:
@@ -117,7 +117,7 @@ def id_values(column: pa.ChunkedArray, *, numbers: bool = False) -> Array:
             raise BadRow(int(np.argmax(blank)), "has no id")
         return _as_numbers(texts).astype(np.int64) if numbers else texts
     if not kinds.is_integer(kind):
-        raise InputError(f"it holds {kind}, and ids are whole numbers or strings")
+        raise InputError(f"it holds {kind}, but ids are integers or strings")
     array = _one_array(column)
     _refuse_missing(array, "has no id")
     values = array.to_numpy(zero_copy_only=False)
@@ -127,14 +127,14 @@ def id_values(column: pa.ChunkedArray, *, numbers: bool = False) -> Array:
 
 
 def whole_numbers(column: pa.ChunkedArray) -> bool:
-    """Return whether all strings of a column that are not blank are written as whole numbers are."""
+    """Return whether all strings of a column that are not blank are canonical integers."""
     trimmed = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     fits = pc.or_kleene(pc.match_substring_regex(trimmed, _WHOLE), pc.equal(trimmed, ""))
     return bool(pc.all(fits, min_count=0).as_py())
 
 
 def _texts(column: pa.ChunkedArray) -> Array:
-    """Return strings (n,) without the blanks around them; None for a missing or blank one. Equal strings are one object."""
+    """Return strings (n,) without surrounding blanks; None for a missing or blank one. Equal strings are one object."""
     encoded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
     encoded = encoded.unify_dictionaries() if encoded.num_chunks > 1 else encoded
     if not encoded.num_chunks:
@@ -146,7 +146,7 @@ def _texts(column: pa.ChunkedArray) -> Array:
 
 
 def _as_numbers(texts: Array) -> Array:
-    """Return strings that are whole numbers as int64, or as int objects if one is None."""
+    """Return strings of integers as int64, or as int objects if one is None."""
     numbers = np.array([None if text is None else int(text) for text in texts], dtype=object)
     return numbers if any(number is None for number in numbers) else numbers.astype(np.int64)
 
@@ -161,7 +161,7 @@ def _numbers(name: str, column: pa.ChunkedArray) -> Array:
         except pa.ArrowInvalid:
             raise _first_bad_cell(name, trimmed.to_pylist()) from None
     elif not _is_number(array.type):
-        raise InputError(f"column {name!r} holds {array.type}, and a vector has numbers")
+        raise InputError(f"column {name!r} holds {array.type}, but a vector has numbers")
     _refuse_missing(array, f"has no value in column {name!r}")
     return array.to_numpy(zero_copy_only=False)
 
@@ -174,7 +174,7 @@ def _first_bad_cell(name: str, cells: list[str | None]) -> BadRow:
             float(cell)
         except ValueError:
             return BadRow(row, f"has {cell[:40]!r} in column {name!r}, where a number is expected")
-    return BadRow(0, f"has something in column {name!r} that is no number")
+    return BadRow(0, f"has something other than a number in column {name!r}")
 
 
 def _parsed_vectors(array: pa.Array) -> Array:
@@ -191,7 +191,7 @@ def _parsed_vectors(array: pa.Array) -> Array:
         try:
             rows.append(np.array(cell.strip("[]").replace(",", " ").split(), dtype=np.float32))
         except ValueError as error:
-            raise BadRow(row, f"has a vector that is no list of numbers: {error}") from None
+            raise BadRow(row, f"has a vector that is not a list of numbers: {error}") from None
         if len(rows[row]) != len(rows[0]):
             raise BadRow(
                 row, f"has a vector of {len(rows[row])} values where the rows before it have {len(rows[0])}"

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import err, print_facts, print_table
-from supquant.cli.parameters import read_numbers
 from supquant_lab.bench.audit import bench_audit
-from supquant_lab.cli.options import JsonFile, check_figures, describe, write_figures
+from supquant_lab.cli.options import JsonFile, check_figures, describe, read_numbers, write_figures
 from supquant_lab.datasets import load
 
 app = typer.Typer()

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import err, print_facts, print_table
-from supquant.cli.parameters import read_numbers
 from supquant.errors import InputError
 from supquant.inputs.parameters import check_integer
 from supquant_lab.bench.extend import bench_extend
-from supquant_lab.cli.options import JsonFile, check_figures, describe, write_figures
+from supquant_lab.cli.options import JsonFile, check_figures, describe, read_numbers, write_figures
 from supquant_lab.datasets import NAMES, load
 
 app = typer.Typer()

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import err, print_facts, print_table
-from supquant.cli.parameters import read_numbers
 from supquant.errors import InputError
 from supquant_lab.bench.labels import SEVERAL_LABELS, SIZES, bench_labels
-from supquant_lab.cli.options import JsonFile, check_figures, describe, write_figures
+from supquant_lab.cli.options import JsonFile, check_figures, describe, read_numbers, write_figures
 
 app = typer.Typer()
 

@@ -12,11 +12,11 @@ import typer
 
 from supquant.cli.console import out, print_table, progress_bars
 from supquant.cli.files import check_output, make_folder
-from supquant.cli.parameters import Parameters, read_numbers, read_parameters
+from supquant.cli.options import Parameters, read_parameters
 from supquant.errors import InputError
 from supquant.storage.replacing import write_json
 from supquant_lab.cell import RANKINGS, Cell, check_cells, run_cells
-from supquant_lab.cli.options import Download, FitsFolder
+from supquant_lab.cli.options import Download, FitsFolder, read_numbers
 from supquant_lab.datasets import NAMES, load
 from supquant_lab.methods import METHODS, KeptFits, Settings
 from supquant_lab.records import CELL_FOLDERS, cell_name, fold_cells

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.files import check_output
+from supquant.errors import InputError
 from supquant_lab.records import write_record
 
 JsonFile = Annotated[Path | None, typer.Option(help="Write the figures to this file.")]
@@ -21,6 +22,22 @@ FitsFolder = Annotated[
 Download = Annotated[
     bool, typer.Option("--download", help="Fetch data sets that are not there and are public.")
 ]
+
+
+def read_numbers(text: str, name: str) -> list[int]:
+    """Return the integers in a text that separates them by commas; `name` is for the error message.
+
+    Examples
+    --------
+    >>> read_numbers("16,32", "bits")
+    [16, 32]
+    """
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{name} must be integers separated by commas, such as 16,32; got {text!r}"
+        ) from None
 
 
 def check_figures(path: Path | None) -> None:

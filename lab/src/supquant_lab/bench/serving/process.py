@@ -32,7 +32,7 @@ class ServiceProcess:
     """
 
     def __init__(self, *arguments: object, core: int | None = None) -> None:
-        command = [sys.executable, "-m", "supquant.cli", "serve", *map(str, arguments), "--port", "0"]
+        command = [sys.executable, "-m", "supquant", "serve", *map(str, arguments), "--port", "0"]
         self._process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

@@ -1,5 +1,0 @@
-"""``python -m supquant.cli``."""
-
-from supquant.cli import main
-
-main()
