@@ -38,7 +38,7 @@ def add(
     if replace and names is None:
         raise InputError("--replace needs ids: name their column with --ids")
     if not replace:
-        index.check_new(names)
+        index._check_new(names)
     codes = collected(index.codec, source, jobs)
     index = change_saved(
         folder,

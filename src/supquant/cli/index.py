@@ -76,7 +76,7 @@ def make_index(
     index = _load_made_with(codec, output) if append else CodeIndex(codec)
     source = open_items(items, vectors, labels, ids, metadata)
     names, kept = ids_for(index, source), source.metadata
-    index.check_new(names)
+    index._check_new(names)
     check_space(output, len(source) * codec.n_codebooks + (0 if kept is None else kept.nbytes))
     codes = collected(codec, source, jobs)
     if append:

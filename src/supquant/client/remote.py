@@ -314,7 +314,7 @@ class Client(SearchableIndex, ChangeableIndex):
         """Copy all rows into one segment, without removed ones."""
         return self._change("compact")
 
-    def check_new(self, ids: ArrayLike | None = None) -> None:
+    def _check_new(self, ids: ArrayLike | None = None) -> None:
         """Check that rows with these ids can be added, as `CodeIndex.check_new` does."""
         self._change("check_new", ids)
 

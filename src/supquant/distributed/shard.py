@@ -177,7 +177,7 @@ def which_taken(memory: Memory, common: object, item: tuple[str, Array | None]) 
     del common
     folder, ids = item
     index = _shard(memory, folder)
-    index.check_new(None if ids is None else ids[:0])
+    index._check_new(None if ids is None else ids[:0])
     return np.zeros(0, dtype=bool) if ids is None else index.contains(ids)
 
 

@@ -108,7 +108,7 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
         shard: int = -1,
     ) -> Self:
         y, ids, metadata = beside_items(X, y, ids, metadata)
-        self.check_new(ids)  # before the long work of encoding
+        self._check_new(ids)  # before the long work of encoding
         return self.add_codes(encode_rows(self.codec, X, y, n_jobs), ids, metadata=metadata, shard=shard)
 
     def add_codes(
@@ -124,15 +124,15 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
         if given is not None:
             check_length(given, checked)
         with self._lock:
-            self.check_new(given)
+            self._check_new(given)
             columns = read_columns(metadata, len(checked), self._shards)
             if len(checked):
                 rows = {"codes": checked, "ids": given, "metadata": _table(columns)}
                 self._change("add_codes", {number: rows}, {number: len(checked)})
         return self
 
-    def check_new(self, ids: ArrayLike | None = None) -> None:
-        """Check that rows with these ids can be added, as `CodeIndex.check_new` does."""
+    def _check_new(self, ids: ArrayLike | None = None) -> None:
+        """Check that rows with these ids can be added, as `CodeIndex._check_new` does."""
         given = None if ids is None else id_array(ids, distinct=True)
         there = [None] * len(self.folders) if given is None else [own for _, own in self._shards.each(given)]
         taken = self._shards.ask_all(which_taken, list(zip(self.folders, there, strict=True)))
@@ -189,7 +189,7 @@ class ShardedIndex(ShardedReader, ChangeableIndex):
             places, last = np.flatnonzero(old), len(self.folders) - 1
             chosen = {number: places[own] for number, (own, _) in owned.items()}
             if not old.all():
-                self.check_new(given[~old])
+                self._check_new(given[~old])
                 chosen[last] = np.concatenate([chosen.get(last, places[:0]), np.flatnonzero(~old)])
             each = self._shards.each(given)
             changes = {

@@ -318,10 +318,10 @@ class ShardedReader(SearchableIndex):
         """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.search_table` does."""
         with self._lock:
             scores, ids, *_ = self.search(Q, k, **search)
-            return self.tabulate(scores, ids, columns)
+            return self._tabulate(scores, ids, columns)
 
-    def tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
-        """Return the answers of a search as one `pyarrow.Table`, as `CodeIndex.tabulate` does."""
+    def _tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+        """Return the answers of a search as one `pyarrow.Table`, as `CodeIndex._tabulate` does."""
         with self._lock:
             return answer_table(_Table(self._shards), np.asarray(scores), np.asarray(ids), columns)
 

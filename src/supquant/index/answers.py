@@ -93,7 +93,7 @@ class TableReader(IndexReader):
         pinned = self._pinned()
         return answer_table(pinned._snapshot, *pinned.search(Q, k, **search), columns)
 
-    def tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+    def _tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
         """Return the answers of a search as one table, as `search_table` does.
 
         Parameters

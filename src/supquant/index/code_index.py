@@ -74,7 +74,7 @@ class CodeIndex(SavedIndex, ChangeableIndex):
         self._snapshot.check_new(read)  # before the long work of encoding
         return self._append(encode_rows(self.codec, X, y, n_jobs), read, metadata)
 
-    def check_new(self, ids: ArrayLike | None = None) -> None:
+    def _check_new(self, ids: ArrayLike | None = None) -> None:
         """Check that rows with these ids can be added, before the work of encoding them.
 
         Parameters

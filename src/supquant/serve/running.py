@@ -14,7 +14,7 @@ from supquant.errors import InputError
 from supquant.serve.app import make_app
 from supquant.serve.calls import Endpoint
 from supquant.serve.connections import service_protocol
-from supquant.serve.searching import SEARCH
+from supquant.serve.searching import search
 from supquant.serve.service import Service
 from supquant.serve.tokens import Tokens
 
@@ -125,7 +125,7 @@ def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
     config = uvicorn.Config(
         make_app(service, watched=watched),
         loop="uvloop",
-        http=service_protocol(Endpoint(SEARCH, service), service.indexes, limits.deadline, limits.max_body),
+        http=service_protocol(Endpoint(search, service), service.indexes, limits.deadline, limits.max_body),
         ws="none",
         lifespan="on",
         log_level="warning",

@@ -30,7 +30,7 @@ from supquant.serve.encoding import Encode, Encoder
 from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
 
-__all__ = ["Change", "SearchKey", "ServedIndex", "Version", "search_key"]
+__all__ = ["Change", "SearchKey", "ServedIndex", "Version", "check_name"]
 
 Change = Callable[[CodeIndex], Any]
 """Changes an index, and returns what its request is answered with. If it raises, the index is unchanged."""
@@ -104,19 +104,7 @@ class SearchKey:
     ranking: str | None
     novelty: float | tuple[float, ...] | None
     among: Filter | None
-    alone: object = None  # searches with one novelty for each query are joined with no others
-
-
-def search_key(
-    version: Version,
-    k: int,
-    ranking: str | None = None,
-    novelty: float | tuple[float, ...] | None = None,
-    among: Filter | None = None,
-) -> SearchKey:
-    """Return the key of a search. The best k of more answers are the best k, so searches of similar k share a scan."""
-    alone = object() if isinstance(novelty, tuple) else None
-    return SearchKey(version, 1 << (k - 1).bit_length(), ranking, novelty, among, alone)
+    alone: object = None  # differs for each search with one novelty per query: it is joined with no others
 
 
 class ServedIndex:
