@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
 import secrets
@@ -282,8 +281,9 @@ class Endpoint:
         began = time.perf_counter()
         served = self._service.indexes.get(name)
         try:
-            async with asyncio.timeout(self._service.limits.deadline):
-                answer = await self._answer(name, served, headers, query_string, read_body)
+            answer = await self._service.deadlines.limit(
+                self._answer(name, served, headers, query_string, read_body)
+            )
         except TimeoutError:
             answer = error_answer(504, "the request took too long; if it was a change, it may still be made")
         except RefusalError as refusal:

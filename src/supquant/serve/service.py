@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from supquant.errors import InputError
+from supquant.serve.deadlines import Deadlines
 from supquant.serve.encoding import Encode
 from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
@@ -55,6 +56,7 @@ class Service:
         self.limits = limits or Limits()
         self.tokens = tokens
         self.metrics = Metrics()
+        self.deadlines = Deadlines(self.limits.deadline)
         self.openapi: dict[str, Any] = {}  # what the application can do
         self.ready = True
         self.indexes = {
