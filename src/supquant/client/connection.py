@@ -19,10 +19,10 @@ ARROW = "application/vnd.apache.arrow.stream"
 """The media type of an Arrow stream."""
 
 _INPUT_ERRORS = (400, 404, 409, 413, 415, 422)
-"""Statuses of answers to requests that the user can correct."""
+"""Statuses of requests that the user can correct."""
 
-_MOST_IDLE = 64
-"""The number of connections that are kept open while no request uses them."""
+_MAX_IDLE = 64
+"""The maximum number of connections that are kept open while no request uses them."""
 
 
 class ServiceError(SupquantError):
@@ -46,16 +46,16 @@ class ServiceError(SupquantError):
 
 
 class Connection:
-    """Asks a service. Connections are kept open, and any number of threads may ask at the same time.
+    """Sends requests to a service. Connections are kept open, and any number of threads may send at the same time.
 
     Parameters
     ----------
     url : str
         The address of the service.
     token : str or None
-        A token, which is sent in a header.
+        The token that is sent in a header.
     timeout : float
-        The time in seconds after which a request is given up.
+        The time after which a request is given up, in seconds.
     """
 
     def __init__(self, url: str, token: str | None, timeout: float) -> None:
@@ -72,16 +72,16 @@ class Connection:
         weakref.finalize(self, _close_all, self._idle)
 
     def ask(self, method: str, path: str, body: Any = None, *, accept: str | None = None) -> Any:
-        """Send a request, and return the JSON of its answer, or the bytes if another form was accepted.
+        """Send a request, and return the JSON of its answer, or its bytes if it is an Arrow stream.
 
         Parameters
         ----------
         method : {"GET", "POST"}
         path : str
             The path below the address of the service.
-        body : bytes or what JSON can hold, default=None
+        body : bytes, or what JSON can hold, default=None
         accept : str, default=None
-            The media type that is asked for.
+            The media type to ask for.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class Connection:
         return response.status, response.headers.get_content_type(), answer
 
     def _take(self) -> HTTPConnection:
-        """Return a connection that is open, or a new one. An idle connection with something to read was closed by the service."""
+        """Return an open connection, or a new one. An idle connection with something to read was closed by the service."""
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -143,7 +143,7 @@ class Connection:
 
     def _give_back(self, connection: HTTPConnection) -> None:
         with self._lock:
-            if len(self._idle) < _MOST_IDLE:
+            if len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()

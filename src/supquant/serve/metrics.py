@@ -17,14 +17,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of the text that Prometheus reads."""
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
-"""Bounds of the groups of times in seconds."""
+"""Upper bounds of the buckets of times, in seconds."""
 
 _QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Bounds of the groups of numbers of queries in one scan."""
+"""Upper bounds of the buckets of the number of queries in one scan."""
 
 
 class Metrics:
-    """The counts and times of one service."""
+    """The counts and times of a service."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -33,7 +33,7 @@ class Metrics:
         self._registry.register(self._requests)
         self._batches = Histogram(
             "supquant_scan_queries",
-            "Queries that were joined into one scan.",
+            "Queries that shared one scan.",
             ("index",),
             buckets=_QUERIES,
             registry=self._registry,
@@ -44,7 +44,7 @@ class Metrics:
         )
         self._reloads = Counter(
             "supquant_reloads",
-            "Saves by other processes that were taken over.",
+            "Saves by other processes that were loaded.",
             ("index",),
             registry=self._registry,
         )
@@ -66,7 +66,7 @@ class Metrics:
         self._saves.labels(index).inc()
 
     def reload(self, index: str) -> None:
-        """Count a save by another process that was taken over."""
+        """Count a save by another process that was loaded."""
         self._reloads.labels(index).inc()
 
     def text(self) -> bytes:
@@ -75,13 +75,13 @@ class Metrics:
 
 
 class _Requests:
-    """Counts and times of requests. All are counted by the thread of the event loop, so they need no locks."""
+    """Counts and times of requests. Only the thread of the event loop counts them, so they need no locks."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], int] = {}
         self._times: dict[
             str, list[float]
-        ] = {}  # by operation: the numbers of each group of times, and their sum
+        ] = {}  # by operation: the number in each bucket, and the sum of the times
 
     def add(self, operation: str, index: str, status: int, seconds: float) -> None:
         """Count one request."""
@@ -94,7 +94,7 @@ class _Requests:
         times[-1] += seconds
 
     def collect(self) -> Iterator[Any]:
-        """Yield all counts, as the registry of Prometheus wants them."""
+        """Yield all counts, in the form that the registry of Prometheus expects."""
         requests = CounterMetricFamily(
             "supquant_requests",
             "Answered requests, by operation, index and status.",

@@ -1,7 +1,7 @@
-"""Requests to answers: one index that is searched, changed, saved and read anew while it is served.
+"""Requests to answers: one index that is searched, changed, saved and reloaded while it is served.
 
 An index that requests read never changes. A change is made to a copy, which shares all arrays with it. The copy is saved, and
-only then takes the place of the old one. So no request sees what is not yet in the folder.
+only then replaces the old one. So no request sees what is not yet in the folder.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from supquant.serve.metrics import Metrics
 __all__ = ["Change", "SearchKey", "ServedIndex", "Version", "check_name"]
 
 Change = Callable[[CodeIndex], Any]
-"""Changes an index, and returns what its request is answered with. If it raises, the index is unchanged."""
+"""Changes an index, and returns the answer to its request. If it raises, the index is unchanged."""
 
-_MOST_FILTERS = 32
-"""The number of conditions whose filters are kept with a version."""
+_MAX_FILTERS = 32
+"""The maximum number of conditions whose filters are kept with a version."""
 
 Signature = tuple[int, ...]
 
 _UNKNOWN: Signature = (-1,)
-"""The signature of no folder: the next look loads the index anew."""
+"""The signature of no folder: the next look reloads the index."""
 
 _log = logging.getLogger("supquant.serve")
 
 
 class Version:
-    """An index that does not change, and the filters of conditions that were asked of it.
+    """An index that does not change, and the filters of the conditions that requests have used.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Version:
     def __init__(self, index: CodeIndex) -> None:
         self.index = index
         self.width: int = index.codec.n_inputs  # of vectors
-        self.options: dict[bytes, Any] = {}  # what searches asked for in their addresses, as it was read
+        self.options: dict[bytes, Any] = {}  # the options of searches by their text in the address
         self._filters: OrderedDict[str, Filter] = OrderedDict()
         self._lock = Lock()
 
@@ -80,7 +80,7 @@ class Version:
         return {name: str(schema.field(name).type) for name in self.index.columns}
 
     def filter(self, where: Any) -> Filter:
-        """Return the filter of ids or of a condition. That of a condition is kept for the next request."""
+        """Return the filter of ids or of a condition. The filter of a condition is kept for later requests."""
         if not isinstance(where, str):
             return self.index.filter(where)
         with self._lock:
@@ -90,21 +90,21 @@ class Version:
         made = self.index.filter(where)
         with self._lock:
             self._filters[where] = made
-            while len(self._filters) > _MOST_FILTERS:
+            while len(self._filters) > _MAX_FILTERS:
                 self._filters.popitem(last=False)
         return made
 
 
 @dataclass(frozen=True)
 class SearchKey:
-    """What searches must have in common to be joined into one scan."""
+    """What searches must have in common to share a scan."""
 
     version: Version
     k: int
     ranking: str | None
     novelty: float | tuple[float, ...] | None
     among: Filter | None
-    alone: object = None  # differs for each search with one novelty per query: it is joined with no others
+    alone: object = None  # tells a search with one novelty per query from all others
 
 
 class ServedIndex:
@@ -119,9 +119,9 @@ class ServedIndex:
     limits : Limits
     metrics : Metrics
     n_jobs : int, default=None
-        The number of threads of a scan. None stands for all cores.
+        The number of threads of a scan. None means all cores.
     encoders : mapping of str to callable, default=None
-        Functions that encode queries, by kind. None stands for none.
+        Functions that encode queries, by kind.
     """
 
     def __init__(
@@ -173,14 +173,14 @@ class ServedIndex:
     async def change(self, change: Change) -> Any:
         """Change the index, save it, and return what the change returned.
 
-        Changes that come while others are saved are made and saved together.
+        Changes that arrive while others are being saved are made and saved together.
 
         Raises
         ------
         RefusalError
-            If too many changes wait, or the folder cannot be written.
+            If too many changes are waiting, or the folder cannot be written.
         InputError
-            If the change is refused. Then the index is as it was.
+            If the change is refused. The index is unchanged then.
         """
         if len(self._changes) >= self._limits.max_queue:
             raise RefusalError(429, "too many changes are waiting: try again later", {"retry-after": "1"})
@@ -204,7 +204,7 @@ class ServedIndex:
         error = done.exception()
         results = [error] * len(answers) if error is not None else done.result()
         for answer, result in zip(answers, results, strict=True):
-            if answer.done():  # its request was given up; the change is made all the same
+            if answer.done():  # its request was given up; the change is made nevertheless
                 continue
             if isinstance(result, BaseException):
                 answer.set_exception(result)
@@ -213,7 +213,7 @@ class ServedIndex:
         self._start_writing()
 
     def _commit(self, changes: Sequence[Change]) -> list[Any]:
-        """Make changes and save them. If another process saves meanwhile, its changes come first."""
+        """Make changes and save them. If another process saves in the meantime, its changes come first."""
         while True:
             self.take_over()
             index = copy.copy(self.version.index)
@@ -240,16 +240,16 @@ class ServedIndex:
     # other processes -----------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Take over what another process saved, in the thread of the changes."""
+        """Load what another process saved, in the thread of the changes."""
         await asyncio.get_running_loop().run_in_executor(self._writer, self.take_over)
 
     def take_over(self) -> None:
-        """Load the index anew if its folder was changed since it was last loaded or saved.
+        """Reload the index if its folder has changed since it was last loaded or saved.
 
         Raises
         ------
         RefusalError
-            If the folder is gone or damaged. Then the index that was loaded before goes on.
+            If the folder is gone or damaged. The index that was loaded before stays in use then.
         """
         signature = self._read_signature()
         if signature == self._signature:
@@ -257,7 +257,7 @@ class ServedIndex:
         try:
             index = CodeIndex.load(self.folder)
         except (OSError, SupquantError) as error:
-            _log.warning("index %s cannot be read anew: %s", self.name, error)
+            _log.warning("index %s cannot be reloaded: %s", self.name, error)
             raise RefusalError(503, "the folder of the index cannot be read") from error
         # If the folder changed again after it was looked at, the next look sees that.
         self._signature = signature
@@ -265,7 +265,7 @@ class ServedIndex:
         self._metrics.reload(self.name)
 
     def _signature_of_own_save(self) -> Signature:
-        """Return the signature of the folder if nobody has saved after this process."""
+        """Return the signature of the folder if no other process has saved since this one did."""
         signature = self._read_signature()
         try:
             saved = read_manifest(self.folder)["saved"]
@@ -275,7 +275,7 @@ class ServedIndex:
         return signature if own and signature == self._read_signature() else _UNKNOWN
 
     def _read_signature(self) -> Signature:
-        """Return what tells one manifest from another, or an empty tuple if there is none."""
+        """Return what distinguishes one manifest from another; an empty tuple if there is none."""
         try:
             found = (self.folder / MANIFEST).stat()
         except OSError:
@@ -291,7 +291,7 @@ def _attempt(change: Change, index: CodeIndex) -> Any:
 
 
 def check_name(name: str) -> str:
-    """Return the name of an index if it can stand in an address; raise an `InputError` otherwise.
+    """Return the name of an index if it can be part of an address; raise an `InputError` otherwise.
 
     Examples
     --------
@@ -300,6 +300,6 @@ def check_name(name: str) -> str:
     """
     if not name.isascii() or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise InputError(
-            f"an index is named by letters, digits, '-', '_' and '.', got {name!r}: give another name as NAME=FOLDER"
+            f"an index name consists of letters, digits, '-', '_' and '.', got {name!r}: give another name as NAME=FOLDER"
         )
     return name
