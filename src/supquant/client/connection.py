@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from supquant.errors import InputError, SupquantError
 
-__all__ = ["ARROW", "Connection", "ServiceError"]
+__all__ = ["Connection", "ServiceError"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 """The media type of an Arrow stream."""
@@ -71,7 +71,7 @@ class Connection:
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._idle)
 
-    def ask(self, method: str, path: str, body: Any = None, *, accept: str | None = None) -> Any:
+    def ask(self, method: str, path: str, body: Any = None, *, arrow: bool = False) -> Any:
         """Send a request, and return the JSON of its answer, or its bytes if it is an Arrow stream.
 
         Parameters
@@ -80,8 +80,8 @@ class Connection:
         path : str
             The path below the address of the service.
         body : bytes, or what JSON can hold, default=None
-        accept : str, default=None
-            The media type to ask for.
+        arrow : bool, default=False
+            Whether to ask for an Arrow stream.
 
         Raises
         ------
@@ -91,8 +91,8 @@ class Connection:
             If the service cannot be reached, or answered with another error.
         """
         headers = dict(self._headers)
-        if accept is not None:
-            headers["Accept"] = accept
+        if arrow:
+            headers["Accept"] = ARROW
         if method == "POST":
             raw = isinstance(body, bytes)
             headers["Content-Type"] = "application/octet-stream" if raw else "application/json"

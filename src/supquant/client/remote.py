@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from supquant.arrays import Array, ArrayLike, Codes, Float32, RowNumbers
-from supquant.client.connection import ARROW, Connection
+from supquant.client.connection import Connection
 from supquant.client.values import (
     ClientFilter,
     novelty_of,
@@ -139,7 +139,7 @@ class Client(SearchableIndex, ChangeableIndex):
     def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
         """Return the columns of rows as a `pyarrow.Table`, as `CodeIndex.get` does."""
         body = {"ids": plain_ids(ids), "columns": self.columns if columns is None else list(columns)}
-        return table_of(self._connection.ask("POST", f"{self._path}/items", body, accept=ARROW))
+        return table_of(self._connection.ask("POST", f"{self._path}/items", body, arrow=True))
 
     # searches ------------------------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Client(SearchableIndex, ChangeableIndex):
         """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.search_table` does."""
         body = self._search_body(np.atleast_2d(Q), SearchOptions(**search))
         body |= without_none(k=k, columns=None if columns is None else list(columns))
-        return table_of(self._connection.ask("POST", f"{self._path}/search", body, accept=ARROW))
+        return table_of(self._connection.ask("POST", f"{self._path}/search", body, arrow=True))
 
     def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         resolve_jobs(options.n_jobs)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from supquant.errors import SupquantError
 from supquant.serve.limits import Limits, RefusalError
 
-__all__ = ["Batcher", "Found", "Scan"]
+__all__ = ["Batcher", "Found", "Scan", "settle"]
 
 Found = tuple[NDArray[Any], ...]
 """What was found for q queries: arrays of q rows, such as scores and ids (q, k)."""
@@ -160,16 +160,21 @@ class Batcher:
     def _finish(self, jobs: Sequence[_Job], done: asyncio.Future[list[Found | Exception]]) -> None:
         """Hand out the answers of a batch, and consider the next one."""
         self._running = False
-        for job, answer in zip(jobs, done.result(), strict=True):
-            if job.answer.done():  # its request was given up
-                continue
-            if isinstance(answer, Exception):
-                job.answer.set_exception(answer)
-            else:
-                job.answer.set_result(answer)
+        settle([job.answer for job in jobs], done.result())
         answered = sum(len(job.queries) for job in jobs)
         self._expected = min(answered + self._waiting, self._limits.max_batch)
         now = asyncio.get_running_loop().time()
         self._quiet_until = now + self._max_wait
         self._patient_until = now + max(self._max_wait, now - self._began)
         self._start_if_due()
+
+
+def settle(answers: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
+    """Give each answer its result or error, unless its request was given up."""
+    for answer, result in zip(answers, results, strict=True):
+        if answer.done():
+            continue
+        if isinstance(result, BaseException):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)

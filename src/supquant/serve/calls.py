@@ -299,7 +299,7 @@ class Endpoint:
             number = secrets.token_hex(4)
             _log.exception("request %s failed", number)
             answer = error_answer(500, f"an internal error: the log of the service has it as {number}")
-        self._service.metrics.request(
+        self._service.metrics.requests.add(
             self._operation.name,
             "" if served is None else name,
             answer.status,

@@ -66,11 +66,11 @@ _begun: WeakKeyDictionary[Version, dict[Any, asyncio.Future[Any]]] = WeakKeyDict
         "y": list_of(NUMBER),
         "label": told("The number of each item's label, -1 for none.", list_of(INTEGER)),
         "labels": {"type": "array"},
-        "rows": INTEGER,
+        "rows": told(f"The number of items of the index. At most {MAX_POINTS:,} are placed.", INTEGER),
     },
 )
 async def read_map(call: Call) -> Any:
-    """Place items on a map by their codes, at most 50,000 of them."""
+    """Place items on a map by their codes."""
     return await _once(call, _map_of)
 
 
@@ -161,9 +161,9 @@ def _lines(table: Any) -> list[dict[str, Any]]:
     return list(table.slice(0, MAX_LISTED).to_pylist())
 
 
-@operation("GET", "/v1/{index}/sample", answer={"ids": IDS})
+@operation("GET", "/v1/{index}/sample", answer={"ids": told(f"At most {SAMPLED} ids.", IDS)})
 async def read_sample(call: Call) -> Any:
-    """List the ids of 100 random items, to look at."""
+    """List the ids of some random items, to look at."""
     ids = await call.in_thread(lambda: call.index.ids)
     return {"ids": ids[np.sort(np.random.default_rng().permutation(len(ids))[:SAMPLED])]}
 

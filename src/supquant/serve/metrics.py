@@ -24,67 +24,46 @@ _QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """The counts and times of a service."""
+    """The counts and times of a service: of `requests`, and by index of `scans`, `rows`, `saves` and `reloads`."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._requests = _Requests()
-        self._registry.register(self._requests)
-        self._batches = Histogram(
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Requests()
+        registry.register(self.requests)
+        self.scans = Histogram(
             "supquant_scan_queries",
             "Queries that shared one scan.",
             ("index",),
             buckets=_QUERIES,
-            registry=self._registry,
+            registry=registry,
         )
-        self._rows = Gauge("supquant_rows", "Rows of an index.", ("index",), registry=self._registry)
-        self._saves = Counter(
-            "supquant_saves", "Saves of an index by this service.", ("index",), registry=self._registry
+        self.rows = Gauge("supquant_rows", "Rows of an index.", ("index",), registry=registry)
+        self.saves = Counter(
+            "supquant_saves", "Saves of an index by this service.", ("index",), registry=registry
         )
-        self._reloads = Counter(
-            "supquant_reloads",
-            "Saves by other processes that were loaded.",
-            ("index",),
-            registry=self._registry,
+        self.reloads = Counter(
+            "supquant_reloads", "Saves by other processes that were loaded.", ("index",), registry=registry
         )
-
-    def request(self, operation: str, index: str, status: int, seconds: float) -> None:
-        """Count an answered request. `index` is the name of a served index, or empty."""
-        self._requests.add(operation, index, status, seconds)
-
-    def scan(self, index: str, n_queries: int) -> None:
-        """Count a scan."""
-        self._batches.labels(index).observe(n_queries)
-
-    def rows(self, index: str, n_rows: int) -> None:
-        """Note the number of rows of an index."""
-        self._rows.labels(index).set(n_rows)
-
-    def save(self, index: str) -> None:
-        """Count a save by this service."""
-        self._saves.labels(index).inc()
-
-    def reload(self, index: str) -> None:
-        """Count a save by another process that was loaded."""
-        self._reloads.labels(index).inc()
 
     def text(self) -> bytes:
         """Return all counts and times in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
-class _Requests:
-    """Counts and times of requests. Only the thread of the event loop counts them, so they need no locks."""
+class Requests:
+    """Counts and times of requests. Only the thread of the event loop counts them, so they need no locks.
+
+    A counter and a histogram of Prometheus would take three times as long, a tenth of the time of a search in the event loop.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], int] = {}
-        self._times: dict[
-            str, list[float]
-        ] = {}  # by operation: the number in each bucket, and the sum of the times
+        # By operation: the number in each bucket, and the sum of the times.
+        self._times: dict[str, list[float]] = {}
 
     def add(self, operation: str, index: str, status: int, seconds: float) -> None:
-        """Count one request."""
+        """Count an answered request. `index` is the name of a served index, or empty."""
         key = operation, index, status
         self._counts[key] = self._counts.get(key, 0) + 1
         times = self._times.get(operation)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from supquant.errors import InputError, SaveConflictError, SupquantError
 from supquant.index import CodeIndex, Filter
 from supquant.index.manifest import MANIFEST, read_manifest
-from supquant.serve.batching import Batcher, Found
+from supquant.serve.batching import Batcher, Found, settle
 from supquant.serve.encoding import Encode, Encoder
 from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
@@ -142,13 +142,11 @@ class ServedIndex:
         self._n_jobs = n_jobs
         self._searcher = ThreadPoolExecutor(1, thread_name_prefix=f"search-{name}")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{name}")
-        self._batcher = Batcher(
-            self._scan, limits, self._searcher, lambda n_queries: metrics.scan(name, n_queries)
-        )
+        self._batcher = Batcher(self._scan, limits, self._searcher, metrics.scans.labels(name).observe)
         self.encoders = {kind: Encoder(kind, encode, limits) for kind, encode in (encoders or {}).items()}
         self._changes: list[tuple[Change, asyncio.Future[Any]]] = []
         self._writing = False
-        metrics.rows(name, len(self.version.index))
+        metrics.rows.labels(name).set(len(self.version.index))
 
     def close(self) -> None:
         """Wait until the threads have done what they began."""
@@ -202,20 +200,14 @@ class ServedIndex:
     def _finish(self, answers: Sequence[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
         self._writing = False
         error = done.exception()
-        results = [error] * len(answers) if error is not None else done.result()
-        for answer, result in zip(answers, results, strict=True):
-            if answer.done():  # its request was given up; the change is made nevertheless
-                continue
-            if isinstance(result, BaseException):
-                answer.set_exception(result)
-            else:
-                answer.set_result(result)
+        # The request of an answer may have been given up; the change is made nevertheless.
+        settle(answers, done.result() if error is None else [error] * len(answers))
         self._start_writing()
 
     def _commit(self, changes: Sequence[Change]) -> list[Any]:
         """Make changes and save them. If another process saves in the meantime, its changes come first."""
         while True:
-            self.take_over()
+            self.reload()
             index = copy.copy(self.version.index)
             results = [_attempt(change, index) for change in changes]
             if all(isinstance(result, Exception) for result in results):
@@ -230,20 +222,20 @@ class ServedIndex:
                 raise RefusalError(507, f"the change was not made: {error.strerror}") from error
             self._signature = self._signature_of_own_save()
             self._replace(index)
-            self._metrics.save(self.name)
+            self._metrics.saves.labels(self.name).inc()
             return results
 
     def _replace(self, index: CodeIndex) -> None:
         self.version = Version(index)
-        self._metrics.rows(self.name, len(index))
+        self._metrics.rows.labels(self.name).set(len(index))
 
     # other processes -----------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
         """Load what another process saved, in the thread of the changes."""
-        await asyncio.get_running_loop().run_in_executor(self._writer, self.take_over)
+        await asyncio.get_running_loop().run_in_executor(self._writer, self.reload)
 
-    def take_over(self) -> None:
+    def reload(self) -> None:
         """Reload the index if its folder has changed since it was last loaded or saved.
 
         Raises
@@ -262,7 +254,7 @@ class ServedIndex:
         # If the folder changed again after it was looked at, the next look sees that.
         self._signature = signature
         self._replace(index)
-        self._metrics.reload(self.name)
+        self._metrics.reloads.labels(self.name).inc()
 
     def _signature_of_own_save(self) -> Signature:
         """Return the signature of the folder if no other process has saved since this one did."""
