@@ -121,9 +121,9 @@ def test_an_internal_error_is_logged_but_not_sent(service, monkeypatch, caplog):
         raise KeyError("secret")
 
     monkeypatch.setattr(CodeIndex, "search", fail)
-    told = error_of(service.post("/v1/things/search", json={"query": [0.0] * 8}), 500)
-    assert "secret" not in told
-    assert told.split()[-1] in caplog.text
+    message = error_of(service.post("/v1/things/search", json={"query": [0.0] * 8}), 500)
+    assert "secret" not in message
+    assert message.split()[-1] in caplog.text
     assert "KeyError: 'secret'" in caplog.text
 
 
@@ -180,8 +180,8 @@ def test_a_change_that_cannot_be_saved_is_not_seen(service, folder, monkeypatch)
 
     with monkeypatch.context() as patch:
         patch.setattr(CodeIndex, "save", full)
-        told = error_of(service.post("/v1/things/remove", json={"ids": [1]}), 507)
-    assert told == "the change was not made: No space left on device"
+        message = error_of(service.post("/v1/things/remove", json={"ids": [1]}), 507)
+    assert message == "the change was not made: No space left on device"
     assert service.get("/v1/things").json()["rows"] == 300
 
 

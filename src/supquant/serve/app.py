@@ -19,10 +19,10 @@ from supquant.serve.service import Service
 __all__ = ["OPERATIONS", "make_app"]
 
 OPERATIONS = (*searching.OPERATIONS, *looking.OPERATIONS, *writing.OPERATIONS, *reading.OPERATIONS)
-"""All operations of a service, the most frequent first. A module with further operations adds its own here."""
+"""All operations of a service, most frequent first. A module with further operations adds its own here."""
 
 WATCH_SECONDS = 0.5
-"""The time between two looks at the folders, in seconds."""
+"""The time between two checks of the folders, in seconds."""
 
 _log = logging.getLogger("supquant.serve")
 
@@ -76,9 +76,9 @@ async def _not_found(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 
 async def _watch(service: Service) -> None:
-    """Look at the folder of every index again and again, and load what others saved.
+    """Check the folder of every index again and again, and load what others saved.
 
-    A look is one call of `stat`. Requests that have begun read the old index, later ones the new one.
+    A check is one call of `stat`. Requests that have begun read the old index, later ones the new one.
     """
     while True:
         await asyncio.sleep(WATCH_SECONDS)

@@ -72,7 +72,7 @@ class Operation:
     method : str
         ``"GET"`` or ``"POST"``.
     path : str
-        The path, in which ``{index}`` stands for the name of an index.
+        The path, in which ``{index}`` is the name of an index.
     handle : coroutine function
         Returns the answer to a `Call`: an `Answer`, or what is answered as JSON. Its name is that of the operation, and the
         first line of its docstring is the summary in openapi.json.
@@ -131,7 +131,7 @@ class Call:
         The index that the request names.
     headers : mapping of bytes to bytes
     query_string : bytes
-        The part of the address behind the question mark.
+        The part of the address after the question mark.
     body : bytes
     """
 
@@ -274,7 +274,7 @@ class Endpoint:
             The name of an index, or empty.
         headers : mapping of bytes to bytes
         query_string : bytes
-            The part of the address behind the question mark.
+            The part of the address after the question mark.
         read_body : coroutine function
             Returns the body. It is called if the operation has one and the token allows it.
         """
@@ -349,7 +349,7 @@ def _json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | Non
 
 
 def _plain(value: Any) -> Any:
-    """Return what stands for a value that JSON cannot hold: arrays as lists, bytes as base64, all else as text."""
+    """Replace a value that JSON cannot hold: arrays by lists, bytes by base64, anything else by text."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, bytes | bytearray | memoryview):

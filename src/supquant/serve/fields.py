@@ -29,29 +29,29 @@ def list_of(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-def told(description: str, schema: Schema) -> Schema:
+def described(description: str, schema: Schema) -> Schema:
     """Return a schema with a description."""
     return {"description": description, **schema}
 
 
-ID = told("A 64-bit integer or a string, as in the index.", {"type": ["integer", "string"]})
+ID = described("A 64-bit integer or a string, as in the index.", {"type": ["integer", "string"]})
 IDS = list_of(ID)
-VECTOR = told("One vector.", list_of(NUMBER))
-VECTORS = told(
+VECTOR = described("One vector.", list_of(NUMBER))
+VECTORS = described(
     "Lists of numbers, or rows of little-endian float32 in base64.", {"oneOf": [list_of(VECTOR), TEXT]}
 )
-CHANGED = {"rows": told("The number of rows after the change.", INTEGER)}
+CHANGED = {"rows": described("The number of rows after the change.", INTEGER)}
 FOUND = {
-    "ids": told("Ids; one list per query if there are several.", {"type": "array"}),
-    "scores": told("Numbers; one list per query if there are several.", {"type": "array"}),
-    "columns": told("The values of each column, arranged like the ids.", OBJECT),
+    "ids": described("Ids; one list per query if there are several.", {"type": "array"}),
+    "scores": described("Numbers; one list per query if there are several.", {"type": "array"}),
+    "columns": described("The values of each column, arranged like the ids.", OBJECT),
 }
 _WHERE = {
     "oneOf": [
         TEXT,
         {
             "type": "object",
-            "properties": {"ids": IDS, "skip_missing": told("Whether to leave out unknown ids.", FLAG)},
+            "properties": {"ids": IDS, "skip_missing": described("Whether to leave out unknown ids.", FLAG)},
             "required": ["ids"],
         },
         {"type": "object", "properties": {"mask": list_of(FLAG)}, "required": ["mask"]},
@@ -147,26 +147,29 @@ def _split(text: str) -> list[str]:
 
 FIELDS = {
     # of searches
-    "query": Field(told("One vector, or the id of an item.", {"oneOf": [VECTOR, INTEGER, TEXT]})),
-    "text": Field(told("A text, if the index has an encoder for texts.", TEXT), _check_text),
+    "query": Field(described("One vector, or the id of an item.", {"oneOf": [VECTOR, INTEGER, TEXT]})),
+    "text": Field(described("A text, if the index has an encoder for texts.", TEXT), _check_text),
     "picture": Field(
-        told("A picture's file in base64, if the index has an encoder for pictures.", TEXT), _check_base64
+        described("A picture's file in base64, if the index has an encoder for pictures.", TEXT),
+        _check_base64,
     ),
     "queries": Field(VECTORS),
     "tables": Field(
-        told(
+        described(
             "Look-up tables (q, M, K) as lists, or as little-endian float32 in base64.",
             {"type": ["array", "string"]},
         )
     ),
     "k": Field(
-        told("The number of answers per query.", {"type": "integer", "default": 10, "minimum": 1}),
+        described("The number of answers per query.", {"type": "integer", "default": 10, "minimum": 1}),
         _check_k,
         int,
     ),
-    "ranking": Field(told("One of the rankings of the index; the first one by default.", TEXT), _check_text),
+    "ranking": Field(
+        described("One of the rankings of the index; the first one by default.", TEXT), _check_text
+    ),
     "novelty": Field(
-        told(
+        described(
             "The probability that a query belongs to no known class: one number, or one per query.",
             {"type": ["number", "array"]},
         ),
@@ -174,38 +177,38 @@ FIELDS = {
         float,
     ),
     "where": Field(
-        told(
+        described(
             "Only these rows: a condition on columns in DuckDB's SQL, ids, or a mask in the order of the ids.",
             _WHERE,
         )
     ),
-    "state": Field(told("The state of the index that a mask was made for.", TEXT), _check_text),
-    "threshold": Field(told("Worse answers are left out.", NUMBER), _check_number, float),
-    "columns": Field(told("The columns to return.", list_of(TEXT)), _check_names, _split),
+    "state": Field(described("The state of the index that a mask was made for.", TEXT), _check_text),
+    "threshold": Field(described("Worse answers are left out.", NUMBER), _check_number, float),
+    "columns": Field(described("The columns to return.", list_of(TEXT)), _check_names, _split),
     # of rows
     "ids": Field(IDS, check_ids, _split),
     "vectors": Field(VECTORS),
     "codes": Field(
-        told(
+        described(
             "Lists of whole numbers from 0 to 255, or the bytes of codes in base64.",
             {"oneOf": [list_of(list_of(INTEGER)), TEXT]},
         )
     ),
     "labels": Field(
-        told(
+        described(
             "One label per row, or a list of labels per row if rows may have several; null if unknown.",
             {"type": "array"},
         ),
         _check_list,
     ),
     "metadata": Field(
-        told(
+        described(
             "Columns by name, each a list of values; or an Arrow stream in base64.",
             {"type": ["object", "string"]},
         ),
         _check_metadata,
     ),
-    "label": Field(told("The column of labels; guessed by default.", TEXT), _check_text),
+    "label": Field(described("The column of labels; guessed by default.", TEXT), _check_text),
 }
 """Every field of a request, by name. A name means the same in every operation."""
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from supquant.index import CodeIndex
 from supquant.model.codec import SupervisedCodec
 from supquant.serve.calls import Call, operation
-from supquant.serve.fields import FLAG, IDS, INTEGER, NUMBER, OBJECT, TEXT, list_of, told
+from supquant.serve.fields import FLAG, IDS, INTEGER, NUMBER, OBJECT, TEXT, described, list_of
 from supquant.serve.limits import RefusalError
 from supquant.serve.meanings import class_shares, explain, two_dimensions
 from supquant.serve.searching import read_query
@@ -42,13 +42,13 @@ SAMPLED = 100
 """The number of random items in an answer."""
 
 PATIENCE = 10.0
-"""The time that a request waits for a map or an audit, in seconds. The work goes on, and the next request gets it."""
+"""The time that a request waits for a map or an audit, in seconds. The work continues, and a later request gets the result."""
 
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "y")
 """Names of columns that are taken for the labels of items."""
 
-_READY = {"ready": told("False while the work is under way: ask again.", FLAG)}
-_COLUMN = {"column": told("The column of labels.", {"type": ["string", "null"]})}
+_READY = {"ready": described("False while the work is under way: ask again.", FLAG)}
+_COLUMN = {"column": described("The column of labels.", {"type": ["string", "null"]})}
 
 _begun: WeakKeyDictionary[Version, dict[Any, asyncio.Future[Any]]] = WeakKeyDictionary()
 """The maps and audits of each version, under way or finished, by the function that makes them and the column of labels."""
@@ -64,9 +64,9 @@ _begun: WeakKeyDictionary[Version, dict[Any, asyncio.Future[Any]]] = WeakKeyDict
         "ids": IDS,
         "x": list_of(NUMBER),
         "y": list_of(NUMBER),
-        "label": told("The number of each item's label, -1 for none.", list_of(INTEGER)),
+        "label": described("The number of each item's label, -1 for none.", list_of(INTEGER)),
         "labels": {"type": "array"},
-        "rows": told(f"The number of items of the index. At most {MAX_POINTS:,} are placed.", INTEGER),
+        "rows": described(f"The number of items of the index. At most {MAX_POINTS:,} are placed.", INTEGER),
     },
 )
 async def read_map(call: Call) -> Any:
@@ -81,7 +81,7 @@ async def read_map(call: Call) -> Any:
     answer={
         **_READY,
         **_COLUMN,
-        "source": told("Whether findings come from the file next to the index or from codes.", TEXT),
+        "source": described("Whether findings come from the file next to the index or from codes.", TEXT),
         "notes": list_of(TEXT),
         "classes": list_of(OBJECT),
         "findings": OBJECT,
@@ -161,7 +161,7 @@ def _lines(table: Any) -> list[dict[str, Any]]:
     return list(table.slice(0, MAX_LISTED).to_pylist())
 
 
-@operation("GET", "/v1/{index}/sample", answer={"ids": told(f"At most {SAMPLED} ids.", IDS)})
+@operation("GET", "/v1/{index}/sample", answer={"ids": described(f"At most {SAMPLED} ids.", IDS)})
 async def read_sample(call: Call) -> Any:
     """List the ids of some random items, to look at."""
     ids = await call.in_thread(lambda: call.index.ids)

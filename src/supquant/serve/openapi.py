@@ -7,7 +7,7 @@ from typing import Any
 
 import supquant
 from supquant.serve.calls import JSON, Operation
-from supquant.serve.fields import FIELDS, TEXT, Schema, told
+from supquant.serve.fields import FIELDS, TEXT, Schema, described
 
 __all__ = ["describe"]
 
@@ -64,7 +64,7 @@ def _describe_one(operation: Operation) -> dict[str, Any]:
         parameters.append({"name": "index", "in": "path", "required": True, "schema": TEXT})
     schema = {} if operation.answer is None else {"schema": _object(operation.answer)}
     answer = {"description": "The answer.", "content": {operation.media_type: schema}}
-    described: dict[str, Any] = {
+    found: dict[str, Any] = {
         "operationId": operation.name,
         "summary": (operation.handle.__doc__ or "").partition("\n")[0],
         "parameters": parameters,
@@ -82,9 +82,9 @@ def _describe_one(operation: Operation) -> dict[str, Any]:
         if operation.example is not None:
             bodies[JSON]["example"] = operation.example
         for media_type, meaning in operation.other_bodies.items():
-            bodies[media_type] = {"schema": told(meaning, TEXT)}
-        described["requestBody"] = {"required": True, "content": bodies}
-    return described
+            bodies[media_type] = {"schema": described(meaning, TEXT)}
+        found["requestBody"] = {"required": True, "content": bodies}
+    return found
 
 
 def _object(fields: Mapping[str, Schema], required: Sequence[str] = ()) -> Schema:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from supquant.serve.calls import Answer, Call, operation, table_answer
-from supquant.serve.fields import FLAG, ID, IDS, INTEGER, OBJECT, TEXT, VECTOR, list_of, told
+from supquant.serve.fields import FLAG, ID, IDS, INTEGER, OBJECT, TEXT, VECTOR, described, list_of
 from supquant.serve.limits import RefusalError
 from supquant.serve.metrics import CONTENT_TYPE
 
@@ -36,19 +36,19 @@ async def list_indexes(call: Call) -> Any:
         "removed": INTEGER,
         "bits": INTEGER,
         "bytes_per_code": INTEGER,
-        "inputs": told("The width of vectors.", INTEGER),
+        "inputs": described("The width of vectors.", INTEGER),
         "codewords": INTEGER,
         "rankings": list_of(TEXT),
-        "descending": told("Whether greater scores are better, by ranking.", OBJECT),
-        "columns": told("The type of each column.", OBJECT),
-        "labels": told(
+        "descending": described("Whether greater scores are better, by ranking.", OBJECT),
+        "columns": described("The type of each column.", OBJECT),
+        "labels": described(
             "The labels that the model knows; null if it knows none.", {"type": ["array", "null"]}
         ),
         "multilabel": FLAG,
-        "accepts": told("What a query may be: vector, item, text, picture.", list_of(TEXT)),
+        "accepts": described("What a query may be: vector, item, text, picture.", list_of(TEXT)),
         "id_kind": {"type": ["string", "null"]},
         "state": TEXT,
-        "limits": told("The limits of the service.", OBJECT),
+        "limits": described("The limits of the service.", OBJECT),
         "bytes": OBJECT,
         "instruction_set": TEXT,
         "segments": list_of(OBJECT),

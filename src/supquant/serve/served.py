@@ -41,7 +41,7 @@ _MAX_FILTERS = 32
 Signature = tuple[int, ...]
 
 _UNKNOWN: Signature = (-1,)
-"""The signature of no folder: the next look reloads the index."""
+"""The signature of no folder: the next check reloads the index."""
 
 _log = logging.getLogger("supquant.serve")
 
@@ -251,7 +251,7 @@ class ServedIndex:
         except (OSError, SupquantError) as error:
             _log.warning("index %s cannot be reloaded: %s", self.name, error)
             raise RefusalError(503, "the folder of the index cannot be read") from error
-        # If the folder changed again after it was looked at, the next look sees that.
+        # If the folder has changed again in the meantime, the next check sees it.
         self._signature = signature
         self._replace(index)
         self._metrics.reloads.labels(self.name).inc()
