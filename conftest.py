@@ -125,7 +125,7 @@ def serve_index(running_service):
 
     def begin(index):
         index.save(served.folder, overwrite=True)
-        served.take_over()
+        served.reload()
         clients.append(Client(url))
         return clients[-1]
 

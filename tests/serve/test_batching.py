@@ -1,4 +1,4 @@
-"""Queries that come at the same time are searched together, and each gets its own answer."""
+"""Simultaneous queries are searched together, and each gets its own answer."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from supquant.serve.limits import Limits, RefusalError
 
 
 class Scans:
-    """Scans that wait until they are let through, and note what they were asked."""
+    """Scans that wait until they are let through, and record what they were asked."""
 
     def __init__(self):
         self.asked = []
@@ -54,7 +54,7 @@ async def begun(scans, n_scans):
         await asyncio.sleep(0.001)
 
 
-def test_what_comes_while_a_scan_runs_is_joined_by_key():
+def test_queries_that_arrive_during_a_scan_are_joined_by_key():
     async def work(batcher, scans):
         tasks = [start(batcher, "a", 1)]
         await begun(scans, 1)
@@ -80,7 +80,7 @@ def test_a_batch_has_a_limited_number_of_queries():
     with_batcher(work, max_batch=3)
 
 
-def test_a_query_that_is_refused_harms_no_other():
+def test_a_refused_query_does_not_affect_others():
     async def work(batcher, scans):
         tasks = [start(batcher, "a", 0)]
         await begun(scans, 1)
@@ -89,12 +89,12 @@ def test_a_query_that_is_refused_harms_no_other():
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(found[2], InputError)
         assert [found[each][0].item() for each in (0, 1, 3, 4)] == [0, 10, 20, 30]
-        assert scans.asked[-1] == ("a", [2, 3])  # those without a fault are searched together
+        assert scans.asked[-1] == ("a", [2, 3])  # the valid ones are searched together
 
     with_batcher(work)
 
 
-def test_a_full_queue_refuses_and_a_request_that_was_given_up_is_not_searched():
+def test_a_full_queue_refuses_requests_and_an_abandoned_request_is_not_searched():
     async def work(batcher, scans):
         first = start(batcher, "a", 0)
         await begun(scans, 1)
@@ -125,7 +125,7 @@ def test_the_next_scan_waits_for_clients_that_were_just_answered():
     with_batcher(work, max_wait_ms=5000.0)
 
 
-def test_a_client_alone_never_waits():
+def test_a_single_client_never_waits():
     async def work(batcher, scans):
         scans.open.set()
         for each in range(3):

@@ -1,4 +1,4 @@
-"""Texts and pictures are searched where an index has an encoder, and refused in one line where it has none."""
+"""Texts and pictures are searched if an index has an encoder, and refused in one line if it has none."""
 
 import base64
 
@@ -61,7 +61,7 @@ def test_a_text_is_searched_by_its_vector(encoding, folder):
         ({"text": "wide"}, 500, "the encoder returned no finite vectors of 8 numbers"),
     ],
 )
-def test_what_cannot_be_encoded_is_refused_in_one_line(encoding, body, status, said):
+def test_a_text_or_picture_that_cannot_be_encoded_is_refused_in_one_line(encoding, body, status, said):
     answer = encoding.post("/v1/things/search", json=body)
     assert answer.status_code == status
     assert said in answer.json()["error"]
@@ -75,7 +75,7 @@ def test_without_an_encoder_texts_and_pictures_are_refused(service):
     assert (answer.status_code, "no encoder for a picture" in answer.text) == (422, True)
 
 
-def test_texts_that_come_at_the_same_time_are_encoded_together(encoding):
+def test_simultaneous_texts_are_encoded_together(encoding):
     import asyncio
 
     encoder = encoding.service.indexes["things"].encoders["text"]
@@ -115,7 +115,7 @@ def test_a_picture_of_a_digit_becomes_the_vector_of_the_digit(digits, start, fol
             encode_digits([broken])
 
 
-def test_a_picture_may_be_the_body(start, folder):
+def test_a_picture_may_be_the_whole_body(start, folder):
     client = start(
         {"things": folder},
         encoders={"things": {"picture": lambda all_: [[len(each)] * WIDTH for each in all_]}},
@@ -140,7 +140,7 @@ def test_encoders_are_found_by_name(tmp_path, monkeypatch):
         ("c=text:own_encoder:encode", "INDEX one of a, b"),
         ("text:own_encoder:missing", "there is no encoder own_encoder:missing"),
         ("text:no_such_module:encode", "there is no encoder no_such_module:encode"),
-        ("text:own_encoder:nothing", "is no function"),
+        ("text:own_encoder:nothing", "is not a function"),
     ):
         with pytest.raises(InputError, match=said):
             load_encoders([text], ["a", "b"])

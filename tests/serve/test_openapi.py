@@ -1,4 +1,4 @@
-"""What openapi.json says is what the service does."""
+"""openapi.json describes what the service does."""
 
 import re
 
@@ -32,7 +32,7 @@ def test_every_route_is_described_and_every_description_has_a_route(digits, desc
     assert len(set(names)) == len(names)
 
 
-def test_every_reference_leads_somewhere(described):
+def test_every_reference_resolves(described):
     for path in set(re.findall(r"'\$ref': '#/([^']+)'", str(described))):
         found = described
         for part in path.split("/"):

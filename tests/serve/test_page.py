@@ -1,4 +1,4 @@
-"""The page in a browser: search, filter, map, box, export and audit, on a desk and on a phone, with a silent console."""
+"""The page in a browser: search, filter, map, selection, export and audit, on a desktop and a phone, with a silent console."""
 
 import base64
 import gc
@@ -26,7 +26,7 @@ SCRIPT = (Path(__file__).parent / "page_probe.js").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def address(digits, tmp_path_factory):
-    """A service of 400 digits, of which two have wrong labels; pictures lie beside the index."""
+    """A service of 400 digits, of which two have wrong labels; their pictures are in a file next to the index."""
     X, y = digits
     model = SupervisedQuantizer(4, n_codewords=64, max_iter=2, random_state=0).fit(X[400:1200], y[400:1200])
     folder = tmp_path_factory.mktemp("page") / "digits"
@@ -54,7 +54,7 @@ def _read(address, path):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_page_does_all_it_offers(browse, address, width):
+def test_everything_on_the_page_works(browse, address, width):
     opened = browse(f"{address}/frame-{width}-900", f"--window-size={max(width, 500)},900")
     found = json.loads(html.unescape(re.search(r'data-found="([^"]*)"', opened.dom)[1]))
     assert "error" not in found, found
@@ -83,7 +83,7 @@ def test_page_does_all_it_offers(browse, address, width):
     assert opened.console == []
 
 
-def test_findings_beside_the_index_are_shown_before_those_of_codes(
+def test_findings_in_the_file_next_to_the_index_replace_those_of_codes(
     digits, served_model, clusters, start, tmp_path
 ):
     X, y = clusters
@@ -97,7 +97,7 @@ def test_findings_beside_the_index_are_shown_before_those_of_codes(
     assert found["findings"]["label"][0]["row"] == 4
 
 
-def test_map_and_audit_refuse_columns_that_are_not_there(service):
+def test_map_and_audit_refuse_unknown_columns(service):
     for path in ("map", "audit"):
         answer = service.get(f"/v1/things/{path}", params={"label": "no_such"})
         assert answer.status_code == 422
@@ -111,7 +111,7 @@ def test_map_and_audit_refuse_columns_that_are_not_there(service):
     assert set(places["labels"]) == {0, 1, 2}
 
 
-def test_an_error_that_nobody_waits_for_is_not_logged(service, monkeypatch, caplog):
+def test_an_error_that_no_request_waits_for_is_not_logged(service, monkeypatch, caplog):
     answered = threading.Event()
 
     def fail_after_the_answer(*_):
@@ -130,7 +130,7 @@ def test_an_error_that_nobody_waits_for_is_not_logged(service, monkeypatch, capl
     assert "nobody waits for this" not in caplog.text
 
 
-def test_reasons_name_the_class_of_the_query_and_how_near_answers_are(service, clusters):
+def test_an_explanation_names_the_class_of_the_query_and_how_near_answers_are(service, clusters):
     X, y = clusters
     same, other = np.flatnonzero(y == y[0])[1], np.flatnonzero(y != y[0])[0]
     for query in (0, X[0].tolist()):
@@ -153,7 +153,7 @@ def test_an_item_looks_as_certain_as_its_vector(digits, start, tmp_path):
             found = client.post("/v1/digits/explain", json={"query": query, "ids": []}).json()
             assert 0 <= found["novelty"] <= 1
             top[row, column] = max((each["share"] for each in found["classes"]), default=0)
-    # A code is coarser than its vector: .88 and .94. If novelty were not taken out of it, it would be .79.
+    # A code is coarser than its vector: .88 and .94. Without dividing by 1 - novelty, it would be .79.
     assert abs(top.mean(axis=0)[0] - top.mean(axis=0)[1]) < 0.1
 
 

@@ -1,4 +1,4 @@
-"""What a service answers, and how it refuses what it should."""
+"""What a service answers, and what it refuses."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_a_search_answers_as_the_index_does(service, folder, clusters):
     assert service.post("/v1/things/search", json=asked).json()["ids"] == position
 
 
-def test_answers_bring_columns_and_stop_at_the_threshold(service, folder, clusters):
+def test_answers_have_columns_and_stop_at_the_threshold(service, folder, clusters):
     X, _ = clusters
     asked = {"query": X[0].tolist(), "k": 300, "columns": ["price"], "threshold": 0.5}
     found = service.post("/v1/things/search", json=asked).json()
@@ -46,7 +46,7 @@ def test_answers_bring_columns_and_stop_at_the_threshold(service, folder, cluste
     assert found["ids"] == ids[:n_good].tolist() == found["columns"]["price"]
 
 
-def test_an_item_is_searched_by_its_id(service):
+def test_a_search_for_items_like_one_takes_its_id(service):
     found = service.post("/v1/things/search", json={"query": 7, "k": 300}).json()
     assert 7 in found["ids"]
     assert error_of(service.post("/v1/things/search", json={"query": 999}), 422).startswith(
@@ -75,9 +75,11 @@ def test_an_item_is_searched_by_its_id(service):
         (b'{"query": 1, "state": "old"}', 409, "rows were added or removed"),
         (b'{"query": 1, "columns": ["no_such"]}', 422, "has no column 'no_such'"),
         (b'{"query": 1.5}', 422, "query must be a vector"),
+        (b'{"query": 1, "novelty": [[1]]}', 422, "novelty must be a number"),
+        (b'{"query": 1, "no_such": 1}', 422, "unknown field 'no_such': known are query, text"),
     ],
 )
-def test_searches_that_make_no_sense_are_refused(service, body, status, said):
+def test_invalid_searches_are_refused(service, body, status, said):
     headers = {"content-type": "application/json"}
     assert said in error_of(service.post("/v1/things/search", content=body, headers=headers), status)
 
@@ -94,7 +96,7 @@ def test_other_content_types_and_addresses_are_refused(service):
     assert error_of(service.get("/v1/things", headers={"host": "evil.example"}), 403)
 
 
-def test_limits_have_answers_of_their_own(start, folder):
+def test_each_limit_is_answered_in_its_own_words(start, folder):
     service = start({"things": folder}, max_body=2000, max_queries=3, max_answers=20, max_rows=3)
     assert "2,000 bytes" in error_of(service.post("/v1/things/search", json={"query": [0.0] * 9999}), 413)
     long = (b"x" * 1500 for _ in range(2))  # without a length
@@ -114,18 +116,18 @@ def test_a_request_that_takes_too_long_is_given_up(start, folder, monkeypatch):
     assert "took too long" in error_of(service.post("/v1/things/search", json={"query": [0.0] * 8}), 504)
 
 
-def test_an_error_of_our_own_is_logged_and_not_told(service, monkeypatch, caplog):
+def test_an_internal_error_is_logged_but_not_sent(service, monkeypatch, caplog):
     def fail(*_, **__):
         raise KeyError("secret")
 
     monkeypatch.setattr(CodeIndex, "search", fail)
-    told = error_of(service.post("/v1/things/search", json={"query": [0.0] * 8}), 500)
-    assert "secret" not in told
-    assert told.split()[-1] in caplog.text
+    message = error_of(service.post("/v1/things/search", json={"query": [0.0] * 8}), 500)
+    assert "secret" not in message
+    assert message.split()[-1] in caplog.text
     assert "KeyError: 'secret'" in caplog.text
 
 
-def test_tokens_open_what_they_are_for(start, folder):
+def test_each_token_allows_what_it_is_for(start, folder):
     service = start({"things": folder}, tokens=Tokens(READ, WRITE))
 
     def ask(token, path="/v1/things", **rest):
@@ -178,12 +180,12 @@ def test_a_change_that_cannot_be_saved_is_not_seen(service, folder, monkeypatch)
 
     with monkeypatch.context() as patch:
         patch.setattr(CodeIndex, "save", full)
-        told = error_of(service.post("/v1/things/remove", json={"ids": [1]}), 507)
-    assert told == "the change was not made: No space left on device"
+        message = error_of(service.post("/v1/things/remove", json={"ids": [1]}), 507)
+    assert message == "the change was not made: No space left on device"
     assert service.get("/v1/things").json()["rows"] == 300
 
 
-def test_changes_of_another_process_are_kept(service, folder):
+def test_changes_by_another_process_are_kept(service, folder):
     other = CodeIndex.load(folder).remove([1, 2])
     other.save(folder)
     assert service.get("/v1/things").json()["rows"] == 300  # nobody watches
@@ -206,7 +208,7 @@ def test_a_save_between_load_and_save_is_not_lost(service, folder, monkeypatch):
     assert not {1, 2, 3} & set(CodeIndex.load(folder).ids.tolist())
 
 
-def test_a_folder_that_vanishes_is_searched_but_not_changed(service, folder, clusters):
+def test_an_index_whose_folder_vanishes_is_searched_but_not_changed(service, folder, clusters):
     folder.rename(folder.with_name("gone"))
     X, _ = clusters
     assert service.post("/v1/things/search", json={"query": X[0].tolist()}).status_code == 200
@@ -217,7 +219,7 @@ def test_a_folder_that_vanishes_is_searched_but_not_changed(service, folder, clu
     assert not folder.exists()
 
 
-def test_metrics_count_what_was_asked(service):
+def test_metrics_count_requests(service):
     service.get("/v1/things")
     service.get("/v1/nothing")
     lines = service.get("/metrics").text.splitlines()
@@ -226,7 +228,7 @@ def test_metrics_count_what_was_asked(service):
     assert 'supquant_rows{index="things"} 300.0' in lines
 
 
-def test_the_names_of_indexes_come_from_the_folders(start, folder):
+def test_two_indexes_are_served_by_name(start, folder):
     service = start({"things": folder, "more": folder})
     assert [each["name"] for each in service.get("/v1").json()["indexes"]] == ["things", "more"]
     with pytest.raises(InputError, match="letters, digits"):

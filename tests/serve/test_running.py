@@ -1,4 +1,4 @@
-"""Services that run: where they listen, who is cut, what others save, and how they end."""
+"""Running services: where they listen, whom they cut off, what other processes save, and how they end."""
 
 import json
 import socket
@@ -24,24 +24,24 @@ def connect(url):
     return socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=20)
 
 
-def test_without_tokens_nobody_else_can_connect():
+def test_without_tokens_no_other_machine_can_connect():
     for host in ("0.0.0.0", "::"):
-        with pytest.raises(InputError, match="give --token-file to listen at"):
+        with pytest.raises(InputError, match="give --token-file to listen on"):
             open_socket(host, 0, None)
     with open_socket("0.0.0.0", 0, Tokens(READ)) as listening:
         port = listening.getsockname()[1]
-        with pytest.raises(InputError, match=f"cannot listen at 127.0.0.1, port {port}"):
+        with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1, port {port}"):
             open_socket("127.0.0.1", port, None)
-    with pytest.raises(InputError, match="is no address to listen at"):
+    with pytest.raises(InputError, match=r"cannot listen on no\.such\.host\.invalid: "):
         open_socket("no.such.host.invalid", 0, None)
 
 
-def test_two_indexes_of_one_name_are_refused():
+def test_two_indexes_with_the_same_name_are_refused():
     with pytest.raises(InputError, match="two indexes are named 'a'"):
         name_folders(["x/a.index", "a=b"])
 
 
-def test_clients_that_send_or_read_too_slowly_are_cut(folder):
+def test_clients_that_send_or_read_too_slowly_are_cut_off(folder):
     with running({"things": folder}, deadline=0.3, max_answers=10**7, max_k=10**6) as (url, _):
         with connect(url) as slow:
             slow.sendall(b"POST /v1/things/search HTTP/1.1\r\nContent-Le")
@@ -57,11 +57,11 @@ def test_clients_that_send_or_read_too_slowly_are_cut(folder):
                 except OSError:
                     break
             else:
-                pytest.fail("a client that never reads was not cut")
+                pytest.fail("a client that never reads was not cut off")
         assert Client(url).info()["rows"] == 300
 
 
-def test_a_save_by_another_process_is_taken_over_without_a_lost_request(folder, clusters):
+def test_a_save_by_another_process_is_loaded_without_a_lost_request(folder, clusters):
     X, _ = clusters
     with running({"things": folder}, watched=True) as (url, _):
         client, failures, over = Client(url), [], threading.Event()
@@ -81,7 +81,7 @@ def test_a_save_by_another_process_is_taken_over_without_a_lost_request(folder, 
             CodeIndex.load(folder).remove([n_removed]).save(folder)
             end = time.monotonic() + 30
             while len(client) != 299 - n_removed:
-                assert time.monotonic() < end, "the save was not taken over"
+                assert time.monotonic() < end, "the save was not loaded"
                 time.sleep(0.02)
         over.set()
         for thread in threads:
@@ -110,7 +110,7 @@ def test_a_client_says_what_is_wrong(folder):
         Client("localhost:8000")
 
 
-def test_sigterm_finishes_what_is_under_way(folder, clusters):
+def test_requests_under_way_are_finished_after_sigterm(folder, clusters):
     X, _ = clusters
     with ServiceProcess(f"things={folder}", "--jobs", 1) as service:
         client = Client(service.url)
@@ -143,7 +143,7 @@ def test_the_clients_of_the_benchmark_are_answered(folder, body, monkeypatch):
     assert found["per_second"] > 0
 
 
-def test_odd_requests_get_the_right_answers(tmp_path):
+def test_malformed_requests_get_the_right_answers(tmp_path):
     write_folders(tmp_path)
     folders = {name: tmp_path / name for name in ("items", "hidden")}
     with running(folders, tokens=Tokens(READ, WRITE), max_body=200_000, deadline=10.0) as (url, _):
@@ -186,7 +186,7 @@ def post(path, body, *headers):
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def test_a_search_is_answered_alike_on_the_short_way_and_on_the_long_one(folder, clusters):
+def test_the_shortcut_of_a_search_gives_the_answers_of_the_ordinary_path(folder, clusters):
     X, _ = clusters
     octets, plain = "Content-Type: application/octet-stream", "Content-Type: application/json"
     nan = np.full((1, 8), np.nan, np.float32).tobytes()
@@ -205,7 +205,7 @@ def test_a_search_is_answered_alike_on_the_short_way_and_on_the_long_one(folder,
     with running({"things": folder}, max_body=70_000) as (url, service):
         for status, path, body, header in cases:
             short = exchange(url, post(path, body, header))
-            # A request that expects to be told to go on, and one behind another, go through uvicorn.
+            # A request that waits for 100 Continue, and one behind another, go through uvicorn.
             long = exchange(url, post(path, body, header, "Expect: 100-continue"))
             behind = exchange(url, post("/v1/things/search", b"{}", plain), post(path, body, header))
             assert short[0][0] == status
@@ -229,7 +229,7 @@ def test_a_search_that_comes_in_pieces_and_asks_to_close_is_answered_and_closed(
             own.sendall(part)
             time.sleep(0.02)
         with own.makefile("rb") as answers:
-            whole = answers.read()  # up to the end of the connection
+            whole = answers.read()  # until the connection ends
     head, _, body = whole.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"connection: close" in head

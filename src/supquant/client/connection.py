@@ -13,16 +13,16 @@ from urllib.parse import urlsplit
 
 from supquant.errors import InputError, SupquantError
 
-__all__ = ["ARROW", "Connection", "ServiceError"]
+__all__ = ["Connection", "ServiceError"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 """The media type of an Arrow stream."""
 
 _INPUT_ERRORS = (400, 404, 409, 413, 415, 422)
-"""Statuses of answers to requests that the user can correct."""
+"""Statuses of requests that the user can correct."""
 
-_MOST_IDLE = 64
-"""The number of connections that are kept open while no request uses them."""
+_MAX_IDLE = 64
+"""The maximum number of connections that are kept open while no request uses them."""
 
 
 class ServiceError(SupquantError):
@@ -46,16 +46,16 @@ class ServiceError(SupquantError):
 
 
 class Connection:
-    """Asks a service. Connections are kept open, and any number of threads may ask at the same time.
+    """Sends requests to a service. Connections are kept open, and any number of threads may send at the same time.
 
     Parameters
     ----------
     url : str
         The address of the service.
     token : str or None
-        A token, which is sent in a header.
+        The token that is sent in a header.
     timeout : float
-        The time in seconds after which a request is given up.
+        The time after which a request is given up, in seconds.
     """
 
     def __init__(self, url: str, token: str | None, timeout: float) -> None:
@@ -71,17 +71,17 @@ class Connection:
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._idle)
 
-    def ask(self, method: str, path: str, body: Any = None, *, accept: str | None = None) -> Any:
-        """Send a request, and return the JSON of its answer, or the bytes if another form was accepted.
+    def ask(self, method: str, path: str, body: Any = None, *, arrow: bool = False) -> Any:
+        """Send a request, and return the JSON of its answer, or its bytes if it is an Arrow stream.
 
         Parameters
         ----------
         method : {"GET", "POST"}
         path : str
             The path below the address of the service.
-        body : bytes or what JSON can hold, default=None
-        accept : str, default=None
-            The media type that is asked for.
+        body : bytes, or what JSON can hold, default=None
+        arrow : bool, default=False
+            Whether to ask for an Arrow stream.
 
         Raises
         ------
@@ -91,8 +91,8 @@ class Connection:
             If the service cannot be reached, or answered with another error.
         """
         headers = dict(self._headers)
-        if accept is not None:
-            headers["Accept"] = accept
+        if arrow:
+            headers["Accept"] = ARROW
         if method == "POST":
             raw = isinstance(body, bytes)
             headers["Content-Type"] = "application/octet-stream" if raw else "application/json"
@@ -131,7 +131,7 @@ class Connection:
         return response.status, response.headers.get_content_type(), answer
 
     def _take(self) -> HTTPConnection:
-        """Return a connection that is open, or a new one. An idle connection with something to read was closed by the service."""
+        """Return an open connection, or a new one. An idle connection with something to read was closed by the service."""
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -143,7 +143,7 @@ class Connection:
 
     def _give_back(self, connection: HTTPConnection) -> None:
         with self._lock:
-            if len(self._idle) < _MOST_IDLE:
+            if len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()

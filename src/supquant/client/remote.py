@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from supquant.arrays import Array, ArrayLike, Codes, Float32, RowNumbers
-from supquant.client.connection import ARROW, Connection
+from supquant.client.connection import Connection
 from supquant.client.values import (
     ClientFilter,
     novelty_of,
@@ -36,7 +36,7 @@ __all__ = ["Client"]
 class Client(SearchableIndex):
     """An index that a service holds. Its methods take and return what those of `CodeIndex` do.
 
-    A change is saved by the service before its method returns. So there is no `save`, `load` or `reload`, and no `codec`.
+    The service saves a change before its method returns. So there is no `save`, `load` or `reload`, and no `codec`.
     Many queries are sent in several requests. The service decides the number of threads, so `n_jobs` is checked and ignored.
     Errors of input are `InputError`, all others `ServiceError`. Any number of threads may use one client.
 
@@ -47,9 +47,9 @@ class Client(SearchableIndex):
     token : str, default=None
         The token for reading or writing, if the service has tokens. It is sent in a header.
     index : str, default=None
-        The name of the index. None stands for the only one that the service has.
+        The name of the index. None means the only one that the service has.
     timeout : float, default=60.0
-        The time in seconds after which a request is given up.
+        The time after which a request is given up, in seconds.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class Client(SearchableIndex):
     # rows ----------------------------------------------------------------------------------------------------------------
 
     def info(self) -> dict[str, Any]:
-        """Describe the index, as `CodeIndex.info` does, and what the service says beside."""
+        """Describe the index, as `CodeIndex.info` does, with what the service adds."""
         return dict(self._connection.ask("GET", self._path))
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class Client(SearchableIndex):
 
     @property
     def state(self) -> str:
-        """Names the present rows and their order. It changes with every change of the index, and if it is loaded anew."""
+        """Identifies the present rows and their order. It changes whenever the index is changed or reloaded."""
         return str(self.info()["state"])
 
     @property
@@ -121,7 +121,7 @@ class Client(SearchableIndex):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that are kept beside codes."""
+        """The names of the columns that are kept with codes."""
         return list(self.info()["columns"])
 
     def codes(self, ids: ArrayLike) -> Codes:
@@ -138,32 +138,27 @@ class Client(SearchableIndex):
     def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
         """Return the columns of rows as a `pyarrow.Table`, as `CodeIndex.get` does."""
         body = {"ids": plain_ids(ids), "columns": self.columns if columns is None else list(columns)}
-        return table_of(self._connection.ask("POST", f"{self._path}/items", body, accept=ARROW))
+        return table_of(self._connection.ask("POST", f"{self._path}/items", body, arrow=True))
 
     # searches ------------------------------------------------------------------------------------------------------------
 
     def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         queries = self._read_queries(Q, options)
-        among = plain_where(options.where)
-        found = [
-            self._search_block(
-                queries[rows], k, options.ranking, novelty_of(options.novelty, rows), among, options.state
-            )
-            for rows in self._blocks(len(queries), k)
-        ]
+        given = without_none(
+            k=k, ranking=options.ranking, where=plain_where(options.where), state=options.state
+        )
+        found = []
+        for rows in self._blocks(len(queries), k):
+            block = queries[rows]
+            asked = given | without_none(novelty=novelty_of(options.novelty, rows))
+            if isinstance(asked.get("where"), dict) or isinstance(asked.get("novelty"), list):
+                answer = self._post("search", {"queries": to_base64(block), **asked})
+            else:
+                path = f"{self._path}/search?{urlencode(asked)}"
+                answer = self._connection.ask("POST", path, block.astype("<f4").tobytes())
+            found.append(self._answer_arrays(answer["scores"], answer["ids"], len(block), k))
         scores, ids = (np.concatenate(each) for each in zip(*found, strict=True))
         return scores, ids
-
-    def _search_block(
-        self, queries: Float32, k: int, ranking: str | None, novelty: Any, where: Any, state: str | None
-    ) -> tuple[Float32, Array]:
-        options = without_none(k=k, ranking=ranking, novelty=novelty, where=where, state=state)
-        if isinstance(where, dict) or isinstance(novelty, list):
-            answer = self._post("search", {"queries": to_base64(queries), **options})
-        else:
-            path = f"{self._path}/search?{urlencode(options)}"
-            answer = self._connection.ask("POST", path, queries.astype("<f4").tobytes())
-        return self._answer_arrays(answer["scores"], answer["ids"], len(queries), k)
 
     def search_encoded(
         self, query: str | bytes, k: int = 10, *, ranking: str | None = None, where: object = None
@@ -181,7 +176,7 @@ class Client(SearchableIndex):
         """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.search_table` does."""
         body = self._search_body(np.atleast_2d(Q), SearchOptions(**search))
         body |= without_none(k=k, columns=None if columns is None else list(columns))
-        return table_of(self._connection.ask("POST", f"{self._path}/search", body, accept=ARROW))
+        return table_of(self._connection.ask("POST", f"{self._path}/search", body, arrow=True))
 
     def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         resolve_jobs(options.n_jobs)
@@ -221,7 +216,7 @@ class Client(SearchableIndex):
         )
 
     def filter(self, where: ArrayLike, *, state: str | None = None) -> ClientFilter:
-        """Choose rows for searches among them: the ids that are now of a mask, of ids or of a condition."""
+        """Select rows for searches among them: those that a mask, ids or a condition select now."""
         return ClientFilter(self.select(where, state=state))
 
     def select(self, where: object, *, state: str | None = None) -> Array:
@@ -263,7 +258,7 @@ class Client(SearchableIndex):
         return np.array(ids, dtype=object if strings else np.int64)
 
     def _blocks(self, n_queries: int, k: Any) -> list[slice]:
-        """Return the rows of each request: at least one, and none beyond the limits of the service."""
+        """Return the rows of each request, within the limits of the service. There is at least one request."""
         at_once = self._limits["max_queries"]
         if isinstance(k, int | np.integer) and k > 0:
             at_once = max(1, min(at_once, self._limits["max_answers"] // int(k)))

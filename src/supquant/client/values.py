@@ -1,4 +1,4 @@
-"""Requests to answers: what users give to a client and get from it, as a service takes and answers it."""
+"""Requests to answers: what users give to a client and get from it, in the form of a service."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from supquant.inputs.validation import as_float32, check_vectors, refuse_masked
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClientFilter:
-    """Ids of rows that searches of a `Client` are made among. `Client.filter` makes it.
+    """Ids of the rows to search among. `Client.filter` makes it.
 
-    Rows that are removed leave it. Unlike that of an index, it holds an id that is removed and added again.
+    Rows that are removed leave it. Unlike the filter of an index, it selects an id again that was removed and added again.
     """
 
     ids: NDArray[Any]
@@ -43,7 +43,7 @@ def to_base64(array: NDArray[Any]) -> str:
 
 
 def plain_ids(ids: Any, *, distinct: bool = False) -> list[Any]:
-    """Return ids as a list of int or of str."""
+    """Return ids as a list of int or str."""
     read = read_ids(ids, distinct=distinct)
     return list(read.take(np.arange(len(read))).tolist())
 
@@ -65,7 +65,7 @@ def plain_where(where: object) -> Any:
     if isinstance(where, ClientFilter):
         return {"ids": where.ids.tolist(), "skip_missing": True}
     if type(where).__name__ == "Expression":
-        raise InputError("a service takes conditions as text, not as expressions of pyarrow")
+        raise InputError("a service takes conditions as text, not as pyarrow expressions")
     array = np.asarray(refuse_masked(where, "where")) if not isinstance(where, range) else np.array(where)
     if array.dtype == bool:
         return {"mask": array.tolist()}
@@ -73,7 +73,7 @@ def plain_where(where: object) -> Any:
 
 
 def novelty_of(novelty: Any, rows: slice) -> Any:
-    """Return the novelty of some queries: a number, a list or None."""
+    """Return the novelty of some queries: a number, a list, or None."""
     array = np.asarray(novelty, dtype=object)
     return novelty if array.ndim == 0 else np.asarray(novelty, dtype=np.float32)[rows].tolist()
 

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from supquant.serve import looking, reading, searching, upkeep, writing
+from supquant.serve import looking, reading, searching, writing
 from supquant.serve.calls import Endpoint, error_answer, send_answer
+from supquant.serve.limits import RefusalError
 from supquant.serve.openapi import describe
 from supquant.serve.service import Service
-from supquant.serve.watching import watch
 
 __all__ = ["OPERATIONS", "make_app"]
 
-OPERATIONS = (
-    *searching.OPERATIONS,
-    *looking.OPERATIONS,
-    *writing.OPERATIONS,
-    *reading.OPERATIONS,
-    *upkeep.OPERATIONS,
-)
-"""All that a service does, the most frequent first. A module with further operations adds its own here."""
+OPERATIONS = (*searching.OPERATIONS, *looking.OPERATIONS, *writing.OPERATIONS, *reading.OPERATIONS)
+"""All operations of a service, most frequent first. A module with further operations adds its own here."""
+
+WATCH_SECONDS = 0.5
+"""The time between two checks of the folders, in seconds."""
+
+_log = logging.getLogger("supquant.serve")
 
 
 def make_app(service: Service, *, watched: bool = False) -> Router:
@@ -35,7 +35,7 @@ def make_app(service: Service, *, watched: bool = False) -> Router:
     service : Service
         The indexes and their limits. The application closes it when it shuts down.
     watched : bool, default=False
-        Whether saves by other processes are taken over.
+        Whether to pick up what other processes save.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def make_app(service: Service, *, watched: bool = False) -> Router:
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
-        watching = asyncio.create_task(watch(service)) if watched else None
+        watching = asyncio.create_task(_watch(service)) if watched else None
         try:
             yield
         finally:
@@ -54,10 +54,7 @@ def make_app(service: Service, *, watched: bool = False) -> Router:
                 watching.cancel()
             await asyncio.to_thread(service.close)
 
-    routes = [
-        _Route(operation.path, Endpoint(operation, service), methods=[operation.method])
-        for operation in OPERATIONS
-    ]
+    routes = [_Route(each.path, Endpoint(each, service), methods=[each.method]) for each in OPERATIONS]
     # A router alone: every endpoint handles its own errors, and middleware would take a fifth of the time of a request.
     return Router(routes, redirect_slashes=False, default=_not_found, lifespan=lifespan)
 
@@ -74,6 +71,20 @@ class _Route(Route):
             await send_answer(error_answer(405, "this address takes another method", allowed), send)
 
 
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    del scope, receive
+async def _not_found(_scope: Scope, _receive: Receive, send: Send) -> None:
     await send_answer(error_answer(404, "there is no such address"), send)
+
+
+async def _watch(service: Service) -> None:
+    """Check the folder of every index again and again, and load what others saved.
+
+    A check is one call of `stat`. Requests that have begun read the old index, later ones the new one.
+    """
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for served in service.indexes.values():
+            with suppress(RefusalError):  # it was logged; the old index stays in use
+                try:
+                    await served.refresh()
+                except (ValueError, RuntimeError, MemoryError):
+                    _log.exception("index %s cannot be reloaded", served.name)

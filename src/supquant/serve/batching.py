@@ -1,7 +1,7 @@
-"""Requests to answers: queries of several requests, joined into one scan.
+"""Requests to answers: queries of several requests, searched in one scan.
 
-A scan of 32 queries takes about as long as three scans of one query. So a search that comes while a scan runs waits for the next
-scan, with all others that come meanwhile.
+A scan of 32 queries takes about as long as three scans of one query. So a search that arrives during a scan waits for the next
+one, together with all others that arrive in the meantime.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from supquant.errors import SupquantError
 from supquant.serve.limits import Limits, RefusalError
 
-__all__ = ["Batcher", "Found", "Scan"]
+__all__ = ["Batcher", "Found", "Scan", "settle"]
 
 Found = tuple[NDArray[Any], ...]
 """What was found for q queries: arrays of q rows, such as scores and ids (q, k)."""
 
 Scan = Callable[[Any, NDArray[Any]], Found]
-"""Searches or encodes q queries as a key says."""
+"""Searches or encodes q queries; the key says how."""
 
 
 class _Job(NamedTuple):
-    """The queries of one request, which waits for its answer."""
+    """The queries of one request that waits for its answer."""
 
     key: Hashable
     queries: NDArray[Any]  # (q, p)
@@ -39,9 +39,9 @@ class _Job(NamedTuple):
 class Batcher:
     """Joins queries with the same key, and searches them in another thread, one batch at a time.
 
-    While a batch is searched, the next one gathers. When it is over, clients that were just answered often ask again at once. So
-    the next scan waits until these clients are back: for as many queries as the last scan had and as came meanwhile. It waits no
-    longer if none came for `max_wait_ms`, nor longer than the last scan took. A client alone never waits.
+    While a batch is searched, the next one gathers. Clients that were just answered often ask again at once, so the next scan
+    waits for them: for as many queries as the last scan had and as arrived during it. It starts earlier if no query arrives for
+    `max_wait_ms`, or when it has waited as long as the last scan took. A single client never waits.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ class Batcher:
         Searches queries (q, p) with one key.
     limits : Limits
     executor : Executor
-        The thread of the scans.
+        Runs the scans in one thread.
     on_batch : callable
-        Gets the number of queries of every scan.
+        Gets the number of queries of each scan.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Batcher:
         self._expected = 1  # queries that the next scan waits for
         # Times by the clock of the event loop:
         self._began = 0.0  # the last scan
-        self._quiet_until = 0.0  # if no query comes before, the next scan begins
-        self._patient_until = 0.0  # then the next scan begins
+        self._quiet_until = 0.0  # the next scan begins if no query arrives before
+        self._patient_until = 0.0  # the next scan begins at the latest
 
     async def search(self, key: Hashable, queries: NDArray[Any]) -> Found:
         """Return what the scan finds for q queries, such as scores and ids (q, k).
@@ -78,7 +78,7 @@ class Batcher:
         Raises
         ------
         RefusalError
-            If too many requests wait already.
+            If too many requests are already waiting.
         """
         if len(self._jobs) >= self._limits.max_queue:
             raise RefusalError(429, "too many searches are waiting: try again later", {"retry-after": "1"})
@@ -93,7 +93,7 @@ class Batcher:
         return await job.answer
 
     def _start_if_due(self) -> None:
-        """Start a scan, unless one is running or it is worth waiting for more queries."""
+        """Start a scan, unless one is running or more queries are worth waiting for."""
         if self._running or not self._jobs:
             return
         loop = asyncio.get_running_loop()
@@ -113,7 +113,7 @@ class Batcher:
         done.add_done_callback(lambda future: self._finish(jobs, future))
 
     def _look_again(self) -> None:
-        # Queries that have arrived but were not yet read are read before the loop comes here once more.
+        # The loop first reads queries that have already arrived.
         self._timer = asyncio.get_running_loop().call_later(0, self._stop_waiting)
 
     def _stop_waiting(self) -> None:
@@ -121,7 +121,7 @@ class Batcher:
         self._start_if_due()
 
     def _take(self) -> list[_Job]:
-        """Take jobs of at most `max_batch` queries out of the queue, or one job, and leave out those that were given up."""
+        """Take jobs with at most `max_batch` queries, but at least one job, from the queue; skip those that were given up."""
         jobs: list[_Job] = []
         n_queries = 0
         while self._jobs and (not jobs or n_queries + len(self._jobs[0].queries) <= self._limits.max_batch):
@@ -133,7 +133,7 @@ class Batcher:
         return jobs
 
     def _search_all(self, jobs: Sequence[_Job]) -> list[Found | Exception]:
-        """Search the jobs, those with the same key together, and return an answer or an error for each."""
+        """Search jobs with the same key together; return an answer or an error for each job."""
         groups: dict[Hashable, list[int]] = {}
         for number, job in enumerate(jobs):
             groups.setdefault(job.key, []).append(number)
@@ -147,10 +147,10 @@ class Batcher:
     def _search_group(self, key: Hashable, parts: list[NDArray[Any]]) -> list[Found | Exception]:
         try:
             found = self._scan(key, parts[0] if len(parts) == 1 else np.concatenate(parts))
-        except Exception as error:  # noqa: BLE001  # whatever it is, each request gets its own answer
+        except Exception as error:  # noqa: BLE001  # each request gets its own answer, whatever it is
             if len(parts) == 1 or not isinstance(error, SupquantError | RefusalError):
                 return [error] * len(parts)
-            half = len(parts) // 2  # one of them has the fault; the others are searched together
+            half = len(parts) // 2  # one of them is at fault; the others are searched together
             return self._search_group(key, parts[:half]) + self._search_group(key, parts[half:])
         self._on_batch(len(found[0]))
         ends = accumulate(map(len, parts))
@@ -160,16 +160,21 @@ class Batcher:
     def _finish(self, jobs: Sequence[_Job], done: asyncio.Future[list[Found | Exception]]) -> None:
         """Hand out the answers of a batch, and consider the next one."""
         self._running = False
-        for job, answer in zip(jobs, done.result(), strict=True):
-            if job.answer.done():  # its request was given up
-                continue
-            if isinstance(answer, Exception):
-                job.answer.set_exception(answer)
-            else:
-                job.answer.set_result(answer)
+        settle([job.answer for job in jobs], done.result())
         answered = sum(len(job.queries) for job in jobs)
         self._expected = min(answered + self._waiting, self._limits.max_batch)
         now = asyncio.get_running_loop().time()
         self._quiet_until = now + self._max_wait
         self._patient_until = now + max(self._max_wait, now - self._began)
         self._start_if_due()
+
+
+def settle(answers: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
+    """Give each answer its result or error, unless its request was given up."""
+    for answer, result in zip(answers, results, strict=True):
+        if answer.done():
+            continue
+        if isinstance(result, BaseException):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)

@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
+import numpy as np
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from supquant.errors import FileFormatError, SupquantError
-from supquant.serve.json_values import plain
+from supquant.index import CodeIndex
+from supquant.serve.fields import FIELDS, Schema
 from supquant.serve.limits import RefusalError
+from supquant.serve.served import ServedIndex, Version
+from supquant.serve.service import Service
 from supquant.serve.tokens import Access
 
-if TYPE_CHECKING:
-    from supquant.index import CodeIndex
-    from supquant.serve.served import ServedIndex, Version
-    from supquant.serve.service import Service
-
-__all__ = ["JSON", "OCTETS", "Answer", "Call", "Endpoint", "Operation", "error_answer", "send_answer"]
+__all__ = [
+    "JSON",
+    "OCTETS",
+    "Answer",
+    "Call",
+    "Endpoint",
+    "Operation",
+    "error_answer",
+    "operation",
+    "send_answer",
+    "table_answer",
+]
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
-"""The media types of bodies. A browser asks before it sends them to another site, so no foreign page can send them here."""
+"""The media types of bodies. A browser asks before sending them to another site, so no foreign page can send them here."""
+
+ARROW = "application/vnd.apache.arrow.stream"
+"""The media type of an Arrow stream."""
 
 Headers = Mapping[bytes, bytes]
 """The headers of a request, by names in lower case."""
 
 ReadBody = Callable[[], Awaitable[bytes]]
-"""Returns the body of a request when all of it has come."""
+"""Returns the body of a request when all of it has arrived."""
 
 _log = logging.getLogger("supquant.serve")
 
@@ -51,32 +65,31 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One thing that a service does.
+    """One thing that a service does. The decorator `operation` makes one of a function.
 
     Parameters
     ----------
     method : str
         ``"GET"`` or ``"POST"``.
     path : str
-        The path, in which ``{index}`` stands for the name of an index.
-    handle : callable
-        Returns the answer to a `Call`: an `Answer`, or what is answered as JSON.
-    summary : str
-        What it does, in one sentence.
+        The path, in which ``{index}`` is the name of an index.
+    handle : coroutine function
+        Returns the answer to a `Call`: an `Answer`, or what is answered as JSON. Its name is that of the operation, and the
+        first line of its docstring is the summary in openapi.json.
     access : {"open", "read", "write"}, default="read"
-        Which token it needs.
-    body : dict, default=None
-        The fields of a JSON body, each with its JSON schema. None if there is no body.
-    parameters : dict, default=None
-        The parameters in the address, each with its JSON schema.
+        The token that it needs.
+    body : sequence of str, default=None
+        The names of the fields of a JSON body, from `FIELDS`. None if there is no body.
+    parameters : sequence of str, default=()
+        The names of the parameters in the address, from `FIELDS`.
+    required : sequence of str, default=()
+        The fields and parameters that must be given.
+    other_bodies : dict, default={}
+        What bodies of other media types mean, such as ``image/*``.
     answer : dict, default=None
         The fields of a JSON answer, each with its JSON schema. None if the answer is not JSON.
     media_type : str, default=JSON
         The media type of the answer.
-    octets : str, default=None
-        What a body of bytes means. None refuses such bodies.
-    picture : str, default=None
-        What a body of a content type such as ``image/png`` means. None refuses such bodies.
     example : dict, default=None
         A body that works with the demonstration.
     """
@@ -84,14 +97,13 @@ class Operation:
     method: str
     path: str
     handle: Callable[[Call], Awaitable[Any]]
-    summary: str
     access: Access = "read"
-    body: Mapping[str, Any] | None = None
-    parameters: Mapping[str, Any] | None = None
-    answer: Mapping[str, Any] | None = None
+    body: Sequence[str] | None = None
+    parameters: Sequence[str] = ()
+    required: Sequence[str] = ()
+    other_bodies: Mapping[str, str] = field(default_factory=dict)
+    answer: Mapping[str, Schema] | None = None
     media_type: str = JSON
-    octets: str | None = None
-    picture: str | None = None
     example: Mapping[str, Any] | None = None
 
     @property
@@ -100,6 +112,14 @@ class Operation:
         return self.handle.__name__
 
 
+def operation(
+    method: str, path: str, **details: Any
+) -> Callable[[Callable[[Call], Awaitable[Any]]], Operation]:
+    """Make an `Operation` of a function; the details are its further parameters."""
+    return lambda handle: Operation(method, path, handle, **details)
+
+
+@dataclass(eq=False)
 class Call:
     """A request whose head and body were read.
 
@@ -107,89 +127,113 @@ class Call:
     ----------
     service : Service
     operation : Operation
-    served : ServedIndex or None
+    named : ServedIndex or None
         The index that the request names.
     headers : mapping of bytes to bytes
     query_string : bytes
-        The part of the address behind the question mark.
+        The part of the address after the question mark.
     body : bytes
     """
 
-    def __init__(
-        self,
-        service: Service,
-        operation: Operation,
-        served: ServedIndex | None,
-        headers: Headers,
-        query_string: bytes,
-        body: bytes,
-    ) -> None:
-        self.service = service
-        self.operation = operation
-        self.headers = headers
-        self.body = body
-        self.query_string = query_string
-        self._served = served
+    service: Service
+    operation: Operation
+    named: ServedIndex | None
+    headers: Headers
+    query_string: bytes
+    body: bytes
+
+    def __post_init__(self) -> None:
         # Everything that a request reads comes from one version of the index.
-        self.version: Version | None = None if served is None else served.version
+        self._version = None if self.named is None else self.named.version
 
     @property
     def served(self) -> ServedIndex:
         """The index that the request names."""
-        assert self._served is not None
-        return self._served
+        assert self.named is not None
+        return self.named
+
+    @property
+    def version(self) -> Version:
+        """The version of the index that the request reads."""
+        assert self._version is not None
+        return self._version
 
     @property
     def index(self) -> CodeIndex:
         """The index as it was when the request came. It does not change."""
-        return self.served_version.index
-
-    @property
-    def served_version(self) -> Version:
-        """The version of the index that the request reads."""
-        assert self.version is not None
-        return self.version
+        return self.version.index
 
     @property
     def media_type(self) -> str:
         """The media type of the body, without parameters."""
         return _media_type(self.headers.get(b"content-type", b""))
 
-    def accepts(self, media_type: str) -> bool:
-        """Return whether the client asks for a media type by name."""
-        return media_type.encode() in self.headers.get(b"accept", b"")
+    def accepts_arrow(self) -> bool:
+        """Return whether the client asks for an Arrow stream."""
+        return ARROW.encode() in self.headers.get(b"accept", b"")
 
-    def parameters(self) -> dict[str, str]:
-        """Return the parameters in the address.
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters in the address, checked.
 
         Raises
         ------
         RefusalError
-            If one is unknown or comes twice.
+            If a parameter is unknown, comes twice, is missing, or has a value that cannot be used.
         """
-        pairs = _read_parameters(self.query_string)
-        _check_names([name for name, _ in pairs], self.operation.parameters or {}, "parameter")
-        return dict(pairs)
+        try:
+            text = self.query_string.decode("ascii")
+            pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), errors="strict")
+        except ValueError:
+            raise RefusalError(400, "the parameters in the address cannot be read") from None
+        given: dict[str, Any] = dict(pairs)
+        if len(given) < len(pairs):
+            raise RefusalError(422, "a parameter is given twice")
+        self._check_names(given, self.operation.parameters, "parameter")
+        for name, value in given.items():
+            try:
+                given[name] = FIELDS[name].parse(value)
+            except ValueError:
+                raise RefusalError(422, f"{name} must be a number, got {value[:40]!r}") from None
+        return self._check_values(given)
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the JSON body.
+        """Return the fields of the JSON body that are not null, checked.
 
         Raises
         ------
         RefusalError
-            If the body is not a JSON object, or a field is unknown.
+            If the body is not a JSON object, or if a field is unknown, is missing, or has a value that cannot be used.
         """
         if self.media_type != JSON:
-            expected = JSON if self.operation.octets is None else f"{JSON} or {OCTETS}"
-            raise RefusalError(415, f"expected a body of content type {expected}")
+            kinds = [JSON, *(each for each in self.operation.other_bodies if each == OCTETS)]
+            raise RefusalError(415, f"expected a body of content type {' or '.join(kinds)}")
         try:
-            found = orjson.loads(self.body)
+            given = orjson.loads(self.body)
         except orjson.JSONDecodeError as error:
             raise RefusalError(400, f"the body is not JSON: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(given, dict):
             raise RefusalError(422, "the body must be a JSON object")
-        _check_names(list(found), self.operation.body or {}, "field")
-        return found
+        self._check_names(given, self.operation.body or (), "field")
+        return self._check_values(given)
+
+    @staticmethod
+    def _check_names(given: Iterable[str], known: Sequence[str], what: str) -> None:
+        for name in given:
+            if name not in known:
+                raise RefusalError(
+                    422, f"unknown {what} {name[:40]!r}: known are {', '.join(known) or 'none'}"
+                )
+
+    def _check_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        for name in self.operation.required:
+            if given.get(name) is None:
+                raise RefusalError(422, f"give {name}")
+        limits = self.service.limits
+        return {
+            name: FIELDS[name].check(value, name, limits)
+            for name, value in given.items()
+            if value is not None
+        }
 
     async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Return what a function returns that takes longer than a moment."""
@@ -199,24 +243,6 @@ class Call:
 @lru_cache(maxsize=256)  # many clients send the same
 def _media_type(header: bytes) -> str:
     return header.partition(b";")[0].strip().lower().decode("latin-1")
-
-
-@lru_cache(maxsize=256)  # many clients ask with the same parameters
-def _read_parameters(query: bytes) -> list[tuple[str, str]]:
-    if not query:
-        return []
-    try:
-        return parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
-    except ValueError:
-        raise RefusalError(400, "the parameters in the address cannot be read") from None
-
-
-def _check_names(given: list[str], known: Mapping[str, Any], what: str) -> None:
-    for name in given:
-        if name not in known:
-            raise RefusalError(422, f"unknown {what} {name[:40]!r}: known are {', '.join(known) or 'none'}")
-    if len(set(given)) < len(given):
-        raise RefusalError(422, f"a {what} is given twice")
 
 
 class Endpoint:
@@ -236,10 +262,8 @@ class Endpoint:
         """Answer one request, as an ASGI application."""
         headers = dict(scope["headers"])
         read_body = partial(_read_body, headers, receive, self._service.limits.max_body)
-        answer = await self.respond(
-            scope["path_params"].get("index", ""), headers, scope["query_string"], read_body
-        )
-        await send_answer(answer, send)
+        name = scope["path_params"].get("index", "")
+        await send_answer(await self.respond(name, headers, scope["query_string"], read_body), send)
 
     async def respond(self, name: str, headers: Headers, query_string: bytes, read_body: ReadBody) -> Answer:
         """Return the answer to one request, within the deadline.
@@ -250,7 +274,7 @@ class Endpoint:
             The name of an index, or empty.
         headers : mapping of bytes to bytes
         query_string : bytes
-            The part of the address behind the question mark.
+            The part of the address after the question mark.
         read_body : coroutine function
             Returns the body. It is called if the operation has one and the token allows it.
         """
@@ -275,9 +299,11 @@ class Endpoint:
             number = secrets.token_hex(4)
             _log.exception("request %s failed", number)
             answer = error_answer(500, f"an internal error: the log of the service has it as {number}")
-        seconds = time.perf_counter() - began
-        self._service.metrics.request(
-            self._operation.name, "" if served is None else name, answer.status, seconds
+        self._service.metrics.requests.add(
+            self._operation.name,
+            "" if served is None else name,
+            answer.status,
+            time.perf_counter() - began,
         )
         return answer
 
@@ -295,42 +321,55 @@ class Endpoint:
             raise RefusalError(404, f"no index is named {name[:40]!r}")
         body = await read_body() if operation.method == "POST" else b""
         found = await operation.handle(Call(self._service, operation, served, headers, query_string, body))
-        return found if isinstance(found, Answer) else json_answer(found)
+        return found if isinstance(found, Answer) else _json_answer(found)
 
 
 async def _read_body(headers: Headers, receive: Receive, limit: int) -> bytes:
     """Return the body of a request; raise a `RefusalError` if it is longer than the limit."""
-    told = headers.get(b"content-length", b"")
-    if told.isdigit() and int(told[:20]) > limit:
-        raise _too_long(limit)
-    parts: list[bytes] = []
-    length = 0
+    too_long = RefusalError(413, f"the body must have at most {limit:,} bytes")
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length[:20]) > limit:
+        raise too_long
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise RefusalError(400, "the client has gone")
-        part = message.get("body", b"")
-        length += len(part)
-        if length > limit:
-            raise _too_long(limit)
-        parts.append(part)
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise too_long
         if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return bytes(body)
 
 
-def _too_long(limit: int) -> RefusalError:
-    return RefusalError(413, f"the body must have at most {limit:,} bytes")
-
-
-def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+def _json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
     """Return the answer that holds a value as JSON."""
-    body = orjson.dumps(value, default=plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    body = orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
     return Answer(body, status=status, headers=headers or {})
+
+
+def _plain(value: Any) -> Any:
+    """Replace a value that JSON cannot hold: arrays by lists, bytes by base64, anything else by text."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode("ascii")
+    return str(value)
 
 
 def error_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Answer:
     """Return the answer to a request that failed: one line."""
-    return json_answer({"error": " ".join(message.split())}, status, headers)
+    return _json_answer({"error": " ".join(message.split())}, status, headers)
+
+
+def table_answer(table: Any) -> Answer:
+    """Return the answer that holds a `pyarrow.Table` as an Arrow stream."""
+    import pyarrow as pa  # noqa: PLC0415  # the table is one of its
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Answer(sink.getvalue().to_pybytes(), ARROW)
 
 
 async def send_answer(answer: Answer, send: Send) -> None:

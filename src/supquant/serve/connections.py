@@ -1,7 +1,7 @@
-"""Requests to answers: the connections of a service. Slow clients are cut, and searches take a short way.
+"""Requests to answers: the connections of a service. Slow clients are cut off, and searches take a shortcut.
 
-uvicorn makes an ASGI request of what it reads. That takes a third of the time of a query's share of a scan. A search needs none
-of it: its request is short, it names an index, and its answer is written at once. `Endpoint.respond` answers either way.
+uvicorn makes an ASGI request of what it reads, which takes a third of the time that a scan spends on one query. A search needs
+none of it: its request is short, and its answer is written at once. `Endpoint.respond` answers in both cases.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from supquant.serve.limits import RefusalError
 __all__ = ["service_protocol"]
 
 _LOOK_SECONDS = 0.5
-"""The time in seconds between two looks for clients that are too slow."""
+"""The time between two checks for clients that are too slow, in seconds."""
 
 _SHORT_BODY = 65_536
-"""The number of bytes of a body up to which a search takes the short way. uvicorn pauses a connection for more."""
+"""The maximum size of a body for the shortcut, in bytes. uvicorn pauses a connection for larger ones."""
 
 
 def service_protocol(
-    search: Endpoint, names: Iterable[str], seconds: float, most_bytes: int
+    search: Endpoint, names: Iterable[str], seconds: float, max_body: int
 ) -> type[HttpToolsProtocol]:
     """Return the protocol of the connections of a service, for uvicorn.
 
-    uvicorn itself waits for ever for the rest of a request, and for a client that does not read its answer.
+    uvicorn itself waits forever for the rest of a request, and for a client that does not read its answer.
 
     Parameters
     ----------
@@ -40,16 +40,16 @@ def service_protocol(
     names : iterable of str
         The names of the indexes.
     seconds : float
-        The time in which a request must have come whole, and in which a client must go on reading.
-    most_bytes : int
-        The number of bytes of a body that are allowed.
+        The time in which a whole request must arrive, and in which a client must read on.
+    max_body : int
+        Maximum number of bytes of a body.
 
     Returns
     -------
     type
     """
     names_by_path = {f"/v1/{name}/search".encode(): name for name in names}
-    short_body = min(_SHORT_BODY, most_bytes)
+    short_body = min(_SHORT_BODY, max_body)
     looking = False
 
     class ServiceProtocol(HttpToolsProtocol):
@@ -84,7 +84,7 @@ def service_protocol(
             self.tasks.add(self.loop.create_task(self._search(cycle, name, headers, query_string)))
 
         def _is_short(self, headers: Headers) -> bool:
-            """Return whether a request is a plain one with a short body, and no other is under way."""
+            """Return whether a request is a plain one with a short body while no other is under way."""
             length = headers.get(b"content-length", b"")
             return (
                 self.parser.get_method() == b"POST"
@@ -124,7 +124,7 @@ def service_protocol(
 
         def on_message_complete(self) -> None:
             super().on_message_complete()
-            waits = self._answered()  # before it had come whole
+            waits = self._answered()  # before all of it had arrived
             self._cut_at = self.loop.time() + self.timeout_keep_alive if waits else None
 
         def pause_writing(self) -> None:
@@ -140,11 +140,11 @@ def service_protocol(
                 self._write_timer.cancel()
 
         def _expect_request(self) -> None:
-            # The operation itself gives up after the same time. A second more lets it answer.
+            # The operation itself gives up after `seconds`. Another second lets it answer.
             self._cut_at = self.loop.time() + seconds + 1
 
         def _look(self) -> None:
-            """Cut all connections that are due, and look again later. One timer serves all of them."""
+            """Cut off all connections that are due, and check again later. One timer serves all of them."""
             nonlocal looking
             now = self.loop.time()
             for each in list(cast("set[ServiceProtocol]", self.connections)):
@@ -158,7 +158,7 @@ def service_protocol(
 
 
 class _Search:
-    """A search under way, with what the protocol of uvicorn needs to know of a request."""
+    """A search under way, with what uvicorn's protocol needs to know about a request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
@@ -166,7 +166,7 @@ class _Search:
         self.disconnected = False
         self.body = bytearray()
         self.more_body = True
-        self.message_event = self  # the protocol calls its `set` when more has come
+        self.message_event = self  # the protocol calls its `set` when more has arrived
         self._loop = loop
         self._more: asyncio.Future[None] | None = None
 
@@ -176,7 +176,7 @@ class _Search:
             self._more.set_result(None)
 
     async def read_body(self) -> bytes:
-        """Return the body when all of it has come. Mostly it came with the head."""
+        """Return the body when all of it has arrived. Usually it arrives with the head."""
         while self.more_body:
             if self.disconnected:
                 raise RefusalError(400, "the client has gone")
@@ -186,7 +186,7 @@ class _Search:
 
 
 def _response(answer: Answer, keep_alive: bool) -> bytes:
-    """Return the bytes of an answer with its head."""
+    """Return the bytes of an answer, including its head."""
     more = b"".join(f"{name}: {value}\r\n".encode() for name, value in answer.headers.items())
     if not keep_alive:
         more += b"connection: close\r\n"

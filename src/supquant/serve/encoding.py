@@ -1,4 +1,4 @@
-"""Requests to answers: texts and pictures to vectors, by an encoder that stands beside an index."""
+"""Requests to answers: texts and pictures to vectors, by the encoder of an index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = ("text", "picture")
 """What an encoder takes: texts, or pictures as the bytes of their files."""
 
 Encode = Callable[[list[Any]], Any]
-"""Returns vectors (n, p) of n texts or pictures. It raises a ValueError for one that it cannot take."""
+"""Returns vectors (n, p) of n texts or pictures. It raises a ValueError for one that it cannot encode."""
 
 _log = logging.getLogger("supquant.serve")
 
@@ -77,7 +77,7 @@ class Encoder:
         return (found,)
 
     def close(self) -> None:
-        """Wait until the thread has done what it began."""
+        """Wait until the thread has finished its work."""
         self._thread.shutdown()
 
 
@@ -87,15 +87,15 @@ def load_encoders(texts: Sequence[str], names: Sequence[str]) -> dict[str, dict[
     Parameters
     ----------
     texts : sequence of str
-        Each is ``[INDEX=]KIND:MODULE:FUNCTION``. Modules are also looked for in the current folder. Without an index, it is for
-        all of them.
+        Each is ``[INDEX=]KIND:MODULE:FUNCTION``. Modules are also looked for in the current folder. Without INDEX, it is for
+        all indexes.
     names : sequence of str
         The names of the indexes.
 
     Raises
     ------
     InputError
-        If a text has another form, or there is no such function.
+        If a text has another form, or the function does not exist.
     """
     found: dict[str, dict[str, Encode]] = {name: {} for name in names}
     for text in texts:
@@ -122,6 +122,6 @@ def _load(module: str, function: str) -> Encode:
     except (ImportError, ValueError, AttributeError) as error:
         raise InputError(f"there is no encoder {module}:{function}: {error}") from error
     if not callable(found):
-        raise InputError(f"the encoder {module}:{function} is no function")
+        raise InputError(f"the encoder {module}:{function} is not a function")
     encode: Encode = found
     return encode

@@ -1,4 +1,4 @@
-"""Requests to answers: what a service does at most, and how it refuses more."""
+"""Requests to answers: the limits of a service, and how it refuses what exceeds them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ __all__ = ["Limits", "RefusalError"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a service. A request beyond one of them is refused with one line of JSON.
+    """The limits of a service. A request that exceeds one of them is refused with one line of JSON.
 
     Parameters
     ----------
     max_body : int, default=16 MiB
-        The number of bytes of a request's body. More is answered with 413.
+        Maximum number of bytes of a request's body. More are answered with 413.
     max_k : int, default=10_000
-        The number of answers to one query. More is answered with 422.
+        Maximum number of answers to one query. More are answered with 422.
     max_queries : int, default=1024
-        The number of queries of a request. More is answered with 422.
+        Maximum number of queries per request. More are answered with 422.
     max_rows : int, default=100_000
-        The number of rows that a request names, adds or changes. More is answered with 422.
+        Maximum number of rows that a request names, adds or changes. More are answered with 422.
     max_answers : int, default=1_000_000
-        The number of answers to all queries of a request. More is answered with 422.
+        Maximum number of answers to all queries of a request. More are answered with 422.
     max_queue : int, default=1024
-        The number of requests to one index that wait. A further one is answered with 429.
+        Maximum number of waiting requests per index. Further ones are answered with 429.
     max_batch : int, default=64
-        The number of queries that are joined into one scan.
+        Maximum number of queries that share a scan.
     max_wait_ms : float, default=2.0
-        A scan waits for the clients that were just answered, until no query has come for this time in milliseconds. A client
-        alone never waits.
+        A scan waits for clients that were just answered until no query has arrived for this time in milliseconds. A single client
+        never waits.
     deadline : float, default=30.0
-        The time in seconds after which a request is answered with 504, and a client that sends or reads too slowly is cut.
+        The time in seconds after which a request is answered with 504, and a client that sends or reads too slowly is cut off.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Limits:
 
 
 class RefusalError(Exception):
-    """An answer that is not what was asked for.
+    """A request is refused.
 
     Parameters
     ----------

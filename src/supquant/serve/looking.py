@@ -1,105 +1,130 @@
-"""Requests to answers: operations for the page: a map of the items, the audit of their labels, and why an answer is near."""
+"""Requests to answers: operations of the page: a map of the items, the audit of their labels, and why an answer is near.
+
+Next to a folder ``things`` may lie ``things.parquet`` or ``things.jsonl`` with a column ``id`` and columns to show, such as texts
+and pictures, and ``things.audit.parquet``, a table of findings that `supquant audit` wrote.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+import pyarrow.parquet as pq
 
 from supquant.index import CodeIndex
 from supquant.model.codec import SupervisedCodec
-from supquant.serve import schemas
-from supquant.serve.beside import Beside, columns_of, compact_ids, label_column
-from supquant.serve.calls import Call, Operation
-from supquant.serve.json_values import read_ids_field
+from supquant.serve.calls import Call, operation
+from supquant.serve.fields import FLAG, IDS, INTEGER, NUMBER, OBJECT, TEXT, described, list_of
 from supquant.serve.limits import RefusalError
 from supquant.serve.meanings import class_shares, explain, two_dimensions
-from supquant.serve.queries import read_query
+from supquant.serve.searching import read_query
 from supquant.serve.served import ServedIndex, Version
 
 __all__ = ["OPERATIONS"]
 
-MOST_POINTS = 50_000
-"""The map has at most this number of items, which are drawn at random from more."""
+MAX_POINTS = 50_000
+"""The maximum number of items on the map. From a larger index, they are drawn at random."""
 
-MOST_AUDITED = 100_000
-"""A service audits the labels of at most this number of items."""
+MAX_AUDITED = 100_000
+"""The maximum number of items whose labels a service audits by itself."""
 
-MOST_LISTED = 500
-"""At most this number of findings of a kind is answered."""
+MAX_LISTED = 500
+"""The maximum number of findings of one kind in an answer."""
 
 SAMPLED = 100
-"""Number of random items that are answered."""
+"""The number of random items in an answer."""
 
 PATIENCE = 10.0
-"""A request waits this number of seconds for a map or an audit. The work goes on, and the next request gets it."""
+"""The time that a request waits for a map or an audit, in seconds. The work continues, and a later request gets the result."""
 
-_beside: WeakKeyDictionary[ServedIndex, Beside] = WeakKeyDictionary()
+LABEL_NAMES = ("label", "labels", "class", "category", "target", "y")
+"""Names of columns that are taken for the labels of items."""
+
+_READY = {"ready": described("False while the work is under way: ask again.", FLAG)}
+_COLUMN = {"column": described("The column of labels.", {"type": ["string", "null"]})}
+
 _begun: WeakKeyDictionary[Version, dict[Any, asyncio.Future[Any]]] = WeakKeyDictionary()
 """The maps and audits of each version, under way or finished, by the function that makes them and the column of labels."""
 
 
-def _table_beside(call: Call) -> Beside:
-    return _beside.setdefault(call.served, Beside(call.served.folder))
-
-
+@operation(
+    "GET",
+    "/v1/{index}/map",
+    parameters=("label",),
+    answer={
+        **_READY,
+        **_COLUMN,
+        "ids": IDS,
+        "x": list_of(NUMBER),
+        "y": list_of(NUMBER),
+        "label": described("The number of each item's label, -1 for none.", list_of(INTEGER)),
+        "labels": {"type": "array"},
+        "rows": described(f"The number of items of the index. At most {MAX_POINTS:,} are placed.", INTEGER),
+    },
+)
 async def read_map(call: Call) -> Any:
-    """Answer a place in two dimensions for every item, or for a sample of them."""
+    """Place items on a map by their codes."""
     return await _once(call, _map_of)
 
 
+@operation(
+    "GET",
+    "/v1/{index}/audit",
+    parameters=("label",),
+    answer={
+        **_READY,
+        **_COLUMN,
+        "source": described("Whether findings come from the file next to the index or from codes.", TEXT),
+        "notes": list_of(TEXT),
+        "classes": list_of(OBJECT),
+        "findings": OBJECT,
+    },
+)
 async def read_audit(call: Call) -> Any:
-    """Answer labels that look wrong, near-duplicates, rows of no class, and confused classes."""
+    """List labels that look wrong, near-duplicates, rows of no class and confused classes."""
     return await _once(call, _audit_of)
 
 
-async def _once(call: Call, work: Callable[[CodeIndex, Beside, str | None], dict[str, Any]]) -> Any:
-    """Return the result of some work for a column of labels, which is done once for a version of the index.
+async def _once(call: Call, work: Callable[[CodeIndex, ItemTable, str | None], dict[str, Any]]) -> Any:
+    """Return the result of some work for a column of labels, which is done once per version of the index.
 
     While it is under way, the answer is that it is not ready.
     """
-    wanted = call.parameters().get("label")
-    index, beside = call.index, _table_beside(call)
-    begun = _begun.setdefault(call.served_version, {})
-    key = work, wanted
+    key = work, call.parameters().get("label")
+    begun = _begun.setdefault(call.version, {})
     if key not in begun or (begun[key].done() and begun[key].exception() is not None):
-        begun[key] = asyncio.ensure_future(call.in_thread(work, index, beside, wanted))
+        begun[key] = asyncio.ensure_future(call.in_thread(work, call.index, _item_table(call), key[1]))
         # If nobody asks again, nobody looks at its error, and asyncio would write it into the log.
         begun[key].add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.wait([begun[key]], timeout=min(PATIENCE, call.service.limits.deadline / 2))
     return begun[key].result() if begun[key].done() else {"ready": False}
 
 
-def _map_of(index: CodeIndex, beside: Beside, wanted: str | None) -> dict[str, Any]:
-    ids = index.ids
-    if not len(ids):
-        return {
-            "ready": True,
-            "ids": [],
-            "x": [],
-            "y": [],
-            "label": [],
-            "labels": [],
-            "column": None,
-            "rows": 0,
-        }
-    sample = ids[np.sort(np.random.default_rng(0).permutation(len(ids))[:MOST_POINTS])]
-    column, chosen = label_column(index, beside, wanted, sample.tolist())
-    codes = index.codes(sample)
-    places = two_dimensions(index.codec, codes)
-    if column is None:  # colours then show what the codes say
-        codec = index.codec
-        shares = class_shares(codec, codec.decode(codes))
-        if shares is not None and isinstance(codec, SupervisedCodec):
+def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str, Any]:
+    ids, codec = index.ids, index.codec
+    sample = ids[np.sort(np.random.default_rng(0).permutation(len(ids))[:MAX_POINTS])]
+    column: str | None = None
+    chosen: list[Any] = []
+    places = np.empty((0, 2), np.float32)
+    if len(ids):
+        column, chosen = _label_column(index, items, wanted, sample.tolist())
+        codes = index.codes(sample)
+        places = two_dimensions(codec, codes)
+        shares = class_shares(codec, codec.decode(codes)) if column is None else None
+        if shares is not None and isinstance(codec, SupervisedCodec):  # colours then show what the codes say
             chosen = codec.classes[shares.argmax(axis=1)].tolist()
     names = sorted({each for each in chosen if each is not None}, key=lambda each: (str(type(each)), each))
     number = {each: place for place, each in enumerate(names)}
     return {
         "ready": True,
-        "ids": compact_ids(sample),
+        "ids": sample,
         "x": np.ascontiguousarray(places[:, 0].round(4)),
         "y": np.ascontiguousarray(places[:, 1].round(4)),
         "label": [number.get(each, -1) for each in chosen],
@@ -109,139 +134,174 @@ def _map_of(index: CodeIndex, beside: Beside, wanted: str | None) -> dict[str, A
     }
 
 
-def _audit_of(index: CodeIndex, beside: Beside, wanted: str | None) -> dict[str, Any]:
-    """Return the findings of the file beside the index, and of its codes otherwise; the quality of classes is by codes."""
+def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str, Any]:
+    """Return the findings of the file next to the index, or else of its codes; the quality of classes is by codes."""
     from supquant.auditing import KINDS, audit  # noqa: PLC0415  # scikit-learn would double the start of a service
 
-    ready = beside.findings()
-    ids = index.ids.tolist() if len(index) <= MOST_AUDITED else []
-    column, labels = label_column(index, beside, wanted, ids)
-    if column is None and ready is None:
-        raise RefusalError(
-            422, "no column has labels: name one, or write findings beside the index with `supquant audit`"
+    saved, few = items.findings(), len(index) <= MAX_AUDITED
+    column, labels = _label_column(index, items, wanted, index.ids.tolist() if few else [])
+    if saved is None and (column is None or not few):
+        problem = (
+            "no column has labels: name one, or" if column is None else f"more than {MAX_AUDITED:,} items:"
         )
+        raise RefusalError(422, f"{problem} write findings next to the index with `supquant audit`")
     answer: dict[str, Any] = {"ready": True, "column": column, "source": "codes", "notes": [], "classes": []}
-    if column is not None and len(index) <= MOST_AUDITED:
+    if column is not None and few:
         by_codes = audit(index, np.array(labels, dtype=object))
         answer |= {"notes": by_codes.notes, "classes": _lines(by_codes.classes.to_arrow())}
         answer["findings"] = {kind: _lines(by_codes.of_kind(kind).to_arrow()) for kind in KINDS}
-    elif ready is None:
-        raise RefusalError(
-            422, f"more than {MOST_AUDITED:,} items: write findings beside the index with `supquant audit`"
-        )
-    if ready is not None:
-        lines = ready.to_pylist()
-        answer["findings"] = {
-            kind: [line for line in lines if line["kind"] == kind][:MOST_LISTED] for kind in KINDS
-        }
+    if saved is not None:
+        kinds = saved.column("kind")
+        answer["findings"] = {kind: _lines(saved.filter(pc.equal(kinds, kind))) for kind in KINDS}
         answer["source"] = "file"
     return answer
 
 
 def _lines(table: Any) -> list[dict[str, Any]]:
-    return list(table.slice(0, MOST_LISTED).to_pylist())
+    return list(table.slice(0, MAX_LISTED).to_pylist())
 
 
+@operation("GET", "/v1/{index}/sample", answer={"ids": described(f"At most {SAMPLED} ids.", IDS)})
 async def read_sample(call: Call) -> Any:
-    """Answer the ids of some random items."""
+    """List the ids of some random items, to look at."""
     ids = await call.in_thread(lambda: call.index.ids)
-    rows = np.sort(np.random.default_rng().permutation(len(ids))[:SAMPLED])
-    return {"ids": compact_ids(ids[rows])}
+    return {"ids": ids[np.sort(np.random.default_rng().permutation(len(ids))[:SAMPLED])]}
 
 
+@operation(
+    "POST",
+    "/v1/{index}/shown",
+    body=("ids",),
+    required=("ids",),
+    answer={"items": list_of(OBJECT)},
+    example={"ids": [0, 1]},
+)
 async def read_shown(call: Call) -> Any:
-    """Answer all columns of items, those of the index and those beside it."""
-    ids = read_ids_field(call.fields().get("ids"), call.service.limits)
-    beside = _table_beside(call)
-    return {"items": await call.in_thread(columns_of, call.index, beside, ids)}
+    """Read all columns of items, those of the index and those of the file next to it."""
+    return {"items": await call.in_thread(_columns_of, call.index, _item_table(call), call.fields()["ids"])}
 
 
+def _columns_of(index: CodeIndex, items: ItemTable, ids: Sequence[Any]) -> list[dict[str, Any]]:
+    own = index.get(list(ids)).to_pylist() if index.columns else [{} for _ in ids]
+    return [{**other, **row, "id": each} for each, row, other in zip(ids, own, items.rows(ids), strict=True)]
+
+
+@operation(
+    "POST",
+    "/v1/{index}/explain",
+    body=("query", "text", "picture", "ids"),
+    required=("ids",),
+    answer={
+        "classes": list_of(OBJECT),
+        "novelty": {"type": ["number", "null"]},
+        "answers": list_of(OBJECT),
+    },
+    example={"query": 0, "ids": [1, 2]},
+)
 async def read_reasons(call: Call) -> Any:
-    """Answer what a query looks like, and why items are near to it."""
+    """Say what a query looks like, and why items are near to it."""
     fields = call.fields()
-    ids = read_ids_field(fields.get("ids"), call.service.limits)
     query = await read_query(call, fields)
 
     def work() -> Any:
         index = call.index
         vector = query if isinstance(query, np.ndarray) else None
         own = index.codes([query]) if vector is None else None
-        return explain(index.codec, vector, own, index.codes(ids))
+        return explain(index.codec, vector, own, index.codes(fields["ids"]))
 
     return await call.in_thread(work)
 
 
-_READY = {"ready": {"description": "False while the work is under way: ask again.", **schemas.FLAG}}
-_LABEL = {"label": {"description": "The column of labels; guessed by default.", **schemas.TEXT}}
-_COLUMN = {"column": {"description": "The column of labels.", "type": ["string", "null"]}}
-_OBJECTS = {"type": "array", "items": schemas.OBJECT}
+OPERATIONS = (read_map, read_audit, read_sample, read_shown, read_reasons)
 
-OPERATIONS = (
-    Operation(
-        "GET",
-        "/v1/{index}/map",
-        read_map,
-        f"Place items on a map by their codes, at most {MOST_POINTS:,} of them.",
-        parameters=_LABEL,
-        answer={
-            **_READY,
-            **_COLUMN,
-            "ids": schemas.IDS,
-            "x": schemas.NUMBERS,
-            "y": schemas.NUMBERS,
-            "label": {
-                "description": "For each item the number of its label, -1 for none.",
-                **schemas.INTEGERS,
-            },
-            "labels": {"type": "array"},
-            "rows": schemas.INTEGER,
-        },
-    ),
-    Operation(
-        "GET",
-        "/v1/{index}/audit",
-        read_audit,
-        "List labels that look wrong, near-duplicates, rows of no class and confused classes.",
-        parameters=_LABEL,
-        answer={
-            **_READY,
-            **_COLUMN,
-            "source": {
-                "description": "Whether findings come from a file beside the index or from codes.",
-                **schemas.TEXT,
-            },
-            "notes": schemas.NAMES,
-            "classes": _OBJECTS,
-            "findings": schemas.OBJECT,
-        },
-    ),
-    Operation(
-        "GET",
-        "/v1/{index}/sample",
-        read_sample,
-        f"List the ids of {SAMPLED} random items, to look at.",
-        answer={"ids": schemas.IDS},
-    ),
-    Operation(
-        "POST",
-        "/v1/{index}/shown",
-        read_shown,
-        "Read all columns of items, those of the index and those of the file beside it.",
-        body={"ids": schemas.IDS},
-        answer={"items": _OBJECTS},
-        example={"ids": [0, 1]},
-    ),
-    Operation(
-        "POST",
-        "/v1/{index}/explain",
-        read_reasons,
-        "Say what a query looks like, and why items are near to it.",
-        body={**schemas.QUERY, "ids": schemas.IDS},
-        answer={
-            "classes": _OBJECTS,
-            "novelty": {"type": ["number", "null"]},
-            "answers": _OBJECTS,
-        },
-        example={"query": 0, "ids": [1, 2]},
-    ),
-)
+# the tables next to the folder of an index -------------------------------------------------------------------------------
+
+
+class ItemTable:
+    """The table of items next to the folder of an index, read when it is first needed, and again when its file has changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: tuple[tuple[Path, int], Any, dict[Any, int]] | None = None
+
+    def rows(self, ids: Sequence[Any]) -> list[dict[str, Any]]:
+        """Return the columns of some ids; nothing for ids that the table does not have."""
+        table, place = self._table()
+        if table is None:
+            return [{} for _ in ids]
+        places = [place.get(each) for each in ids]
+        found = iter(table.take([each for each in places if each is not None]).to_pylist())
+        return [{} if each is None else next(found) for each in places]
+
+    def column(self, name: str, ids: Sequence[Any]) -> list[Any]:
+        """Return one column for all ids, None where there is no value."""
+        table, place = self._table()
+        values = table.column(name).to_pylist()
+        return [values[place[each]] if each in place else None for each in ids]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns without the id."""
+        table, _ = self._table()
+        return [] if table is None else [each for each in table.column_names if each != "id"]
+
+    def findings(self) -> Any:
+        """Return the table of findings next to the index, or None."""
+        path = self._folder.with_name(self._folder.name + ".audit.parquet")
+        return _read_table(path) if path.is_file() else None
+
+    def _table(self) -> tuple[Any, dict[Any, int]]:
+        for ending in (".parquet", ".jsonl"):
+            path = self._folder.with_name(self._folder.name + ending)
+            if path.is_file():
+                key = path, path.stat().st_mtime_ns
+                if self._read is None or self._read[0] != key:
+                    table = _read_table(path)
+                    if "id" not in table.column_names:
+                        raise RefusalError(503, f"{path.name} next to the index has no column id")
+                    place = {each: row for row, each in enumerate(table.column("id").to_pylist())}
+                    self._read = key, table, place
+                return self._read[1], self._read[2]
+        return None, {}
+
+
+_item_tables: WeakKeyDictionary[ServedIndex, ItemTable] = WeakKeyDictionary()
+
+
+def _item_table(call: Call) -> ItemTable:
+    return _item_tables.setdefault(call.served, ItemTable(call.served.folder))
+
+
+def _read_table(path: Path) -> Any:
+    try:
+        return pq.read_table(path) if path.suffix == ".parquet" else pyarrow.json.read_json(path)
+    except (OSError, pa.ArrowException) as error:
+        raise RefusalError(503, f"{path.name} next to the index cannot be read") from error
+
+
+def _label_column(
+    index: CodeIndex, items: ItemTable, wanted: str | None, ids: Sequence[Any]
+) -> tuple[str | None, list[Any]]:
+    """Return the name of the column of labels, and the labels of some ids; None for an item that has none.
+
+    Without a wanted column, it is one of `LABEL_NAMES`, or else the first column whose values are labels that the model knows.
+    """
+    names = [*index.columns, *(each for each in items.names if each not in index.columns)]
+
+    def values(name: str) -> list[Any]:
+        if name in index.columns:
+            return list(index.get(list(ids), [name]).column(name).to_pylist())
+        return items.column(name, ids)
+
+    if wanted is not None and wanted not in names:
+        raise RefusalError(422, f"label must be a column: {', '.join(names) or 'there is none'}")
+    chosen = wanted or next((name for name in names if name.lower() in LABEL_NAMES), None)
+    if chosen is not None:
+        return chosen, values(chosen)
+    classes = getattr(index.codec, "classes", None)
+    known = {None} if classes is None else {None, *classes.tolist()}
+    for name in names if classes is not None else ():
+        found = values(name)
+        if all(isinstance(each, int | str | None) and each in known for each in found):
+            return name, found
+    return None, [None] * len(ids)

@@ -14,27 +14,27 @@ from supquant.model.words import item_novelty
 
 __all__ = ["class_shares", "explain", "two_dimensions"]
 
-MOST_CLASSES = 4096
-"""Where a model knows more labels, answers are not explained by classes."""
+MAX_CLASSES = 4096
+"""The maximum number of labels of a model whose answers are explained by classes."""
 
-LEAST_KNOWN = 0.05
-"""The probability that an item is of a known class is taken to be at least this, where it divides."""
+MIN_KNOWN = 0.05
+"""The lower bound of the probability that an item belongs to a known class, where it is a divisor."""
 
 SHOWN = 3
-"""At most this number of classes of a query or an answer is named."""
+"""The maximum number of classes that are named for a query or an answer."""
 
 
 def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
     """Return the probabilities of the classes for decoded items (n, D), (n, L) from 0 to 1; None if codes hold no classes.
 
-    A code holds them times the probability that the item is of a known class. They are divided by it, so that they are the same
-    quantity as the probabilities of a vector, and as what a search by the item goes by.
+    A code holds them multiplied by the probability that the item belongs to a known class. Divided by it, they are the same
+    quantity as the probabilities of a vector, and as what a search by the item uses.
     """
-    if not isinstance(codec, SupervisedCodec) or codec.map.n_trained > MOST_CLASSES:
+    if not isinstance(codec, SupervisedCodec) or codec.map.n_trained > MAX_CLASSES:
         return None
     spelling = codec.map.spelling
     L, r = codec.map.n_trained, spelling.n_columns
-    meaning = decoded[:, :r] / np.maximum(1 - item_novelty(decoded[:, r : r + 1]), LEAST_KNOWN)
+    meaning = decoded[:, :r] / np.maximum(1 - item_novelty(decoded[:, r : r + 1]), MIN_KNOWN)
     if codec.multilabel:
         return np.clip(meaning[:, :L], 0, 1).astype(np.float32)
     every = Labels(codec.classes[:L], False, np.arange(L, dtype=np.int32), None)
@@ -44,9 +44,9 @@ def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
 
 
 def two_dimensions(codec: Any, codes: Codes) -> Float32:
-    """Return a place on a map (n, 2), from 0 to 1, for codes (n, M): their two leading principal coordinates.
+    """Return places (n, 2) in [0, 1] on a map for codes (n, M): their two leading principal coordinates.
 
-    Labels and positions both count.
+    Both labels and positions count.
     """
     decoded = codec.decode(codes).astype(np.float64)
     centred = decoded - decoded.mean(axis=0)
@@ -76,8 +76,8 @@ def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Co
     Returns
     -------
     dict
-        ``classes`` of the query with their probabilities, its ``novelty``, and for each of ``answers`` the ``classes`` that it
-        shares with the query and how ``near`` it lies: the cosine of the two positions.
+        The ``classes`` of the query with their probabilities, its ``novelty``, and for each of the ``answers`` the ``classes``
+        that it shares with the query and how ``near`` it is: the cosine of the two positions.
     """
     items = codec.decode(codes)
     if not isinstance(codec, SupervisedCodec):
@@ -111,7 +111,7 @@ def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Co
 
 
 def _named(classes: NDArray[Any], shares: NDArray[Any]) -> list[dict[str, Any]]:
-    """Return the labels of the greatest shares (L,), at least one per cent each."""
+    """Return the labels with the greatest shares (L,), of at least 1% each."""
     order = np.argsort(-shares, kind="stable")[:SHOWN]
     return [
         {

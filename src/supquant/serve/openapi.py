@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import supquant
-from supquant.serve.calls import JSON, OCTETS, Operation
+from supquant.serve.calls import JSON, Operation
+from supquant.serve.fields import FIELDS, TEXT, Schema, described
 
 __all__ = ["describe"]
 
@@ -20,7 +21,7 @@ _ERRORS = {
     "415": "The body has another content type.",
     "422": "A field has a value that cannot be used.",
     "429": "Too many requests are waiting.",
-    "500": "An internal error, which the log of the service has.",
+    "500": "An internal error; the log of the service has the details.",
     "503": "The index cannot be read at present.",
     "504": "The request took too long.",
     "507": "The folder of the index cannot be written.",
@@ -29,32 +30,19 @@ _ERRORS = {
 
 
 def describe(operations: Iterable[Operation]) -> dict[str, Any]:
-    """Return the OpenAPI description of operations.
-
-    Parameters
-    ----------
-    operations : iterable of Operation
-
-    Returns
-    -------
-    dict
-        The content of openapi.json.
-    """
+    """Return the content of openapi.json, which describes operations."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _describe_one(operation)
+    error = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "supquant serve", "version": supquant.__version__},
         "paths": paths,
         "components": {
-            "schemas": {"Error": _object({"error": {"type": "string"}})},
+            "schemas": {"Error": _object({"error": TEXT})},
             "responses": {
-                status: {
-                    "description": text,
-                    "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
-                }
-                for status, text in _ERRORS.items()
+                status: {"description": text, "content": error} for status, text in _ERRORS.items()
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
@@ -62,38 +50,46 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _describe_one(operation: Operation) -> dict[str, Any]:
-    parameters = [
-        {"name": name, "in": "query", "schema": schema}
-        for name, schema in (operation.parameters or {}).items()
+    parameters: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in operation.required,
+            "schema": FIELDS[name].schema,
+            "explode": False,  # lists are written with commas
+        }
+        for name in operation.parameters
     ]
     if "{index}" in operation.path:
-        parameters.append({"name": "index", "in": "path", "required": True, "schema": {"type": "string"}})
-    content: dict[str, Any] = {operation.media_type: {}}
-    if operation.answer is not None:
-        content[operation.media_type]["schema"] = _object(operation.answer)
-    described: dict[str, Any] = {
+        parameters.append({"name": "index", "in": "path", "required": True, "schema": TEXT})
+    schema = {} if operation.answer is None else {"schema": _object(operation.answer)}
+    answer = {"description": "The answer.", "content": {operation.media_type: schema}}
+    found: dict[str, Any] = {
         "operationId": operation.name,
-        "summary": operation.summary,
+        "summary": (operation.handle.__doc__ or "").partition("\n")[0],
         "parameters": parameters,
         "responses": {
-            "200": {"description": "The answer.", "content": content},
+            "200": answer,
             **{status: {"$ref": f"#/components/responses/{status}"} for status in _ERRORS},
         },
         "security": [] if operation.access == "open" else [{"token": [operation.access]}],
     }
     if operation.body is not None:
+        fields = {name: FIELDS[name].schema for name in operation.body}
         bodies: dict[str, Any] = {
-            JSON: {"schema": {**_object(operation.body), "additionalProperties": False}}
+            JSON: {"schema": {**_object(fields, operation.required), "additionalProperties": False}}
         }
         if operation.example is not None:
             bodies[JSON]["example"] = operation.example
-        if operation.octets is not None:
-            bodies[OCTETS] = {"schema": {"type": "string", "description": operation.octets}}
-        if operation.picture is not None:
-            bodies["image/*"] = {"schema": {"type": "string", "description": operation.picture}}
-        described["requestBody"] = {"required": True, "content": bodies}
-    return described
+        for media_type, meaning in operation.other_bodies.items():
+            bodies[media_type] = {"schema": described(meaning, TEXT)}
+        found["requestBody"] = {"required": True, "content": bodies}
+    return found
 
 
-def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": dict(fields)}
+def _object(fields: Mapping[str, Schema], required: Sequence[str] = ()) -> Schema:
+    return {
+        "type": "object",
+        "properties": dict(fields),
+        **({"required": list(required)} if required else {}),
+    }

@@ -3,13 +3,13 @@ const $ = id => document.getElementById(id);
 const TABS = ["search", "map", "audit", "classes"];
 const COLOURS = ["#4477cc", "#dd7733", "#2a9d67", "#cc4455", "#8866cc", "#a07a3a", "#d65fa5", "#6f7785", "#a3a52e", "#27a6b5", "#e3a008", "#5a4fcf"];
 const KINDS = {
-  label: ["wrong labels", "Labels that look wrong, the most doubtful first."],
-  missing: ["forgotten labels", "Rows that look as if they had one more label."],
-  unlabelled: ["without label", "What rows without a label look like, the surest first."],
+  label: ["wrong labels", "Labels that look wrong, most doubtful first."],
+  missing: ["missing labels", "Rows that seem to lack a label."],
+  unlabelled: ["without label", "What rows without a label look like, most certain first."],
   duplicate: ["duplicates", "Equal or nearly equal items. Groups whose labels differ come first."],
-  strange: ["no class", "Items that lie alone, or that look like no class."],
-  confused: ["confused classes", "The share of the items of one class that look like the other."],
-  two: ["like two classes", "Classes whose items fall into two parts with few between."],
+  strange: ["no class", "Isolated items, and items that look like no class."],
+  confused: ["confused classes", "The fraction of the items of one class that look like the other."],
+  two: ["split classes", "Classes whose items form two groups with few in between."],
 };
 let info = {columns: {}}, points = null, audited = null, kind = "label", chosen = new Set(), known = new Map(), asked = 0, sample = [], edited = "query";
 
@@ -22,7 +22,7 @@ function element(name, attributes = {}, ...children) {
   made.append(...children.filter(each => each != null));
   return made;
 }
-const percent = value => value == null ? "" : value > 0 && value < .005 ? "< 1 %" : value < 1 && value >= .995 ? "> 99 %" : Math.round(100 * value) + " %";
+const percent = value => value == null ? "" : value > 0 && value < .005 ? "< 1%" : value < 1 && value >= .995 ? "> 99%" : Math.round(100 * value) + "%";
 const pictureOf = text => {
   if (typeof text === "object" && text && text.bytes) text = text.bytes;
   if (typeof text !== "string") return null;
@@ -50,7 +50,7 @@ async function patiently(path, tell) {
   for (;;) {
     const found = await ask(path);
     if (found.ready) return found;
-    tell("Still at work ...");
+    tell("Still working ...");
   }
 }
 
@@ -124,7 +124,7 @@ function readQuery() {
   return info.id_kind === "str" ? text : Number(text);
 }
 
-// the map: items are drawn once to a picture, and what moves is drawn over it
+// the map: items are drawn to a picture once, and what moves is drawn on top
 let drawn = null, cursor = -1, box = null, selected = [], off = new Set();
 const hue = number => number < 0 ? "#9a9a9a" : number < COLOURS.length ? COLOURS[number] : `hsl(${(number * 137.5) % 360} 60% 50%)`;
 const PAD = 14, area = () => [$("canvas").width / devicePixelRatio, $("canvas").height / devicePixelRatio];
@@ -207,11 +207,11 @@ $("canvas").addEventListener("keydown", event => {
 async function readAudit(tell) { audited = audited || await patiently(route("/audit"), tell); }
 async function showAudit() {
   const tell = text => { $("audit-told").textContent = text; };
-  tell("Looking at all labels ..."); await readAudit(tell);
+  tell("Checking all labels ..."); await readAudit(tell);
   if (!audited.findings[kind].length) kind = Object.keys(KINDS).find(each => audited.findings[each].length) || "label";
   $("kinds").replaceChildren(...Object.keys(KINDS).filter(each => audited.findings[each].length).map(each => element("button", {class: "chip", type: "button", "data-kind": each,
     "aria-pressed": String(each === kind), onclick: () => { kind = each; guarded(showAudit); }}, `${audited.findings[each].length} ${KINDS[each][0]}`)));
-  const source = audited.source === "file" ? "Found in the vectors." : "Found in the codes alone; the command supquant audit finds more in the vectors.";
+  const source = audited.source === "file" ? "Found in the vectors." : "Found in the codes alone; the command `supquant audit` finds more in the vectors.";
   tell([audited.findings[kind].length ? KINDS[kind][1] : "Nothing looks wrong.", source, ...audited.notes].join(" "));
   const lines = audited.findings[kind], ofRows = !["confused", "two"].includes(kind);
   chosen = new Set();
@@ -239,8 +239,8 @@ function exportIds(ids, name) {
   document.body.append(link); link.click(); link.remove();
 }
 async function showClasses() {
-  $("classes-told").textContent = "Looking at all labels ..."; await readAudit(text => { $("classes-told").textContent = text; });
-  $("classes-told").textContent = "How well each class is recognised, the worst first. Recall: its items look like it. Precision: what looks like it has its label.";
+  $("classes-told").textContent = "Checking all labels ..."; await readAudit(text => { $("classes-told").textContent = text; });
+  $("classes-told").textContent = "How well each class is recognised, worst first. Recall: how many of its items look like it. Precision: how many items that look like it have its label.";
   const heads = ["class", "items", "recall", "precision", "neighbours agree", "doubtful labels"], meter = value => element("div", {class: "meter"}, element("i", {style: `width: ${100 * value}%`}));
   $("quality").replaceChildren(element("thead", {}, element("tr", {}, ...heads.map((name, at) => element("th", {class: at ? at > 3 ? "n wide" : "n" : null}, name)))),
     element("tbody", {}, ...[...audited.classes].sort((a, b) => a.recall - b.recall).map(each => element("tr", {}, element("td", {}, String(each.label)), element("td", {class: "n"}, each.rows.toLocaleString()),

@@ -1,23 +1,25 @@
-"""Requests to answers: operations that describe an index and read its rows."""
+"""Requests to answers: operations that describe an index and read its rows, the page, and what shows how a service is doing."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-import numpy as np
-
-from supquant.serve import schemas
-from supquant.serve.arrow import ARROW, arrow_answer
-from supquant.serve.calls import Call, Operation
-from supquant.serve.json_values import read_ids_field, read_names
+from supquant.serve.calls import Answer, Call, operation, table_answer
+from supquant.serve.fields import FLAG, ID, IDS, INTEGER, OBJECT, TEXT, VECTOR, described, list_of
 from supquant.serve.limits import RefusalError
+from supquant.serve.metrics import CONTENT_TYPE
 
 __all__ = ["OPERATIONS"]
 
+# indexes and their rows --------------------------------------------------------------------------------------------------
 
+
+@operation("GET", "/v1", answer={"indexes": list_of(OBJECT)})
 async def list_indexes(call: Call) -> Any:
-    """Answer the names and sizes of all indexes."""
+    """List the indexes."""
     return {
         "indexes": [
             {"name": name, "rows": len(served.version.index)} for name, served in call.service.indexes.items()
@@ -25,9 +27,36 @@ async def list_indexes(call: Call) -> Any:
     }
 
 
+@operation(
+    "GET",
+    "/v1/{index}",
+    answer={
+        "name": TEXT,
+        "rows": INTEGER,
+        "removed": INTEGER,
+        "bits": INTEGER,
+        "bytes_per_code": INTEGER,
+        "inputs": described("The width of vectors.", INTEGER),
+        "codewords": INTEGER,
+        "rankings": list_of(TEXT),
+        "descending": described("Whether greater scores are better, by ranking.", OBJECT),
+        "columns": described("The type of each column.", OBJECT),
+        "labels": described(
+            "The labels that the model knows; null if it knows none.", {"type": ["array", "null"]}
+        ),
+        "multilabel": FLAG,
+        "accepts": described("What a query may be: vector, item, text, picture.", list_of(TEXT)),
+        "id_kind": {"type": ["string", "null"]},
+        "state": TEXT,
+        "limits": described("The limits of the service.", OBJECT),
+        "bytes": OBJECT,
+        "instruction_set": TEXT,
+        "segments": list_of(OBJECT),
+    },
+)
 async def info(call: Call) -> Any:
-    """Answer what an index is like."""
-    index, codec = call.index, call.index.codec
+    """Describe an index."""
+    index, codec, version = call.index, call.index.codec, call.version
     classes = getattr(codec, "classes", None)
     return {
         "name": call.served.name,
@@ -35,8 +64,8 @@ async def info(call: Call) -> Any:
         "inputs": codec.n_inputs,
         "codewords": codec.n_codewords,
         "rankings": codec.rankings,
-        "descending": {each: call.served_version.descends(each) for each in codec.rankings},
-        "columns": call.served_version.column_types(),
+        "descending": {each: version.descends(each) for each in codec.rankings},
+        "columns": version.column_types(),
         "labels": None if classes is None else classes.tolist(),
         "multilabel": bool(getattr(codec, "multilabel", False)),
         "accepts": ["vector", "item", *call.served.encoders],
@@ -46,26 +75,33 @@ async def info(call: Call) -> Any:
     }
 
 
+_ITEMS = {"items": list_of({"type": "object", "properties": {"id": ID}})}
+
+
+@operation("GET", "/v1/{index}/items", parameters=("ids", "columns"), required=("ids",), answer=_ITEMS)
 async def items(call: Call) -> Any:
-    """Answer the columns of the rows whose ids stand in the address."""
-    parameters = call.parameters()
-    if "ids" not in parameters:
-        raise RefusalError(422, "give ids, with commas between them")
-    ids: list[Any] = read_ids_field(parameters["ids"].split(","), call.service.limits)
+    """Read the columns of rows, by a list of ids with commas between them."""
+    fields = call.parameters()
     if call.index.info()["id_kind"] != "str":
         try:
-            ids = list(map(int, ids))
+            fields["ids"] = list(map(int, fields["ids"]))
         except ValueError:
             raise RefusalError(422, "the ids of this index are whole numbers") from None
-    columns = parameters.get("columns")
-    return await call.in_thread(_items, call, ids, None if columns is None else columns.split(","))
+    return await call.in_thread(_items, call, fields["ids"], fields.get("columns"))
 
 
+@operation(
+    "POST",
+    "/v1/{index}/items",
+    body=("ids", "columns"),
+    required=("ids",),
+    answer=_ITEMS,
+    example={"ids": [0, 1]},
+)
 async def read_items(call: Call) -> Any:
-    """Answer the columns of rows."""
+    """Read the columns of rows, by ids of any kind. An Arrow stream is answered if the client accepts it."""
     fields = call.fields()
-    ids = read_ids_field(fields.get("ids"), call.service.limits)
-    return await call.in_thread(_items, call, ids, read_names(fields.get("columns"), "columns"))
+    return await call.in_thread(_items, call, fields["ids"], fields.get("columns"))
 
 
 def _items(call: Call, ids: list[Any], columns: list[str] | None) -> Any:
@@ -73,102 +109,116 @@ def _items(call: Call, ids: list[Any], columns: list[str] | None) -> Any:
         call.index.codes(ids)  # refuses ids that are not there, and needs no pyarrow
         return {"items": [{"id": each} for each in ids]}
     table = call.index.get(ids, columns)
-    if call.accepts(ARROW):
-        return arrow_answer(table)
-    return {"items": table.to_pylist()}
+    return table_answer(table) if call.accepts_arrow() else {"items": table.to_pylist()}
 
 
+@operation("GET", "/v1/{index}/ids", answer={"ids": IDS, "state": TEXT})
 async def list_ids(call: Call) -> Any:
-    """Answer the ids of all rows, in order of insertion, and the state of the index."""
-    ids = await call.in_thread(lambda: call.index.ids)
-    return {
-        "ids": ids.tolist() if ids.dtype == object else np.ascontiguousarray(ids),
-        "state": call.index.state,
-    }
+    """List the ids of all rows, in order of insertion."""
+    return {"ids": await call.in_thread(lambda: call.index.ids), "state": call.index.state}
 
 
+@operation(
+    "POST",
+    "/v1/{index}/codes",
+    body=("ids",),
+    required=("ids",),
+    answer={"codes": list_of(list_of(INTEGER))},
+    example={"ids": [0, 1]},
+)
 async def codes(call: Call) -> Any:
-    """Answer the codes of rows."""
-    ids = read_ids_field(call.fields().get("ids"), call.service.limits)
-    return {"codes": await call.in_thread(call.index.codes, ids)}
+    """Read the codes of rows."""
+    return {"codes": await call.in_thread(call.index.codes, call.fields()["ids"])}
 
 
+@operation(
+    "POST",
+    "/v1/{index}/reconstruct",
+    body=("ids",),
+    required=("ids",),
+    answer={"vectors": list_of(VECTOR), "width": INTEGER},
+    example={"ids": [0, 1]},
+)
 async def reconstruct(call: Call) -> Any:
-    """Answer the vectors that the codes of rows stand for."""
-    ids = read_ids_field(call.fields().get("ids"), call.service.limits)
-    vectors = await call.in_thread(call.index.reconstruct, ids)
-    return {"vectors": np.ascontiguousarray(vectors), "width": vectors.shape[1]}
+    """Read the vectors that the codes of rows stand for."""
+    vectors = await call.in_thread(call.index.reconstruct, call.fields()["ids"])
+    return {"vectors": vectors, "width": vectors.shape[1]}
 
 
+@operation("POST", "/v1/{index}/check_new", body=("ids",), answer={"new": FLAG}, example={})
 async def check_new(call: Call) -> Any:
-    """Answer whether rows with these ids can be added."""
-    given = call.fields().get("ids")
-    ids = None if given is None else read_ids_field(given, call.service.limits)
-    await call.in_thread(call.index._check_new, ids)
+    """Check that rows with these ids can be added."""
+    await call.in_thread(call.index._check_new, call.fields().get("ids"))
     return {"new": True}
 
 
-_ITEMS = {"items": {"type": "array", "items": {"type": "object", "properties": {"id": schemas.ID}}}}
-_IDS_BODY = {"ids": schemas.IDS}
+# the page, and operations for those who run a service --------------------------------------------------------------------
+
+_PAGE_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+        "img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+"""What a browser must not do with the page: load anything from elsewhere, or send anything there."""
+
+
+@operation("GET", "/", access="open", media_type="text/html")
+async def page(_: Call) -> Answer:
+    """Read the page to search with."""
+    return Answer(_page(), "text/html; charset=utf-8", headers=_PAGE_HEADERS)
+
+
+@cache
+def _page() -> bytes:
+    """Return the page with its style and its script in it, so that it needs no other file."""
+    folder = files("supquant.serve")
+    text = (folder / "page.html").read_text(encoding="utf-8")
+    for name in ("page.css", "page.js"):
+        text = text.replace(f"/* {name} */", (folder / name).read_text(encoding="utf-8"))
+    return text.encode()
+
+
+@operation("GET", "/healthz", access="open", answer={"status": TEXT})
+async def healthz(_: Call) -> Any:
+    """Say that the service runs."""
+    return {"status": "ok"}
+
+
+@operation("GET", "/readyz", access="open", answer={"status": TEXT})
+async def readyz(call: Call) -> Any:
+    """Say that the service takes requests."""
+    if not call.service.ready:
+        raise RefusalError(503, "the service is shutting down")
+    return {"status": "ready"}
+
+
+@operation("GET", "/metrics", media_type="text/plain")
+async def metrics(call: Call) -> Answer:
+    """Read counts and times for Prometheus."""
+    return Answer(call.service.metrics.text(), CONTENT_TYPE)
+
+
+@operation("GET", "/openapi.json", access="open", answer={"openapi": TEXT})
+async def openapi(call: Call) -> Any:
+    """Describe all operations."""
+    return call.service.openapi
+
 
 OPERATIONS = (
-    Operation(
-        "GET",
-        "/v1",
-        list_indexes,
-        "List the indexes.",
-        answer={"indexes": {"type": "array", "items": schemas.OBJECT}},
-    ),
-    Operation("GET", "/v1/{index}", info, "Describe an index.", answer=schemas.INFO),
-    Operation(
-        "GET",
-        "/v1/{index}/items",
-        items,
-        "Read the columns of rows, by a list of ids with commas between them.",
-        parameters={"ids": schemas.TEXT, "columns": schemas.TEXT},
-        answer=_ITEMS,
-    ),
-    Operation(
-        "POST",
-        "/v1/{index}/items",
-        read_items,
-        "Read the columns of rows, by ids of any form. An Arrow stream is answered if the client accepts it.",
-        body={**_IDS_BODY, "columns": schemas.NAMES},
-        answer=_ITEMS,
-        example={"ids": [0, 1]},
-    ),
-    Operation(
-        "GET",
-        "/v1/{index}/ids",
-        list_ids,
-        "List the ids of all rows, in order of insertion.",
-        answer={"ids": schemas.IDS, "state": schemas.TEXT},
-    ),
-    Operation(
-        "POST",
-        "/v1/{index}/codes",
-        codes,
-        "Read the codes of rows.",
-        body=_IDS_BODY,
-        answer={"codes": {"type": "array", "items": schemas.INTEGERS}},
-        example={"ids": [0, 1]},
-    ),
-    Operation(
-        "POST",
-        "/v1/{index}/reconstruct",
-        reconstruct,
-        "Read the vectors that the codes of rows stand for.",
-        body=_IDS_BODY,
-        answer={"vectors": {"type": "array", "items": schemas.VECTOR}, "width": schemas.INTEGER},
-        example={"ids": [0, 1]},
-    ),
-    Operation(
-        "POST",
-        "/v1/{index}/check_new",
-        check_new,
-        "Check that rows with these ids can be added.",
-        body=_IDS_BODY,
-        answer={"new": schemas.FLAG},
-        example={},
-    ),
+    list_indexes,
+    info,
+    items,
+    read_items,
+    list_ids,
+    codes,
+    reconstruct,
+    check_new,
+    page,
+    healthz,
+    readyz,
+    metrics,
+    openapi,
 )

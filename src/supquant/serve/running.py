@@ -1,4 +1,4 @@
-"""Requests to answers: where a service listens, and how it ends."""
+"""Requests to answers: where a service listens, and how it starts and stops."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from supquant.errors import InputError
 from supquant.serve.app import make_app
 from supquant.serve.calls import Endpoint
 from supquant.serve.connections import service_protocol
-from supquant.serve.searching import SEARCH
+from supquant.serve.searching import search
 from supquant.serve.service import Service
 from supquant.serve.tokens import Tokens
 
 __all__ = ["address_of", "make_server", "name_folders", "open_socket", "run_service"]
 
 _KEEP_ALIVE = 75
-"""The time in seconds after which a connection without a request is closed. Proxies close theirs sooner."""
+"""The time after which an idle connection is closed, in seconds. Proxies close theirs sooner."""
 
-_MOST_CONNECTIONS = 1000
-"""The number of connections at the same time. A further one is answered with 503."""
+_MAX_CONNECTIONS = 1000
+"""The maximum number of simultaneous connections. Further ones are answered with 503."""
 
 _BACKLOG = 1024
-"""The number of connections that wait to be accepted."""
+"""The maximum number of connections that wait to be accepted."""
 
 
 def name_folders(texts: Sequence[str]) -> dict[str, Path]:
@@ -36,7 +36,7 @@ def name_folders(texts: Sequence[str]) -> dict[str, Path]:
     Parameters
     ----------
     texts : sequence of str
-        Folders, or ``NAME=FOLDER``. Without a name, that of the folder is taken, without ``.index``.
+        Folders, or ``NAME=FOLDER``. The default name is that of the folder, without ``.index``.
 
     Raises
     ------
@@ -60,34 +60,34 @@ def name_folders(texts: Sequence[str]) -> dict[str, Path]:
 
 
 def open_socket(host: str, port: int, tokens: Tokens | None) -> socket.socket:
-    """Return a socket that listens.
+    """Return a listening socket.
 
     Parameters
     ----------
     host : str
-        The address to listen at.
+        The address to listen on.
     port : int
-        The port; 0 takes a free one.
+        The port; 0 picks a free one.
     tokens : Tokens or None
         None allows only addresses of this machine.
 
     Raises
     ------
     InputError
-        If the address is open to others and there are no tokens, or nothing can listen there.
+        If there are no tokens but other machines can reach the address, or if it cannot be listened on.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise InputError(f"{host} is no address to listen at: {error.strerror}") from error
+        raise InputError(f"cannot listen on {host}: {error.strerror}") from error
     if tokens is None and not ipaddress.ip_address(address[0]).is_loopback:
         raise InputError(
-            f"without tokens, the service listens at 127.0.0.1 alone: give --token-file to listen at {host}"
+            f"without tokens, the service only listens on 127.0.0.1: give --token-file to listen on {host}"
         )
     try:
         return socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise InputError(f"cannot listen at {host}, port {port}: {error.strerror}") from error
+        raise InputError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
 
 
 def run_service(
@@ -97,7 +97,7 @@ def run_service(
     watched: bool = False,
     on_start: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Answer requests until SIGTERM or Ctrl-C, then finish what is under way.
+    """Answer requests until SIGTERM or Ctrl-C, then finish those under way.
 
     Parameters
     ----------
@@ -106,11 +106,11 @@ def run_service(
     listening : socket
         As `open_socket` returns it.
     watched : bool, default=False
-        Whether saves by other processes are taken over.
+        Whether to pick up what other processes save.
     on_start : callable, default=None
         Gets the address of the service.
     """
-    # uvicorn raises the signal again when all is done. Then it means nothing more.
+    # uvicorn raises the signal again when it has finished. It is ignored then.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         on_start(address_of(listening))
@@ -125,7 +125,7 @@ def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
     config = uvicorn.Config(
         make_app(service, watched=watched),
         loop="uvloop",
-        http=service_protocol(Endpoint(SEARCH, service), service.indexes, limits.deadline, limits.max_body),
+        http=service_protocol(Endpoint(search, service), service.indexes, limits.deadline, limits.max_body),
         ws="none",
         lifespan="on",
         log_level="warning",
@@ -133,7 +133,7 @@ def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=int(limits.deadline) + 1,
     )

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32
-from supquant.serve import schemas
-from supquant.serve.arrow import ARROW, arrow_answer
-from supquant.serve.calls import OCTETS, Call, Operation
-from supquant.serve.json_values import (
+from supquant.serve.calls import OCTETS, Call, operation, table_answer
+from supquant.serve.fields import (
+    FOUND,
+    IDS,
+    INTEGER,
+    NUMBER,
+    check_ids,
+    list_of,
     numbers_from,
-    read_count,
-    read_ids_field,
-    read_names,
-    read_number,
-    read_text,
     read_vectors,
     rows_of_bytes,
 )
 from supquant.serve.limits import RefusalError
-from supquant.serve.queries import encoded, read_query
-from supquant.serve.served import SearchKey, search_key
+from supquant.serve.served import SearchKey
 
-__all__ = ["OPERATIONS", "SEARCH"]
+__all__ = ["OPERATIONS", "read_query", "search"]
 
 _OPTIONS = ("k", "ranking", "novelty", "where", "state", "threshold", "columns")
-"""Fields of a search beside its queries. All but ids may also stand in the address of a search by bytes."""
+"""The fields of a search besides its queries. They may also stand in the address."""
 
-
-_MOST_OPTIONS = 64
+_MAX_OPTIONS = 64
 """The number of different options that are kept with a version. Many clients ask with the same ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What a search asks for beside its queries."""
+    """What a search asks for besides its queries."""
 
     k: int
     key: SearchKey
@@ -47,65 +45,138 @@ class _Search:
     columns: list[str] | None
 
 
+@operation(
+    "POST",
+    "/v1/{index}/search",
+    body=("query", "text", "picture", "queries", *_OPTIONS),
+    parameters=_OPTIONS,
+    other_bodies={
+        OCTETS: "Queries as rows of little-endian float32. Options stand in the address.",
+        "image/*": "The file of a picture, if the index has an encoder. Options stand in the address.",
+    },
+    answer=FOUND,
+    example={"query": [0.0] * 64, "k": 3, "columns": ["digit"]},
+)
 async def search(call: Call) -> Any:
-    """Answer the k best rows for each query."""
-    limits, version = call.service.limits, call.served_version
+    """Find the k best rows for each query: a vector, several vectors, an item, a text or a picture."""
+    max_queries, version = call.service.limits.max_queries, call.version
     if call.media_type == OCTETS:
         # The index checks that all numbers are finite, once for all queries of a scan.
-        queries: Any = rows_of_bytes(call.body, version.width, "the body", limits.max_queries)
+        queries = rows_of_bytes(call.body, version.width, "the body", max_queries)
         asked = version.options.get(call.query_string)
         if asked is None:
-            asked = await _read_search(call, _typed(call.parameters()))
-            if len(version.options) < _MOST_OPTIONS:
+            asked = await _read_options(call, call.parameters())
+            if len(version.options) < _MAX_OPTIONS:
                 version.options[call.query_string] = asked
         return await _answer(call, asked, queries)
     if call.media_type.startswith("image/"):
-        asked = await _read_search(call, _typed(call.parameters()))
-        return await _answer(call, asked, await encoded(call, "picture", call.body), single=True)
+        asked = await _read_options(call, call.parameters())
+        return await _answer(call, asked, await _encoded(call, "picture", call.body), single=True)
     fields = call.fields()
-    asked = await _read_search(call, fields)
+    asked = await _read_options(call, fields)
     if "queries" not in fields:
-        query = await read_query(call, fields)
-        return await _answer(call, asked, query if isinstance(query, np.ndarray) else [query], single=True)
-    given = fields["queries"]
+        return await _answer(call, asked, await read_query(call, fields), single=True)
     if not {"query", "text", "picture"}.isdisjoint(fields):
         raise RefusalError(422, "give either a query or queries")
-    queries = (
-        np.empty((0, version.width), np.float32)
-        if given == []
-        else read_vectors(given, version.width, "queries", limits.max_queries)
-    )
-    return await _answer(call, asked, queries)
+    return await _answer(call, asked, read_vectors(fields["queries"], version.width, "queries", max_queries))
 
 
-async def _answer(call: Call, asked: _Search, queries: Float32 | list[Any], *, single: bool = False) -> Any:
-    """Search vectors (q, p), or what is like the items of some ids, and return the fields of the answer."""
-    limits = call.service.limits
-    if len(queries) * asked.k > limits.max_answers:
-        raise RefusalError(
-            422, f"{len(queries):,} queries with k={asked.k:,} are more than {limits.max_answers:,} answers"
-        )
-    if isinstance(queries, list):
-        scores, ids = await call.in_thread(_search_like, call, asked, queries)
-    else:
+async def _read_options(call: Call, fields: Mapping[str, Any]) -> _Search:
+    """Read what a search asks for besides its queries, and prepare its filter."""
+    rankings, ranking = call.index.codec.rankings, fields.get("ranking")
+    if ranking is not None and ranking not in rankings:
+        raise RefusalError(422, f"ranking must be one of {', '.join(rankings)}, got {ranking[:40]!r}")
+    where = _read_where(call, fields.get("where"))
+    if "state" in fields and fields["state"] != call.index.state:
+        raise RefusalError(409, "rows were added or removed since the state was read")
+    among = None if where is None else await call.in_thread(call.version.filter, where)
+    k, novelty = fields.get("k", 10), fields.get("novelty")
+    # The best k of more answers are the best k, so searches of similar k share a scan.
+    rounded = 1 << (k - 1).bit_length()
+    alone = object() if isinstance(novelty, tuple) else None
+    key = SearchKey(call.version, rounded, ranking, novelty, among, alone)
+    return _Search(k, key, fields.get("threshold"), fields.get("columns"))
+
+
+def _read_where(call: Call, value: Any) -> Any:
+    """Return a condition, ids, or a mask as an array of bool; None for all rows."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, dict) and "ids" in value and set(value) <= {"ids", "skip_missing"}:
+        ids = check_ids(value["ids"], "the ids of where", call.service.limits)
+        if value.get("skip_missing") is not True:
+            return ids
+        return [each for each, known in zip(ids, call.index.contains(ids).tolist(), strict=True) if known]
+    if isinstance(value, dict) and set(value) == {"mask"}:
+        mask = value["mask"]
+        if isinstance(mask, list) and all(isinstance(each, bool) for each in mask):
+            return np.array(mask, dtype=bool)
+    raise RefusalError(422, 'where must be a condition, {"ids": [...]}, or {"mask": [...]} of true and false')
+
+
+async def read_query(call: Call, fields: Mapping[str, Any]) -> Float32 | int | str:
+    """Return the vector (1, p) of the fields ``query``, ``text`` or ``picture``, or the id of an item.
+
+    Raises
+    ------
+    RefusalError
+        If not exactly one of them is given, or it cannot be used.
+    """
+    given = [name for name in ("query", "text", "picture") if name in fields]
+    if len(given) != 1:
+        raise RefusalError(422, "give either a query, a text or a picture")
+    value = fields[given[0]]
+    if given[0] != "query":
+        return await _encoded(call, given[0], value)
+    if isinstance(value, list):
+        return read_vectors([value], call.version.width, "query", 1)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise RefusalError(422, "query must be a vector, or the id of an item")
+    return value
+
+
+async def _encoded(call: Call, kind: str, value: str | bytes) -> Float32:
+    """Return the vector (1, p) of a text or a picture; raise a `RefusalError` if no encoder takes it."""
+    encoder = call.served.encoders.get(kind)
+    if encoder is None:
+        raise RefusalError(422, f"this index has no encoder for a {kind}: search by a vector or an item")
+    if not value:
+        raise RefusalError(422, f"the {kind} is empty")
+    return await encoder(value, call.version.width)
+
+
+async def _answer(call: Call, asked: _Search, queries: Float32 | int | str, *, single: bool = False) -> Any:
+    """Search for vectors (q, p), or for what is like an item, and return the fields of the answer."""
+    k, max_answers = asked.k, call.service.limits.max_answers
+    n_queries = len(queries) if isinstance(queries, np.ndarray) else 1
+    if n_queries * k > max_answers:
+        raise RefusalError(422, f"{n_queries:,} queries with k={k:,} are more than {max_answers:,} answers")
+    if isinstance(queries, np.ndarray):
         scores, ids = await call.served.search(asked.key, queries)
-        scores, ids = scores[:, : asked.k], ids[:, : asked.k]
-    if call.accepts(ARROW):
-        table = await call.in_thread(call.index._tabulate, scores, ids, asked.columns)
-        return arrow_answer(table)
+        scores, ids = scores[:, :k], ids[:, :k]
+    else:
+        scores, ids = await call.in_thread(_search_like, call, asked, queries)
+    if call.accepts_arrow():
+        return table_answer(await call.in_thread(call.index._tabulate, scores, ids, asked.columns))
     found: dict[str, Any] = {"ids": ids, "scores": scores}
     if asked.columns:
         found["columns"] = await call.in_thread(_columns, call, ids, asked.columns)
-    if asked.threshold is not None:
-        found = _cut(found, scores, asked.threshold, call.served_version.descends(asked.key.ranking))
-    return _first(found) if single else found
+    if asked.threshold is not None:  # the best answers come first, so those that are good enough are a prefix
+        good = (
+            scores >= asked.threshold
+            if call.version.descends(asked.key.ranking)
+            else scores <= asked.threshold
+        )
+        counts = good.sum(axis=1).tolist()
+        found = _each(found, lambda rows: [row[:count] for row, count in zip(rows, counts, strict=True)])
+    return _each(found, itemgetter(0)) if single else found
 
 
-def _search_like(call: Call, asked: _Search, ids: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Search what is like the items of some ids, by their codes."""
+def _search_like(call: Call, asked: _Search, id_: int | str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Search for what is like an item, by its code; return scores and ids (1, k')."""
     if asked.key.novelty is not None:
         raise RefusalError(422, "novelty cannot be given with the id of an item")
-    tables = call.index.codec.item_tables(call.index.codes(ids), asked.key.ranking)
+    tables = call.index.codec.item_tables(call.index.codes([id_]), asked.key.ranking)
     sums, found = call.index.search_tables(tables, asked.k, where=asked.key.among)
     return tables.scores(sums), found
 
@@ -116,42 +187,35 @@ def _columns(call: Call, ids: NDArray[Any], names: list[str]) -> dict[str, list[
     width = max(1, ids.shape[1])
     return {
         name: [values[start : start + width] for start in range(0, len(values), width)]
-        for name, values in zip(
-            table.column_names, (column.to_pylist() for column in table.columns), strict=True
-        )
+        for name, values in table.to_pydict().items()
     }
 
 
-def _cut(found: dict[str, Any], scores: NDArray[Any], threshold: float, descends: bool) -> dict[str, Any]:
-    """Leave out answers that are worse than the threshold. The best ones come first, so the others are a prefix."""
-    counts = (scores >= threshold if descends else scores <= threshold).sum(axis=1).tolist()
-
-    def cut(values: Any) -> Any:
-        if isinstance(values, dict):
-            return {name: cut(each) for name, each in values.items()}
-        rows = values.tolist() if isinstance(values, np.ndarray) else values
-        return [row[:count] for row, count in zip(rows, counts, strict=True)]
-
-    return {name: cut(values) for name, values in found.items()}
+def _each(found: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the fields of an answer, each one and each of its columns changed."""
+    return {
+        name: _each(each, change) if isinstance(each, dict) else change(each) for name, each in found.items()
+    }
 
 
-def _first(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to the first query alone, without the outer lists."""
-    return {name: _first(each) if isinstance(each, dict) else each[0] for name, each in found.items()}
-
-
+@operation(
+    "POST",
+    "/v1/{index}/search_tables",
+    body=("tables", "k", "where", "state"),
+    required=("tables",),
+    answer={"ids": FOUND["ids"], "sums": FOUND["scores"]},
+)
 async def search_tables(call: Call) -> Any:
-    """Answer the k rows with the lowest sums of table entries."""
-    fields, limits, codec = call.fields(), call.service.limits, call.index.codec
-    asked = await _read_search(call, fields)
-    given = fields.get("tables")
-    size = codec.n_codebooks * codec.n_codewords
-    if isinstance(given, str):
-        tables = read_vectors(given, size, "tables", limits.max_queries).reshape(
-            -1, codec.n_codebooks, codec.n_codewords
-        )
+    """Find the k rows with the lowest sums of table entries."""
+    fields, codec = call.fields(), call.index.codec
+    asked = await _read_options(call, fields)
+    tables = fields["tables"]
+    if isinstance(tables, str):
+        size = codec.n_codebooks * codec.n_codewords
+        flat = read_vectors(tables, size, "tables", call.service.limits.max_queries)
+        tables = flat.reshape(-1, codec.n_codebooks, codec.n_codewords)
     else:
-        tables = numbers_from(given, "tables").astype(np.float32)
+        tables = numbers_from(tables, "tables").astype(np.float32)
 
     def scan() -> Any:
         return call.index.search_tables(tables, asked.k, where=asked.key.among)
@@ -160,22 +224,39 @@ async def search_tables(call: Call) -> Any:
     return {"ids": ids, "sums": sums}
 
 
+@operation(
+    "POST",
+    "/v1/{index}/select",
+    body=("where", "state"),
+    required=("where",),
+    answer={"ids": IDS},
+    example={"where": "digit = 3"},
+)
+async def select(call: Call) -> Any:
+    """List the ids of the rows that a condition, ids or a mask select, in order of insertion."""
+    fields = call.fields()
+    where = _read_where(call, fields["where"])
+    ids = await call.in_thread(lambda: call.index.select(where, state=fields.get("state")))
+    return {"ids": ids.tolist()}
+
+
+@operation(
+    "POST",
+    "/v1/{index}/range_search",
+    body=("queries", "threshold", "ranking", "novelty", "where", "state"),
+    required=("queries", "threshold"),
+    answer={"limits": list_of(INTEGER), "ids": IDS, "scores": list_of(NUMBER)},
+    example={"queries": [[0.0] * 64], "threshold": 0.9},
+)
 async def range_search(call: Call) -> Any:
-    """Answer all rows whose score is as good as a threshold or better."""
-    fields, limits, codec = call.fields(), call.service.limits, call.index.codec
-    asked = await _read_search(call, fields)
-    queries = read_vectors(fields.get("queries"), codec.n_inputs, "queries", limits.max_queries)
-    threshold = read_number(fields.get("threshold"), "threshold")
-    if threshold is None:
-        raise RefusalError(422, "give a threshold")
+    """Find all rows whose score is as good as a threshold or better."""
+    fields, limits = call.fields(), call.service.limits
+    key = (await _read_options(call, fields)).key
+    queries = read_vectors(fields["queries"], call.version.width, "queries", limits.max_queries)
 
     def scan() -> Any:
         return call.index.range_search(
-            queries,
-            threshold,
-            ranking=asked.key.ranking,
-            novelty=asked.key.novelty,
-            where=asked.key.among,
+            queries, fields["threshold"], ranking=key.ranking, novelty=key.novelty, where=key.among
         )
 
     bounds, scores, ids = await call.in_thread(scan)
@@ -186,115 +267,4 @@ async def range_search(call: Call) -> Any:
     return {"limits": bounds.tolist(), "ids": ids.tolist(), "scores": scores}
 
 
-async def select(call: Call) -> Any:
-    """Answer the ids of the rows that a condition, ids or a mask choose."""
-    fields = call.fields()
-    where, state = read_where(fields.get("where"), call), read_text(fields.get("state"), "state")
-    if where is None:
-        raise RefusalError(422, "give where")
-    ids = await call.in_thread(lambda: call.index.select(where, state=state))
-    return {"ids": ids.tolist()}
-
-
-async def _read_search(call: Call, fields: Mapping[str, Any]) -> _Search:
-    """Read what a search asks for beside its queries, and prepare its filter."""
-    limits, index = call.service.limits, call.index
-    ranking = read_text(fields.get("ranking"), "ranking")
-    if ranking is not None and ranking not in index.codec.rankings:
-        raise RefusalError(
-            422, f"ranking must be one of {', '.join(index.codec.rankings)}, got {ranking[:40]!r}"
-        )
-    novelty = fields.get("novelty")
-    state = read_text(fields.get("state"), "state")
-    where = read_where(fields.get("where"), call)
-    among = None
-    if state is not None and state != index.state:
-        raise RefusalError(409, "rows were added or removed since the state was read")
-    if where is not None:
-        among = await call.in_thread(call.served_version.filter, where)
-    k = read_count(fields.get("k", 10), "k", limits.max_k)
-    novelty = tuple(novelty) if isinstance(novelty, list) else read_number(novelty, "novelty")
-    return _Search(
-        k,
-        search_key(call.served_version, k, ranking, novelty, among),
-        read_number(fields.get("threshold"), "threshold"),
-        read_names(fields.get("columns"), "columns"),
-    )
-
-
-def read_where(value: Any, call: Call) -> Any:
-    """Return a condition, ids, or a mask as an array of bool; None for all rows."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, dict) and "ids" in value and set(value) <= {"ids", "skip_missing"}:
-        ids = read_ids_field(value["ids"], call.service.limits, "the ids of where")
-        if value.get("skip_missing") is not True:
-            return ids
-        return [each for each, there in zip(ids, call.index.contains(ids).tolist(), strict=True) if there]
-    if isinstance(value, dict) and set(value) == {"mask"}:
-        mask = value["mask"]
-        if isinstance(mask, list) and all(isinstance(each, bool) for each in mask):
-            return np.array(mask, dtype=bool)
-    raise RefusalError(422, 'where must be a condition, {"ids": [...]}, or {"mask": [...]} of true and false')
-
-
-def _typed(parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parameters of an address as the fields of a body."""
-    fields: dict[str, Any] = dict(parameters)
-    for name, kind in (("k", int), ("novelty", float), ("threshold", float)):
-        if name in fields:
-            try:
-                fields[name] = kind(fields[name])
-            except ValueError:
-                raise RefusalError(422, f"{name} must be a number, got {fields[name][:40]!r}") from None
-    if "columns" in fields:
-        fields["columns"] = fields["columns"].split(",")
-    return fields
-
-
-SEARCH = Operation(
-    "POST",
-    "/v1/{index}/search",
-    search,
-    "Find the k best rows for each query: a vector, several vectors, an item, a text or a picture.",
-    body={**schemas.QUERY, "queries": schemas.VECTORS, **schemas.SEARCH},
-    parameters={name: schemas.SEARCH[name] for name in _OPTIONS},
-    answer=schemas.FOUND,
-    octets="Queries as rows of little-endian float32. Options stand in the address.",
-    picture="The file of a picture, if the index has an encoder. Options stand in the address.",
-    example={"query": [0.0] * 64, "k": 3, "columns": ["digit"]},
-)
-
-OPERATIONS = (
-    SEARCH,
-    Operation(
-        "POST",
-        "/v1/{index}/search_tables",
-        search_tables,
-        "Find the k rows with the lowest sums of table entries.",
-        body={"tables": schemas.TABLES, **{name: schemas.SEARCH[name] for name in ("k", "where", "state")}},
-        answer={"ids": schemas.NESTED_IDS, "sums": schemas.NESTED_NUMBERS},
-    ),
-    Operation(
-        "POST",
-        "/v1/{index}/select",
-        select,
-        "List the ids of the rows that a condition, ids or a mask choose, in order of insertion.",
-        body={"where": schemas.WHERE, "state": schemas.TEXT},
-        answer={"ids": schemas.IDS},
-        example={"where": "digit = 3"},
-    ),
-    Operation(
-        "POST",
-        "/v1/{index}/range_search",
-        range_search,
-        "Find all rows whose score is as good as a threshold or better.",
-        body={
-            "queries": schemas.VECTORS,
-            "threshold": schemas.NUMBER,
-            **{name: schemas.SEARCH[name] for name in ("ranking", "novelty", "where", "state")},
-        },
-        answer={"limits": schemas.INTEGERS, "ids": schemas.IDS, "scores": schemas.NUMBERS},
-        example={"queries": [[0.0] * 64], "threshold": 0.9},
-    ),
-)
+OPERATIONS = (search, search_tables, select, range_search)

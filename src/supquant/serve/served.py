@@ -1,7 +1,7 @@
-"""Requests to answers: one index that is searched, changed, saved and read anew while it is served.
+"""Requests to answers: one index that is searched, changed, saved and reloaded while it is served.
 
 An index that requests read never changes. A change is made to a copy, which shares all arrays with it. The copy is saved, and
-only then takes the place of the old one. So no request sees what is not yet in the folder.
+only then replaces the old one. So no request sees what is not yet in the folder.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from numpy.typing import NDArray
 from supquant.errors import InputError, SaveConflictError, SupquantError
 from supquant.index import CodeIndex, Filter
 from supquant.index.manifest import MANIFEST, read_manifest
-from supquant.serve.batching import Batcher, Found
+from supquant.serve.batching import Batcher, Found, settle
 from supquant.serve.encoding import Encode, Encoder
 from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
 
-__all__ = ["Change", "SearchKey", "ServedIndex", "Version", "search_key"]
+__all__ = ["Change", "SearchKey", "ServedIndex", "Version", "check_name"]
 
 Change = Callable[[CodeIndex], Any]
-"""Changes an index, and returns what its request is answered with. If it raises, the index is unchanged."""
+"""Changes an index, and returns the answer to its request. If it raises, the index is unchanged."""
 
-_MOST_FILTERS = 32
-"""The number of conditions whose filters are kept with a version."""
+_MAX_FILTERS = 32
+"""The maximum number of conditions whose filters are kept with a version."""
 
 Signature = tuple[int, ...]
 
 _UNKNOWN: Signature = (-1,)
-"""The signature of no folder: the next look loads the index anew."""
+"""The signature of no folder: the next check reloads the index."""
 
 _log = logging.getLogger("supquant.serve")
 
 
 class Version:
-    """An index that does not change, and the filters of conditions that were asked of it.
+    """An index that does not change, and the filters of the conditions that requests have used.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Version:
     def __init__(self, index: CodeIndex) -> None:
         self.index = index
         self.width: int = index.codec.n_inputs  # of vectors
-        self.options: dict[bytes, Any] = {}  # what searches asked for in their addresses, as it was read
+        self.options: dict[bytes, Any] = {}  # the options of searches by their text in the address
         self._filters: OrderedDict[str, Filter] = OrderedDict()
         self._lock = Lock()
 
@@ -80,7 +80,7 @@ class Version:
         return {name: str(schema.field(name).type) for name in self.index.columns}
 
     def filter(self, where: Any) -> Filter:
-        """Return the filter of ids or of a condition. That of a condition is kept for the next request."""
+        """Return the filter of ids or of a condition. The filter of a condition is kept for later requests."""
         if not isinstance(where, str):
             return self.index.filter(where)
         with self._lock:
@@ -90,33 +90,21 @@ class Version:
         made = self.index.filter(where)
         with self._lock:
             self._filters[where] = made
-            while len(self._filters) > _MOST_FILTERS:
+            while len(self._filters) > _MAX_FILTERS:
                 self._filters.popitem(last=False)
         return made
 
 
 @dataclass(frozen=True)
 class SearchKey:
-    """What searches must have in common to be joined into one scan."""
+    """What searches must have in common to share a scan."""
 
     version: Version
     k: int
     ranking: str | None
     novelty: float | tuple[float, ...] | None
     among: Filter | None
-    alone: object = None  # searches with one novelty for each query are joined with no others
-
-
-def search_key(
-    version: Version,
-    k: int,
-    ranking: str | None = None,
-    novelty: float | tuple[float, ...] | None = None,
-    among: Filter | None = None,
-) -> SearchKey:
-    """Return the key of a search. The best k of more answers are the best k, so searches of similar k share a scan."""
-    alone = object() if isinstance(novelty, tuple) else None
-    return SearchKey(version, 1 << (k - 1).bit_length(), ranking, novelty, among, alone)
+    alone: object = None  # tells a search with one novelty per query from all others
 
 
 class ServedIndex:
@@ -131,9 +119,9 @@ class ServedIndex:
     limits : Limits
     metrics : Metrics
     n_jobs : int, default=None
-        The number of threads of a scan. None stands for all cores.
+        The number of threads of a scan. None means all cores.
     encoders : mapping of str to callable, default=None
-        Functions that encode queries, by kind. None stands for none.
+        Functions that encode queries, by kind.
     """
 
     def __init__(
@@ -154,13 +142,11 @@ class ServedIndex:
         self._n_jobs = n_jobs
         self._searcher = ThreadPoolExecutor(1, thread_name_prefix=f"search-{name}")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{name}")
-        self._batcher = Batcher(
-            self._scan, limits, self._searcher, lambda n_queries: metrics.scan(name, n_queries)
-        )
+        self._batcher = Batcher(self._scan, limits, self._searcher, metrics.scans.labels(name).observe)
         self.encoders = {kind: Encoder(kind, encode, limits) for kind, encode in (encoders or {}).items()}
         self._changes: list[tuple[Change, asyncio.Future[Any]]] = []
         self._writing = False
-        metrics.rows(name, len(self.version.index))
+        metrics.rows.labels(name).set(len(self.version.index))
 
     def close(self) -> None:
         """Wait until the threads have done what they began."""
@@ -185,14 +171,14 @@ class ServedIndex:
     async def change(self, change: Change) -> Any:
         """Change the index, save it, and return what the change returned.
 
-        Changes that come while others are saved are made and saved together.
+        Changes that arrive while others are being saved are made and saved together.
 
         Raises
         ------
         RefusalError
-            If too many changes wait, or the folder cannot be written.
+            If too many changes are waiting, or the folder cannot be written.
         InputError
-            If the change is refused. Then the index is as it was.
+            If the change is refused. The index is unchanged then.
         """
         if len(self._changes) >= self._limits.max_queue:
             raise RefusalError(429, "too many changes are waiting: try again later", {"retry-after": "1"})
@@ -214,20 +200,14 @@ class ServedIndex:
     def _finish(self, answers: Sequence[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
         self._writing = False
         error = done.exception()
-        results = [error] * len(answers) if error is not None else done.result()
-        for answer, result in zip(answers, results, strict=True):
-            if answer.done():  # its request was given up; the change is made all the same
-                continue
-            if isinstance(result, BaseException):
-                answer.set_exception(result)
-            else:
-                answer.set_result(result)
+        # The request of an answer may have been given up; the change is made nevertheless.
+        settle(answers, done.result() if error is None else [error] * len(answers))
         self._start_writing()
 
     def _commit(self, changes: Sequence[Change]) -> list[Any]:
-        """Make changes and save them. If another process saves meanwhile, its changes come first."""
+        """Make changes and save them. If another process saves in the meantime, its changes come first."""
         while True:
-            self.take_over()
+            self.reload()
             index = copy.copy(self.version.index)
             results = [_attempt(change, index) for change in changes]
             if all(isinstance(result, Exception) for result in results):
@@ -242,26 +222,26 @@ class ServedIndex:
                 raise RefusalError(507, f"the change was not made: {error.strerror}") from error
             self._signature = self._signature_of_own_save()
             self._replace(index)
-            self._metrics.save(self.name)
+            self._metrics.saves.labels(self.name).inc()
             return results
 
     def _replace(self, index: CodeIndex) -> None:
         self.version = Version(index)
-        self._metrics.rows(self.name, len(index))
+        self._metrics.rows.labels(self.name).set(len(index))
 
     # other processes -----------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Take over what another process saved, in the thread of the changes."""
-        await asyncio.get_running_loop().run_in_executor(self._writer, self.take_over)
+        """Load what another process saved, in the thread of the changes."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self.reload)
 
-    def take_over(self) -> None:
-        """Load the index anew if its folder was changed since it was last loaded or saved.
+    def reload(self) -> None:
+        """Reload the index if its folder has changed since it was last loaded or saved.
 
         Raises
         ------
         RefusalError
-            If the folder is gone or damaged. Then the index that was loaded before goes on.
+            If the folder is gone or damaged. The index that was loaded before stays in use then.
         """
         signature = self._read_signature()
         if signature == self._signature:
@@ -269,15 +249,15 @@ class ServedIndex:
         try:
             index = CodeIndex.load(self.folder)
         except (OSError, SupquantError) as error:
-            _log.warning("index %s cannot be read anew: %s", self.name, error)
+            _log.warning("index %s cannot be reloaded: %s", self.name, error)
             raise RefusalError(503, "the folder of the index cannot be read") from error
-        # If the folder changed again after it was looked at, the next look sees that.
+        # If the folder has changed again in the meantime, the next check sees it.
         self._signature = signature
         self._replace(index)
-        self._metrics.reload(self.name)
+        self._metrics.reloads.labels(self.name).inc()
 
     def _signature_of_own_save(self) -> Signature:
-        """Return the signature of the folder if nobody has saved after this process."""
+        """Return the signature of the folder if no other process has saved since this one did."""
         signature = self._read_signature()
         try:
             saved = read_manifest(self.folder)["saved"]
@@ -287,7 +267,7 @@ class ServedIndex:
         return signature if own and signature == self._read_signature() else _UNKNOWN
 
     def _read_signature(self) -> Signature:
-        """Return what tells one manifest from another, or an empty tuple if there is none."""
+        """Return what distinguishes one manifest from another; an empty tuple if there is none."""
         try:
             found = (self.folder / MANIFEST).stat()
         except OSError:
@@ -303,7 +283,7 @@ def _attempt(change: Change, index: CodeIndex) -> Any:
 
 
 def check_name(name: str) -> str:
-    """Return the name of an index if it can stand in an address; raise an `InputError` otherwise.
+    """Return the name of an index if it can be part of an address; raise an `InputError` otherwise.
 
     Examples
     --------
@@ -312,6 +292,6 @@ def check_name(name: str) -> str:
     """
     if not name.isascii() or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise InputError(
-            f"an index is named by letters, digits, '-', '_' and '.', got {name!r}: give another name as NAME=FOLDER"
+            f"an index name consists of letters, digits, '-', '_' and '.', got {name!r}: give another name as NAME=FOLDER"
         )
     return name

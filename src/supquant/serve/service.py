@@ -20,10 +20,10 @@ from supquant.serve.tokens import Access, Tokens
 __all__ = ["Service"]
 
 _POOL_THREADS = 4
-"""The number of threads for work that is no scan: filters, columns, decoding."""
+"""The number of threads for work other than scans: filters, columns, decoding."""
 
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1", "testserver"}
-"""Names of this machine. Without tokens, requests to other names are refused: a foreign page may have made up the name."""
+"""Names of this machine. Without tokens, requests to other names are refused, as a foreign page may have made them up."""
 
 
 class Service:
@@ -34,13 +34,13 @@ class Service:
     folders : mapping of str to Path
         The folders of the indexes, by name.
     limits : Limits, default=None
-        None stands for `Limits()`.
+        None means `Limits()`.
     tokens : Tokens, default=None
-        None lets everybody on this machine read and write.
+        Without tokens, everybody on this machine may read and write.
     n_jobs : int, default=None
-        The number of threads of a scan. None stands for all cores.
+        The number of threads of a scan. None means all cores.
     encoders : mapping, default=None
-        By the name of an index, functions that encode queries, by kind: ``"text"`` or ``"picture"``. None stands for none.
+        By the name of an index, functions that encode queries, by kind: ``"text"`` or ``"picture"``.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Service:
         self.tokens = tokens
         self.metrics = Metrics()
         self.deadlines = Deadlines(self.limits.deadline)
-        self.openapi: dict[str, Any] = {}  # what the application can do
+        self.openapi: dict[str, Any] = {}  # what the application can do, as `describe` returns it
         self.ready = True
         self.indexes = {
             check_name(name): ServedIndex(
@@ -73,15 +73,17 @@ class Service:
         if self.tokens is not None:
             self.tokens.check(headers.get(b"authorization"), access)
         elif _host_name(headers.get(b"host", b"localhost")) not in _LOCAL_NAMES:
-            raise RefusalError(403, "without tokens, this service answers only to names of its own machine")
+            raise RefusalError(
+                403, "without tokens, this service only answers requests to names of its own machine"
+            )
 
     async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a function returns, which runs in another thread.
+        """Run a function in another thread, and return what it returns.
 
         Raises
         ------
         RefusalError
-            If too many calls wait already.
+            If too many calls are already waiting.
         """
         if self._pending >= self.limits.max_queue:
             raise RefusalError(429, "too many requests are waiting: try again later", {"retry-after": "1"})
@@ -94,7 +96,7 @@ class Service:
         self._pending -= 1
 
     def close(self) -> None:
-        """Wait until all threads have done what they began."""
+        """Wait until all threads have finished their work."""
         self._pool.shutdown()
         for served in self.indexes.values():
             served.close()

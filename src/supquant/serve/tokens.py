@@ -10,25 +10,25 @@ from typing import Literal
 from supquant.errors import InputError
 from supquant.serve.limits import RefusalError
 
-__all__ = ["SHORTEST_TOKEN", "Access", "Tokens", "read_tokens"]
+__all__ = ["MIN_TOKEN_LENGTH", "Access", "Tokens", "read_tokens"]
 
 Access = Literal["open", "read", "write"]
 """What an operation needs: nothing, the token for reading, or the one for writing."""
 
-SHORTEST_TOKEN = 16
-"""A token has at least this number of characters."""
+MIN_TOKEN_LENGTH = 16
+"""The minimum length of a token, in characters."""
 
 
 @dataclass(frozen=True, repr=False)
 class Tokens:
-    """The tokens of a service. Whoever may write may also read.
+    """The tokens of a service. The token for writing also allows reading.
 
     Parameters
     ----------
     read : str
         The token for reading.
     write : str, default=None
-        The token for writing. None refuses all writes.
+        The token for writing. None means that nobody may write.
 
     Examples
     --------
@@ -41,9 +41,9 @@ class Tokens:
 
     def __post_init__(self) -> None:
         for name, token in (("read", self.read), ("write", self.write)):
-            if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or " " in token):
+            if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or " " in token):
                 raise InputError(
-                    f"the {name} token must have at least {SHORTEST_TOKEN} ASCII characters and no space"
+                    f"the {name} token must have at least {MIN_TOKEN_LENGTH} ASCII characters and no space"
                 )
         if self.read == self.write:
             raise InputError("the tokens for reading and for writing are the same: give two different ones")
@@ -51,7 +51,7 @@ class Tokens:
     def check(self, authorization: bytes | None, access: Access) -> None:
         """Raise a `RefusalError` unless a header ``Authorization`` allows the access.
 
-        Every comparison takes the same time, wherever two tokens differ.
+        The time of a comparison does not depend on where two tokens differ.
         """
         if access == "open":
             return
@@ -69,12 +69,12 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file of tokens, with a line ``read: TOKEN`` and, if writing is allowed, a line ``write: TOKEN``.
+    """Read a token file: a line ``read: TOKEN`` and, if writing is allowed, a line ``write: TOKEN``.
 
     Parameters
     ----------
     path : Path
-        The file. Empty lines and lines that begin with ``#`` are skipped.
+        The file. Empty lines and lines that start with ``#`` are skipped.
 
     Returns
     -------
