@@ -18,9 +18,6 @@ class BenchCommands(LazyCommands):
         "fit": CommandSource(
             f"{_HERE}.bench_fit", "Time a fit against one matrix product over the same rows."
         ),
-        "progress": CommandSource(
-            f"{_HERE}.bench_progress", "Compare the time left that a fit tells with the true one."
-        ),
         "encode": CommandSource(f"{_HERE}.bench_fit", "Compare encoding speed with that of FAISS."),
         "reading": CommandSource(
             f"{_HERE}.bench_reading", "Compare reading Parquet files with reading an .npy file."
