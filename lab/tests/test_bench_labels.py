@@ -3,9 +3,9 @@ import pytest
 
 from supquant.errors import InputError
 from supquant_lab.bench import labels
-from supquant_lab.bench.gaussian_classes import (
+from supquant_lab.bench.data import (
     BAYES_RIGHT,
-    MOST_LABELS,
+    MAX_LABELS,
     GaussianClasses,
     bayes_accuracy,
     spread_for,
@@ -37,7 +37,7 @@ def test_several_labels_a_row_are_added_up():
     X, drawn = classes.draw(5000, stream=0, every=True)
     Y = drawn.sparse().toarray()
     counts = Y.sum(axis=1)
-    assert set(counts) == set(range(1, MOST_LABELS + 1))
+    assert set(counts) == set(range(1, MAX_LABELS + 1))
     assert Y.sum(axis=0).min() > 0
     assert Y[:, 0].sum() > 2 * Y[:, 40].sum()
     noise = X - (Y @ classes.means) / np.sqrt(counts)[:, None]
@@ -83,6 +83,6 @@ def test_nothing_to_measure_is_refused():
 
 
 def test_a_case_that_fails_is_named(monkeypatch):
-    monkeypatch.setattr(labels, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(labels, "MIN_ROWS", 2)
     with pytest.raises(InputError, match=r"could not measure 2 labels, 16 bits: .*n_samples=20"):
         labels.bench_labels([2], rows=20, dimensions=3, bits=[16])

@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 
 from supquant import InputError
-from supquant_lab.bench.search import bench_search, pieces, plot_search, run, timing
-from supquant_lab.bench.search.answers import WrongAnswersError, check_sums
-from supquant_lab.bench.search.cells import Cell, Stock, asked_cells, grid_cells
-from supquant_lab.bench.search.codes import CodeSource, uniform
-from supquant_lab.bench.search.figures import ratios, speed_figures
-from supquant_lab.bench.search.opening import opening_figures
+from supquant_lab.bench import timing
+from supquant_lab.bench.search import bench_search, figures, plot_search, run
+from supquant_lab.bench.search.codes import (
+    Cell,
+    CodeSource,
+    Stock,
+    WrongAnswersError,
+    asked_cells,
+    check_sums,
+    grid_cells,
+    uniform,
+)
+from supquant_lab.bench.search.figures import opening_figures, ratios, speed_figures
 from supquant_lab.bench.search.sides import (
     ADDITIVE,
     BINARY,
@@ -31,7 +38,7 @@ def make_small(monkeypatch):
     monkeypatch.setattr(timing, "TURN_SECONDS", 1e-6)
     monkeypatch.setattr(run, "QUICK_ROWS", 300)
     monkeypatch.setattr(run, "OPENED_ROWS", 50_000)
-    monkeypatch.setattr(pieces, "BITS", (16,))
+    monkeypatch.setattr(figures, "BITS", (16,))
     monkeypatch.setenv("SUPQUANT_DATA", "/no/such/folder")
     monkeypatch.setattr("supquant_lab.datasets.mnist._packaged_file", lambda: None)
 
@@ -191,7 +198,7 @@ def measured(tmp_path_factory):
     """One record of a few rows, as text."""
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
-        return json.dumps(bench_search(quick=True, folder=str(tmp_path_factory.mktemp("opened"))))
+        return json.dumps(bench_search(quick=True, folder=tmp_path_factory.mktemp("opened")))
 
 
 @pytest.fixture
@@ -245,7 +252,7 @@ def test_the_record_is_handed_on_while_it_grows(monkeypatch):
 
 def test_what_is_made_for_the_opening_is_removed(tmp_path):
     folder = tmp_path / "not there yet"
-    speed, memory = opening_figures(20_000, folder=str(folder))
+    speed, memory = opening_figures(20_000, folder=folder)
     assert speed.measured > 0
     assert memory.measured < 20
     assert folder.is_dir()

@@ -16,8 +16,7 @@ import pytest
 from supquant.errors import InputError
 from supquant_lab.datasets import load
 from supquant_lab.grid import CellsTask, SamplesTask, SweepTask, Workplace, run_grid
-from supquant_lab.grid.samples import _pictures
-from supquant_lab.grid.task import command
+from supquant_lab.grid.tasks import _pictures, command
 from supquant_lab.records import read_records
 
 VARIES = ("fit_seconds", "cell_seconds", "query_ms", "peak_memory_mb", "convergence", "machine")
@@ -222,7 +221,7 @@ def is_running(process_id):
 
 
 def test_points_of_a_sweep_have_a_time_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("supquant_lab.grid.sweep.PENALTIES", {"quantization_weight": (1e-5,)})
+    monkeypatch.setattr("supquant_lab.grid.tasks.PENALTIES", {"quantization_weight": (1e-5,)})
     task = SweepTask("digits", rows=500, anchors=60, training_rows=300)
     list(run_grid([task], Workplace(tmp_path, time_limit=0.001, n_jobs=1), workers=0))
     (point,) = json.loads((tmp_path / "sweeps/digits.json").read_text())["points"]
@@ -231,7 +230,7 @@ def test_points_of_a_sweep_have_a_time_limit(tmp_path, monkeypatch):
 
 def test_a_sweep_tries_all_penalties_and_goes_on_where_it_was(tmp_path, monkeypatch):
     grid = {"quantization_weight": (1e-5, 1e-3), "constraint_weight": (0.1, 1.0)}
-    monkeypatch.setattr("supquant_lab.grid.sweep.PENALTIES", grid)
+    monkeypatch.setattr("supquant_lab.grid.tasks.PENALTIES", grid)
     task = SweepTask("digits", rows=500, anchors=60, training_rows=300, parameters={"max_iter": 2})
     (outcome,) = run_grid([task], Workplace(tmp_path, n_jobs=1), workers=0)
     assert outcome.status == "done", outcome.error

@@ -10,8 +10,8 @@ import pytest
 
 from supquant import CodeIndex
 from supquant.storage import reading
-from supquant_lab.soak import children, samples, trials, worker
-from supquant_lab.soak.damage import damaged, read_damaged, read_forged
+from supquant_lab.soak import children, damage, run, trials
+from supquant_lab.soak.damage import damaged, make_samples, read_damaged, read_forged
 from supquant_lab.soak.history import History
 from supquant_lab.soak.trials import Trials
 
@@ -21,10 +21,10 @@ KINDS = tuple(Trials(None, None, None).kinds())
 @pytest.fixture
 def few(monkeypatch):
     """Make trials small."""
-    monkeypatch.setattr(trials, "MUTATED_A_CHILD", 200)
-    monkeypatch.setattr(trials, "FORGED_A_CHILD", 60)
-    monkeypatch.setattr(trials, "EXHAUSTED_A_CHILD", 5)
-    monkeypatch.setattr(samples, "METHODS", ("pq", "sdh"))
+    monkeypatch.setattr(trials, "MUTATED_PER_CHILD", 200)
+    monkeypatch.setattr(trials, "FORGED_PER_CHILD", 60)
+    monkeypatch.setattr(trials, "EXHAUSTED_PER_CHILD", 5)
+    monkeypatch.setattr(damage, "METHODS", ("pq", "sdh"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,7 +90,7 @@ def test_a_failure_ends_the_soak_and_tells_its_trial(tmp_path, monkeypatch):
         raise AssertionError("rows are lost")
 
     monkeypatch.setattr(Trials, "history", fail)
-    record = json.loads(json.dumps(worker.soak(5, 60, tmp_path)))
+    record = json.loads(json.dumps(run.soak(5, 60, tmp_path)))
     assert record["failure"]["trial"] == "searches"
     assert record["failure"]["seed"] == [5, 0]
     assert "rows are lost" in record["failure"]["error"]
@@ -99,10 +99,10 @@ def test_a_failure_ends_the_soak_and_tells_its_trial(tmp_path, monkeypatch):
 
 def test_the_kind_that_is_furthest_behind_is_tried_next():
     asked = {"kills": 10, "files": 1000}
-    assert worker.furthest_behind({}, asked) == "kills"
-    assert worker.furthest_behind({"kills": 1}, asked) == "files"
-    assert worker.furthest_behind({"kills": 1, "files": 99}, asked) == "files"
-    assert worker.furthest_behind({"kills": 1, "files": 101}, asked) == "kills"
+    assert run.furthest_behind({}, asked) == "kills"
+    assert run.furthest_behind({"kills": 1}, asked) == "files"
+    assert run.furthest_behind({"kills": 1, "files": 99}, asked) == "files"
+    assert run.furthest_behind({"kills": 1, "files": 101}, asked) == "kills"
 
 
 def test_a_soak_tries_every_kind(tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ def test_a_soak_tries_every_kind(tmp_path, monkeypatch):
         }
 
     monkeypatch.setattr(Trials, "kinds", kinds)
-    counts = worker.soak(0, 60, tmp_path)["counts"]
+    counts = run.soak(0, 60, tmp_path)["counts"]
     shares = [counts["one"] / 100, counts["two"] / 1000, counts["three"] / 50]
     assert min(shares) > 5
     assert max(shares) - min(shares) <= 0.1 + 1e-9
@@ -130,7 +130,7 @@ def test_a_soak_tries_every_kind(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("few")
 def test_some_forged_files_are_refused_and_some_work(tmp_path, rng):
-    for sample in samples.make_samples(tmp_path / "samples"):
+    for sample in make_samples(tmp_path / "samples"):
         refused = [read_forged(sample, rng) for _ in range(40)]
         assert 0 < sum(refused) < 40, sample.path
         assert {path: path.read_bytes() for path in sample.files} == sample.files
@@ -139,7 +139,7 @@ def test_some_forged_files_are_refused_and_some_work(tmp_path, rng):
 
 @pytest.mark.usefixtures("few")
 def test_a_reader_that_takes_damaged_files_is_found_out(tmp_path, rng, monkeypatch):
-    model = samples.make_samples(tmp_path / "samples")[0]
+    model = make_samples(tmp_path / "samples")[0]
     assert sum(read_damaged(model, rng) for _ in range(100)) > 90
     monkeypatch.setattr(reading, "_verify_payload", lambda *_: None)
     with pytest.raises(AssertionError, match="damaged"):
@@ -149,9 +149,9 @@ def test_a_reader_that_takes_damaged_files_is_found_out(tmp_path, rng, monkeypat
 @pytest.mark.parametrize("kind", ["mutated files", "forged files"])
 @pytest.mark.usefixtures("few")
 def test_a_reader_that_fails_otherwise_is_found_out(kind, tmp_path, rng, monkeypatch, capfd):
-    samples.make_samples(tmp_path / "samples")
+    make_samples(tmp_path / "samples")
     monkeypatch.setattr(reading, "shorten", lambda _: 1 / 0)
-    monkeypatch.setattr(samples, "load_model", lambda _: 1 / 0)
+    monkeypatch.setattr(damage, "load_model", lambda _: 1 / 0)
     with pytest.raises(AssertionError, match=f"a child that read {kind} ended with 70"):
         Trials(tmp_path, rng, Counter()).kinds()[kind][1]()
     assert "ZeroDivisionError" in capfd.readouterr().err

@@ -4,8 +4,8 @@ import pytest
 
 from supquant.index import ordering
 from supquant_lab.bench import cells
-from supquant_lab.bench.search import timing
-from supquant_lab.bench.search.answers import WrongAnswersError
+from supquant_lab.bench import timing
+from supquant_lab.bench.search.codes import WrongAnswersError
 
 pytest.importorskip("faiss")
 
@@ -28,7 +28,7 @@ def test_a_quick_run_compares_equal_answers_and_writes_every_figure(run, tmp_pat
     ]
     assert all(len(scan["cells_milliseconds"]) == 2 for scan in record["scans"])
     figures = {figure["name"]: figure["measured"] for figure in record["figures"]}
-    assert figures["string ids: bytes a row beside the text"] == pytest.approx(12, abs=0.01)
+    assert figures["string ids: bytes per row in addition to the text"] == pytest.approx(12, abs=0.01)
     assert sum("over ours" in name for name in figures) == 2
     assert sum("full scan over cells" in name for name in figures) == 8
 

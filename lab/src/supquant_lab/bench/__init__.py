@@ -1,1 +1,1 @@
-"""Benchmarks: speed as ratios within one run, with quality beside it."""
+"""Benchmarks: speed as ratios within one run, reported together with quality."""

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import err, out, print_facts, print_table, progress_bars
-from supquant_lab.bench.default_fit import LABELS_COMMAND
 from supquant_lab.bench.encode import bench_encode
-from supquant_lab.bench.fit import bench_fit
+from supquant_lab.bench.fit import LABELS_COMMAND, bench_fit
 from supquant_lab.cli.options import JsonFile, Quick, check_figures, describe, write_figures
 
 app = typer.Typer()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import print_facts, print_line
-from supquant_lab.bench.reading import bench_reading
+from supquant_lab.bench.encode import bench_reading
 from supquant_lab.cli.options import JsonFile, check_figures, describe, write_figures
 
 app = typer.Typer()

@@ -8,9 +8,8 @@ import typer
 
 from supquant.cli.console import err, print_facts, print_table
 from supquant.errors import InputError
+from supquant_lab.bench.serving.checked import bench_kills, bench_load
 from supquant_lab.bench.serving.fuzzing import bench_fuzzing
-from supquant_lab.bench.serving.kills import bench_kills
-from supquant_lab.bench.serving.load import bench_load
 from supquant_lab.bench.serving.speed import bench_serve
 from supquant_lab.cli.options import JsonFile, Quick, check_figures, describe, write_figures
 

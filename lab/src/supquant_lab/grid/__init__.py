@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from supquant_lab.grid.cells import CellsTask
 from supquant_lab.grid.running import Outcome, run_grid
-from supquant_lab.grid.samples import SamplesTask
-from supquant_lab.grid.sweep import SweepTask
-from supquant_lab.grid.task import Task, Workplace
+from supquant_lab.grid.tasks import CellsTask, SamplesTask, SweepTask, Task, Workplace
 
 __all__ = ["CellsTask", "Outcome", "SamplesTask", "SweepTask", "Task", "Workplace", "run_grid"]
 

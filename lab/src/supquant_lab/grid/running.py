@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-    from supquant_lab.grid.task import Task, Workplace
+    from supquant_lab.grid.tasks import Task, Workplace
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`ShardedIndex` beside `CodeIndex` over the same codes: the time of a call, and the time after which a lost shard answers."""
+"""Report: `ShardedIndex` compared with `CodeIndex`: the time of a call, and the time after which a lost shard answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARDS, BYTES, K, BATCH = 2, 8, 10, 64
 """Number of shards, bytes of a code, answers to a query, and queries of a batch."""
 
 CALLS = 10
-"""Single queries are timed this many times as often as batches: they take little time, and the first ones take longer."""
+"""Single queries are timed this many times as often as batches: they take little time, and the first ones are slower."""
 
 LOSSES = 5
 """How often a worker is killed to see when its shard answers again."""
@@ -35,7 +35,7 @@ def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int)
     folder : Path
         For the folders of the indexes.
     kind : {"processes", "ray"}
-        Who holds the shards: local processes, or actors of Ray on this machine.
+        What holds the shards: local processes, or actors of Ray on this machine.
     small : int
         Codes of the index that shows the overhead of a call.
     large : int
