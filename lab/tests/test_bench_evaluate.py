@@ -6,9 +6,8 @@ import pytest
 from supquant.errors import InputError
 from supquant.evaluation import evaluate_scores
 from supquant.inputs.labels import read_labels
-from supquant_lab.bench import evaluate
+from supquant_lab.bench import WrongAnswersError, evaluate
 from supquant_lab.bench.process import run_fresh
-from supquant_lab.bench.search import WrongAnswersError
 
 LABELS = read_labels([0, 1, 0, 1])
 SCORES = np.array([[1, 1, 0, 2], [3, 1, 1, 0]])

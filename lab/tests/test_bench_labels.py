@@ -32,7 +32,7 @@ def test_rows_lie_around_the_mean_of_their_class():
     assert np.allclose(noise.std(axis=0), 1, atol=0.05)
 
 
-def test_several_labels_a_row_are_added_up():
+def test_several_labels_per_row_are_added_up():
     classes = GaussianClasses(50, 8, 10.0, several=True)
     X, drawn = classes.draw(5000, stream=0, every=True)
     Y = drawn.sparse().toarray()

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from supquant import InputError
-from supquant_lab.bench import timing
+from supquant_lab.bench import WrongAnswersError, timing
 from supquant_lab.bench.search import bench_search, figures, plot_search, run
 from supquant_lab.bench.search.codes import (
     Cell,
     CodeSource,
     Stock,
-    WrongAnswersError,
     asked_cells,
     check_sums,
     grid_cells,

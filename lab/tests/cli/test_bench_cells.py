@@ -3,9 +3,7 @@ import json
 import pytest
 
 from supquant.index import ordering
-from supquant_lab.bench import cells
-from supquant_lab.bench import timing
-from supquant_lab.bench.search.codes import WrongAnswersError
+from supquant_lab.bench import WrongAnswersError, cells, timing
 
 pytest.importorskip("faiss")
 
@@ -37,7 +35,7 @@ def test_wrong_answers_end_the_run(run, monkeypatch, tmp_path):
     def wrong(**_options):
         raise WrongAnswersError("query 0 has other answers")
 
-    monkeypatch.setattr("supquant_lab.cli.bench_cells.bench_cells", wrong)
+    monkeypatch.setattr("supquant_lab.cli.bench_searches.bench_cells", wrong)
     result = run("bench", "cells", "--json", tmp_path / "r.json")
     assert result.exit_code == 1
     assert "query 0 has other answers" in result.output + result.stderr

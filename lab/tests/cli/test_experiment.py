@@ -166,7 +166,7 @@ def test_bench_prints_the_ratio_with_machine_and_quality(run, tmp_path, monkeypa
             "ratio_limit": 2.0,
         }
     }
-    monkeypatch.setattr("supquant_lab.cli.bench_fit.bench_fit", lambda **_: record)
+    monkeypatch.setattr("supquant_lab.cli.bench_fits.bench_fit", lambda **_: record)
     result = run("bench", "fit", "--json", tmp_path / "fit.json")
     assert result.exit_code == 0, result.output
     for part in ("20.0", "neon", "MAP 0.9000", "7 iterations", "--labels 1000"):

@@ -18,8 +18,8 @@ from supquant.evaluation.retrieval import PRECISION_CUTS, RECALL_LEVELS
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, resolve_jobs
 from supquant.metrics import relevance
+from supquant_lab.bench import WrongAnswersError
 from supquant_lab.bench.process import run_fresh
-from supquant_lab.bench.search.codes import WrongAnswersError
 from supquant_lab.machine import describe_machine, peak_memory_mb
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`supquant bench`: the commands that measure speed and memory, each in its own module."""
+"""`supquant bench`: the list of benchmarks. The module of a benchmark is imported when it is called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from supquant.cli.app import CommandSource, LazyCommands
 
-_HERE = "supquant_lab.cli"
+FITS, SEARCHES, SERVICES = (f"supquant_lab.cli.bench_{name}" for name in ("fits", "searches", "services"))
 
 
 class BenchCommands(LazyCommands):
@@ -16,37 +16,23 @@ class BenchCommands(LazyCommands):
 
     sources: ClassVar[dict[str, CommandSource]] = {
         "fit": CommandSource(
-            f"{_HERE}.bench_fit", "Time a fit against one matrix product over the same rows."
+            FITS, "Compare the time of a fit with that of a matrix product over the same rows."
         ),
-        "encode": CommandSource(f"{_HERE}.bench_fit", "Compare encoding speed with that of FAISS."),
-        "reading": CommandSource(
-            f"{_HERE}.bench_reading", "Compare reading Parquet files with reading an .npy file."
-        ),
-        "query": CommandSource(f"{_HERE}.bench_query", "Time a query from a raw vector to its answer."),
-        "search": CommandSource(
-            f"{_HERE}.bench_search", "Compare the speed of searching with that of FAISS."
-        ),
-        "cells": CommandSource(
-            f"{_HERE}.bench_cells", "Compare a search that skips cells with a scan of all codes."
-        ),
-        "evaluate": CommandSource(f"{_HERE}.bench_evaluate", "Time the judging of rankings."),
-        "labels": CommandSource(
-            f"{_HERE}.bench_labels", "Measure what many labels cost, and what codes keep."
-        ),
-        "extend": CommandSource(f"{_HERE}.bench_extend", "Measure what a few rows of new classes gain."),
-        "audit": CommandSource(
-            f"{_HERE}.bench_audit", "Measure what an audit finds of planted faults, and what it costs."
-        ),
-        "soak": CommandSource(
-            f"{_HERE}.bench_soak", "Disturb indexes in every way for a while, and check every answer."
-        ),
+        "encode": CommandSource(FITS, "Compare encoding speed with that of FAISS."),
+        "reading": CommandSource(FITS, "Compare reading Parquet files with reading an .npy file."),
+        "query": CommandSource(SEARCHES, "Time a query from a raw vector to its answer."),
+        "search": CommandSource(SEARCHES, "Compare the speed of searching with that of FAISS."),
+        "cells": CommandSource(SEARCHES, "Compare a search that skips cells with a scan of all codes."),
+        "evaluate": CommandSource(SEARCHES, "Time the judging of rankings."),
+        "labels": CommandSource(FITS, "Measure what many labels cost, and what codes keep."),
+        "extend": CommandSource(FITS, "Measure what a few rows of new classes gain."),
+        "audit": CommandSource(FITS, "Measure what an audit finds of planted faults, and what it costs."),
+        "soak": CommandSource(SERVICES, "Disturb indexes in every way for a while, and check every answer."),
         "serve": CommandSource(
-            f"{_HERE}.bench_serve", "Compare a service with direct searches, load it, kill it or fuzz it."
+            SERVICES, "Compare a service with direct searches, load it, kill it or fuzz it."
         ),
-        "cluster": CommandSource(
-            f"{_HERE}.bench_cluster", "Fit, encode and search with workers, also when some are lost."
-        ),
-        "gist": CommandSource(f"{_HERE}.bench_gist", "Time GIST descriptors."),
+        "cluster": CommandSource(SERVICES, "Fit, encode and search with workers, also when some are lost."),
+        "gist": CommandSource(FITS, "Time GIST descriptors."),
     }
     plugins = None
 

@@ -59,7 +59,11 @@ def run_soak(minutes: float, n_processes: int, seed: int = 0) -> dict[str, Any]:
         "processes": n_processes,
         "counts": dict(sorted(counts.items())),
         "asked_an_hour": {name: asked for name, (asked, _) in kinds.items()},
-        "failures": [result["failure"] for result in results if result["failure"] is not None],
+        "failures": [
+            "{trial}, seed {seed}\n{error}".format_map(result["failure"])
+            for result in results
+            if result["failure"] is not None
+        ],
         "machine": describe_machine(),
     }
 

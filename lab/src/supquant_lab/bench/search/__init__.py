@@ -7,8 +7,7 @@ run        the whole benchmark
 plot       the picture
 """
 
-from supquant_lab.bench.search.codes import WrongAnswersError
 from supquant_lab.bench.search.plot import plot_search
 from supquant_lab.bench.search.run import bench_search
 
-__all__ = ["WrongAnswersError", "bench_search", "plot_search"]
+__all__ = ["bench_search", "plot_search"]

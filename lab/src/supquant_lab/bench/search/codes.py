@@ -19,6 +19,7 @@ from supquant.codec.additive import AdditiveCodec
 from supquant.inputs.parameters import resolve_jobs
 from supquant.model import SupervisedCodec
 from supquant.published import AnchorKernel, PublishedQuantizer
+from supquant_lab.bench import WrongAnswersError
 from supquant_lab.bench.data import BenchmarkData, benchmark_data
 
 if TYPE_CHECKING:
@@ -234,10 +235,6 @@ def uniform(stock: Stock) -> SearchData:
     return SearchData(AdditiveCodec(codebooks=codebooks), codes, queries, {})
 
 
-class WrongAnswersError(Exception):
-    """A search did not find what a brute-force search finds."""
-
-
 def check_sums(case: object, tables: Float32, codes: Codes, sums: Float32, rows: RowNumbers) -> None:
     """Raise an error if answers (q, k) are not those of all sums of tables (q, M, K) at codes (n, M).
 
@@ -252,7 +249,7 @@ def check_sums(case: object, tables: Float32, codes: Codes, sums: Float32, rows:
     >>> check_sums("two rows", tables, codes, np.array([[1, 3]], np.float32), np.array([[0, 1]]))
     Traceback (most recent call last):
         ...
-    supquant_lab.bench.search.codes.WrongAnswersError: two rows: query 0 has other answers than float32 sums
+    supquant_lab.bench.WrongAnswersError: two rows: query 0 has other answers than float32 sums
     """
     # two sums of M parts, each with an error of at most half of it
     unit = tables.shape[1] * np.finfo(np.float32).eps
