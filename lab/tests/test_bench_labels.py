@@ -44,12 +44,12 @@ def test_several_labels_per_row_are_added_up():
     assert np.allclose(noise.std(axis=0), 1, atol=0.05)
 
 
-def test_every_label_has_a_row_where_it_is_asked_for():
+def test_every_label_has_a_row_if_asked():
     _, drawn = GaussianClasses(200, 2, 1.0).draw(200, stream=0, every=True)
     assert sorted(drawn.indices) == list(range(200))
 
 
-def test_rows_of_another_stream_or_seed_are_others():
+def test_other_streams_and_seeds_give_other_rows():
     rows = [
         GaussianClasses(3, 2, 1.0, seed=seed).draw(20, stream=stream)[0]
         for seed, stream in ((0, 0), (0, 1), (1, 0), (0, 0))
@@ -64,7 +64,7 @@ def test_blocks_keep_matrices_of_many_labels_small():
     assert GaussianClasses(100_000, 2, 1.0).blocks(600) == [(0, 500), (500, 600)]
 
 
-def test_items_are_of_fewer_classes_where_there_are_many():
+def test_items_come_from_fewer_classes_if_there_are_many():
     rng = np.random.default_rng(0)
     case = labels.Case(100, False, 300, 16, 2.0, 16, 0.0, 0)
     among = labels._classes_of_items(case, 300, rng)

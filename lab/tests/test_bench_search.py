@@ -66,7 +66,7 @@ def test_the_grid_has_every_combination_once():
     assert {each.rows for each in cells} == {100_000, 1_000_000, 10_000_000}
 
 
-def test_the_cells_that_figures_are_asked_of_are_there():
+def test_every_figure_with_a_limit_has_its_cells():
     figures = speed_figures(
         {
             each: {
@@ -87,7 +87,7 @@ def test_the_cells_that_figures_are_asked_of_are_there():
 # codes and sides ---------------------------------------------------------------------------------------------------------
 
 
-def test_trained_codes_repeat_and_are_the_same_every_time():
+def test_trained_codes_repeat_and_are_reproducible():
     stock = Stock("trained", 5000, 16)
     one, two = CodeSource(quick=True).make(stock), CodeSource(quick=True).make(stock)
     np.testing.assert_array_equal(one.codes, two.codes)
@@ -112,7 +112,7 @@ def test_every_side_answers_both_ways(data):
             assert ((ids >= 0) & (ids < 1000)).all(), side.name
 
 
-def test_sides_of_the_same_question_give_the_same_answer(data):
+def test_sides_that_answer_the_same_question_agree(data):
     answers = {
         side.name: side.from_tables(64, 7, 1) for side in (*our_sides(data), *their_sides(faiss, data))
     }
@@ -134,7 +134,7 @@ def test_right_answers_pass_and_wrong_ones_do_not(data):
         check_sums("case", side.tables, data.codes, np.nextafter(sums, np.float32(np.inf)), rows)
 
 
-def test_float64_may_order_otherwise_only_what_float32_cannot_tell_apart():
+def test_float64_may_reorder_only_what_float32_cannot_distinguish():
     tables = np.zeros((1, 2, 256), dtype=np.float32)
     tables[0, 0, :2] = 2**24
     tables[0, 1, 0] = 1  # 2**24 + 1 is 2**24 in float32
@@ -209,7 +209,7 @@ def test_the_record_has_all_figures_and_can_be_drawn(record, tmp_path):
     for figure in record["figures"]:
         assert {"name", "asked", "measured", "instruction_set", "reached"} <= set(figure)
     names = " | ".join(figure["name"] for figure in record["figures"])
-    parts = ("IndexPQ over", "IndexPQFastScan over", "1 % mask", "prepared", "one thread over two")
+    parts = ("IndexPQ over", "IndexPQFastScan over", "1% mask", "prepared", "one thread over two")
     for part in (*parts, "plain scan", "memory over", "opening"):
         assert part in names
     assert len(record["cells"]) == 10
@@ -218,7 +218,7 @@ def test_the_record_has_all_figures_and_can_be_drawn(record, tmp_path):
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_run_goes_on_from_the_cells_of_an_earlier_record(record, monkeypatch):
+def test_a_run_continues_from_the_cells_of_an_earlier_record(record, monkeypatch):
     seen = []
     monkeypatch.setattr(run, "_pieces", lambda *_: [])
     result = record["cells"].pop()
@@ -242,14 +242,14 @@ def test_a_record_of_another_machine_is_refused(record):
             bench_search(quick=True, resume=foreign)
 
 
-def test_the_record_is_handed_on_while_it_grows(monkeypatch):
+def test_the_record_is_passed_on_while_it_grows(monkeypatch):
     monkeypatch.setattr(run, "_pieces", lambda *_: [])
     sizes = []
     bench_search(quick=True, on_record=lambda record: sizes.append(len(record["cells"])))
     assert sizes == [2, 4, 6, 8, 10, 10]
 
 
-def test_what_is_made_for_the_opening_is_removed(tmp_path):
+def test_files_made_for_the_opening_are_removed(tmp_path):
     folder = tmp_path / "not there yet"
     speed, memory = opening_figures(20_000, folder=folder)
     assert speed.measured > 0

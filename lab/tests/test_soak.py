@@ -1,4 +1,4 @@
-"""The soak: every kind of trial passes, and an index that answers wrongly is found out."""
+"""The soak: every kind of trial passes, and an index that answers wrongly is caught."""
 
 import gc
 import json
@@ -35,7 +35,7 @@ def test_every_kind_of_trial_passes_and_is_counted(kind, tmp_path, rng):
     assert counts[kind] > 0
 
 
-def test_memory_is_occupied_when_no_garbage_is_left():
+def test_garbage_is_collected_before_memory_is_occupied():
     def work():
         cycle = Counter()
         cycle["itself"] = cycle
@@ -52,7 +52,7 @@ def test_memory_is_occupied_when_no_garbage_is_left():
 
 
 @pytest.mark.parametrize("wrong", ["sums", "order", "codes", "columns", "rows"])
-def test_a_wrong_answer_is_found_out(wrong, tmp_path, rng, monkeypatch):
+def test_a_wrong_answer_is_caught(wrong, tmp_path, rng, monkeypatch):
     history = History(tmp_path / "index", rng, Counter())
     for _ in range(5):
         history.add()  # half of the time with a column
@@ -78,14 +78,14 @@ def test_a_wrong_answer_is_found_out(wrong, tmp_path, rng, monkeypatch):
         )  # one of them may ask for one answer only
 
 
-def test_damage_always_changes_something_or_nothing_worse(rng):
+def test_damage_nearly_always_changes_the_file_and_its_length_both_ways(rng):
     content = bytes(range(200))
     results = [damaged(content, rng) for _ in range(300)]
     assert sum(each != content for each in results) > 280
     assert min(map(len, results)) < 200 < max(map(len, results))
 
 
-def test_a_failure_ends_the_soak_and_tells_its_trial(tmp_path, monkeypatch):
+def test_a_failure_ends_the_soak_and_names_its_trial(tmp_path, monkeypatch):
     def fail(_trials):
         raise AssertionError("rows are lost")
 
@@ -106,7 +106,7 @@ def test_the_kind_that_is_furthest_behind_is_tried_next():
 
 
 def test_a_soak_tries_every_kind(tmp_path, monkeypatch):
-    """Each trial adds some to its count; with so many trials, all counts are about the same share of what is asked."""
+    """Each trial adds some to its count; with so many trials, all counts are about the same fraction of what is asked."""
 
     def kinds(soak):
         steps = {"one": (100, 10), "two": (1000, 10), "three": (50, 1)}
@@ -138,7 +138,7 @@ def test_some_forged_files_are_refused_and_some_work(tmp_path, rng):
 
 
 @pytest.mark.usefixtures("few")
-def test_a_reader_that_takes_damaged_files_is_found_out(tmp_path, rng, monkeypatch):
+def test_a_reader_that_accepts_damaged_files_is_caught(tmp_path, rng, monkeypatch):
     model = make_samples(tmp_path / "samples")[0]
     assert sum(read_damaged(model, rng) for _ in range(100)) > 90
     monkeypatch.setattr(reading, "_verify_payload", lambda *_: None)
@@ -148,7 +148,7 @@ def test_a_reader_that_takes_damaged_files_is_found_out(tmp_path, rng, monkeypat
 
 @pytest.mark.parametrize("kind", ["mutated files", "forged files"])
 @pytest.mark.usefixtures("few")
-def test_a_reader_that_fails_otherwise_is_found_out(kind, tmp_path, rng, monkeypatch, capfd):
+def test_a_reader_that_fails_in_another_way_is_caught(kind, tmp_path, rng, monkeypatch, capfd):
     make_samples(tmp_path / "samples")
     monkeypatch.setattr(reading, "shorten", lambda _: 1 / 0)
     monkeypatch.setattr(damage, "load_model", lambda _: 1 / 0)

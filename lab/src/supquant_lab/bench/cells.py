@@ -15,6 +15,7 @@ import numpy as np
 
 from supquant import kernels
 from supquant.arrays import Codes, Float32
+from supquant.errors import InputError
 from supquant.index.ids import read_ids
 from supquant.index.ordering import CodeOrder
 from supquant.index.segments import Segment
@@ -141,16 +142,13 @@ def bench_cells(
 def _codec(
     data: Dataset, learned: int, model: Path | None, callback: Callable[[Progress], None] | None
 ) -> SupervisedCodec:
-    quantizer = (
-        SupervisedQuantizer(BITS // 8, random_state=0, callback=callback).fit(
-            np.asarray(data.X[:learned], dtype=np.float32), data.y[:learned]
-        )
-        if model is None
-        else load_model(model)
-    )
-    assert isinstance(quantizer, SupervisedQuantizer)
-    assert isinstance(quantizer.codec_, SupervisedCodec)
-    return quantizer.codec_
+    if model is None:
+        quantizer = SupervisedQuantizer(BITS // 8, random_state=0, callback=callback)
+        return quantizer.fit(np.asarray(data.X[:learned], dtype=np.float32), data.y[:learned]).codec_
+    loaded = load_model(model)
+    if not isinstance(loaded, SupervisedQuantizer):
+        raise InputError(f"{model} is not a model of the class SupervisedQuantizer")
+    return loaded.codec_
 
 
 def trained_codes(

@@ -16,49 +16,11 @@ from supquant.arrays import Float32
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels
 from supquant.parallel import row_blocks
-from supquant_lab.datasets import Dataset, load
-from supquant_lab.problem import pose
+from supquant_lab.datasets import load
+from supquant_lab.problem import Problem, pose
 
 QUICK_ROWS = 3000
 """Number of rows of a quick run."""
-
-
-@dataclass(frozen=True)
-class BenchmarkData:
-    """MNIST, divided as under protocol `paper` with seed 0, or the digits of scikit-learn if MNIST is missing."""
-
-    name: str
-    X: npt.NDArray[Any]  # (n, d) float32
-    y: npt.NDArray[Any]  # (n,)
-    labels: Labels
-    queries: npt.NDArray[Any]  # (q, d) float32
-    query_labels: Labels
-
-
-def benchmark_data(*, quick: bool = False) -> BenchmarkData:
-    """Return the rows; `quick` takes 3,000 of them.
-
-    Examples
-    --------
-    >>> benchmark_data(quick=True).X.shape[0] > 1000
-    True
-    """
-    try:
-        dataset: Dataset = load("mnist")
-        if quick:
-            dataset = dataset.sample(QUICK_ROWS)
-    except InputError:
-        dataset = load("digits")
-    problem = pose(dataset)
-    return BenchmarkData(
-        dataset.name,
-        problem.X,
-        problem.y,
-        problem.database_labels,
-        problem.queries,
-        problem.query_labels,
-    )
-
 
 BAYES_RIGHT = 0.99
 """Fraction of rows for which the Bayes rule is right, at the spread that `spread_for` returns."""
@@ -74,6 +36,29 @@ FREQUENT_RANKS = 10
 
 _SAMPLE = 4000  # number of rows from which the accuracy of the Bayes rule is computed
 _BLOCK_NUMBERS = 50_000_000  # number of float32 scores or probabilities held at once: 200 MB
+
+
+def benchmark_data(*, quick: bool = False) -> tuple[str, Problem]:
+    """Return a name and its problem: MNIST under protocol `paper` with seed 0, or scikit-learn's digits if MNIST is missing.
+
+    Parameters
+    ----------
+    quick : bool
+        Whether to take only 3,000 rows.
+
+    Examples
+    --------
+    >>> name, problem = benchmark_data(quick=True)
+    >>> problem.X.shape[0] > 1000
+    True
+    """
+    try:
+        dataset = load("mnist")
+        if quick:
+            dataset = dataset.sample(QUICK_ROWS)
+    except InputError:
+        dataset = load("digits")
+    return dataset.name, pose(dataset)
 
 
 @dataclass(frozen=True)
@@ -153,11 +138,7 @@ class GaussianClasses:
         return row_blocks(n, max(1, min(1000, _BLOCK_NUMBERS // self.labels)))
 
     def _single(
-        self,
-        n: int,
-        first: npt.NDArray[np.intp],
-        among: npt.NDArray[Any] | None,
-        rng: np.random.Generator,
+        self, n: int, first: npt.NDArray[np.intp], among: npt.NDArray[Any] | None, rng: np.random.Generator
     ) -> Labels:
         every = np.arange(self.labels, dtype=np.int32)
         indices = rng.choice(every if among is None else among.astype(np.int32), size=n)

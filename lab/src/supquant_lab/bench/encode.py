@@ -75,7 +75,7 @@ def bench_encode(
         A record for `json`. `ratio` is the speed of our default encoding, which predicts labels, over that of FAISS.
     """
     faiss = import_faiss()
-    data = benchmark_data(quick=quick)
+    name, data = benchmark_data(quick=quick)
     learned_rows, timed_rows = (512, 100) if quick else (LEARNED_ROWS, TIMED_ROWS)
     quantizer = PublishedQuantizer(
         CODEBOOKS,
@@ -101,7 +101,7 @@ def bench_encode(
         ]
     return {
         "benchmark": "encode",
-        "dataset": data.name,
+        "dataset": name,
         "dimensions": vectors.shape[1],
         "bits": 8 * CODEBOOKS,
         "threads": 1,

@@ -50,11 +50,7 @@ _TOLERANCE = 1e-12
 
 
 def bench_evaluate(
-    *,
-    queries: int = 1000,
-    rows: int = 69_000,
-    bits: int = 64,
-    on_kind: Callable[[str], None] | None = None,
+    *, queries: int = 1000, rows: int = 69_000, bits: int = 64, on_kind: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
     """Judge the rankings of random items, each kind of scores in a fresh process.
 

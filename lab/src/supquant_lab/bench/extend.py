@@ -75,10 +75,10 @@ def bench_extend(
         extended.extend(problem.database[chosen], names)
         extend_seconds = time.perf_counter() - began
         tell(f"the fit with the labels of {few} rows per new class")
-        told = list(y)
+        given = list(y)
         for row, name in zip(chosen + len(problem.X), names.tolist(), strict=True):
-            told[row] = name
-        refitted, refitted_codes, fit_seconds = _fitted(X, told, problem, bits, seed)
+            given[row] = name
+        refitted, refitted_codes, fit_seconds = _fitted(X, given, problem, bits, seed)
         of_extended = _quality(extended, codes, problem)
         of_refitted = _quality(refitted, refitted_codes, problem)
         gains = [each["harmonic"] - before["harmonic"] for each in (of_extended, of_refitted)]

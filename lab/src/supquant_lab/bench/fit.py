@@ -107,19 +107,22 @@ def bench_fit(
     dict
         A record for `json`.
     """
-    data = benchmark_data(quick=quick)
+    name, data = benchmark_data(quick=quick)
     quantizer = PublishedQuantizer(
         BITS // 8, features=AnchorKernel(ANCHORS, random_state=0), random_state=0, callback=callback
     )
     fit_seconds = seconds_of(lambda: quantizer.fit(data.X, data.y))
     quality = evaluate_tables(
-        quantizer.codec_.tables(data.queries), quantizer.training_codes_, data.query_labels, data.labels
+        quantizer.codec_.tables(data.queries),
+        quantizer.training_codes_,
+        data.query_labels,
+        data.database_labels,
     )
     features = quantizer.codec_.features(data.X)
     product_seconds = time_product(features)
     return {
         "benchmark": "fit",
-        "dataset": data.name,
+        "dataset": name,
         "rows": len(data.X),
         "features": features.shape[1],
         "bits": BITS,

@@ -87,38 +87,6 @@ class Case:
         return f"{self.labels:,} labels{', several per row' if self.several else ''}, {self.bits} bits"
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The quality of rankings and the best that the same classifier could reach, over the queries with a true neighbour."""
-
-    queries: int
-    map: float
-    map_best: float
-    map_ratio: float
-    precision_at_10: float
-    precision_at_10_best: float
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The results of one process."""
-
-    fit_seconds: float
-    product_seconds: float  # of one float32 product X'X, the median of some before and some after the fit
-    fit_ratio: float
-    peak_memory_mb: float  # above the memory of the process before the fit
-    accuracy: float  # fraction of queries whose most probable label is one of theirs
-    bayes_accuracy: float | None  # None where rows carry several labels
-    accuracy_ratio: float | None
-    items: int
-    item_labels: int  # number of labels among which those of items are drawn
-    labelled: Judged  # compared with stored labels
-    unlabelled: Judged  # compared with products of float probabilities
-    tables_ms: float  # from one vector to its look-up tables, on one thread
-    answers_ms: float  # from one vector to its first ten items
-    distinct_codes: int  # of items with labels
-
-
 def bench_labels(
     labels: Sequence[int],
     *,
@@ -211,7 +179,7 @@ def _size(
 
 
 def measure(fields: dict[str, Any]) -> dict[str, Any]:
-    """Draw rows, fit and measure them in this process, for the fields of a `Case`; return those of `Measured`."""
+    """Draw rows, fit and measure them in this process, for the fields of a `Case`."""
     case = Case(**fields)
     classes = GaussianClasses(case.labels, case.dimensions, case.spread, case.several, case.seed)
     X, labels = classes.draw(case.rows, stream=_TRAINING, every=True)
@@ -239,23 +207,22 @@ def measure(fields: dict[str, Any]) -> dict[str, Any]:
     without = CodeIndex(model).add_codes(model.encode(others))
     unlabelled = _judged(without, Q, np.concatenate(products), relevance(asked, carried, 0, len(Q)))
     tables_ms, answers_ms = _query_times(model, index, Q[:TIMED_QUERIES])
-    measured = Measured(
-        fit_seconds=fit_seconds,
-        product_seconds=median(product_seconds),
-        fit_ratio=fit_seconds / median(product_seconds),
-        peak_memory_mb=peak,
-        accuracy=accuracy,
-        bayes_accuracy=bayes,
-        accuracy_ratio=None if bayes is None else accuracy / bayes,
-        items=len(some),
-        item_labels=len(among),
-        labelled=labelled,
-        unlabelled=unlabelled,
-        tables_ms=tables_ms,
-        answers_ms=answers_ms,
-        distinct_codes=len(np.unique(codes, axis=0)),
-    )
-    return asdict(measured)
+    return {
+        "fit_seconds": fit_seconds,
+        "product_seconds": median(product_seconds),  # of one float32 product X'X
+        "fit_ratio": fit_seconds / median(product_seconds),
+        "peak_memory_mb": peak,  # above the memory of the process before the fit
+        "accuracy": accuracy,  # fraction of queries whose most probable label is one of theirs
+        "bayes_accuracy": bayes,  # None where rows carry several labels
+        "accuracy_ratio": None if bayes is None else accuracy / bayes,
+        "items": len(some),
+        "item_labels": len(among),  # number of labels among which those of items are drawn
+        "labelled": labelled,  # compared with stored labels
+        "unlabelled": unlabelled,  # compared with products of float probabilities
+        "tables_ms": tables_ms,  # from one vector to its look-up tables, on one thread
+        "answers_ms": answers_ms,  # from one vector to its first ten items
+        "distinct_codes": len(np.unique(codes, axis=0)),  # of items with labels
+    }
 
 
 def _accuracies(model: SupervisedQuantizer, classes: GaussianClasses) -> tuple[float, float | None]:
@@ -283,29 +250,29 @@ def _rows_of(labels: Labels, among: Array, n_items: int, rng: np.random.Generato
     return np.sort(rng.permutation(rows)[:n_items])
 
 
-def _judged(index: CodeIndex, Q: Float32, best: Array, relevant: npt.NDArray[np.bool_]) -> Judged:
-    """Return the quality of an index with n items, and that of the order by the best scores (n, q), largest first."""
+def _judged(index: CodeIndex, Q: Float32, best: Array, relevant: npt.NDArray[np.bool_]) -> dict[str, float]:
+    """Return the quality of an index with n items, and that of the order by the best scores (n, q), largest first.
+
+    Queries without a true neighbour do not count.
+    """
     asked = relevant.any(axis=1)
     order = index.search(Q, len(index))[1]
     orders = (np.take_along_axis(relevant, order, axis=1), ranked(-best.T, relevant)[1])
     ours, theirs = (float(average_precision(each[asked]).mean()) for each in orders)
     ours_at_10, theirs_at_10 = (float(precision_at(each[asked], [10]).mean()) for each in orders)
-    return Judged(
-        queries=int(asked.sum()),
-        map=ours,
-        map_best=theirs,
-        map_ratio=ours / theirs,
-        precision_at_10=ours_at_10,
-        precision_at_10_best=theirs_at_10,
-    )
+    return {
+        "queries": int(asked.sum()),
+        "map": ours,
+        "map_best": theirs,
+        "map_ratio": ours / theirs,
+        "precision_at_10": ours_at_10,
+        "precision_at_10_best": theirs_at_10,
+    }
 
 
 def _query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Float32) -> tuple[float, float]:
     """Return the median milliseconds from one vector to its tables and to its first ten items, on one thread."""
-    steps = (
-        partial(model.codec_.query_tables, n_jobs=1),
-        partial(index.search, k=10, n_jobs=1),
-    )
+    steps = (partial(model.codec_.query_tables, n_jobs=1), partial(index.search, k=10, n_jobs=1))
     with single_blas():
         for step in steps:
             step(Q[:1])

@@ -88,7 +88,7 @@ def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | N
         its tables by ranking; `ratio` is the time of the label tables over that of the other ranking. `figures` are those
         of whole queries, each with its limit.
     """
-    data = benchmark_data(quick=quick)
+    dataset, data = benchmark_data(quick=quick)
     quantizers: dict[str, SupervisedQuantizer | PublishedQuantizer] = {
         "label kernel": SupervisedQuantizer(BITS // 8, random_state=0, callback=callback),
         "anchor kernel": PublishedQuantizer(
@@ -104,7 +104,7 @@ def bench_query(*, quick: bool = False, callback: Callable[[Progress], None] | N
     texts, figures = path_figures(quick=quick, callback=callback)
     return {
         "benchmark": "query",
-        "dataset": data.name,
+        "dataset": dataset,
         "rows": min(FITTED_ROWS, len(data.X)),
         "bits": BITS,
         "threads": 1,
@@ -221,4 +221,4 @@ def _encoding_figure(codec: SupervisedCodec, vectors: Float32, sizes: PathSizes)
     spent = time_in_turn({"encode": partial(codec.encode, some, n_jobs=1)}, repeats=min(sizes.turns, 5))
     name = f"encoding of raw vectors, {some.shape[1]} dimensions to {BITS} bits"
     speed = len(some) / spent["encode"].seconds
-    return Figure(name, speed, at_least=15_000.0, unit=" vectors a second")
+    return Figure(name, speed, at_least=15_000.0, unit=" vectors per second")

@@ -17,7 +17,7 @@ from supquant_lab.bench.extend import bench_extend
 from supquant_lab.bench.fit import LABELS_COMMAND, bench_fit
 from supquant_lab.bench.gist import bench_gist
 from supquant_lab.bench.labels import SEVERAL_LABELS, SIZES, bench_labels
-from supquant_lab.cli.options import Quick, benchmark, describe, print_records
+from supquant_lab.cli.bench import Quick, benchmark, describe, print_records
 from supquant_lab.datasets import NAMES, load
 
 app = typer.Typer()
@@ -38,7 +38,7 @@ def fit(
     memory: Annotated[bool, typer.Option(help="Measure the memory of fitting mapped files, too.")] = True,
     folder: Annotated[Path | None, typer.Option(help="Where those files (1.6 GB) are made.")] = None,
 ) -> dict[str, Any]:
-    """Compare the time of a fit with that of one matrix product over the same rows, and watch the memory of large fits."""
+    """Time a fit against one matrix product over the same rows, and watch the memory of large fits."""
     with progress_bars() as callback:
         record = bench_fit(
             quick=quick,
@@ -127,11 +127,7 @@ def reading(
 ) -> dict[str, Any]:
     """Stream float16 vectors from Parquet files to codes, and compare with the same vectors in an .npy file."""
     record = bench_reading(
-        rows,
-        columns,
-        rounds=rounds,
-        folder=folder,
-        on_side=lambda name: print_line(f"Reading {name} ..."),
+        rows, columns, rounds=rounds, folder=folder, on_side=lambda name: print_line(f"Reading {name} ...")
     )
     facts: list[tuple[str, object]] = [
         ("vectors", f"{rows:,} x {columns} float16 in {record['files']} Parquet files, or one .npy file"),
@@ -158,8 +154,7 @@ def labels(
         ),
     ] = None,
     several: Annotated[
-        bool,
-        typer.Option("--several", help=f"Measure {SEVERAL_LABELS:,} labels, 1 to 5 per row, as well."),
+        bool, typer.Option("--several", help=f"Measure {SEVERAL_LABELS:,} labels, 1 to 5 per row, as well.")
     ] = False,
     rows: Annotated[int | None, typer.Option(help="Training rows, at least one per label.")] = None,
     dimensions: Annotated[int | None, typer.Option(help="Of the rows.")] = None,

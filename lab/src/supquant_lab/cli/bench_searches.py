@@ -16,7 +16,7 @@ from supquant_lab.bench.cells import ENCODED, ROWS, bench_cells
 from supquant_lab.bench.evaluate import bench_evaluate
 from supquant_lab.bench.query import bench_query
 from supquant_lab.bench.search import bench_search, plot_search
-from supquant_lab.cli.options import JsonFile, Quick, benchmark, describe, print_records, write_figures
+from supquant_lab.cli.bench import JsonFile, Quick, benchmark, describe, print_records, write_figures
 
 app = typer.Typer()
 

@@ -9,7 +9,7 @@ import typer
 
 from supquant.cli.console import err, print_facts, print_line, print_table
 from supquant.errors import InputError
-from supquant_lab.cli.options import JsonFile, Quick, benchmark, describe, write_figures
+from supquant_lab.cli.bench import JsonFile, Quick, benchmark, describe, write_figures
 
 app = typer.Typer()
 

@@ -1,4 +1,4 @@
-"""Grids of measurements that can be stopped and continued: the tasks, and how they are run."""
+"""Grids of measurements that can be stopped and resumed: the tasks, and how they are run."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Task(Protocol):
 
     @property
     def expected_seconds(self) -> float:
-        """The time on two cores, roughly; cheap tasks are run first."""
+        """Approximate time on two cores; cheap tasks are run first."""
 
     def outputs(self) -> Sequence[str]:
         """Return the files that it writes, relative to the folder of the results."""
@@ -119,12 +119,7 @@ def load_rows(name: str, rows: int | None) -> Dataset:
 
 @lru_cache(maxsize=1)
 def posed_problem(
-    name: str,
-    rows: int | None,
-    protocol: str,
-    seed: int,
-    n_queries: int | None,
-    fit_rows: str | None = None,
+    name: str, rows: int | None, protocol: str, seed: int, n_queries: int | None, fit_rows: str | None = None
 ) -> Problem:
     """Return a data set divided and prepared; the last one stays in memory."""
     dataset = load_rows(name, rows)
@@ -159,14 +154,14 @@ class CellsTask:
     Attributes
     ----------
     dataset, method, bits, protocol, ranking, seed
-        Which cells they are. Without a ranking they have the method's own.
+        Which cells they are. The ranking is the method's own by default.
     variant : str
-        A part of the names of cells, for cells that differ in `parameters`, `anchors` or `fit_rows`.
+        A component of the names of cells, for those that differ in `parameters`, `anchors` or `fit_rows`.
     parameters : mapping
         Parameters of the estimator that are not its defaults.
     anchors : int, optional
-        Number of anchors of the kernel features. By default 1,000 as published; the label ranking has the library's own
-        features by default.
+        Number of anchors of the kernel features. By default 1,000 as published, or the library's own features for the label
+        ranking.
     rows, queries : int, optional
         Number of random rows of the data set, and number of queries.
     fit_rows : {"labelled", "all"}, optional
@@ -174,7 +169,7 @@ class CellsTask:
     folder : str
         The folder of the cells in the results; only those in `cells` are compared.
     expected_seconds : float
-        The time on two cores, roughly.
+        Approximate time on two cores.
 
     Examples
     --------
@@ -205,8 +200,8 @@ class CellsTask:
         """The common name of the cells, with their lengths."""
         parts = (Path(self.dataset).stem, self.protocol, self.method, self.variant, self._ranking)
         named = "-".join(part for part in parts if part)
-        beside = "" if self.folder == "cells" else f", {self.folder}"
-        return f"{named} {','.join(map(str, self.bits))} bits seed {self.seed}{beside}"
+        folder = "" if self.folder == "cells" else f", {self.folder}"
+        return f"{named} {','.join(map(str, self.bits))} bits seed {self.seed}{folder}"
 
     def outputs(self) -> list[str]:
         """Return one file for each length."""
@@ -270,7 +265,7 @@ class SweepTask:
         The method is `sq` or a variant of it.
     solver : {"joint", "alternating"}
     training_rows : int
-        The largest number of random training rows.
+        Maximum number of random training rows.
     parameters : mapping
         Parameters of the estimator that are not its defaults.
     command : str
@@ -303,7 +298,7 @@ class SweepTask:
         return [f"sweeps/{self._stem}.json"]
 
     def run(self, workplace: Workplace) -> None:
-        """Fit at all points. Finished points are kept in the folder `partial`, so that a stopped run continues there."""
+        """Fit at all points. Finished points are kept in the folder `partial`, from which a stopped run continues."""
         problem = posed_problem(self.dataset, self.rows, "paper", self.seed, None)
         settings = workplace.settings(self.seed, self.anchors, {"solver": self.solver, **self.parameters})
         method = METHODS[self.method](Training(problem.X, problem.y), settings)
@@ -403,7 +398,7 @@ class SamplesTask:
         settings = workplace.settings(self.seed, self.anchors)
         classes = problem.query_labels.indices
         if classes is None:
-            raise InputError(f"sample queries are of data sets with one label a row, not of {self.dataset}")
+            raise InputError(f"sample queries need a data set with one label per row, unlike {self.dataset}")
         chosen = [int(np.flatnonzero(classes == each)[0]) for each in np.unique(classes)]
         nearest: dict[str, Any] = {}  # by method: (chosen queries, N_SHOWN) row numbers in the database
         for name in self.methods:
@@ -424,10 +419,7 @@ class SamplesTask:
                     {
                         "method": name,
                         "results": [
-                            {
-                                **shown(row),
-                                "right": bool(dataset.y[row] == dataset.y[rows.queries[query]]),
-                            }
+                            {**shown(row), "right": bool(dataset.y[row] == dataset.y[rows.queries[query]])}
                             for row in rows.database[nearest[name][number]]
                         ],
                     }
@@ -451,11 +443,11 @@ class SamplesTask:
 
 
 def _pictures(dataset: Dataset) -> Callable[[int], Array]:
-    """Return the function from a row number to its picture, with values from 0 to 1; grey pictures are dark on light."""
+    """Return a function from row numbers to pictures with values from 0 to 1; grey pictures are dark on light."""
     X, images, shape = dataset.X, dataset.images, dataset.image_shape
     if images is not None:
         return lambda row: images[row] / 255
     if shape is None:
-        raise InputError(f"the rows of {dataset.name} are no pictures")
+        raise InputError(f"the rows of {dataset.name} are not pictures")
     largest = X.max()
     return lambda row: 1 - X[row].reshape(shape) / largest

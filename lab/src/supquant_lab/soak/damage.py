@@ -246,12 +246,7 @@ def damaged(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _read_changed(
-    sample: Sample,
-    changed: dict[Path, bytes | None],
-    what: str,
-    rng: np.random.Generator,
-    *,
-    forged: bool,
+    sample: Sample, changed: dict[Path, bytes | None], what: str, rng: np.random.Generator, *, forged: bool
 ) -> list[Any] | None:
     """Read a sample with changed files, where None stands for a missing one. Return its content, or None if it is refused."""
     for path, content in changed.items():

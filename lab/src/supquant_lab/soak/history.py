@@ -39,6 +39,11 @@ def make_codec() -> AdditiveCodec:
     return AdditiveCodec(np.zeros((M, K, 1), dtype=np.float32))
 
 
+def draw_codes(rng: np.random.Generator, n: int) -> Codes:
+    """Return random codes (n, M)."""
+    return rng.integers(0, K, size=(n, M)).astype(np.uint8)
+
+
 def draw_tables(rng: np.random.Generator, n_queries: int = QUERIES) -> Float32:
     """Return tables (q, M, K) with few distinct values, so that many rows have the same sum."""
     return rng.integers(0, 5, size=(n_queries, M, K)).astype(np.float32)
@@ -96,11 +101,7 @@ class PlainIndex:
         return QUERIES
 
     def compare(
-        self,
-        found: tuple[Float32, RowNumbers],
-        tables: Float32,
-        k: int,
-        among: Collection[int] | None = None,
+        self, found: tuple[Float32, RowNumbers], tables: Float32, k: int, among: Collection[int] | None = None
     ) -> None:
         """Compare the answers of a search with those of a sort of all sums, among some ids."""
         ids = np.array([each for each in self.rows if among is None or each in among], dtype=np.int64)
@@ -173,10 +174,6 @@ class History:
 
     # changes -------------------------------------------------------------------------------------------------------------
 
-    def draw_codes(self, n: int) -> Codes:
-        """Return random codes (n, M)."""
-        return self.rng.integers(0, K, size=(n, M)).astype(np.uint8)
-
     def draw_numbers(self, n: int) -> NDArray[np.int64] | None:
         """Return n numbers for the metadata column, or None half of the time."""
         return self.rng.integers(0, MAX_NUMBER, size=n) if self.rng.random() < 0.5 else None
@@ -192,14 +189,14 @@ class History:
         n = int(self.rng.integers(0, MAX_ADDED))
         ids = (self.next_id + self.rng.permutation(n)).tolist()
         self.next_id += n
-        codes, numbers = self.draw_codes(n), self.draw_numbers(n)
+        codes, numbers = draw_codes(self.rng, n), self.draw_numbers(n)
         self.index.add_codes(codes, ids=ids, metadata=as_column(numbers))
         self.plain.put(ids, codes, numbers)
 
     def update(self) -> None:
         """Give rows other codes, and other numbers or none."""
         ids = self.some_ids()
-        codes, numbers = self.draw_codes(len(ids)), self.draw_numbers(len(ids))
+        codes, numbers = draw_codes(self.rng, len(ids)), self.draw_numbers(len(ids))
         self.index.update_codes(ids, codes, metadata=as_column(numbers))
         self.plain.put(ids, codes, numbers)
 
@@ -255,7 +252,7 @@ class History:
     def search_during_writes(self) -> None:
         """Let another thread add and remove the same rows while this one searches: it sees all of them or none."""
         before, after = self.plain.copy(), self.plain.copy()
-        codes = self.draw_codes(50)
+        codes = draw_codes(self.rng, 50)
         ids = list(range(self.next_id, self.next_id + 50))
         self.next_id += 50
         after.put(ids, codes)
@@ -299,12 +296,12 @@ class History:
         """Let another index change the folder, and bring this one to its state."""
         if self.saved is not None:
             other, plain = CodeIndex.load(self.folder), self.saved.copy()
-            codes, ids = self.draw_codes(10), list(range(self.next_id, self.next_id + 10))
+            codes, ids = draw_codes(self.rng, 10), list(range(self.next_id, self.next_id + 10))
             self.next_id += 10
             other.add_codes(codes, ids=ids).save(self.folder)
             plain.put(ids, codes)
             self._continue(CodeIndex.load(self.folder), plain)
-            codes = self.draw_codes(10)
+            codes = draw_codes(self.rng, 10)
             CodeIndex.load(self.folder).update_codes(ids, codes).save(self.folder)
             plain.put(ids, codes)
             self.index.reload()

@@ -27,7 +27,7 @@ def run_soak(minutes: float, n_processes: int, seed: int = 0) -> dict[str, Any]:
     Parameters
     ----------
     minutes : float
-        How long to go on.
+        How long to run.
     n_processes : int
         Number of processes; each has a folder and children of its own.
     seed : int, default=0
@@ -76,7 +76,7 @@ def soak(seed: int, seconds: float, folder: Path) -> dict[str, Any]:
     seed : int
         Seed of all choices. Moments of kills and interrupts still differ from run to run.
     seconds : float
-        How long to go on. The last trial may end a little later.
+        How long to run. The last trial may end a little later.
     folder : Path
         A folder for indexes and samples.
 
@@ -107,15 +107,13 @@ def furthest_behind(counts: Mapping[str, int], asked: Mapping[str, int]) -> str:
     return min(asked, key=lambda name: counts.get(name, 0) / asked[name])
 
 
-def _memory_folder() -> Path | None:
-    """Return a folder in memory if there is one: a disk would be busy with syncs alone."""
-    folder = Path("/dev/shm")  # where Linux has it
-    return folder if folder.is_dir() else None
-
-
 def _soak_here(seed: int, seconds: float) -> dict[str, Any]:
     """Soak in this process. Children write their errors to a file, whose end is added to that of a failure."""
-    with temporary_folder(_memory_folder()) as place, (place / "errors").open("w+") as errors:
+    memory = Path("/dev/shm")  # where Linux has a folder in memory; a disk would be busy with syncs alone
+    with (
+        temporary_folder(memory if memory.is_dir() else None) as place,
+        (place / "errors").open("w+") as errors,
+    ):
         os.dup2(errors.fileno(), sys.stderr.fileno())
         faulthandler.enable()
         record = soak(seed, seconds, place)

@@ -25,7 +25,7 @@ from supquant_lab.soak.children import (
     start_child,
 )
 from supquant_lab.soak.damage import Sample, make_samples, read_damaged, read_forged
-from supquant_lab.soak.history import History, K, M, PlainIndex, draw_tables, make_codec, numbers_in
+from supquant_lab.soak.history import History, PlainIndex, draw_codes, draw_tables, make_codec, numbers_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +140,7 @@ class Trials:
 
     def exhausted_memory(self) -> None:
         """Search with threads while memory runs out: a MemoryError or the right answer, and later searches are right."""
-        codes = self.rng.integers(0, K, size=(BIG_ROWS, M)).astype(np.uint8)
+        codes = draw_codes(self.rng, BIG_ROWS)
         ids = np.arange(BIG_ROWS)
         plain = PlainIndex()
         plain.put(ids.tolist(), codes)
@@ -196,7 +196,7 @@ class Trials:
         """Let two processes append to one folder: each tries again when the other was faster, and nothing is lost."""
         history = self._saved_history()
         added = {number: list(range(10_000_000 * number, 10_000_000 * number + 40)) for number in (1, 2)}
-        codes = self.draw(40)
+        codes = draw_codes(self.rng, 40)
 
         def append(ids: list[int]) -> None:
             for start in range(0, len(ids), 10):
@@ -215,10 +215,6 @@ class Trials:
         expected = set(history.plain.rows) | set(added[1]) | set(added[2])
         assert set(found.ids.tolist()) == expected, "rows of a writer are lost"
         self.counts["writers"] += 2
-
-    def draw(self, n: int) -> np.ndarray:
-        """Return random codes (n, M)."""
-        return self.rng.integers(0, K, size=(n, M)).astype(np.uint8)
 
     def _fresh_history(self) -> History:
         shutil.rmtree(self.folder / "index", ignore_errors=True)

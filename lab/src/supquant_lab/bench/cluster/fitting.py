@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from supquant.distributed import ProcessRows, ProcessWorkers, RayRows
+from supquant.distributed import ProcessRows, ProcessWorkers, RayRows, RayWorkers
 from supquant.model import LabelKernel, SupervisedQuantizer
 from supquant.model.position import principal_directions
 from supquant.sources import open_vectors
@@ -74,7 +74,7 @@ def _fit(folder: str, kind: str, n_workers: int, bits: int, anchors: int, fault:
     )
     if fault != "none":
         losses = {
-            "worker": lambda: _lose_worker(rows.workers),
+            "worker": lambda: kill_worker(rows.workers, 0),
             "memory": lambda: _take_memory(rows.workers),
             "node": nodes.lose if nodes else None,
         }
@@ -108,11 +108,12 @@ def _bytes_of_pass(rows: Any) -> dict[str, float]:
     return {"received": rows.workers.bytes_received - before, "computed": sums}
 
 
-def _lose_worker(workers: Any) -> None:
+def kill_worker(workers: ProcessWorkers | RayWorkers, number: int) -> None:
+    """Kill a worker of either kind."""
     if isinstance(workers, ProcessWorkers):
-        os.kill(workers.process_ids()[0], signal.SIGKILL)
+        os.kill(workers.process_ids()[number], signal.SIGKILL)
     else:
-        workers.kill_worker(0)
+        workers.kill_worker(number)
 
 
 def _take_memory(workers: ProcessWorkers) -> None:

@@ -20,12 +20,13 @@ from supquant.inputs.parameters import resolve_jobs
 from supquant.model import SupervisedCodec
 from supquant.published import AnchorKernel, PublishedQuantizer
 from supquant_lab.bench import WrongAnswersError
-from supquant_lab.bench.data import BenchmarkData, benchmark_data
+from supquant_lab.bench.data import benchmark_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from supquant.progress import Progress
+    from supquant_lab.problem import Problem
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 """Numbers of codes in the grid."""
@@ -191,14 +192,14 @@ class CodeSource:
         quantizer, codes = self._model(stock.bits)
         drawn = codes[np.random.default_rng(0).integers(len(codes), size=stock.rows)]
         about = {
-            "dataset": self._data.name,
+            "dataset": self._data[0],
             "model_rows": len(codes),
             "model_distinct_codes": len(kernels.active().distinct(codes)[0]),
         }
-        return SearchData(quantizer.codec_, drawn, self._data.queries[: max(QUERIES)], about)
+        return SearchData(quantizer.codec_, drawn, self._data[1].queries[: max(QUERIES)], about)
 
     @cached_property
-    def _data(self) -> BenchmarkData:
+    def _data(self) -> tuple[str, Problem]:
         return benchmark_data(quick=self._quick)
 
     def _model(self, bits: int) -> tuple[PublishedQuantizer, npt.NDArray[np.uint8]]:
@@ -213,8 +214,9 @@ class CodeSource:
                 random_state=0,
                 callback=self._callback,
             )
-            quantizer.fit(self._data.X[:learned], self._data.y[:learned])
-            self._models[bits] = quantizer, quantizer.encode(self._data.X, self._data.y)
+            X, y = self._data[1].X, self._data[1].y
+            quantizer.fit(X[:learned], y[:learned])
+            self._models[bits] = quantizer, quantizer.encode(X, y)
         return self._models[bits]
 
 

@@ -95,10 +95,10 @@ def filter_figures(rows: int = ASKED_ROWS, repeats: int = REPEATS) -> list[Figur
     contiguous = np.zeros(rows, dtype=bool)
     contiguous[rows // 3 : rows // 3 + int(FILTERED * rows)] = True
     wheres = {
-        "random 1 % mask": (random, 0.35),
-        "random 1 %, prepared": (index.filter(random), 0.15),
-        "contiguous 1 % mask": (contiguous, 0.05),
-        "contiguous 1 %, prepared": (index.filter(contiguous), 0.05),
+        "random 1% mask": (random, 0.35),
+        "random 1%, prepared": (index.filter(random), 0.15),
+        "contiguous 1% mask": (contiguous, 0.05),
+        "contiguous 1%, prepared": (index.filter(contiguous), 0.05),
     }
     calls = {"all rows": partial(index.search_tables, tables, ASKED_ANSWERS, n_jobs=1)}
     for name, (where, _) in wheres.items():
@@ -144,11 +144,11 @@ def hostile_figures(rows: int = ASKED_ROWS, repeats: int = REPEATS) -> list[Figu
                 check_same(f"tables of {name}, {where}", "pruning", found[1], plain[1])
                 calls: dict[str, Callable[[], Any]] = {"pruned": scan, "plain": partial(scan, prune=False)}
                 spent = time_in_turn(calls, repeats=repeats)
-                share = spent["pruned"].seconds / spent["plain"].seconds
-                worst[name] = max(worst.get(name, (0.0, "")), (share, where))
+                ratio = spent["pruned"].seconds / spent["plain"].seconds
+                worst[name] = max(worst.get(name, (0.0, "")), (ratio, where))
     return [
-        Figure(f"tables of {name}: time over a plain scan, worst at {where}", share, at_most=1.2)
-        for name, (share, where) in worst.items()
+        Figure(f"tables of {name}: time over a plain scan, worst at {where}", ratio, at_most=1.2)
+        for name, (ratio, where) in worst.items()
     ]
 
 

@@ -152,7 +152,7 @@ def run_clients(clients: list[CheckedClient], url: str, seconds: float, writes: 
     url : str
         The address of the service.
     seconds : float
-        How long to go on.
+        How long to run.
     writes : float
         Fraction of changes among all requests.
     """
@@ -188,7 +188,7 @@ def bench_load(minutes: float, seed: int = 0) -> dict[str, Any]:
     Parameters
     ----------
     minutes : float
-        How long to go on.
+        How long to run.
     seed : int, default=0
         Seed of all choices.
 
@@ -225,10 +225,9 @@ def bench_load(minutes: float, seed: int = 0) -> dict[str, Any]:
         failures += [f"the service ended with {code}"] if code else []
         failures += [errors[-2000:]] if errors else []
         saved = CodeIndex.load(folder, verify="full")
-        counts: Counter[str] = Counter()
         for client in clients:
             client.check_rows(saved)
-            counts.update(client.counts)
+        counts = sum((client.counts for client in clients), Counter())
         held = sum(each // 10**9 == STRANGER for each in saved.ids.tolist())
         if held != stranger.get("rows"):
             failures.append(f"{held} rows of the other process are there, expected {stranger.get('rows')}")
@@ -309,9 +308,7 @@ def bench_kills(n_kills: int, seed: int = 0, on_kill: Callable[[int], None] | No
             saved = CodeIndex.load(folder, verify="full")
             for client in clients:
                 client.check_rows(saved)
-    counts: Counter[str] = Counter()
-    for client in clients:
-        counts.update(client.counts)
+    counts = sum((client.counts for client in clients), Counter())
     return {
         "benchmark": "serve-kills",
         "kills": n_kills,

@@ -30,29 +30,12 @@ REFUSED = {400, 401, 403, 404, 405, 409, 413, 415, 422, 429}
 """Statuses of requests that the service refuses."""
 
 _NAMES = (
-    "items",
-    "other",
-    "..",
-    "%2e%2e",
-    "..%2fhidden",
-    "/etc/passwd",
-    "items%00",
-    "ÿ",
-    "",
-    "items/../hidden",
-    "hidden/",
+    *("items", "other", "..", "%2e%2e", "..%2fhidden", "/etc/passwd"),
+    *("items%00", "ÿ", "", "items/../hidden", "hidden/"),
 )
 _PATHS = (
-    "/",
-    "/v1",
-    "/v1/items",
-    "/metrics",
-    "/openapi.json",
-    "/healthz",
-    "/nothing",
-    "/v1/hidden/../items",
-    "//",
-    "/v1//search",
+    *("/", "/v1", "/v1/items", "/metrics", "/openapi.json", "/healthz"),
+    *("/nothing", "/v1/hidden/../items", "//", "/v1//search"),
 )
 
 

@@ -13,7 +13,6 @@ from supquant.errors import InputError
 from supquant_lab.bench.process import anonymous_mb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
 _ENDED_SECONDS = 60
@@ -79,8 +78,3 @@ class ServiceProcess:
         with open(f"/proc/{self._process.pid}/stat", encoding="ascii") as file:  # noqa: PTH123  # no file of ours
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def bind(cores: Iterable[int]) -> None:
-    """Bind this process to some cores."""
-    os.sched_setaffinity(0, set(cores))

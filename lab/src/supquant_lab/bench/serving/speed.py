@@ -25,7 +25,7 @@ import uvloop
 from supquant import AdditiveCodec, CodeIndex
 from supquant.client import Client
 from supquant_lab.bench.process import run_fresh, temporary_folder
-from supquant_lab.bench.serving.process import ServiceProcess, bind
+from supquant_lab.bench.serving.process import ServiceProcess
 from supquant_lab.bench.timing import seconds_of
 from supquant_lab.machine import describe_machine
 
@@ -152,7 +152,7 @@ def _scans(url: str) -> tuple[float, float]:
 
 def _search_directly(folder: str, seconds: float, core: int) -> dict[str, float]:
     """Search an index directly from this process, in batches and alone; return the figures."""
-    bind([core])
+    os.sched_setaffinity(0, {core})
     index = CodeIndex.load(folder)
     queries = np.random.default_rng(1).normal(size=(CLIENTS, DIMENSIONS)).astype(np.float32)
     index.search(queries, K, n_jobs=1)
@@ -288,7 +288,7 @@ def _ask_alone(url: str, width: int, end: float) -> list[tuple[float, float]]:
 
 def _search_served(url: str, n_clients: int, seconds: float, core: int, body: str) -> dict[str, Any]:
     """Search a service with some clients from this process; return their figures."""
-    bind([core])
+    os.sched_setaffinity(0, {core})
     width = Client(url).info()["inputs"]
     used = time.process_time()
     end = time.perf_counter() + WARM_SECONDS + seconds
