@@ -19,7 +19,7 @@ cells() {
     $supquant experiment --anchors 1000 --out-dir "$results/$part/$chain" "$@"
 }
 
-# every method beside ours, with its authors' settings, seed 0: those whose time is limited at 64 bits, and the published cells
+# every method next to ours, with its authors' settings, seed 0: those whose time is limited at 64 bits, and the published cells
 compare() {
     for method in cca-itq sdh sdh-linear ssh ksh fasthash mlh bre; do
         cells "compare/cifar10-$method" 64 --dataset cifar10 --method $method --bits 64
@@ -64,7 +64,7 @@ alternating() {
     done
 }
 
-# the published order of steps: longer codes gain because training goes on
+# the published order of steps: longer codes gain because training continues
 published() {
     for data in cifar10 mnist; do
         cells "published/$data" 128 --dataset $data --method sq --solver alternating --bits 16,32,64,128 --seed 0 \

@@ -1,4 +1,4 @@
-# What the scripts beside this file share. A cell is a file, FOLDER/NAME.json, until `fold` makes it a line of
+# What the scripts in this folder share. A cell is a file, FOLDER/NAME.json, until `fold` makes it a line of
 # FOLDER/<data set>.jsonl.xz; `supquant results` reads both.
 supquant=${SUPQUANT:-supquant}
 

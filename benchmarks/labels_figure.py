@@ -48,7 +48,7 @@ def main(results: str, picture: str) -> None:
         drawn = draw(left, found, bits, lambda case, kind=kind: quality(case, kind), color=colour)
         drawn.set_label(title)
     left.axhline(1, color="0.6", linewidth=1, linestyle=":")
-    left.set(title="What codes keep", ylabel="part of the best")
+    left.set(title="What codes keep", ylabel="fraction of the best")
     axes = dict(zip(COSTS, (right, right.twinx()), strict=True))
     for kind, (colour, name) in COSTS.items():
         for bits, dashes in DASHES.items():
@@ -62,7 +62,7 @@ def main(results: str, picture: str) -> None:
         axes[kind].tick_params(axis="y", colors=colour)
     right.set(title="What it costs")
     for each in (left, *axes.values()):
-        each.set(xscale="log", xlabel="labels (x: several a row)")
+        each.set(xscale="log", xlabel="labels (x: several per row)")
         each.set_xticks(numbers, [f"{labels:,}" for labels in numbers], fontsize=8)
         each.xaxis.minorticks_off()
         each.spines["top"].set_visible(False)
@@ -75,7 +75,7 @@ def main(results: str, picture: str) -> None:
 
 
 def draw(axes, found, bits, value, dashes="-", **style):
-    """Draw one line over the sets with one label a row, a cross for each of the others, and return the line.
+    """Draw one line over the sets with one label per row, a cross for each of the others, and return the line.
 
     A set that was not measured at this length is drawn at the next longer one.
     """

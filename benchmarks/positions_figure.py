@@ -46,7 +46,7 @@ def main(results: str, picture: str) -> None:
                     linewidth=1,
                     label=f"{FLOATS[method]}, {KINDS[kind]}",
                 )
-        axes.set(title=title, xscale="log", xlabel="bytes an item", ylim=(0, None))
+        axes.set(title=title, xscale="log", xlabel="bytes per item", ylim=(0, None))
         axes.set_xticks([bits / 8 for bits in lengths], [str(bits // 8) for bits in lengths])
         axes.minorticks_off()
         axes.spines[["top", "right"]].set_visible(False)

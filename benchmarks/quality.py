@@ -25,7 +25,7 @@ from supquant_lab.datasets import load
 from supquant_lab.machine import describe_machine
 
 ROWS, ITEMS, QUERIES = 8000, 4000, 2000
-"""Numbers of rows to learn from, of items without labels and of queries, at the most."""
+"""Maximum numbers of rows to learn from, of items without labels, and of queries."""
 
 MEASURE = """
 import json, sys

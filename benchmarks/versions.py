@@ -43,8 +43,8 @@ codec = model.codec_
 index.search(Q[:50], 10, n_jobs=1)
 json.dump({
     "fit, s": fit,
-    "tables of a batch, us a query": 1e6 * seconds(lambda: codec.query_tables(Q, n_jobs=1), 5) / len(Q),
-    "search of a batch, us a query": 1e6 * seconds(lambda: index.search(Q, 10, n_jobs=1), 5) / len(Q),
+    "tables of a batch, us per query": 1e6 * seconds(lambda: codec.query_tables(Q, n_jobs=1), 5) / len(Q),
+    "search of a batch, us per query": 1e6 * seconds(lambda: index.search(Q, 10, n_jobs=1), 5) / len(Q),
     "tables of one query, us": 1e6 * seconds(lambda: codec.query_tables(Q[:1], n_jobs=1), 300),
     "search of one query, us": 1e6 * seconds(lambda: index.search(Q[:1], 10, n_jobs=1), 300),
 }, sys.stdout)

@@ -1,11 +1,11 @@
 import json
 import sys
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from supquant_lab.bench import default_fit, encode, fit, memory, query, reading
-from supquant_lab.bench.data import BenchmarkData, benchmark_data
+from supquant_lab.bench import encode, fit, query
+from supquant_lab.bench.data import benchmark_data
 
 
 @pytest.fixture
@@ -16,25 +16,23 @@ def without_mnist(tmp_path, monkeypatch):
 
 @pytest.fixture
 def few_rows(monkeypatch, without_mnist):
-    digits = benchmark_data()
-    few = BenchmarkData(
-        "digits",
-        digits.X[:600],
-        digits.y[:600],
-        digits.labels.take(np.arange(600)),
-        digits.queries,
-        digits.query_labels,
-    )
+    _, digits = benchmark_data()
+    rows = {
+        "X": digits.X[:600],
+        "y": digits.y[:600],
+        "database_labels": digits.database_labels.take(range(600)),
+    }
+    few = "digits", replace(digits, **rows)
     for module in (encode, fit, query):
         monkeypatch.setattr(module, "benchmark_data", lambda **_: few)
         monkeypatch.setattr(module, "ANCHORS", 50)
 
 
 def test_digits_stand_in_for_mnist(without_mnist):
-    assert benchmark_data().name == "digits"
+    assert benchmark_data()[0] == "digits"
 
 
-def test_fit_is_a_multiple_of_one_product_with_map_beside_it(few_rows):
+def test_a_fit_is_reported_as_a_multiple_of_one_product_with_its_map(few_rows):
     record = fit.bench_fit(default_fits=False, memory=False)
     assert record["ratio"] == pytest.approx(record["fit_seconds"] / record["product_seconds"])
     assert record["features"] == 50
@@ -43,8 +41,8 @@ def test_fit_is_a_multiple_of_one_product_with_map_beside_it(few_rows):
     json.dumps(record)
 
 
-def test_default_fits_stand_beside_other_libraries():
-    records = default_fit.bench_default_fits(quick=True)
+def test_default_fits_are_compared_with_other_libraries():
+    records = fit.bench_default_fits(quick=True)
     regressions = records["banking77"]["regressions"]
     assert [each["tolerance"] for each in regressions] == [1e-6, 1e-4]
     assert regressions[0]["iterations"] > regressions[1]["iterations"]
@@ -57,13 +55,12 @@ def test_default_fits_stand_beside_other_libraries():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.usefixtures("new_python")
 def test_memory_is_watched_in_a_fresh_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "COLUMNS", 20)
-    monkeypatch.setattr(memory.write_clusters, "__defaults__", (20, 10))
+    monkeypatch.setattr(fit, "COLUMNS", 20)
     sizes = []
-    (use,) = memory.measure_fits([600], bits=16, max_iter=1, folder=str(tmp_path), on_row_count=sizes.append)
+    (use,) = fit.measure_memory([600], bits=16, max_iter=1, folder=tmp_path, on_rows=sizes.append)
     assert sizes == [600]
-    assert 20 < use.peak_anonymous_mb < 2000
-    assert use.limit_mb == pytest.approx(500.012)
+    assert 20 < use["peak_anonymous_mb"] < 2000
+    assert use["limit_mb"] == pytest.approx(500.012)
     assert not list(tmp_path.iterdir())
 
 
@@ -76,7 +73,7 @@ def test_encoding_is_compared_with_faiss(few_rows):
     json.dumps(record)
 
 
-def test_queries_are_timed_by_either_ranking_of_one_model(few_rows):
+def test_queries_are_timed_for_both_rankings_of_each_model(few_rows):
     pytest.importorskip("faiss")
     record = query.bench_query(quick=True)
     assert [model["features"] for model in record["models"]] == ["label kernel", "anchor kernel"]
@@ -92,7 +89,7 @@ def test_queries_are_timed_by_either_ranking_of_one_model(few_rows):
 
 
 def test_parquet_files_give_the_codes_of_an_npy_file(tmp_path):
-    record = reading.bench_reading(300, 4, rounds=1, folder=str(tmp_path))
+    record = encode.bench_reading(300, 4, rounds=1, folder=tmp_path)
     assert set(record["sides"]) == {"npy", "parquet"}  # equal codes: the benchmark compares them
     assert record["ratio"] > 0
     assert all(0 < side["memory_mb"] < 2000 for side in record["sides"].values())

@@ -6,8 +6,8 @@ import pytest
 from supquant.errors import InputError
 from supquant.evaluation import evaluate_scores
 from supquant.inputs.labels import read_labels
-from supquant_lab.bench import evaluate
-from supquant_lab.bench.search import WrongAnswersError
+from supquant_lab.bench import WrongAnswersError, evaluate
+from supquant_lab.bench.process import run_fresh
 
 LABELS = read_labels([0, 1, 0, 1])
 SCORES = np.array([[1, 1, 0, 2], [3, 1, 1, 0]])
@@ -38,7 +38,7 @@ def test_plain_loops_give_the_figures_known_by_hand():
 
 
 @pytest.mark.parametrize("figure", ["map", "map_tie_aware", "precision_at", "precision_at_recall"])
-def test_a_wrong_figure_is_found_before_anything_is_timed(monkeypatch, figure):
+def test_a_wrong_figure_is_caught_before_anything_is_timed(monkeypatch, figure):
     def judge(*arguments):
         right = evaluate_scores(*arguments)
         fields = dict(vars(right))
@@ -48,7 +48,7 @@ def test_a_wrong_figure_is_found_before_anything_is_timed(monkeypatch, figure):
 
     evaluate.check_quality("right", lambda block: block, SCORES, *SPLIT)
     monkeypatch.setattr(evaluate, "evaluate_scores", judge)
-    monkeypatch.setattr(evaluate, "_measure_fresh", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(evaluate, "run_fresh", lambda *_, **__: pytest.fail("timed"))
     with pytest.raises(WrongAnswersError, match=r"tables: .*by plain loops"):
         evaluate.bench_evaluate(queries=3, rows=20, bits=8)
 
@@ -59,6 +59,6 @@ def test_half_a_byte_is_refused():
 
 
 @pytest.mark.usefixtures("new_python")
-def test_a_process_that_fails_is_told_about():
-    with pytest.raises(InputError, match=r"could not judge the scores of tables: .*invalid literal"):
-        evaluate._measure_fresh("tables", "many", 2, 8)
+def test_the_failure_of_a_fresh_process_is_reported():
+    with pytest.raises(InputError, match=r"could not judge scores: TypeError"):
+        run_fresh(evaluate._measure, "tables", "many", 2, 8, purpose="judge scores")

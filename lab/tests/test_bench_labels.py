@@ -3,9 +3,9 @@ import pytest
 
 from supquant.errors import InputError
 from supquant_lab.bench import labels
-from supquant_lab.bench.gaussian_classes import (
+from supquant_lab.bench.data import (
     BAYES_RIGHT,
-    MOST_LABELS,
+    MAX_LABELS,
     GaussianClasses,
     bayes_accuracy,
     spread_for,
@@ -32,24 +32,24 @@ def test_rows_lie_around_the_mean_of_their_class():
     assert np.allclose(noise.std(axis=0), 1, atol=0.05)
 
 
-def test_several_labels_a_row_are_added_up():
+def test_several_labels_per_row_are_added_up():
     classes = GaussianClasses(50, 8, 10.0, several=True)
     X, drawn = classes.draw(5000, stream=0, every=True)
     Y = drawn.sparse().toarray()
     counts = Y.sum(axis=1)
-    assert set(counts) == set(range(1, MOST_LABELS + 1))
+    assert set(counts) == set(range(1, MAX_LABELS + 1))
     assert Y.sum(axis=0).min() > 0
     assert Y[:, 0].sum() > 2 * Y[:, 40].sum()
     noise = X - (Y @ classes.means) / np.sqrt(counts)[:, None]
     assert np.allclose(noise.std(axis=0), 1, atol=0.05)
 
 
-def test_every_label_has_a_row_where_it_is_asked_for():
+def test_every_label_has_a_row_if_asked():
     _, drawn = GaussianClasses(200, 2, 1.0).draw(200, stream=0, every=True)
     assert sorted(drawn.indices) == list(range(200))
 
 
-def test_rows_of_another_stream_or_seed_are_others():
+def test_other_streams_and_seeds_give_other_rows():
     rows = [
         GaussianClasses(3, 2, 1.0, seed=seed).draw(20, stream=stream)[0]
         for seed, stream in ((0, 0), (0, 1), (1, 0), (0, 0))
@@ -64,7 +64,7 @@ def test_blocks_keep_matrices_of_many_labels_small():
     assert GaussianClasses(100_000, 2, 1.0).blocks(600) == [(0, 500), (500, 600)]
 
 
-def test_items_are_of_fewer_classes_where_there_are_many():
+def test_items_come_from_fewer_classes_if_there_are_many():
     rng = np.random.default_rng(0)
     case = labels.Case(100, False, 300, 16, 2.0, 16, 0.0, 0)
     among = labels._classes_of_items(case, 300, rng)
@@ -83,6 +83,6 @@ def test_nothing_to_measure_is_refused():
 
 
 def test_a_case_that_fails_is_named(monkeypatch):
-    monkeypatch.setattr(labels, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(labels, "MIN_ROWS", 2)
     with pytest.raises(InputError, match=r"could not measure 2 labels, 16 bits: .*n_samples=20"):
         labels.bench_labels([2], rows=20, dimensions=3, bits=[16])

@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from supquant import InputError
-from supquant_lab.bench.search import bench_search, pieces, plot_search, run, timing
-from supquant_lab.bench.search.answers import WrongAnswersError, check_sums
-from supquant_lab.bench.search.cells import Cell, Stock, asked_cells, grid_cells
-from supquant_lab.bench.search.codes import CodeSource, uniform
-from supquant_lab.bench.search.figures import ratios, speed_figures
-from supquant_lab.bench.search.opening import opening_figures
+from supquant_lab.bench import WrongAnswersError, timing
+from supquant_lab.bench.search import bench_search, figures, plot_search, run
+from supquant_lab.bench.search.codes import (
+    Cell,
+    CodeSource,
+    Stock,
+    asked_cells,
+    check_sums,
+    grid_cells,
+    uniform,
+)
+from supquant_lab.bench.search.figures import opening_figures, ratios, speed_figures
 from supquant_lab.bench.search.sides import (
     ADDITIVE,
     BINARY,
@@ -31,7 +37,7 @@ def make_small(monkeypatch):
     monkeypatch.setattr(timing, "TURN_SECONDS", 1e-6)
     monkeypatch.setattr(run, "QUICK_ROWS", 300)
     monkeypatch.setattr(run, "OPENED_ROWS", 50_000)
-    monkeypatch.setattr(pieces, "BITS", (16,))
+    monkeypatch.setattr(figures, "BITS", (16,))
     monkeypatch.setenv("SUPQUANT_DATA", "/no/such/folder")
     monkeypatch.setattr("supquant_lab.datasets.mnist._packaged_file", lambda: None)
 
@@ -60,7 +66,7 @@ def test_the_grid_has_every_combination_once():
     assert {each.rows for each in cells} == {100_000, 1_000_000, 10_000_000}
 
 
-def test_the_cells_that_figures_are_asked_of_are_there():
+def test_every_figure_with_a_limit_has_its_cells():
     figures = speed_figures(
         {
             each: {
@@ -81,7 +87,7 @@ def test_the_cells_that_figures_are_asked_of_are_there():
 # codes and sides ---------------------------------------------------------------------------------------------------------
 
 
-def test_trained_codes_repeat_and_are_the_same_every_time():
+def test_trained_codes_repeat_and_are_reproducible():
     stock = Stock("trained", 5000, 16)
     one, two = CodeSource(quick=True).make(stock), CodeSource(quick=True).make(stock)
     np.testing.assert_array_equal(one.codes, two.codes)
@@ -106,7 +112,7 @@ def test_every_side_answers_both_ways(data):
             assert ((ids >= 0) & (ids < 1000)).all(), side.name
 
 
-def test_sides_of_the_same_question_give_the_same_answer(data):
+def test_sides_that_answer_the_same_question_agree(data):
     answers = {
         side.name: side.from_tables(64, 7, 1) for side in (*our_sides(data), *their_sides(faiss, data))
     }
@@ -128,7 +134,7 @@ def test_right_answers_pass_and_wrong_ones_do_not(data):
         check_sums("case", side.tables, data.codes, np.nextafter(sums, np.float32(np.inf)), rows)
 
 
-def test_float64_may_order_otherwise_only_what_float32_cannot_tell_apart():
+def test_float64_may_reorder_only_what_float32_cannot_distinguish():
     tables = np.zeros((1, 2, 256), dtype=np.float32)
     tables[0, 0, :2] = 2**24
     tables[0, 1, 0] = 1  # 2**24 + 1 is 2**24 in float32
@@ -191,7 +197,7 @@ def measured(tmp_path_factory):
     """One record of a few rows, as text."""
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
-        return json.dumps(bench_search(quick=True, folder=str(tmp_path_factory.mktemp("opened"))))
+        return json.dumps(bench_search(quick=True, folder=tmp_path_factory.mktemp("opened")))
 
 
 @pytest.fixture
@@ -203,7 +209,7 @@ def test_the_record_has_all_figures_and_can_be_drawn(record, tmp_path):
     for figure in record["figures"]:
         assert {"name", "asked", "measured", "instruction_set", "reached"} <= set(figure)
     names = " | ".join(figure["name"] for figure in record["figures"])
-    parts = ("IndexPQ over", "IndexPQFastScan over", "1 % mask", "prepared", "one thread over two")
+    parts = ("IndexPQ over", "IndexPQFastScan over", "1% mask", "prepared", "one thread over two")
     for part in (*parts, "plain scan", "memory over", "opening"):
         assert part in names
     assert len(record["cells"]) == 10
@@ -212,7 +218,7 @@ def test_the_record_has_all_figures_and_can_be_drawn(record, tmp_path):
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_run_goes_on_from_the_cells_of_an_earlier_record(record, monkeypatch):
+def test_a_run_continues_from_the_cells_of_an_earlier_record(record, monkeypatch):
     seen = []
     monkeypatch.setattr(run, "_pieces", lambda *_: [])
     result = record["cells"].pop()
@@ -236,16 +242,16 @@ def test_a_record_of_another_machine_is_refused(record):
             bench_search(quick=True, resume=foreign)
 
 
-def test_the_record_is_handed_on_while_it_grows(monkeypatch):
+def test_the_record_is_passed_on_while_it_grows(monkeypatch):
     monkeypatch.setattr(run, "_pieces", lambda *_: [])
     sizes = []
     bench_search(quick=True, on_record=lambda record: sizes.append(len(record["cells"])))
     assert sizes == [2, 4, 6, 8, 10, 10]
 
 
-def test_what_is_made_for_the_opening_is_removed(tmp_path):
+def test_files_made_for_the_opening_are_removed(tmp_path):
     folder = tmp_path / "not there yet"
-    speed, memory = opening_figures(20_000, folder=str(folder))
+    speed, memory = opening_figures(20_000, folder=folder)
     assert speed.measured > 0
     assert memory.measured < 20
     assert folder.is_dir()

@@ -16,12 +16,11 @@ import pytest
 from supquant.errors import InputError
 from supquant_lab.datasets import load
 from supquant_lab.grid import CellsTask, SamplesTask, SweepTask, Workplace, run_grid
-from supquant_lab.grid.samples import _pictures
-from supquant_lab.grid.task import command
+from supquant_lab.grid.tasks import _pictures, command
 from supquant_lab.records import read_records
 
 VARIES = ("fit_seconds", "cell_seconds", "query_ms", "peak_memory_mb", "convergence", "machine")
-"""Fields that differ between two runs."""
+"""Fields that differ between runs."""
 
 GRID = [
     CellsTask("digits", "pq", rows=400, expected_seconds=3.0),
@@ -67,7 +66,7 @@ def whole(tmp_path_factory):
     return SimpleNamespace(folder=folder, outcomes=list(run_grid(GRID, Workplace(folder), workers=0)))
 
 
-def test_the_cheapest_task_goes_first_and_all_files_are_there(whole, lines):
+def test_the_cheapest_task_goes_first_and_all_files_are_written(whole, lines):
     folder, outcomes = whole.folder, whole.outcomes
     assert [outcome.task.method for outcome in outcomes] == ["euclidean", "cca-itq", "pq", "sq"]
     assert {outcome.status for outcome in outcomes} == {"done"}
@@ -79,7 +78,7 @@ def test_the_cheapest_task_goes_first_and_all_files_are_there(whole, lines):
     assert "digits-unseen-cca-itq-hamming-16bits-seed1" in names
 
 
-def test_what_is_there_is_not_run_again(tmp_path):
+def test_finished_tasks_are_not_run_again(tmp_path):
     list(run_grid(GRID[:2], Workplace(tmp_path), workers=0))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json*")}
     outcomes = list(run_grid(GRID[:2], Workplace(tmp_path), workers=0))
@@ -108,7 +107,7 @@ def test_processes_measure_the_same_as_this_one(whole, tmp_path):
 
 
 @pytest.mark.parametrize(("how", "workers"), [("raises", 0), ("raises", 1), ("is killed", 1)])
-def test_a_task_that_fails_is_told_about_and_the_others_go_on(tmp_path, how, workers):
+def test_a_failing_task_is_reported_and_the_others_continue(tmp_path, how, workers):
     outcomes = list(run_grid([Broken(how), GRID[1]], Workplace(tmp_path), workers=workers))
     assert [outcome.status for outcome in outcomes] == ["failed", "done"]
     why = json.loads((tmp_path / "failed" / "cells-broken.json").read_text())
@@ -117,21 +116,21 @@ def test_a_task_that_fails_is_told_about_and_the_others_go_on(tmp_path, how, wor
 
 
 @dataclass(frozen=True)
-class Telling(Broken):
-    """A task that tells a variable of its environment."""
+class WritesVariable(Broken):
+    """A task that writes a variable of its environment to a file."""
 
     def run(self, workplace):
-        (workplace.folder / "told").write_text(os.environ.get(self.how, "not set"))
+        (workplace.folder / "found").write_text(os.environ.get(self.how, "not set"))
 
 
-def test_workers_have_the_environment_of_the_moment_at_which_they_start(tmp_path, monkeypatch):
+def test_workers_have_the_environment_at_the_time_they_start(tmp_path, monkeypatch):
     for value in ("one", "two"):
         monkeypatch.setenv("SUPQUANT_TOLD", value)
-        list(run_grid([Telling("SUPQUANT_TOLD")], Workplace(tmp_path), workers=1))
-        assert (tmp_path / "told").read_text() == value
+        list(run_grid([WritesVariable("SUPQUANT_TOLD")], Workplace(tmp_path), workers=1))
+        assert (tmp_path / "found").read_text() == value
 
 
-def test_a_failure_is_forgotten_when_the_task_succeeds(tmp_path):
+def test_the_file_of_a_failure_is_removed_when_the_task_succeeds(tmp_path):
     failing = replace(GRID[0], parameters={"no_such_parameter": 1})
     (outcome,) = run_grid([failing], Workplace(tmp_path), workers=0)
     assert "no_such_parameter" in outcome.error
@@ -140,14 +139,14 @@ def test_a_failure_is_forgotten_when_the_task_succeeds(tmp_path):
     assert not list((tmp_path / "failed").iterdir())
 
 
-def test_the_time_left_follows_what_tasks_took(whole):
+def test_the_time_left_follows_the_time_that_tasks_took(whole):
     assert whole.outcomes[-1].seconds_left == 0
     first, second = whole.outcomes[:2]
     taken = (first.seconds + second.seconds) / 3.0  # seconds for each expected second
     assert second.seconds_left == pytest.approx(taken * 8.0)
 
 
-def test_a_killed_grid_goes_on_to_the_same_results(whole, tmp_path, telling_child):
+def test_a_killed_grid_resumes_to_the_same_results(whole, tmp_path, telling_child):
     workplace = Workplace(tmp_path / "stopped", tmp_path / "keep")
 
     def run(tell):
@@ -222,16 +221,16 @@ def is_running(process_id):
 
 
 def test_points_of_a_sweep_have_a_time_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("supquant_lab.grid.sweep.PENALTIES", {"quantization_weight": (1e-5,)})
+    monkeypatch.setattr("supquant_lab.grid.tasks.PENALTIES", {"quantization_weight": (1e-5,)})
     task = SweepTask("digits", rows=500, anchors=60, training_rows=300)
     list(run_grid([task], Workplace(tmp_path, time_limit=0.001, n_jobs=1), workers=0))
     (point,) = json.loads((tmp_path / "sweeps/digits.json").read_text())["points"]
     assert point["truncated"]
 
 
-def test_a_sweep_tries_all_penalties_and_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_a_sweep_tries_all_penalties(tmp_path, monkeypatch):
     grid = {"quantization_weight": (1e-5, 1e-3), "constraint_weight": (0.1, 1.0)}
-    monkeypatch.setattr("supquant_lab.grid.sweep.PENALTIES", grid)
+    monkeypatch.setattr("supquant_lab.grid.tasks.PENALTIES", grid)
     task = SweepTask("digits", rows=500, anchors=60, training_rows=300, parameters={"max_iter": 2})
     (outcome,) = run_grid([task], Workplace(tmp_path, n_jobs=1), workers=0)
     assert outcome.status == "done", outcome.error
@@ -249,7 +248,7 @@ def test_a_sweep_tries_all_penalties_and_goes_on_where_it_was(tmp_path, monkeypa
     assert len(names) == 3
 
 
-def test_samples_are_the_nearest_items_of_one_query_a_class(tmp_path):
+def test_samples_are_the_nearest_items_of_one_query_per_class(tmp_path):
     task = SamplesTask("digits", anchors=100, bits=16)
     (outcome,) = run_grid([task], Workplace(tmp_path), workers=0)
     assert outcome.status == "done", outcome.error
@@ -271,7 +270,10 @@ def test_samples_are_the_nearest_items_of_one_query_a_class(tmp_path):
 
 @pytest.mark.parametrize(
     ("y", "message"),
-    [(np.eye(2, dtype=np.uint8)[np.arange(400) % 2], "one label a row"), (np.arange(400) % 2, "no pictures")],
+    [
+        (np.eye(2, dtype=np.uint8)[np.arange(400) % 2], "one label per row"),
+        (np.arange(400) % 2, "not pictures"),
+    ],
 )
 def test_samples_of_several_labels_or_without_pictures_are_refused(tmp_path, y, message):
     X = np.random.default_rng(0).normal(size=(400, 20)).astype(np.float32)
@@ -301,7 +303,7 @@ def test_a_task_names_the_command_that_makes_each_cell():
     )
 
 
-def test_a_task_gives_methods_the_rows_that_it_says(tmp_path):
+def test_a_task_gives_methods_the_rows_that_it_names(tmp_path):
     task = CellsTask("digits", "pq", protocol="open", rows=900, fit_rows="labelled", variant="labelled")
     assert "--rows 900 --fit-rows labelled" in task.command(16)
     list(run_grid([task, replace(task, fit_rows=None, variant="")], Workplace(tmp_path), workers=0))

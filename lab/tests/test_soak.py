@@ -1,4 +1,4 @@
-"""The soak: every kind of trial passes, and an index that answers wrongly is found out."""
+"""The soak: every kind of trial passes, and an index that answers wrongly is caught."""
 
 import gc
 import json
@@ -10,8 +10,8 @@ import pytest
 
 from supquant import CodeIndex
 from supquant.storage import reading
-from supquant_lab.soak import children, samples, trials, worker
-from supquant_lab.soak.damage import damaged, read_damaged, read_forged
+from supquant_lab.soak import children, damage, run, trials
+from supquant_lab.soak.damage import damaged, make_samples, read_damaged, read_forged
 from supquant_lab.soak.history import History
 from supquant_lab.soak.trials import Trials
 
@@ -21,10 +21,10 @@ KINDS = tuple(Trials(None, None, None).kinds())
 @pytest.fixture
 def few(monkeypatch):
     """Make trials small."""
-    monkeypatch.setattr(trials, "MUTATED_A_CHILD", 200)
-    monkeypatch.setattr(trials, "FORGED_A_CHILD", 60)
-    monkeypatch.setattr(trials, "EXHAUSTED_A_CHILD", 5)
-    monkeypatch.setattr(samples, "METHODS", ("pq", "sdh"))
+    monkeypatch.setattr(trials, "MUTATED_PER_CHILD", 200)
+    monkeypatch.setattr(trials, "FORGED_PER_CHILD", 60)
+    monkeypatch.setattr(trials, "EXHAUSTED_PER_CHILD", 5)
+    monkeypatch.setattr(damage, "METHODS", ("pq", "sdh"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -35,7 +35,7 @@ def test_every_kind_of_trial_passes_and_is_counted(kind, tmp_path, rng):
     assert counts[kind] > 0
 
 
-def test_memory_is_occupied_when_no_garbage_is_left():
+def test_garbage_is_collected_before_memory_is_occupied():
     def work():
         cycle = Counter()
         cycle["itself"] = cycle
@@ -52,7 +52,7 @@ def test_memory_is_occupied_when_no_garbage_is_left():
 
 
 @pytest.mark.parametrize("wrong", ["sums", "order", "codes", "columns", "rows"])
-def test_a_wrong_answer_is_found_out(wrong, tmp_path, rng, monkeypatch):
+def test_a_wrong_answer_is_caught(wrong, tmp_path, rng, monkeypatch):
     history = History(tmp_path / "index", rng, Counter())
     for _ in range(5):
         history.add()  # half of the time with a column
@@ -78,19 +78,19 @@ def test_a_wrong_answer_is_found_out(wrong, tmp_path, rng, monkeypatch):
         )  # one of them may ask for one answer only
 
 
-def test_damage_always_changes_something_or_nothing_worse(rng):
+def test_damage_nearly_always_changes_the_file_and_its_length_both_ways(rng):
     content = bytes(range(200))
     results = [damaged(content, rng) for _ in range(300)]
     assert sum(each != content for each in results) > 280
     assert min(map(len, results)) < 200 < max(map(len, results))
 
 
-def test_a_failure_ends_the_soak_and_tells_its_trial(tmp_path, monkeypatch):
+def test_a_failure_ends_the_soak_and_names_its_trial(tmp_path, monkeypatch):
     def fail(_trials):
         raise AssertionError("rows are lost")
 
     monkeypatch.setattr(Trials, "history", fail)
-    record = json.loads(json.dumps(worker.soak(5, 60, tmp_path)))
+    record = json.loads(json.dumps(run.soak(5, 60, tmp_path)))
     assert record["failure"]["trial"] == "searches"
     assert record["failure"]["seed"] == [5, 0]
     assert "rows are lost" in record["failure"]["error"]
@@ -99,14 +99,14 @@ def test_a_failure_ends_the_soak_and_tells_its_trial(tmp_path, monkeypatch):
 
 def test_the_kind_that_is_furthest_behind_is_tried_next():
     asked = {"kills": 10, "files": 1000}
-    assert worker.furthest_behind({}, asked) == "kills"
-    assert worker.furthest_behind({"kills": 1}, asked) == "files"
-    assert worker.furthest_behind({"kills": 1, "files": 99}, asked) == "files"
-    assert worker.furthest_behind({"kills": 1, "files": 101}, asked) == "kills"
+    assert run.furthest_behind({}, asked) == "kills"
+    assert run.furthest_behind({"kills": 1}, asked) == "files"
+    assert run.furthest_behind({"kills": 1, "files": 99}, asked) == "files"
+    assert run.furthest_behind({"kills": 1, "files": 101}, asked) == "kills"
 
 
 def test_a_soak_tries_every_kind(tmp_path, monkeypatch):
-    """Each trial adds some to its count; with so many trials, all counts are about the same share of what is asked."""
+    """Each trial adds some to its count; with so many trials, all counts are about the same fraction of what is asked."""
 
     def kinds(soak):
         steps = {"one": (100, 10), "two": (1000, 10), "three": (50, 1)}
@@ -122,7 +122,7 @@ def test_a_soak_tries_every_kind(tmp_path, monkeypatch):
         }
 
     monkeypatch.setattr(Trials, "kinds", kinds)
-    counts = worker.soak(0, 60, tmp_path)["counts"]
+    counts = run.soak(0, 60, tmp_path)["counts"]
     shares = [counts["one"] / 100, counts["two"] / 1000, counts["three"] / 50]
     assert min(shares) > 5
     assert max(shares) - min(shares) <= 0.1 + 1e-9
@@ -130,7 +130,7 @@ def test_a_soak_tries_every_kind(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("few")
 def test_some_forged_files_are_refused_and_some_work(tmp_path, rng):
-    for sample in samples.make_samples(tmp_path / "samples"):
+    for sample in make_samples(tmp_path / "samples"):
         refused = [read_forged(sample, rng) for _ in range(40)]
         assert 0 < sum(refused) < 40, sample.path
         assert {path: path.read_bytes() for path in sample.files} == sample.files
@@ -138,8 +138,8 @@ def test_some_forged_files_are_refused_and_some_work(tmp_path, rng):
 
 
 @pytest.mark.usefixtures("few")
-def test_a_reader_that_takes_damaged_files_is_found_out(tmp_path, rng, monkeypatch):
-    model = samples.make_samples(tmp_path / "samples")[0]
+def test_a_reader_that_accepts_damaged_files_is_caught(tmp_path, rng, monkeypatch):
+    model = make_samples(tmp_path / "samples")[0]
     assert sum(read_damaged(model, rng) for _ in range(100)) > 90
     monkeypatch.setattr(reading, "_verify_payload", lambda *_: None)
     with pytest.raises(AssertionError, match="damaged"):
@@ -148,10 +148,10 @@ def test_a_reader_that_takes_damaged_files_is_found_out(tmp_path, rng, monkeypat
 
 @pytest.mark.parametrize("kind", ["mutated files", "forged files"])
 @pytest.mark.usefixtures("few")
-def test_a_reader_that_fails_otherwise_is_found_out(kind, tmp_path, rng, monkeypatch, capfd):
-    samples.make_samples(tmp_path / "samples")
+def test_a_reader_that_fails_in_another_way_is_caught(kind, tmp_path, rng, monkeypatch, capfd):
+    make_samples(tmp_path / "samples")
     monkeypatch.setattr(reading, "shorten", lambda _: 1 / 0)
-    monkeypatch.setattr(samples, "load_model", lambda _: 1 / 0)
+    monkeypatch.setattr(damage, "load_model", lambda _: 1 / 0)
     with pytest.raises(AssertionError, match=f"a child that read {kind} ended with 70"):
         Trials(tmp_path, rng, Counter()).kinds()[kind][1]()
     assert "ZeroDivisionError" in capfd.readouterr().err

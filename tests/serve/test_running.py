@@ -15,9 +15,9 @@ from supquant import CodeIndex, InputError
 from supquant.client import Client, ServiceError
 from supquant.serve.running import name_folders, open_socket
 from supquant.serve.tokens import Tokens
-from supquant_lab.bench.serving.asking import ask
 from supquant_lab.bench.serving.fuzzing import READ, WRITE, fuzz, write_folders
 from supquant_lab.bench.serving.process import ServiceProcess
+from supquant_lab.bench.serving.speed import ask
 
 
 def connect(url):

@@ -3,9 +3,7 @@ import json
 import pytest
 
 from supquant.index import ordering
-from supquant_lab.bench import cells
-from supquant_lab.bench.search import timing
-from supquant_lab.bench.search.answers import WrongAnswersError
+from supquant_lab.bench import WrongAnswersError, cells, timing
 
 pytest.importorskip("faiss")
 
@@ -28,7 +26,7 @@ def test_a_quick_run_compares_equal_answers_and_writes_every_figure(run, tmp_pat
     ]
     assert all(len(scan["cells_milliseconds"]) == 2 for scan in record["scans"])
     figures = {figure["name"]: figure["measured"] for figure in record["figures"]}
-    assert figures["string ids: bytes a row beside the text"] == pytest.approx(12, abs=0.01)
+    assert figures["string ids: bytes per row in addition to the text"] == pytest.approx(12, abs=0.01)
     assert sum("over ours" in name for name in figures) == 2
     assert sum("full scan over cells" in name for name in figures) == 8
 
@@ -37,7 +35,7 @@ def test_wrong_answers_end_the_run(run, monkeypatch, tmp_path):
     def wrong(**_options):
         raise WrongAnswersError("query 0 has other answers")
 
-    monkeypatch.setattr("supquant_lab.cli.bench_cells.bench_cells", wrong)
+    monkeypatch.setattr("supquant_lab.cli.bench_searches.bench_cells", wrong)
     result = run("bench", "cells", "--json", tmp_path / "r.json")
     assert result.exit_code == 1
     assert "query 0 has other answers" in result.output + result.stderr

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from supquant_lab.bench.search import WrongAnswersError
+from supquant_lab.bench import WrongAnswersError
 
 MEASURED = {
     "kind": "tables",
@@ -31,7 +31,7 @@ def test_times_are_printed_and_written(run, monkeypatch, tmp_path):
         asked.update(sizes)
         return RECORD
 
-    monkeypatch.setattr("supquant_lab.cli.bench_evaluate.bench_evaluate", measure)
+    monkeypatch.setattr("supquant_lab.cli.bench_searches.bench_evaluate", measure)
     result = run("bench", "evaluate", "--queries", 20, "--bits", 128, "--json", tmp_path / "r.json")
     assert result.exit_code == 0, result.output
     for part in ("20 queries, 69,000", "neon", "2 threads", "1.25", "1.12", "1.50", "2.38", "240"):
@@ -44,7 +44,7 @@ def test_wrong_answers_end_with_exit_code_1_and_name_the_figure(run, monkeypatch
     def wrong(**_):
         raise WrongAnswersError("hamming: map is 0.5, by plain loops 0.25")
 
-    monkeypatch.setattr("supquant_lab.cli.bench_evaluate.bench_evaluate", wrong)
+    monkeypatch.setattr("supquant_lab.cli.bench_searches.bench_evaluate", wrong)
     result = run("bench", "evaluate", "--json", tmp_path / "r.json")
     assert result.exit_code == 1
     assert "hamming: map is 0.5" in result.stderr

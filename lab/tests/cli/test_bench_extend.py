@@ -6,7 +6,7 @@ from supquant_lab.bench.extend import bench_extend
 from supquant_lab.datasets import load
 
 
-def test_what_rows_gain_is_printed_and_written(run, tmp_path):
+def test_the_gain_of_few_rows_is_printed_and_written(run, tmp_path):
     result = run(
         "bench", "extend", "--dataset", "digits", "--rows", "10", "--bits", 32, "--json", tmp_path / "r.json"
     )
@@ -23,7 +23,7 @@ def test_what_rows_gain_is_printed_and_written(run, tmp_path):
     assert measured["extended"]["new"] > record["before"]["new"] + 0.02
 
 
-def test_the_part_of_the_gain_is_that_of_the_harmonic_means():
+def test_the_fraction_of_the_gain_is_that_of_harmonic_means():
     steps = []
     record = bench_extend(load("digits"), rows=(20,), bits=32, on_step=steps.append)
     (measured,) = record["measured"]

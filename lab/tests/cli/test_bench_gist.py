@@ -10,7 +10,7 @@ def no_sample(tmp_path, monkeypatch):
     monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path))
 
 
-def test_speed_of_gist_is_measured_on_all_pictures_asked_for(run, tmp_path):
+def test_the_speed_of_gist_is_measured_on_all_pictures(run, tmp_path):
     result = run("bench", "gist", "--images", 40, "--json", tmp_path / "gist.json")
     assert result.exit_code == 0, result.output
     record = json.loads((tmp_path / "gist.json").read_text())
@@ -19,7 +19,7 @@ def test_speed_of_gist_is_measured_on_all_pictures_asked_for(run, tmp_path):
     assert "cifar10_sample.npz is not in the data folder" in result.output
 
 
-def test_agreement_stands_beside_the_speed(run, tmp_path):
+def test_agreement_is_reported_with_the_speed(run, tmp_path):
     import numpy as np
 
     from supquant_lab.gist import gist_descriptors

@@ -43,7 +43,7 @@ def test_a_few_classes_come_near_to_what_is_best(run, tmp_path):
     assert "Measuring 30 labels, 16 bits" in result.stderr
 
 
-def test_several_labels_a_row_are_a_set_of_their_own(run, tmp_path, monkeypatch):
+def test_several_labels_per_row_are_a_set_of_their_own(run, tmp_path, monkeypatch):
     monkeypatch.setattr(labels, "SEVERAL_LABELS", 20)
     case, result = measured(run, tmp_path, "--several", "--bits", 32, "--spread", 2)
     assert case["several"]
@@ -54,7 +54,7 @@ def test_several_labels_a_row_are_a_set_of_their_own(run, tmp_path, monkeypatch)
     assert 0.95 < case["labelled"]["map_ratio"] < 1.05
     assert 0.95 < case["unlabelled"]["map_ratio"] < 1.05
     assert case["labelled"]["map"] > case["unlabelled"]["map"] + 0.05  # the labels are in the codes
-    assert "20, several a row" in result.output
+    assert "20, several per row" in result.output
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from supquant_lab.bench.search import WrongAnswersError
+from supquant_lab.bench import WrongAnswersError
 
 TIME = {"seconds": 0.0125, "best_seconds": 0.012, "repeats": 3}
 SIDE = {
@@ -41,7 +41,7 @@ def asked(monkeypatch):
             options["on_record"](RECORD)
         return RECORD
 
-    monkeypatch.setattr("supquant_lab.cli.bench_search.bench_search", measure)
+    monkeypatch.setattr("supquant_lab.cli.bench_searches.bench_search", measure)
     return asked
 
 
@@ -66,7 +66,7 @@ def test_wrong_answers_end_with_exit_code_1_and_name_the_case(run, monkeypatch):
     def wrong(**_):
         raise WrongAnswersError("uniform codes, 64 bits: query 3 has other answers")
 
-    monkeypatch.setattr("supquant_lab.cli.bench_search.bench_search", wrong)
+    monkeypatch.setattr("supquant_lab.cli.bench_searches.bench_search", wrong)
     result = run("bench", "search")
     assert result.exit_code == 1
     assert "64 bits: query 3" in result.stderr

@@ -28,7 +28,7 @@ def test_several_lengths_are_written_to_a_folder_and_make_a_table(run, tmp_path)
     assert "16 bits" in run("results", tmp_path / "cells", "--value", "fit_seconds").output
 
 
-def test_the_best_of_a_file_of_points_is_used(run, tmp_path):
+def test_the_best_point_of_a_tuning_file_is_used(run, tmp_path):
     points = tmp_path / "points.json"
     points.write_text(
         json.dumps(
@@ -56,7 +56,7 @@ def test_parameters_of_the_estimator_are_set_by_name(run, tmp_path):
     assert (parameters["ridge"], parameters["features"]) == (0.5, "kernel")
 
 
-def test_rows_without_labels_are_given_to_the_fit_by_choice(run, tmp_path):
+def test_rows_without_labels_can_be_given_to_the_fit(run, tmp_path):
     for chosen in ((), ("--fit-rows", "labelled")):
         arguments = ("--method", "pq", "--protocol", "open", "--rows", 900, *chosen)
         result = run("experiment", *arguments, "--out-dir", tmp_path)
@@ -71,7 +71,7 @@ def test_rows_without_labels_are_given_to_the_fit_by_choice(run, tmp_path):
     assert "| pq, fit_rows=labelled | 0 |" in table
 
 
-def test_known_and_new_classes_are_printed_apart(run, tmp_path):
+def test_known_and_new_classes_are_printed_separately(run, tmp_path):
     arguments = ("--method", "pq", "--protocol", "open", "--rows", 900, "--out-dir", tmp_path)
     output = run("experiment", *arguments).output
     (path,) = tmp_path.iterdir()
@@ -166,7 +166,7 @@ def test_bench_prints_the_ratio_with_machine_and_quality(run, tmp_path, monkeypa
             "ratio_limit": 2.0,
         }
     }
-    monkeypatch.setattr("supquant_lab.cli.bench_fit.bench_fit", lambda **_: record)
+    monkeypatch.setattr("supquant_lab.cli.bench_fits.bench_fit", lambda **_: record)
     result = run("bench", "fit", "--json", tmp_path / "fit.json")
     assert result.exit_code == 0, result.output
     for part in ("20.0", "neon", "MAP 0.9000", "7 iterations", "--labels 1000"):
@@ -182,7 +182,7 @@ def test_bench_without_faiss_names_the_package(run, monkeypatch, which):
     assert "faiss" in result.stderr
 
 
-def test_cells_are_folded_into_one_file_a_data_set(run, tmp_path):
+def test_cells_are_folded_into_one_file_per_data_set(run, tmp_path):
     arguments = ("--method", "euclidean", "--bits", "16,32", "--rows", 300, "--out-dir", tmp_path / "cells")
     assert run("experiment", *arguments).exit_code == 0
     table = run("results", tmp_path, "--markdown").output

@@ -21,10 +21,10 @@ def tasks(monkeypatch):
     return chosen
 
 
-def test_it_tells_the_time_before_and_what_is_left_and_writes_the_report(run, tasks, tmp_path, lines):
+def test_it_prints_the_expected_time_and_what_is_left_and_writes_the_report(run, tasks, tmp_path, lines):
     result = run("paper", "--quick", "--results", tmp_path)
     assert result.exit_code == 0, result.output
-    assert "2 tasks, 0 done before; about 3 min 21 s to go" in result.output
+    assert "2 tasks, 0 already done; about 3 min 21 s to go" in result.output
     assert "[1/2] digits-paper-euclidean-euclidean 16,32 bits seed 0" in result.output
     assert "left" in result.output
     assert (tmp_path / "report.html").is_file()
@@ -33,16 +33,16 @@ def test_it_tells_the_time_before_and_what_is_left_and_writes_the_report(run, ta
     assert len(lines.read(path)) == 3
 
 
-def test_it_goes_on_where_it_was(run, tasks, tmp_path, lines):
+def test_it_continues_where_it_was_stopped(run, tasks, tmp_path, lines):
     run("paper", "--quick", "--results", tmp_path)
     path = tmp_path / "cells" / "digits.jsonl.xz"
     lines.write(path, [line for line in lines.read(path) if '"method":"pq"' not in line])
     result = run("paper", "--quick", "--results", tmp_path)
-    assert "2 tasks, 1 done before" in result.output
+    assert "2 tasks, 1 already done" in result.output
     assert "[1/1] digits-paper-pq" in result.output
 
 
-def test_the_report_can_go_elsewhere_and_be_made_alone(run, tasks, tmp_path):
+def test_the_report_can_be_written_elsewhere_and_rendered_alone(run, tasks, tmp_path):
     run("paper", "--quick", "--results", tmp_path / "results")
     result = run(
         "paper", "--quick", "--results", tmp_path / "results", "--report", tmp_path / "page", "--render"
@@ -60,7 +60,7 @@ def test_a_plan_runs_nothing(run, tasks, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_what_failed_is_told_and_the_rest_is_in_the_report(run, tasks, tmp_path):
+def test_failures_are_named_and_the_rest_is_in_the_report(run, tasks, tmp_path):
     tasks.append(FAILING)
     result = run("paper", "--quick", "--results", tmp_path)
     assert result.exit_code == 1
@@ -70,7 +70,7 @@ def test_what_failed_is_told_and_the_rest_is_in_the_report(run, tasks, tmp_path)
     assert "no_such" in (tmp_path / "report.html").read_text()
 
 
-def test_a_data_set_that_is_missing_is_told_of_once_before_any_work(run, monkeypatch, tmp_path):
+def test_a_missing_data_set_is_reported_once_before_any_work(run, monkeypatch, tmp_path):
     monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path / "empty"))
     result = run("paper", "--only", "map", "--dataset", "coco30k", "--results", tmp_path / "results")
     assert result.exit_code == 2
@@ -79,7 +79,7 @@ def test_a_data_set_that_is_missing_is_told_of_once_before_any_work(run, monkeyp
     assert not list((tmp_path / "results").iterdir())
 
 
-def test_a_readme_of_somebody_else_is_not_overwritten(run, tasks, tmp_path):
+def test_a_foreign_readme_is_not_overwritten(run, tasks, tmp_path):
     (tmp_path / "README.md").write_text("# My project")
     result = run("paper", "--quick", "--results", tmp_path / "results", "--report", tmp_path)
     assert result.exit_code == 2
@@ -89,12 +89,12 @@ def test_a_readme_of_somebody_else_is_not_overwritten(run, tasks, tmp_path):
         assert run("paper", "--quick", "--results", tmp_path / "results").exit_code == 0
 
 
-def test_fits_are_kept_where_it_is_told(run, tasks, tmp_path):
+def test_fits_are_kept_in_the_given_folder(run, tasks, tmp_path):
     run("paper", "--quick", "--results", tmp_path / "results", "--keep", tmp_path / "fits")
     assert len(list((tmp_path / "fits").glob("ProductQuantizer-16bits-*.json"))) == 1
 
 
-def test_parts_of_the_plan_can_be_asked_for(run):
+def test_parts_of_the_plan_can_be_chosen(run):
     result = run("paper", "--plan", "--only", "triplet, transform", "--dataset", "mnist")
     assert result.exit_code == 0, result.output
     first, second, total = result.output.splitlines()
@@ -120,7 +120,7 @@ def test_nonsense_is_refused_in_one_line(run, arguments, message):
 
 
 @pytest.mark.parametrize("option", ["--results", "--report", "--keep"])
-def test_a_file_in_the_place_of_a_folder_is_refused_before_any_work(run, tasks, tmp_path, option):
+def test_a_file_in_place_of_a_folder_is_refused_before_any_work(run, tasks, tmp_path, option):
     (tmp_path / "file").touch()
     given = {"--results": tmp_path / "results", option: tmp_path / "file"}
     result = run("paper", "--quick", *(each for pair in given.items() for each in pair))

@@ -1,1 +1,5 @@
-"""Benchmarks: speed as ratios within one run, with quality beside it."""
+"""Benchmarks: speed as ratios within one run, reported together with quality."""
+
+
+class WrongAnswersError(Exception):
+    """A search or a judgement differs from what a brute force finds."""

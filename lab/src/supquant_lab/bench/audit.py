@@ -1,7 +1,7 @@
-"""Report: what an audit finds of faults that were planted, beside cleanlab on the same probabilities, and what it costs.
+"""Report: what an audit finds of planted faults, compared with cleanlab on the same probabilities, and what it costs.
 
-Some labels are changed at random, some rows are copied with a little noise, and two classes are joined to one. The audit must
-find them. cleanlab gets the out-of-fold probabilities of the audit, so that only the use that is made of them differs.
+Some labels are changed at random, some rows are copied with a little noise, and two classes are merged. The audit must find them.
+cleanlab gets the out-of-fold probabilities of the audit, so that only what is done with them differs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from supquant_lab.datasets import Dataset
 from supquant_lab.machine import describe_machine
 
 CHANGED = 0.03
-"""Share of the labels that are changed."""
+"""Fraction of the labels that are changed."""
 
 COPIES = 100
-"""Rows that are copied."""
+"""Number of rows that are copied."""
 
 NOISES = (0.0, 0.01, 0.02)
-"""Lengths of the noise that copies get, in units of the length of the row; each for a third of the copies."""
+"""Lengths of the noise that copies get, relative to the length of the row; each for a third of the copies."""
 
 JOINED_ROWS = 10_000
-"""Rows of the audit in which two classes are joined to one, at the most."""
+"""Maximum number of rows of the audit in which two classes are merged."""
 
 FIRST = 100
 """Number of findings whose precision is measured."""
@@ -50,11 +50,11 @@ def bench_audit(
     Parameters
     ----------
     data : Dataset
-        It has one label a row.
+        It must have one label per row.
     seeds : sequence of int
         One measurement for each.
     n_rows : int or None, default=None
-        Take only that many random rows; None takes all.
+        Number of random rows; None takes all.
     on_step : callable, optional
         Gets the name of each step when it begins.
 
@@ -95,7 +95,7 @@ def _measured(X: Array, y: Array, rng: np.random.Generator) -> dict[str, Any]:
     seconds, processor_seconds = time.perf_counter() - began, time.process_time() - used
 
     few = np.sort(rng.permutation(len(X))[:JOINED_ROWS])
-    joined = np.where(number == 1, 0, number)  # the class 0 is now two
+    joined = np.where(number == 1, 0, number)  # class 0 now holds two
     like_two = audit(X[few], joined[few]).of_kind("two").label.tolist()
     return {
         "rows": len(vectors),
@@ -117,12 +117,12 @@ def _copies(rows: Array, rng: np.random.Generator) -> Array:
     """Return rows (c, p) with noise of the lengths `NOISES`."""
     noise = rng.normal(size=rows.shape).astype(np.float32)
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
-    share = np.resize(NOISES, len(rows))[:, None]
-    return (rows + share * np.linalg.norm(rows, axis=1, keepdims=True) * noise).astype(np.float32)
+    lengths = np.resize(NOISES, len(rows))[:, None]
+    return (rows + lengths * np.linalg.norm(rows, axis=1, keepdims=True) * noise).astype(np.float32)
 
 
 def _pairs_found(found: Audit, originals: NDArray[np.intp], first: int) -> int:
-    """Return how many copies, rows from number `first` on, are in the group of their originals."""
+    """Return how many copies, which are the rows from number `first` on, are in the group of their original."""
     group = dict(zip(found.duplicates.row.tolist(), found.duplicates.group.tolist(), strict=True))
     return sum(
         row in group and group[row] == group.get(first + number)
@@ -131,7 +131,7 @@ def _pairs_found(found: Audit, originals: NDArray[np.intp], first: int) -> int:
 
 
 def _quality(rows: Array, wrong: NDArray[np.bool_]) -> dict[str, float]:
-    """Return the average precision and the precision of the first rows of a list; wrong rows that it lacks count as missed."""
+    """Return the average precision of a list and the precision of its first rows; wrong rows that it lacks count as missed."""
     hits = wrong[rows]
     precisions = np.cumsum(hits) / np.arange(1, len(hits) + 1)
     return {

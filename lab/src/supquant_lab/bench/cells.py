@@ -1,7 +1,7 @@
-"""Report: one query over sorted codes of a trained model, beside a scan of all codes, and over uniform codes, beside FAISS.
+"""Report: one query over sorted codes of a trained model, compared with a scan of all codes, and over uniform codes, with FAISS.
 
-Trained codes are those of Tiny-ImageNet's vectors, drawn again and again with noise. To encode ten million vectors takes an hour,
-so fewer can be encoded: then rows take all but the last two codewords of one code, and the last two of another code with the same
+Trained codes are those of Tiny-ImageNet's vectors, drawn repeatedly with noise. Encoding ten million vectors takes an hour, so
+fewer can be encoded: then a row takes all but the last two codewords of one code, and the last two of another code with the same
 first codeword.
 """
 
@@ -15,19 +15,16 @@ import numpy as np
 
 from supquant import kernels
 from supquant.arrays import Codes, Float32
+from supquant.errors import InputError
 from supquant.index.ids import read_ids
 from supquant.index.ordering import CodeOrder
 from supquant.index.segments import Segment
 from supquant.interchange import import_faiss
-from supquant.model.codec import SupervisedCodec
-from supquant.model.quantizer import SupervisedQuantizer
+from supquant.model import SupervisedCodec, SupervisedQuantizer
 from supquant.models import load_model
-from supquant_lab.bench.search.answers import check_same, check_sums
-from supquant_lab.bench.search.cells import Stock
-from supquant_lab.bench.search.codes import uniform
-from supquant_lab.bench.search.figures import Figure
+from supquant_lab.bench.search.codes import Stock, check_same, check_sums, uniform
 from supquant_lab.bench.search.sides import FAST_SCAN, OURS, PQ, our_sides, their_sides, thread_limit
-from supquant_lab.bench.search.timing import time_in_turn
+from supquant_lab.bench.timing import Figure, time_in_turn
 from supquant_lab.datasets import load
 from supquant_lab.machine import describe_machine
 
@@ -54,7 +51,7 @@ LEARNED = 100_000
 """Number of rows that the model learns from. The rows after these are the queries."""
 
 NOISE = 0.3
-"""Standard deviation of the noise, over that of the vectors in each dimension."""
+"""Standard deviation of the noise as a fraction of that of the vectors in each dimension."""
 
 QUERIES = 16
 """Number of queries, asked one by one."""
@@ -103,7 +100,7 @@ def bench_cells(
     Raises
     ------
     WrongAnswersError
-        If a scan that skips cells has other answers than one that does not.
+        If a scan that skips cells gives other answers than one that does not.
     """
     faiss = import_faiss()
     data = load("digits" if quick else "tinyimagenet")
@@ -145,16 +142,13 @@ def bench_cells(
 def _codec(
     data: Dataset, learned: int, model: Path | None, callback: Callable[[Progress], None] | None
 ) -> SupervisedCodec:
-    quantizer = (
-        SupervisedQuantizer(BITS // 8, random_state=0, callback=callback).fit(
-            np.asarray(data.X[:learned], dtype=np.float32), data.y[:learned]
-        )
-        if model is None
-        else load_model(model)
-    )
-    assert isinstance(quantizer, SupervisedQuantizer)
-    assert isinstance(quantizer.codec_, SupervisedCodec)
-    return quantizer.codec_
+    if model is None:
+        quantizer = SupervisedQuantizer(BITS // 8, random_state=0, callback=callback)
+        return quantizer.fit(np.asarray(data.X[:learned], dtype=np.float32), data.y[:learned]).codec_
+    loaded = load_model(model)
+    if not isinstance(loaded, SupervisedQuantizer):
+        raise InputError(f"{model} is not a model of the class SupervisedQuantizer")
+    return loaded.codec_
 
 
 def trained_codes(
@@ -189,7 +183,7 @@ def mixed_codes(codes: Codes, rows: int, rng: np.random.Generator) -> Codes:
 
 
 def time_scans(order: CodeOrder, codes: Codes, tables: Float32, repeats: int) -> dict[str, Any]:
-    """Return the milliseconds of each query for a scan of all codes and for one that skips cells."""
+    """Return the milliseconds of each query with a scan of all codes and with one that skips cells."""
     scan = kernels.active().scan
     plain, arranged = Segment.of_codes(codes), Segment.of_codes(codes, order=order)
     everything, cells = plain.scanned(), arranged.scanned()
@@ -243,7 +237,7 @@ def uniform_figures(faiss: Any, rows: int, repeats: int) -> list[Figure]:
 
 
 def string_figure() -> Figure:
-    """Return the bytes of a string id beside its text."""
+    """Return the bytes that a string id takes in addition to its text."""
     texts = [f"item/{number}" for number in range(STRINGS)]
-    beside = read_ids(texts).nbytes - sum(map(len, texts))
-    return Figure("string ids: bytes a row beside the text", beside / STRINGS, at_most=20.0)
+    extra = read_ids(texts).nbytes - sum(map(len, texts))
+    return Figure("string ids: bytes per row in addition to the text", extra / STRINGS, at_most=20.0)

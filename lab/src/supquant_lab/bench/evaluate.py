@@ -1,13 +1,10 @@
-"""Report: time and memory of judging rankings, after some were compared with plain loops."""
+"""Report: time and memory of judging rankings, after a comparison of some of them with plain loops."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import sys
 import time
-from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +18,12 @@ from supquant.evaluation.retrieval import PRECISION_CUTS, RECALL_LEVELS
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, resolve_jobs
 from supquant.metrics import relevance
+from supquant_lab.bench import WrongAnswersError
 from supquant_lab.bench.process import run_fresh
-from supquant_lab.bench.search import WrongAnswersError
 from supquant_lab.machine import describe_machine, peak_memory_mb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from supquant.evaluation.retrieval import Score
 
@@ -52,25 +49,8 @@ RUNS = 5
 _TOLERANCE = 1e-12
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One kind of scores: the seconds of every run, and the peak memory of their process."""
-
-    kind: str
-    seconds: float  # the median
-    all_seconds: Sequence[float]
-    cpu_seconds: float  # of all threads, the median; other processes change it less
-    peak_memory_mb: float
-    map: float
-    map_tie_aware: float
-
-
 def bench_evaluate(
-    *,
-    queries: int = 1000,
-    rows: int = 69_000,
-    bits: int = 64,
-    on_kind: Callable[[str], None] | None = None,
+    *, queries: int = 1000, rows: int = 69_000, bits: int = 64, on_kind: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
     """Judge the rankings of random items, each kind of scores in a fresh process.
 
@@ -91,7 +71,7 @@ def bench_evaluate(
     Raises
     ------
     WrongAnswersError
-        If the first queries are not judged as by plain loops; then nothing is timed.
+        If the judgement of the first queries differs from that by plain loops. Then nothing is timed.
     """
     for value, name in ((queries, "queries"), (rows, "rows"), (bits, "bits")):
         check_integer(value, name, 1)
@@ -103,7 +83,8 @@ def bench_evaluate(
         if on_kind is not None:
             on_kind(kind)
         check_quality(kind, *_random_arguments(kind, min(queries, CHECKED_QUERIES), rows, bits))
-        measured.append(_measure_fresh(kind, queries, rows, bits))
+        purpose = f"judge the scores of {kind}"
+        measured.append(run_fresh(_measure, kind, queries, rows, bits, purpose=purpose))
     return {
         "benchmark": "evaluate",
         "queries": queries,
@@ -112,7 +93,7 @@ def bench_evaluate(
         "classes": CLASSES,
         "threads": resolve_jobs(None),
         "checked_queries": min(queries, CHECKED_QUERIES),
-        "kinds": [asdict(each) for each in measured],
+        "kinds": measured,
         "seconds_limit": SECONDS_LIMIT,
         "memory_limit_mb": MEMORY_LIMIT_MB,
         "load_before": load,
@@ -178,9 +159,8 @@ def _plain(scores: list[float], relevant: list[bool]) -> RetrievalQuality:
         ties = [relevant[item] for item in group]
         size, right = len(ties), sum(ties)
         for place in range(size):
-            others = right and (right - 1) * place / max(
-                size - 1, 1
-            )  # the expected number among the ties before it
+            # the expected number among the ties before it
+            others = right and (right - 1) * place / max(size - 1, 1)
             expected += right / size * (before + 1 + others) / (start + place + 1)
         start, before = start + size, before + right
     return RetrievalQuality(
@@ -223,11 +203,8 @@ def _random_arguments(kind: str, queries: int, rows: int, bits: int) -> tuple[Sc
     return lambda block: active.table_sums(codes, block), tables, *split
 
 
-def _measure_fresh(kind: str, *sizes: int) -> Measured:
-    return Measured(**run_fresh(__name__, kind, *sizes, purpose=f"judge the scores of {kind}"))
-
-
-def _measure(kind: str, queries: int, rows: int, bits: int) -> Measured:
+def _measure(kind: str, queries: int, rows: int, bits: int) -> dict[str, Any]:
+    """Return the times of all runs with one kind of scores, and the peak memory of this process."""
     made = _random_arguments(kind, queries, rows, bits)
     spent, worked = [], []
     for _ in range(RUNS):
@@ -235,16 +212,12 @@ def _measure(kind: str, queries: int, rows: int, bits: int) -> Measured:
         quality = evaluate_scores(*made)
         spent.append(time.perf_counter() - began)
         worked.append(time.process_time() - began_work)
-    return Measured(
-        kind=kind,
-        seconds=median(spent),
-        all_seconds=spent,
-        cpu_seconds=median(worked),
-        peak_memory_mb=peak_memory_mb(),
-        map=quality.map,
-        map_tie_aware=quality.map_tie_aware,
-    )
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asdict(_measure(sys.argv[1], *map(int, sys.argv[2:])))))
+    return {
+        "kind": kind,
+        "seconds": median(spent),
+        "all_seconds": spent,
+        "cpu_seconds": median(worked),  # of all threads; other processes change it less
+        "peak_memory_mb": peak_memory_mb(),
+        "map": quality.map,
+        "map_tie_aware": quality.map_tie_aware,
+    }

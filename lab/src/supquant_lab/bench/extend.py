@@ -17,7 +17,7 @@ import numpy as np
 from supquant import kernels
 from supquant.arrays import Array
 from supquant.evaluation import evaluate_scores
-from supquant.model.quantizer import SupervisedQuantizer
+from supquant.model import SupervisedQuantizer
 from supquant_lab.datasets import Dataset
 from supquant_lab.machine import describe_machine
 from supquant_lab.problem import Problem, pose
@@ -37,7 +37,7 @@ def bench_extend(
     Parameters
     ----------
     data : Dataset
-        It has one label a row.
+        It must have one label per row.
     rows : sequence of int
         Numbers of rows of each new class that get their labels.
     bits : int
@@ -51,7 +51,7 @@ def bench_extend(
     Returns
     -------
     dict
-        A record for `json`. `part_of_gain` is the gain in the harmonic mean by `extend` over that by the new fit.
+        A record for `json`. `part_of_gain` is the gain in the harmonic mean by `extend` as a fraction of that by the new fit.
     """
     problem = pose(data, protocol="open", seed=seed, n_queries=n_queries)
     labels, new = problem.database_labels.indices, problem.new_items
@@ -74,18 +74,19 @@ def bench_extend(
         began = time.perf_counter()
         extended.extend(problem.database[chosen], names)
         extend_seconds = time.perf_counter() - began
-        tell(f"the fit with the labels of {few} rows a new class")
-        told = list(y)
+        tell(f"the fit with the labels of {few} rows per new class")
+        given = list(y)
         for row, name in zip(chosen + len(problem.X), names.tolist(), strict=True):
-            told[row] = name
-        anew, anew_codes, fit_seconds = _fitted(X, told, problem, bits, seed)
-        of_extended, of_anew = _quality(extended, codes, problem), _quality(anew, anew_codes, problem)
-        gains = [each["harmonic"] - before["harmonic"] for each in (of_extended, of_anew)]
+            given[row] = name
+        refitted, refitted_codes, fit_seconds = _fitted(X, given, problem, bits, seed)
+        of_extended = _quality(extended, codes, problem)
+        of_refitted = _quality(refitted, refitted_codes, problem)
+        gains = [each["harmonic"] - before["harmonic"] for each in (of_extended, of_refitted)]
         measured.append(
             {
                 "rows": few,
                 "extended": of_extended,
-                "fitted_anew": of_anew,
+                "fitted_anew": of_refitted,
                 "part_of_gain": gains[0] / gains[1] if gains[1] > 0 else None,
                 "extend_seconds": extend_seconds,
                 "fit_seconds": fit_seconds,

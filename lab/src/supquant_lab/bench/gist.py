@@ -44,7 +44,7 @@ def bench_gist(
     Returns
     -------
     dict
-        A record for `json`. `processor_seconds` is the work of all threads; `load_average_before` tells how busy the machine
+        A record for `json`. `processor_seconds` is the work of all threads; `load_average_before` says how busy the machine
         was. `agreement` compares with the descriptors of the sample: the lowest correlation of the 512 dimensions and the
         largest difference; it is None without the sample.
     """

@@ -1,15 +1,13 @@
 """Report: time, memory and quality of short codes with many labels, on classes for which the best answers are known.
 
 Each number of labels and each code length is measured in a fresh process, so that the peak memory is that of one fit. Each
-quality stands beside the best possible one: the classifier beside the Bayes rule, items with labels beside stored labels, items
-without labels beside the float probabilities of the same classifier.
+quality is compared with the best possible one: the classifier with the Bayes rule, items with labels with stored labels, and
+items without labels with the float probabilities of the same classifier.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,11 +24,11 @@ from supquant.index import CodeIndex
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, check_positive, resolve_jobs
 from supquant.metrics import average_precision, precision_at, relevance
-from supquant.model.quantizer import SupervisedQuantizer
+from supquant.model import SupervisedQuantizer
 from supquant.parallel import single_blas
-from supquant_lab.bench.clock import seconds_of
-from supquant_lab.bench.gaussian_classes import SEVERAL_SPREAD, GaussianClasses, spread_for
+from supquant_lab.bench.data import SEVERAL_SPREAD, GaussianClasses, spread_for
 from supquant_lab.bench.process import run_fresh
+from supquant_lab.bench.timing import seconds_of
 from supquant_lab.machine import describe_machine, peak_memory_mb, resident_memory_mb
 
 SIZES = {
@@ -48,24 +46,24 @@ SEVERAL_LABELS = 5_000
 SEVERAL_SIZE = (100_000, 128)
 """Numbers of rows and dimensions of that set."""
 
-MOST_ITEMS = 20_000
-"""The largest number of items of a ranking."""
+MAX_ITEMS = 20_000
+"""Maximum number of items of a ranking."""
 
-FEWEST_OF_CLASS = 5
-"""If classes would have fewer items than this on average, items and queries come from fewer classes: ten items a class."""
+MIN_PER_CLASS = 5
+"""If classes would have fewer items than this on average, items and queries come from fewer classes: ten items per class."""
 
 RANKING_QUERIES, ACCURACY_QUERIES, TIMED_QUERIES = 200, 1000, 100
 """Numbers of queries for rankings, for the accuracy of classifiers, and for times."""
 
 PRODUCTS = 5
-"""The product X'X beside a fit is timed this number of times before the fit, and again after it: on a busy machine its time
-changes from second to second."""
+"""The product X'X is timed this number of times before a fit, and again after it: on a busy machine its time changes from second
+to second."""
 
-FEWEST_ROWS = 256
-"""The smallest number of training rows: one for every word of a codebook."""
+MIN_ROWS = 256
+"""Minimum number of training rows: one for every word of a codebook."""
 
-MOST_DIMENSIONS = 10_000
-"""The largest number of dimensions; with more, `spread_for` finds no spread."""
+MAX_DIMENSIONS = 10_000
+"""Maximum number of dimensions; with more, `spread_for` finds no spread."""
 
 _TRAINING, _ACCURACY, _RANKING, _UNLABELLED = range(4)  # streams of random rows
 
@@ -86,39 +84,7 @@ class Case:
     @property
     def name(self) -> str:
         """Its name in messages."""
-        return f"{self.labels:,} labels{', several a row' if self.several else ''}, {self.bits} bits"
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The quality of rankings and the best that the same classifier could reach, over the queries with a true neighbour."""
-
-    queries: int
-    map: float
-    map_best: float
-    map_ratio: float
-    precision_at_10: float
-    precision_at_10_best: float
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The results of one process."""
-
-    fit_seconds: float
-    product_seconds: float  # of one float32 product X'X, the median of some before and some after the fit
-    fit_ratio: float
-    peak_memory_mb: float  # above the memory of the process before the fit
-    accuracy: float  # share of queries whose most probable label is one of theirs
-    bayes_accuracy: float | None  # None where rows carry several labels
-    accuracy_ratio: float | None
-    items: int
-    item_labels: int  # number of labels among which those of items are drawn
-    labelled: Judged  # compared with stored labels
-    unlabelled: Judged  # compared with products of float probabilities
-    tables_ms: float  # from one vector to its look-up tables, on one thread
-    answers_ms: float  # from one vector to its first ten items
-    distinct_codes: int  # of items with labels
+        return f"{self.labels:,} labels{', several per row' if self.several else ''}, {self.bits} bits"
 
 
 def bench_labels(
@@ -140,17 +106,17 @@ def bench_labels(
     labels : sequence of int
         Numbers of labels, where a row carries one.
     several : bool
-        Whether to measure also a set of `SEVERAL_LABELS` labels, 1 to 5 a row.
+        Whether to measure also a set of `SEVERAL_LABELS` labels, 1 to 5 per row.
     rows, dimensions : int, optional
         Numbers of rows and dimensions of every set; by default those of `SIZES` and `SEVERAL_SIZE`.
     spread : float, optional
-        Standard deviation of the means of classes. By default the Bayes rule is right for 99 of 100 rows; with several labels a
-        row it is 1.
+        Standard deviation of the means of classes. By default the Bayes rule is right for 99 of 100 rows; with several labels
+        per row it is 1.
     bits : sequence of int
         Code lengths, multiples of 8.
     new_classes : float, optional
-        The share of items of new classes that the fit expects. It is 0 by default, since there are no new classes. With None
-        the library estimates it and ranks items without labels also by position.
+        Fraction of items of new classes that the fit expects. It is 0 by default, since there are no new classes. With None the
+        library estimates it, and ranks items without labels also by position.
     seed : int
         Seed of rows and fits.
     on_case : callable, optional
@@ -177,7 +143,8 @@ def bench_labels(
     for case in cases:
         if on_case is not None:
             on_case(case.name)
-        measured.append(asdict(case) | asdict(_measure_fresh(case)))
+        fields = asdict(case)
+        measured.append(fields | run_fresh(measure, fields, purpose=f"measure {case.name}"))
     return {
         "benchmark": "labels",
         "seed": seed,
@@ -200,9 +167,9 @@ def _size(
     if usual is None and (rows is None or dimensions is None):
         sizes = ", ".join(map(str, SIZES))
         raise InputError(f"rows and dimensions must be given for {labels} labels; they are known for {sizes}")
-    rows = check_integer(usual[0] if usual and rows is None else rows, "rows", FEWEST_ROWS)
+    rows = check_integer(usual[0] if usual and rows is None else rows, "rows", MIN_ROWS)
     dimensions = check_integer(
-        usual[1] if usual and dimensions is None else dimensions, "dimensions", 1, MOST_DIMENSIONS
+        usual[1] if usual and dimensions is None else dimensions, "dimensions", 1, MAX_DIMENSIONS
     )
     if rows < labels:
         raise InputError(f"there must be a row for every label, got {rows} rows for {labels} labels")
@@ -211,13 +178,9 @@ def _size(
     return labels, several, rows, dimensions, check_positive(spread, "spread")
 
 
-def _measure_fresh(case: Case) -> Measured:
-    found = run_fresh(__name__, json.dumps(asdict(case)), purpose=f"measure {case.name}")
-    return Measured(**found | {kind: Judged(**found[kind]) for kind in ("labelled", "unlabelled")})
-
-
-def measure(case: Case) -> Measured:
-    """Draw rows, fit and measure them in this process."""
+def measure(fields: dict[str, Any]) -> dict[str, Any]:
+    """Draw rows, fit and measure them in this process, for the fields of a `Case`."""
+    case = Case(**fields)
     classes = GaussianClasses(case.labels, case.dimensions, case.spread, case.several, case.seed)
     X, labels = classes.draw(case.rows, stream=_TRAINING, every=True)
     product_seconds = [seconds_of(lambda: X.T @ X) for _ in range(PRODUCTS)]
@@ -229,7 +192,7 @@ def measure(case: Case) -> Measured:
     accuracy, bayes = _accuracies(model, classes)
 
     rng = np.random.default_rng([case.seed, 2])
-    n_items = min(MOST_ITEMS, case.rows)
+    n_items = min(MAX_ITEMS, case.rows)
     among = _classes_of_items(case, n_items, rng)
     some = _rows_of(labels, among, n_items, rng)
     Q, asked = classes.draw(RANKING_QUERIES, stream=_RANKING, among=among)
@@ -244,26 +207,26 @@ def measure(case: Case) -> Measured:
     without = CodeIndex(model).add_codes(model.encode(others))
     unlabelled = _judged(without, Q, np.concatenate(products), relevance(asked, carried, 0, len(Q)))
     tables_ms, answers_ms = _query_times(model, index, Q[:TIMED_QUERIES])
-    return Measured(
-        fit_seconds=fit_seconds,
-        product_seconds=median(product_seconds),
-        fit_ratio=fit_seconds / median(product_seconds),
-        peak_memory_mb=peak,
-        accuracy=accuracy,
-        bayes_accuracy=bayes,
-        accuracy_ratio=None if bayes is None else accuracy / bayes,
-        items=len(some),
-        item_labels=len(among),
-        labelled=labelled,
-        unlabelled=unlabelled,
-        tables_ms=tables_ms,
-        answers_ms=answers_ms,
-        distinct_codes=len(np.unique(codes, axis=0)),
-    )
+    return {
+        "fit_seconds": fit_seconds,
+        "product_seconds": median(product_seconds),  # of one float32 product X'X
+        "fit_ratio": fit_seconds / median(product_seconds),
+        "peak_memory_mb": peak,  # above the memory of the process before the fit
+        "accuracy": accuracy,  # fraction of queries whose most probable label is one of theirs
+        "bayes_accuracy": bayes,  # None where rows carry several labels
+        "accuracy_ratio": None if bayes is None else accuracy / bayes,
+        "items": len(some),
+        "item_labels": len(among),  # number of labels among which those of items are drawn
+        "labelled": labelled,  # compared with stored labels
+        "unlabelled": unlabelled,  # compared with products of float probabilities
+        "tables_ms": tables_ms,  # from one vector to its look-up tables, on one thread
+        "answers_ms": answers_ms,  # from one vector to its first ten items
+        "distinct_codes": len(np.unique(codes, axis=0)),  # of items with labels
+    }
 
 
 def _accuracies(model: SupervisedQuantizer, classes: GaussianClasses) -> tuple[float, float | None]:
-    """Return the shares of new queries for which the most probable label and the Bayes rule are right."""
+    """Return the fractions of new queries for which the most probable label and the Bayes rule are right."""
     Q, labels = classes.draw(ACCURACY_QUERIES, stream=_ACCURACY)
     found = [model.predict_proba(Q[start:stop]).argmax(axis=1) for start, stop in classes.blocks(len(Q))]
     carried = labels.sparse()  # (q, L)
@@ -274,7 +237,7 @@ def _accuracies(model: SupervisedQuantizer, classes: GaussianClasses) -> tuple[f
 
 def _classes_of_items(case: Case, n_items: int, rng: np.random.Generator) -> Array:
     """Return the classes of items and queries, few enough for queries to have true neighbours."""
-    if case.several or n_items >= FEWEST_OF_CLASS * case.labels:
+    if case.several or n_items >= MIN_PER_CLASS * case.labels:
         return np.arange(case.labels)
     return np.sort(rng.permutation(case.labels)[: max(n_items // 10, 1)])
 
@@ -287,29 +250,29 @@ def _rows_of(labels: Labels, among: Array, n_items: int, rng: np.random.Generato
     return np.sort(rng.permutation(rows)[:n_items])
 
 
-def _judged(index: CodeIndex, Q: Float32, best: Array, relevant: npt.NDArray[np.bool_]) -> Judged:
-    """Return the quality of an index with n items, and that of the order by the best scores (n, q), largest first."""
+def _judged(index: CodeIndex, Q: Float32, best: Array, relevant: npt.NDArray[np.bool_]) -> dict[str, float]:
+    """Return the quality of an index with n items, and that of the order by the best scores (n, q), largest first.
+
+    Queries without a true neighbour do not count.
+    """
     asked = relevant.any(axis=1)
     order = index.search(Q, len(index))[1]
     orders = (np.take_along_axis(relevant, order, axis=1), ranked(-best.T, relevant)[1])
     ours, theirs = (float(average_precision(each[asked]).mean()) for each in orders)
     ours_at_10, theirs_at_10 = (float(precision_at(each[asked], [10]).mean()) for each in orders)
-    return Judged(
-        queries=int(asked.sum()),
-        map=ours,
-        map_best=theirs,
-        map_ratio=ours / theirs,
-        precision_at_10=ours_at_10,
-        precision_at_10_best=theirs_at_10,
-    )
+    return {
+        "queries": int(asked.sum()),
+        "map": ours,
+        "map_best": theirs,
+        "map_ratio": ours / theirs,
+        "precision_at_10": ours_at_10,
+        "precision_at_10_best": theirs_at_10,
+    }
 
 
 def _query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Float32) -> tuple[float, float]:
     """Return the median milliseconds from one vector to its tables and to its first ten items, on one thread."""
-    steps = (
-        partial(model.codec_.query_tables, n_jobs=1),
-        partial(index.search, k=10, n_jobs=1),
-    )
+    steps = (partial(model.codec_.query_tables, n_jobs=1), partial(index.search, k=10, n_jobs=1))
     with single_blas():
         for step in steps:
             step(Q[:1])
@@ -321,7 +284,3 @@ def _query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Float32) -> tu
 def _as_given(labels: Labels) -> Any:
     """Return labels in the form that users give them: class numbers (n,) or a sparse indicator (n, L)."""
     return labels.indices if labels.indices is not None else labels.indicator
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asdict(measure(Case(**json.loads(sys.argv[1]))))))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from supquant.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_WATCH_SECONDS = 0.02
+WATCH_SECONDS = 0.02
+"""Seconds between two looks at the memory of a process."""
+
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -26,7 +31,7 @@ def temporary_folder(within: str | Path | None = None) -> Iterator[Path]:
     Parameters
     ----------
     within : path, default=None
-        The folder in which it is made, which is made too if there is none. None stands for the system's temporary folder.
+        The parent folder, which is created if it does not exist. None stands for the system's temporary folder.
     """
     if within is not None:
         Path(within).mkdir(parents=True, exist_ok=True)
@@ -34,38 +39,46 @@ def temporary_folder(within: str | Path | None = None) -> Iterator[Path]:
         yield Path(name)
 
 
-def run_fresh(
-    module: str, *arguments: object, purpose: str, watch: Callable[[int], None] | None = None
-) -> Any:
-    """Run ``python -m module arguments`` and return what it prints as JSON, or None if it prints nothing.
+def run_fresh(function: Callable[..., Result], *arguments: object, purpose: str) -> Result:
+    """Call a function of a module in a fresh Python process, and return its result.
 
     Parameters
     ----------
-    module : str
+    function : callable
+        A function at the top of its module. Arguments and result travel as JSON, so paths arrive as text.
     *arguments : object
-        They are passed on as text.
     purpose : str
         What the process is for, as it follows "could not" in an error.
-    watch : callable, optional
-        Gets the process number every 20 ms while the process runs.
 
     Raises
     ------
     InputError
-        If the process fails; it tells the last line that the process wrote.
+        If the process fails. The message holds the last line that the process wrote.
 
     Examples
     --------
-    >>> run_fresh("no_such_module", purpose="measure anything")  # doctest: +ELLIPSIS
+    >>> import math
+    >>> run_fresh(math.sqrt, 4, purpose="take a root")
+    2.0
+    >>> run_fresh(math.sqrt, -1, purpose="take a root")
     Traceback (most recent call last):
     ...
-    supquant.errors.InputError: could not measure anything: ...No module named no_such_module
+    supquant.errors.InputError: could not take a root: ValueError: math domain error
     """
-    with _start(module, [str(argument) for argument in arguments]) as process:
+    return run_watched(function, *arguments, purpose=purpose, watch=False)[0]
+
+
+def run_watched(
+    function: Callable[..., Result], *arguments: object, purpose: str, watch: bool = True
+) -> tuple[Result, float]:
+    """Do as `run_fresh`, and return also the peak anonymous memory of the process in MB, seen from outside."""
+    call = json.dumps([function.__module__, function.__qualname__, arguments], default=str)
+    peak = 0.0
+    with _start(__name__, [call]) as process:
         try:
-            while watch is not None and process.poll() is None:
-                watch(process.pid)
-                time.sleep(_WATCH_SECONDS)
+            while watch and process.poll() is None:
+                peak = max(peak, anonymous_mb(process.pid))
+                time.sleep(WATCH_SECONDS)
             output, errors = process.communicate()
         except BaseException:
             process.kill()
@@ -73,10 +86,34 @@ def run_fresh(
     if process.returncode:
         last = errors.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
         raise InputError(f"could not {purpose}: {last[0]}")
-    return json.loads(output) if output else None
+    result: Result = json.loads(output)
+    return result, peak
+
+
+def anonymous_mb(process_id: int | str) -> float:
+    """Return RssAnon of a process in MB, which excludes the pages of mapped files; 0 if the process has ended."""
+    try:
+        status = Path(f"/proc/{process_id}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    kilobytes = next((line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")), "0")
+    return int(kilobytes) * 1024 / 1e6
 
 
 def _start(module: str, arguments: list[str]) -> subprocess.Popen[str]:
     """Start ``python -m module arguments``, with pipes for what it prints."""
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _main(call: str) -> None:
+    """Call a function, and write its result as JSON to standard output, where nothing else may appear."""
+    module, name, arguments = json.loads(call)
+    with os.fdopen(os.dup(1), "w") as answer:
+        os.dup2(2, 1)  # Ray, for one, prints when a node is lost
+        json.dump(getattr(import_module(module), name)(*arguments), answer)
+    os._exit(0)  # a simulated cluster that lost a node would take its time to end
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

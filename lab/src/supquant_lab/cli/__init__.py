@@ -1,4 +1,4 @@
-"""The commands of the experiments: part of `supquant`, and alone in `supquant-lab`."""
+"""The commands of the experiments: added to those of `supquant`, and on their own in `supquant-lab`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["COMMANDS", "app", "main"]
 
 COMMANDS = {
     "experiment": CommandSource(
-        "supquant_lab.cli.experiment", "Measure a method on a data set, a file for each code length."
+        "supquant_lab.cli.experiment", "Measure a method on a data set, with a file for each code length."
     ),
     "results": CommandSource(
-        "supquant_lab.cli.experiment", "Make one table of the files that experiments wrote."
+        "supquant_lab.cli.experiment", "Make one table from the files that experiments wrote."
     ),
     "paper": CommandSource(
         "supquant_lab.cli.paper", "Measure what the paper measured, and more, and write a report."

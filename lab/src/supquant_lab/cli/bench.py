@@ -1,52 +1,43 @@
-"""`supquant bench`: the commands that measure speed and memory, each in its own module."""
+"""`supquant bench`: the list of benchmarks, and how one becomes a command. Its module is imported when it is called."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from supquant.cli.app import CommandSource, LazyCommands
+from supquant.cli.console import err, print_table
+from supquant.cli.files import check_output
+from supquant.errors import InputError
+from supquant_lab.bench import WrongAnswersError
+from supquant_lab.records import write_record
 
-_HERE = "supquant_lab.cli"
+FITS, SEARCHES, SERVICES = (f"supquant_lab.cli.bench_{name}" for name in ("fits", "searches", "services"))
 
 
 class BenchCommands(LazyCommands):
     """The benchmarks, by name."""
 
     sources: ClassVar[dict[str, CommandSource]] = {
-        "fit": CommandSource(
-            f"{_HERE}.bench_fit", "Time a fit against one matrix product over the same rows."
-        ),
-        "encode": CommandSource(f"{_HERE}.bench_fit", "Compare encoding speed with that of FAISS."),
-        "reading": CommandSource(
-            f"{_HERE}.bench_reading", "Compare reading Parquet files with reading an .npy file."
-        ),
-        "query": CommandSource(f"{_HERE}.bench_query", "Time a query from a raw vector to its answer."),
-        "search": CommandSource(
-            f"{_HERE}.bench_search", "Compare the speed of searching with that of FAISS."
-        ),
-        "cells": CommandSource(
-            f"{_HERE}.bench_cells", "Compare a search that skips cells with a scan of all codes."
-        ),
-        "evaluate": CommandSource(f"{_HERE}.bench_evaluate", "Time the judging of rankings."),
-        "labels": CommandSource(
-            f"{_HERE}.bench_labels", "Measure what many labels cost, and what codes keep."
-        ),
-        "extend": CommandSource(f"{_HERE}.bench_extend", "Measure what a few rows of new classes gain."),
-        "audit": CommandSource(
-            f"{_HERE}.bench_audit", "Measure what an audit finds of planted faults, and what it costs."
-        ),
-        "soak": CommandSource(
-            f"{_HERE}.bench_soak", "Disturb indexes in every way for a while, and check every answer."
-        ),
-        "serve": CommandSource(
-            f"{_HERE}.bench_serve", "Compare a service with direct searches, load it, kill it or fuzz it."
-        ),
-        "cluster": CommandSource(
-            f"{_HERE}.bench_cluster", "Fit, encode and search with workers, also when some are lost."
-        ),
-        "gist": CommandSource(f"{_HERE}.bench_gist", "Time GIST descriptors."),
+        "fit": CommandSource(FITS, "Time a fit against one matrix product over the same rows."),
+        "encode": CommandSource(FITS, "Compare encoding speed with that of FAISS."),
+        "reading": CommandSource(FITS, "Compare reading Parquet files with reading an .npy file."),
+        "query": CommandSource(SEARCHES, "Time a query from a raw vector to its answer."),
+        "search": CommandSource(SEARCHES, "Compare the speed of searching with that of FAISS."),
+        "cells": CommandSource(SEARCHES, "Compare a search that skips cells with a scan of all codes."),
+        "evaluate": CommandSource(SEARCHES, "Time the judging of rankings."),
+        "labels": CommandSource(FITS, "Measure what many labels cost, and what codes keep."),
+        "extend": CommandSource(FITS, "Measure what a few rows of new classes gain."),
+        "audit": CommandSource(FITS, "Measure what an audit finds of planted faults, and what it costs."),
+        "soak": CommandSource(SERVICES, "Disturb indexes in every way for a while, and check every answer."),
+        "serve": CommandSource(SERVICES, "Compare a service with direct searches; load, kill or fuzz it."),
+        "cluster": CommandSource(SERVICES, "Fit, encode and search with workers, also when some are lost."),
+        "gist": CommandSource(FITS, "Time GIST descriptors."),
     }
     plugins = None
 
@@ -63,3 +54,82 @@ def _options() -> None:
 
 app = typer.Typer()
 app.add_typer(bench, name="bench")
+
+JsonFile = Annotated[Path | None, typer.Option(help="Write the figures to this file.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="A few thousand rows: to see that it runs, not for figures.")
+]
+
+FAILED = 1
+"""Exit code of a benchmark that found wrong answers or other failures."""
+
+
+def read_numbers(text: str, name: str) -> list[int]:
+    """Return the integers in a text that separates them by commas; `name` is for the error message.
+
+    Examples
+    --------
+    >>> read_numbers("16,32", "bits")
+    [16, 32]
+    """
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{name} must be integers separated by commas, such as 16,32; got {text!r}"
+        ) from None
+
+
+def benchmark(app: typer.Typer) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., dict[str, Any]]]:
+    """Return a decorator that makes a command of a function that measures, prints and returns a record.
+
+    The command has the options of the function, and ``--json``, the file that the record is written to. A function with a
+    parameter `json` gets the path, too. The command ends with exit code 1 after wrong answers, and if the record has `failures`.
+    """
+
+    def register(measure: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        parameters = dict(inspect.signature(measure, eval_str=True).parameters)
+        takes_json = parameters.pop("json", None) is not None
+
+        @wraps(measure)
+        def command(*, json: Path | None = None, **options: Any) -> None:
+            if json is not None:
+                check_output(json)  # before anything is measured
+            try:
+                record = measure(**options, **({"json": json} if takes_json else {}))
+            except WrongAnswersError as error:
+                err.print(f"Wrong answers: {error}", markup=False, soft_wrap=True)
+                raise typer.Exit(FAILED) from None
+            write_figures(json, record)
+            for failure in record.get("failures", ()):
+                err.print(f"Failed: {failure}", markup=False)
+            if record.get("failures"):
+                raise typer.Exit(FAILED)
+
+        option = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonFile)
+        keywords = [each.replace(kind=option.kind) for each in parameters.values()]
+        command.__dict__["__signature__"] = inspect.Signature([*keywords, option])
+        command.__annotations__ = {**measure.__annotations__, "json": JsonFile}
+        app.command(measure.__name__)(command)
+        return measure
+
+    return register
+
+
+def write_figures(path: Path | None, record: dict[str, Any]) -> None:
+    """Write what a benchmark measured, if a file was named for it."""
+    if path is not None:
+        write_record(path, record)
+
+
+def describe(machine: dict[str, Any]) -> str:
+    """Return processor, cores and instruction set in a few words."""
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['instruction_set']}"
+
+
+def print_records(
+    columns: Mapping[str, str], records: Sequence[Mapping[str, Any]], title: str | None = None
+) -> None:
+    """Print a table with a row for each record. Columns are given by their headers and formats, such as "{seconds:.1f}"."""
+    rows = [[form.format_map(record) for form in columns.values()] for record in records]
+    print_table(list(columns), rows, title=title)

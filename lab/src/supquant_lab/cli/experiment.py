@@ -16,7 +16,7 @@ from supquant.cli.options import Parameters, read_parameters
 from supquant.errors import InputError
 from supquant.storage.replacing import write_json
 from supquant_lab.cell import RANKINGS, Cell, check_cells, run_cells
-from supquant_lab.cli.options import Download, FitsFolder, read_numbers
+from supquant_lab.cli.bench import read_numbers
 from supquant_lab.datasets import NAMES, load
 from supquant_lab.methods import METHODS, KeptFits, Settings
 from supquant_lab.records import CELL_FOLDERS, cell_name, fold_cells
@@ -25,6 +25,14 @@ from supquant_lab.table import VALUES, read_cells, result_table
 from supquant_lab.tuning import Tuning
 
 app = typer.Typer()
+
+FitsFolder = Annotated[
+    Path | None,
+    typer.Option(help="Folder for fits, so that a cell that is measured again needs no training."),
+]
+Download = Annotated[
+    bool, typer.Option("--download", help="Fetch data sets that are not there and are public.")
+]
 
 _MAPS = {"MAP": ("map", ".4f"), "learned": ("map_learned", ".4f"), "encoded": ("map_encoded", ".4f")}
 _OPEN_MAPS = {
@@ -63,7 +71,7 @@ def experiment(
     fit_rows: Annotated[
         str | None,
         typer.Option(
-            help=f"{' or '.join(FIT_ROWS)}: all gives the rows of the database to the fit too, without labels. "
+            help=f"{' or '.join(FIT_ROWS)}: all also gives the rows of the database to the fit, without labels. "
             "By default all under the protocol open, labelled under the others."
         ),
     ] = None,
@@ -87,12 +95,13 @@ def experiment(
         float | None, typer.Option(help="Of the kernel features; by the published rule by default.")
     ] = None,
     kernel_for_all: Annotated[
-        bool, typer.Option("--kernel-for-all", help="Kernel features for methods published without them too.")
+        bool,
+        typer.Option("--kernel-for-all", help="Kernel features also for methods published without them."),
     ] = False,
     parameters: Parameters = None,
     quantization_weight: Annotated[float | None, typer.Option(help="gamma, above 0.")] = None,
     constraint_weight: Annotated[float | None, typer.Option(help="mu.")] = None,
-    max_iter: Annotated[int | None, typer.Option(help="The largest number of iterations of a fit.")] = None,
+    max_iter: Annotated[int | None, typer.Option(help="Maximum number of iterations of a fit.")] = None,
     max_turns: Annotated[
         int | None,
         typer.Option(help="alternating: turns of W, P, eps and C between two passes; 1 as published."),
@@ -102,13 +111,16 @@ def experiment(
     ] = "predict",
     tuning: Annotated[
         str | None,
-        typer.Option(help="`validate`: choose parameters by validation MAP; or a file of points so found."),
+        typer.Option(
+            help="`validate`: choose parameters by validation MAP; or a file of points found in this way."
+        ),
     ] = None,
     tuning_file: Annotated[
-        Path | None, typer.Option(help="Where `validate` keeps finished points, to go on from after a stop.")
+        Path | None,
+        typer.Option(help="Where `validate` keeps finished points, from which a stopped run continues."),
     ] = None,
     tuning_rows: Annotated[
-        int, typer.Option(help="The largest number of training rows that `validate` uses.", min=2)
+        int, typer.Option(help="Maximum number of training rows that `validate` uses.", min=2)
     ] = 20_000,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds that a fit may take; it ends with the model it has.", min=1)
@@ -131,7 +143,7 @@ def experiment(
         make_folder(out_dir)
     if keep is not None:
         make_folder(keep)
-    told = {
+    given = {
         "solver": solver,
         "quantization_weight": quantization_weight,
         "constraint_weight": constraint_weight,
@@ -146,7 +158,7 @@ def experiment(
         missing_labels=missing_labels,
         n_jobs=jobs,
         time_limit=time_limit,
-        parameters={name: value for name, value in told.items() if value is not None}
+        parameters={name: value for name, value in given.items() if value is not None}
         | read_parameters(parameters),
     )
     chosen = tuning if tuning in (None, "validate") else Tuning.load(tuning)
@@ -192,7 +204,7 @@ def results(
         bool,
         typer.Option(
             "--fold",
-            help="Print no table: move cells that have a file of their own into one .jsonl.xz file a data set.",
+            help="Print no table: move cells that have a file of their own into one .jsonl.xz file per data set.",
         ),
     ] = False,
 ) -> None:
@@ -218,14 +230,14 @@ def _fold(folder: Path) -> None:
 
 def _file_name(cell: Cell) -> str:
     parameters = cell.parameters
-    told = (
+    variants = (
         parameters.get("solver") if parameters.get("solver") != "joint" else None,
         "kernel" if parameters.get("features") == "kernel, ours" else None,
         f"fit-{parameters['fit_rows']}"
         if parameters["fit_rows"] != resolve_fit_rows(cell.protocol)
         else None,
     )
-    variant = "-".join(part for part in told if part)
+    variant = "-".join(part for part in variants if part)
     name = cell_name(cell.dataset, cell.protocol, cell.method, variant, cell.ranking, cell.bits, cell.seed)
     return f"{name}.json"
 

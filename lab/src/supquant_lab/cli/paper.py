@@ -10,7 +10,7 @@ import typer
 from supquant.cli.console import duration, err, out, progress_bars, time_left
 from supquant.cli.files import make_folder
 from supquant.errors import InputError
-from supquant_lab.cli.options import Download, FitsFolder
+from supquant_lab.cli.experiment import Download, FitsFolder
 from supquant_lab.datasets import load
 from supquant_lab.grid import Outcome, Task, Workplace, run_grid
 from supquant_lab.paper import render_report
@@ -40,14 +40,14 @@ def paper(
         str | None,
         typer.Option(
             help="Data sets, with commas between them: those of the plan by default, any that `experiment` takes, "
-            "also the path of an .npz file with X and y."
+            "or the path of an .npz file with X and y."
         ),
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
             help="Methods, with commas between them: those of the plan by default, any that `experiment` takes, "
-            "also a class of your own as package.module:Class."
+            "or a class of your own as package.module:Class."
         ),
     ] = None,
     render: Annotated[
@@ -60,14 +60,14 @@ def paper(
     workers: Annotated[int, typer.Option(help="Processes that run at once.", min=1)] = 1,
     jobs: Annotated[int | None, typer.Option(help="Threads of each; all cores by default.")] = None,
 ) -> None:
-    """Measure what the paper measured, and more, and write a report; a run that was stopped goes on where it was."""
+    """Measure what the paper measured, and more, and write a report; a stopped run continues where it was."""
     if quick and (only, dataset, method) != (None, None, None):
         raise InputError(
             "--quick is one small version of everything; leave out --only, --dataset and --method"
         )
     tasks = quick_tasks() if quick else paper_tasks(_names(only), _names(dataset), _names(method))
     if not tasks:
-        raise InputError("nothing of the plan has these data sets, parts and methods together")
+        raise InputError("nothing in the plan has these data sets, parts and methods together")
     if quick and results == RESULTS:
         results = results.with_name("paper-quick")
     workplace = Workplace(results, keep, time_limit, jobs)
@@ -86,7 +86,7 @@ def paper(
     made = render_report(results, report or results)
     out.print(f"report: {made.page}", soft_wrap=True, markup=False)
     if failed:
-        err.print(f"{failed} of {len(tasks)} tasks failed; {results / 'failed'} tells why", markup=False)
+        err.print(f"{failed} of {len(tasks)} tasks failed; {results / 'failed'} says why", markup=False)
         raise typer.Exit(1)
 
 
@@ -105,7 +105,7 @@ def _run(tasks: list[Task], workplace: Workplace, workers: int) -> int:
     left = [task for task in tasks if not workplace.has(task)]
     expected = sum(task.expected_seconds for task in left) / max(1, workers)
     out.print(
-        f"{len(tasks)} tasks, {len(tasks) - len(left)} done before; about {duration(expected)} to go "
+        f"{len(tasks)} tasks, {len(tasks) - len(left)} already done; about {duration(expected)} to go "
         "(on two cores like those of the plan)"
     )
     failed = 0

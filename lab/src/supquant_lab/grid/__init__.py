@@ -1,12 +1,9 @@
-"""Grids of measurements that can be stopped and continued: the tasks, and how they are run."""
+"""Grids of measurements that can be stopped and resumed: the tasks, and how they are run."""
 
 from __future__ import annotations
 
-from supquant_lab.grid.cells import CellsTask
 from supquant_lab.grid.running import Outcome, run_grid
-from supquant_lab.grid.samples import SamplesTask
-from supquant_lab.grid.sweep import SweepTask
-from supquant_lab.grid.task import Task, Workplace
+from supquant_lab.grid.tasks import CellsTask, SamplesTask, SweepTask, Task, Workplace
 
 __all__ = ["CellsTask", "Outcome", "SamplesTask", "SweepTask", "Task", "Workplace", "run_grid"]
 

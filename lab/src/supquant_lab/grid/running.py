@@ -1,4 +1,4 @@
-"""Report: how a grid is run: cheap tasks first, finished ones are skipped, and one that fails does not stop the others."""
+"""Report: how a grid is run. Cheap tasks go first, finished ones are skipped, and one that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-    from supquant_lab.grid.task import Task, Workplace
+    from supquant_lab.grid.tasks import Task, Workplace
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Outcome:
     ----------
     task : Task
     status : {"there", "done", "failed"}
-        Whether its files were there before, were made now, or could not be made.
+        Whether its files were there before, were written now, or could not be written.
     seconds : float
         The time that it took in this run.
     error : str
         Why it failed.
     seconds_left : float
-        The time of the tasks that are still waiting, estimated from those that are finished.
+        Estimated time of the tasks that are still waiting.
     """
 
     task: Task
@@ -55,19 +55,19 @@ def run_grid(tasks: Iterable[Task], workplace: Workplace, *, workers: int = 1) -
     workplace : Workplace
         `n_jobs` is the number of threads of each worker.
     workers : int
-        Number of processes at a time. Each runs one task and ends, so that no task inherits memory of another. 0 runs all tasks
-        in this process, which is faster for small ones.
+        Number of concurrent processes. Each runs one task and ends, so that no task inherits the memory of another. 0 runs all
+        tasks in this process, which is faster for small ones.
 
     Yields
     ------
     Outcome
-        One for each task, when it is finished. The folder `failed` tells why a task failed; the next run tries it again.
+        One for each task, when it is finished. The folder `failed` says why a task failed; the next run tries it again.
 
     Notes
     -----
     Every finished cell is written at once to a file of its own, so a run that is stopped or killed loses only the cells that it
-    was measuring. At the end of a run these files become lines of one .jsonl.xz file a data set; those of a killed run do so
-    at the end of the next one. Several runs may share a folder. Workers end when the process that started them ends.
+    was measuring. At the end of a run these files become lines of one .jsonl.xz file per data set; those of a killed run do
+    so at the end of the next one. Several runs may share a folder. Workers end when the process that started them ends.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def run_grid(tasks: Iterable[Task], workplace: Workplace, *, workers: int = 1) -
 
 
 class _Clock:
-    """Estimates the time of the waiting tasks from the expected and the real time of the finished ones."""
+    """Estimates the time of the waiting tasks from the expected and the actual time of the finished ones."""
 
     def __init__(self, tasks: Sequence[Task], workers: int) -> None:
         self._waiting = sum(task.expected_seconds for task in tasks)
@@ -113,8 +113,8 @@ class _Clock:
         self._waiting -= task.expected_seconds
         self._expected += task.expected_seconds
         self._taken += seconds
-        off = self._taken / self._expected if self._expected else 1.0
-        return max(0.0, self._waiting) * off / self._workers
+        slowdown = self._taken / self._expected if self._expected else 1.0
+        return max(0.0, self._waiting) * slowdown / self._workers
 
 
 def _run_here(tasks: Iterable[Task], workplace: Workplace) -> Generator[tuple[Task, float, str], None, None]:
@@ -151,7 +151,7 @@ def _run_in_processes(
 def _start(task: Task, workplace: Workplace) -> tuple[Connection, BaseProcess]:
     """Start a process for a task; return the connection that its outcome comes through, and the process.
 
-    It is a copy of a process that does nothing but import what tasks need, which takes most of the time of a small task.
+    It is forked from a process that has only imported what tasks need, which takes most of the time of a small task.
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(["supquant_lab.cell"])
@@ -163,7 +163,7 @@ def _start(task: Task, workplace: Workplace) -> tuple[Connection, BaseProcess]:
 
 
 def _work(task: Task, workplace: Workplace, sender: Connection, environment: dict[str, str]) -> None:
-    """Run a task in a process that ends when the one that started it ends, and that has the same environment."""
+    """Run a task in a process with the environment of the one that started it, and end when that one ends."""
     os.environ.clear()
     os.environ.update(environment)
     parent = parent_process()
@@ -184,7 +184,7 @@ def _attempt(task: Task, workplace: Workplace) -> tuple[float, str]:
     error = ""
     try:
         task.run(workplace)
-    except Exception:  # noqa: BLE001  whatever it is, the other tasks go on
+    except Exception:  # noqa: BLE001  # whatever it is, the other tasks continue
         error = traceback.format_exc()
     return time.perf_counter() - began, error
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from supquant_lab.grid.task import command
+from supquant_lab.grid.tasks import command
 from supquant_lab.methods import METHODS
 from supquant_lab.paper.measurements import machine_of
 from supquant_lab.paper.plan import COMPARED, DATASETS, OPTIONAL_DATASETS

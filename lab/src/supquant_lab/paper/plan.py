@@ -9,7 +9,7 @@ from supquant.errors import InputError
 from supquant.model.label_kernel import MOST_ANCHORS
 from supquant_lab.datasets import data_folder
 from supquant_lab.grid import CellsTask, SamplesTask, SweepTask, Task
-from supquant_lab.grid.task import command
+from supquant_lab.grid.tasks import command
 from supquant_lab.methods import find_method, is_own
 from supquant_lab.paper.planned_data import FEWEST_CLASSES, check_datasets, data_facts
 from supquant_lab.paper.results import LENGTH_FREE

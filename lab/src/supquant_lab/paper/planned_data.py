@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant_lab.datasets import NAMES
-from supquant_lab.grid.task import load_rows
+from supquant_lab.grid.tasks import load_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

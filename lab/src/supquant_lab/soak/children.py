@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 FAILED = 70
 """The exit code of a child whose work raised."""
 
-MOST_SECONDS = 600
-"""A child that works longer than this number of seconds hangs. SIGALRM ends it."""
+MAX_SECONDS = 600
+"""A child that works longer than this number of seconds has hung. SIGALRM ends it."""
 
 INTERRUPTED = 130
 """The exit code of a child whose work ended with KeyboardInterrupt."""
@@ -36,14 +36,14 @@ def start_child(work: Callable[[], int | None]) -> int:
         code = FAILED
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.alarm(MOST_SECONDS)
+            signal.alarm(MAX_SECONDS)
             os.close(reading)
             os.write(writing, b"!")
             os.close(writing)
             code = work() or 0
         except KeyboardInterrupt:
             code = INTERRUPTED
-        except BaseException:  # noqa: BLE001  # nothing of the parent may go on in the child
+        except BaseException:  # noqa: BLE001  # the child must not continue with the work of its parent
             traceback.print_exc()
             sys.stderr.flush()
         finally:
@@ -60,7 +60,7 @@ def end_of(child: int) -> int:
 
 
 def limit_memory(more: int) -> None:
-    """Let this process take at most this number of bytes of addresses more than it has. A negative number lifts the limit."""
+    """Let this process take at most this many bytes of addresses more than it has. A negative number lifts the limit."""
     limit = -1
     if more >= 0:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # no file of ours
@@ -72,7 +72,7 @@ def occupy_free_memory() -> list[bytearray]:
     """Return blocks that fill all gaps of 64 KiB or more in the memory that malloc has kept.
 
     While the blocks are held, a larger allocation needs new memory, so that `limit_memory` counts it. What is freed later goes
-    back to the system at once. Garbage is collected first: to collect it later would make new gaps.
+    back to the system at once. Garbage is collected first: collecting it later would make new gaps.
     """
     gc.collect()
     ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 16)

@@ -1,25 +1,32 @@
-"""Soak: damaged files, and forged ones, whose digests are right and whose content is not."""
+"""Soak: sound files, the same files damaged, and forged ones, whose digests are right and whose content is not."""
 
 from __future__ import annotations
 
 import copy
 import json
 import warnings
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from supquant import CodeIndex, load_model
+from supquant.codec.registry import load_codec
 from supquant.errors import FileFormatError, InputError
 from supquant.index.manifest import MANIFEST, manifest_bytes
+from supquant.models import make_estimator, method_names
 from supquant.storage import PackedArrays, load_arrays, pack_arrays, read_kind
+from supquant_lab.hashing.binary_codec import BinaryCodec
+from supquant_lab.soak.history import K, make_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from supquant_lab.soak.samples import Sample
+    from supquant.codec.interface import AnyCodec
 
 ABSURD: tuple[Any, ...] = (
     None,
@@ -39,13 +46,130 @@ ABSURD: tuple[Any, ...] = (
     [[]],
     [None],
 )
-"""Values of which most are wrong wherever they stand in a file."""
+"""Values of which most are wrong anywhere in a file."""
 
 DTYPES = ("uint8", "int16", "uint32", "int64", "float16", "float32", "float64")
 """The dtypes that forged arrays get."""
 
-LONGEST_ERROR = 1000
-"""The most characters of the text of an error, whatever the file holds."""
+MAX_ERROR = 1000
+"""Maximum length of an error message in characters, whatever the file holds."""
+
+METHODS = method_names()
+"""The methods of which there is a model."""
+
+QUICK = {"n_codewords": 4, "max_iter": 1, "n_epochs": 1, "n_trees": 2, "n_landmarks": 5, "n_components": 4}
+"""Parameters that make a fit short, for the methods that have them."""
+
+
+MAX_FEATURES = 100_000
+"""Vectors wider than this are not encoded: a forged file may name any width."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sound file, or a folder of such files.
+
+    Attributes
+    ----------
+    path : Path
+        The file or the folder.
+    files : dict of Path to bytes
+        The file, or all files of the folder, with their content.
+    load : callable
+        Reads `path` and returns a model, a codec or an index.
+    use : callable
+        Returns what that holds and answers, as a list of arrays and other values.
+    content : list
+        What `use` returns for the sound files.
+    """
+
+    path: Path
+    files: dict[Path, bytes]
+    load: Callable[[np.random.Generator], Any]
+    use: Callable[[Any], list[Any]]
+    content: list[Any]
+
+
+@cache
+def make_samples(folder: Path) -> tuple[Sample, ...]:
+    """Write models of all methods, a codec, and indexes with all kinds of ids to a new folder. They are always the same."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    samples = []
+    for method in METHODS:
+        _fit(method, rng).save(folder / method)
+        samples.append(_sample(folder / method, lambda path, _: load_model(path), _use_model))
+    make_codec().save(folder / "codec")
+    samples.append(_sample(folder / "codec", lambda path, _: load_codec(path), _use_codec))
+    binary = BinaryCodec(np.eye(8, dtype=np.float32), np.zeros(8, dtype=np.float32))
+    indexes: dict[str, tuple[AnyCodec, int, Callable[[int], Any]]] = {
+        "numbers": (make_codec(), K, lambda _: None),
+        "integers": (make_codec(), K, lambda i: 7 * i % 1000),
+        "strings": (make_codec(), K, lambda i: f"row {i}"),
+        "few codes": (make_codec(), 2, lambda i: 7 * i % 1000),  # so few that equal codes are kept once
+        "columns": (make_codec(), K, lambda i: f"row {i}"),
+        "bits": (binary, 256, lambda _: None),
+    }
+    for name, (codec, n_values, row_id) in indexes.items():
+        index = CodeIndex(codec)
+        for start in (0, 150):
+            codes = rng.integers(0, n_values, size=(150, codec.n_codebooks)).astype(np.uint8)
+            ids = [row_id(i) for i in range(start, start + 150)]
+            columns = {"price": rng.integers(0, 100, 150), "name": [f"name {i}" for i in ids]}
+            index.add_codes(
+                codes, ids=None if ids[0] is None else ids, metadata=columns if name == "columns" else None
+            )
+        index.remove(index.ids[::7])
+        index.update_codes(index.ids[::5], index.codes(index.ids[1::5][: len(index.ids[::5])]))
+        index.save(folder / name)
+        samples.append(_sample(folder / name, _load_index, _use_index))
+    return tuple(samples)
+
+
+def _fit(method: str, rng: np.random.Generator) -> Any:
+    """Return a model of a method that has learned from a few rows of three classes."""
+    known = make_estimator(method, 16).get_params(deep=False)
+    quick = {"max_rows": 100, "random_state": 0, "n_jobs": 1, **QUICK}
+    estimator = make_estimator(method, 16, {name: quick[name] for name in quick if name in known})
+    y = np.arange(120) % 3
+    return estimator.fit(rng.normal(size=(3, 6))[y] + rng.normal(scale=0.3, size=(120, 6)), y)
+
+
+def _sample(
+    path: Path, load: Callable[[Path, np.random.Generator], Any], use: Callable[[Any], list[Any]]
+) -> Sample:
+    paths = sorted(each for each in path.iterdir() if each.stat().st_size) if path.is_dir() else [path]
+    content = use(load(path, np.random.default_rng(0)))
+    return Sample(path, {each: each.read_bytes() for each in paths}, partial(load, path), use, content)
+
+
+def _use_model(model: Any) -> list[Any]:
+    """Return the class and the parameters of a model as text, and what it makes of two rows."""
+    if model.n_features_in_ > MAX_FEATURES:
+        return [repr(model)]
+    X = np.stack([np.ones(model.n_features_in_), np.arange(model.n_features_in_)])
+    codes = model.encode(X)
+    return [repr(model), codes, model.decode(codes), model.codec_.tables(X)]
+
+
+def _use_codec(codec: Any) -> list[Any]:
+    """Return what a codec makes of two rows."""
+    codes = np.zeros((2, codec.n_codebooks), dtype=np.uint8)
+    X = np.ones((2, codec.n_inputs))
+    return [type(codec), codec.decode(codes), codec.encode_items(X), codec.query_tables(X).tables]
+
+
+def _load_index(path: Path, rng: np.random.Generator) -> CodeIndex:
+    """Open an index in any of the ways in which it can be opened."""
+    return CodeIndex.load(path, verify=rng.choice(["full", "lazy"]), mapped=bool(rng.random() < 0.5))
+
+
+def _use_index(index: CodeIndex) -> list[Any]:
+    """Return the ids, codes and columns of an index, and its answers to some queries."""
+    M, K = index.codec.n_codebooks, index.codec.n_codewords
+    tables = np.arange(4 * M * K, dtype=np.float32).reshape(4, M, K) * 37 % 11
+    columns = index.get(index.ids).to_pylist()
+    return [index.ids, index.codes(index.ids), columns, *index.search_tables(tables, 10)]
 
 
 def read_damaged(sample: Sample, rng: np.random.Generator) -> bool:
@@ -54,12 +178,11 @@ def read_damaged(sample: Sample, rng: np.random.Generator) -> bool:
     Raises
     ------
     AssertionError
-        If the reader raised something else than `FileFormatError`, or returned something else than the sound content.
+        If the reader raised anything but `FileFormatError`, or returned anything but the sound content.
     """
     path = list(sample.files)[int(rng.integers(len(sample.files)))]
-    if (
-        len(sample.files) > 1 and rng.random() < 0.1
-    ):  # a folder that lacks a file, or has another one in its place
+    if len(sample.files) > 1 and rng.random() < 0.1:
+        # a folder that lacks a file, or has another one in its place
         other = list(sample.files)[int(rng.integers(len(sample.files)))]
         content = None if other == path else sample.files[other]
     else:
@@ -77,8 +200,8 @@ def read_forged(sample: Sample, rng: np.random.Generator) -> bool:
     Raises
     ------
     AssertionError
-        If the reader raised something else than `FileFormatError`, or the use of what it returned did. The use may also raise
-        `InputError`: numbers of a forged model may be too large for any row, and forged hashes may hide an id.
+        If the reader, or the use of what it returned, raised anything but `FileFormatError`. The use may also raise `InputError`:
+        numbers of a forged model may be too large for any row, and forged hashes may hide an id.
     """
     path = list(sample.files)[int(rng.integers(len(sample.files)))]
     if path.name == MANIFEST:
@@ -102,7 +225,7 @@ def read_forged(sample: Sample, rng: np.random.Generator) -> bool:
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:
-    """Return other bytes than a file's: some changed, cut off, added, zeroed or moved."""
+    """Return the bytes of a file with some of them changed, cut off, added, zeroed or moved."""
     changed = bytearray(content)
     place = int(rng.integers(len(changed)))
     way = int(rng.integers(6))
@@ -123,14 +246,9 @@ def damaged(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _read_changed(
-    sample: Sample,
-    changed: dict[Path, bytes | None],
-    what: str,
-    rng: np.random.Generator,
-    *,
-    forged: bool,
+    sample: Sample, changed: dict[Path, bytes | None], what: str, rng: np.random.Generator, *, forged: bool
 ) -> list[Any] | None:
-    """Read a sample with changed files, of which None stands for a missing one. Return its content, or None if it is refused."""
+    """Read a sample with changed files, where None stands for a missing one. Return its content, or None if it is refused."""
     for path, content in changed.items():
         path.unlink(missing_ok=True)
         if content is not None:
@@ -145,7 +263,7 @@ def _read_changed(
                 raise
             return []
     except FileFormatError as error:
-        if len(str(error)) > LONGEST_ERROR:
+        if len(str(error)) > MAX_ERROR:
             raise AssertionError(f"{what}: an error of {len(str(error))} characters") from error
         return None
     except Exception as error:
@@ -171,7 +289,7 @@ def _forge_arrays(path: Path, rng: np.random.Generator) -> tuple[PackedArrays, s
 
 
 def _with_absurd_part(value: dict[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], str]:
-    """Return a JSON object with one part absurd or left out, and which part."""
+    """Return a JSON object with one part replaced by an absurd value or left out, and a description of the change."""
     places = list(_places(value))
     place = places[int(rng.integers(len(places)))]
     forged = copy.deepcopy(value)

@@ -1,4 +1,4 @@
-"""Soak: a random history of one index, each step of which is mirrored by the plain model and checked."""
+"""Soak: a random history of one index, each step of which is mirrored by a plain model and checked."""
 
 from __future__ import annotations
 
@@ -11,28 +11,117 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from supquant import CodeIndex
+from supquant import AdditiveCodec, CodeIndex
 from supquant_lab.soak.children import end_of, start_child
-from supquant_lab.soak.plain import NUMBER, QUERIES, K, M, PlainIndex, draw_tables, make_codec
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from supquant.arrays import Codes
+    from supquant.arrays import Codes, Float32, RowNumbers
     from supquant.index.filters import Filter
 
-MOST_ADDED = 400
-"""The most rows that one step adds, updates or removes."""
+M, K = 3, 16
+"""Bytes of a code, and number of values of each byte: so few that many codes are equal."""
 
-MOST_NUMBER = 10
-"""Numbers in the column beside codes are smaller than this."""
+NUMBER = "number"
+"""Name of the metadata column."""
 
-MOST_FILTERS = 4
-"""The most filters that are kept over later steps."""
+QUERIES = 64
+"""Number of queries of one comparison."""
+
+
+def make_codec() -> AdditiveCodec:
+    """Return the codec of all indexes of a soak. Searches bring their own tables, so its vectors are all zero."""
+    return AdditiveCodec(np.zeros((M, K, 1), dtype=np.float32))
+
+
+def draw_codes(rng: np.random.Generator, n: int) -> Codes:
+    """Return random codes (n, M)."""
+    return rng.integers(0, K, size=(n, M)).astype(np.uint8)
+
+
+def draw_tables(rng: np.random.Generator, n_queries: int = QUERIES) -> Float32:
+    """Return tables (q, M, K) with few distinct values, so that many rows have the same sum."""
+    return rng.integers(0, 5, size=(n_queries, M, K)).astype(np.float32)
+
+
+def numbers_in(index: CodeIndex, ids: Collection[int]) -> list[int | None]:
+    """Return the values of the column `NUMBER` of rows of an index. The column exists as soon as a row has a value."""
+    return [row.get(NUMBER) for row in index.get(ids).to_pylist()]
+
+
+@dataclass
+class PlainIndex:
+    """Codes by id, in order of insertion, and the numbers that some rows have in a column. An updated row keeps its position."""
+
+    rows: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+
+    def put(self, ids: Collection[int], codes: Codes, numbers: NDArray[np.int64] | None = None) -> None:
+        """Add rows, or replace them in place. Rows that get no number keep theirs."""
+        for row_id, code in zip(ids, codes.tolist(), strict=True):
+            self.rows[row_id] = tuple(code)
+        if numbers is not None:
+            self.numbers.update(zip(ids, numbers.tolist(), strict=True))
+
+    def remove(self, ids: Iterable[int]) -> None:
+        """Remove rows."""
+        for row_id in ids:
+            del self.rows[row_id]
+            self.numbers.pop(row_id, None)
+
+    def copy(self) -> PlainIndex:
+        """Return an independent copy."""
+        return PlainIndex(dict(self.rows), dict(self.numbers))
+
+    def numbers_of(self, ids: Iterable[int]) -> list[int | None]:
+        """Return the numbers of rows, None for those without one."""
+        return [self.numbers.get(row_id) for row_id in ids]
+
+    def check(self, index: CodeIndex, rng: np.random.Generator, n_jobs: int = 1) -> int:
+        """Compare the rows of an index and its answers to random queries with these; return the number of queries.
+
+        Raises
+        ------
+        AssertionError
+            If anything differs.
+        """
+        assert len(index) == len(self.rows), f"{len(index)} rows, expected {len(self.rows)}"
+        assert index.ids.tolist() == list(self.rows), "other ids, or in another order"
+        if self.rows:
+            some = rng.choice(np.array(list(self.rows)), size=min(20, len(self.rows)), replace=False).tolist()
+            assert index.codes(some).tolist() == [list(self.rows[each]) for each in some], "other codes"
+            assert numbers_in(index, some) == self.numbers_of(some), "other values of a column"
+        tables, k = draw_tables(rng), int(rng.integers(1, 40))
+        self.compare(index.search_tables(tables, k, n_jobs=n_jobs), tables, k)
+        return QUERIES
+
+    def compare(
+        self, found: tuple[Float32, RowNumbers], tables: Float32, k: int, among: Collection[int] | None = None
+    ) -> None:
+        """Compare the answers of a search with those of a sort of all sums, among some ids."""
+        ids = np.array([each for each in self.rows if among is None or each in among], dtype=np.int64)
+        codes = np.array([self.rows[each] for each in ids.tolist()], dtype=np.intp).reshape(-1, M)
+        sums = np.zeros((len(tables), len(ids)), dtype=np.float32)
+        for m in range(M):
+            sums += tables[:, m, codes[:, m]]
+        best = np.argsort(sums, axis=1, kind="stable")[:, :k]
+        np.testing.assert_array_equal(found[0], np.take_along_axis(sums, best, axis=1), "other sums")
+        np.testing.assert_array_equal(found[1], ids[best], "other ids")
+
+
+MAX_ADDED = 400
+"""Maximum number of rows that one step adds, updates or removes."""
+
+MAX_NUMBER = 10
+"""Numbers in the metadata column are smaller than this."""
+
+MAX_FILTERS = 4
+"""Maximum number of filters that are kept for later steps."""
 
 
 def as_column(numbers: NDArray[np.int64] | None) -> dict[str, NDArray[np.int64]] | None:
@@ -80,43 +169,39 @@ class History:
             "pickles": (1, self.pickle),
             "compactions": (1, self.compact),
             "forks": (1, self.fork),
-            "searches beside writers": (1, self.search_beside_writer),
+            "searches during writes": (1, self.search_during_writes),
         }
 
     # changes -------------------------------------------------------------------------------------------------------------
 
-    def draw_codes(self, n: int) -> Codes:
-        """Return random codes (n, M)."""
-        return self.rng.integers(0, K, size=(n, M)).astype(np.uint8)
-
     def draw_numbers(self, n: int) -> NDArray[np.int64] | None:
-        """Return n numbers for the column beside codes, or None half of the time."""
-        return self.rng.integers(0, MOST_NUMBER, size=n) if self.rng.random() < 0.5 else None
+        """Return n numbers for the metadata column, or None half of the time."""
+        return self.rng.integers(0, MAX_NUMBER, size=n) if self.rng.random() < 0.5 else None
 
     def some_ids(self) -> list[int]:
         """Return the ids of some rows, in any order, or of none."""
         ids = np.array(list(self.plain.rows), dtype=np.int64)
-        n = min(len(ids), int(self.rng.integers(0, MOST_ADDED)))
+        n = min(len(ids), int(self.rng.integers(0, MAX_ADDED)))
         return self.rng.choice(ids, size=n, replace=False).tolist() if n else []
 
     def add(self) -> None:
-        """Add rows with new ids, which do not ascend."""
-        n = int(self.rng.integers(0, MOST_ADDED))
+        """Add rows with new ids in random order."""
+        n = int(self.rng.integers(0, MAX_ADDED))
         ids = (self.next_id + self.rng.permutation(n)).tolist()
         self.next_id += n
-        codes, numbers = self.draw_codes(n), self.draw_numbers(n)
+        codes, numbers = draw_codes(self.rng, n), self.draw_numbers(n)
         self.index.add_codes(codes, ids=ids, metadata=as_column(numbers))
         self.plain.put(ids, codes, numbers)
 
     def update(self) -> None:
         """Give rows other codes, and other numbers or none."""
         ids = self.some_ids()
-        codes, numbers = self.draw_codes(len(ids)), self.draw_numbers(len(ids))
+        codes, numbers = draw_codes(self.rng, len(ids)), self.draw_numbers(len(ids))
         self.index.update_codes(ids, codes, metadata=as_column(numbers))
         self.plain.put(ids, codes, numbers)
 
     def remove(self) -> None:
-        """Remove rows, and from filters too."""
+        """Remove rows, from filters as well."""
         ids = self.some_ids()
         self.index.remove(ids)
         self.plain.remove(ids)
@@ -135,7 +220,7 @@ class History:
         mask = np.array([each in ids for each in self.plain.rows], dtype=bool)
         chosen = mask if self.rng.random() < 0.5 else np.array(sorted(ids), dtype=np.int64)
         self.filters.append((self.index.filter(chosen), ids))
-        del self.filters[:-MOST_FILTERS]
+        del self.filters[:-MAX_FILTERS]
 
     def search_filtered(self) -> None:
         """Search among the rows of a kept filter."""
@@ -148,7 +233,7 @@ class History:
     def search_where(self) -> None:
         """Search among the rows whose number is small: by a condition in SQL, or by an expression."""
         if self.plain.numbers:
-            limit = int(self.rng.integers(0, MOST_NUMBER + 1))
+            limit = int(self.rng.integers(0, MAX_NUMBER + 1))
             among = {row_id for row_id, number in self.plain.numbers.items() if number < limit}
             where = f"{NUMBER} < {limit}" if self.rng.random() < 0.5 else pc.field(NUMBER) < limit
             tables, k = draw_tables(self.rng), int(self.rng.integers(1, 30))
@@ -164,10 +249,10 @@ class History:
         assert limits.tolist() == [0, len(expected), 2 * len(expected)], "other limits"
         self.counts["searches"] += 2
 
-    def search_beside_writer(self) -> None:
+    def search_during_writes(self) -> None:
         """Let another thread add and remove the same rows while this one searches: it sees all of them or none."""
         before, after = self.plain.copy(), self.plain.copy()
-        codes = self.draw_codes(50)
+        codes = draw_codes(self.rng, 50)
         ids = list(range(self.next_id, self.next_id + 50))
         self.next_id += 50
         after.put(ids, codes)
@@ -192,7 +277,7 @@ class History:
                 wrong += 1
             self.counts["searches"] += len(tables)
         writer.join()
-        assert not wrong, f"{wrong} searches beside a writer saw neither state"
+        assert not wrong, f"{wrong} searches during writes saw neither state"
 
     # files and copies ----------------------------------------------------------------------------------------------------
 
@@ -203,42 +288,42 @@ class History:
         self.counts["searches"] += self.saved.check(CodeIndex.load(self.folder), self.rng)
 
     def load(self) -> None:
-        """Go on with the content of the folder, mapped or in memory. Filters belong to the old index."""
+        """Continue with the content of the folder, mapped or in memory. Filters belong to the old index."""
         if self.saved is not None:
-            self._go_on(CodeIndex.load(self.folder, mapped=bool(self.rng.random() < 0.5)), self.saved)
+            self._continue(CodeIndex.load(self.folder, mapped=bool(self.rng.random() < 0.5)), self.saved)
 
     def reload(self) -> None:
         """Let another index change the folder, and bring this one to its state."""
         if self.saved is not None:
             other, plain = CodeIndex.load(self.folder), self.saved.copy()
-            codes, ids = self.draw_codes(10), list(range(self.next_id, self.next_id + 10))
+            codes, ids = draw_codes(self.rng, 10), list(range(self.next_id, self.next_id + 10))
             self.next_id += 10
             other.add_codes(codes, ids=ids).save(self.folder)
             plain.put(ids, codes)
-            self._go_on(CodeIndex.load(self.folder), plain)
-            codes = self.draw_codes(10)
+            self._continue(CodeIndex.load(self.folder), plain)
+            codes = draw_codes(self.rng, 10)
             CodeIndex.load(self.folder).update_codes(ids, codes).save(self.folder)
             plain.put(ids, codes)
             self.index.reload()
             self.saved = plain.copy()
-            self._go_on(self.index, plain)
+            self._continue(self.index, plain)
 
     def copy(self) -> None:
-        """Go on with a copy; what happens to it does not happen to the original."""
+        """Continue with a copy, whose changes do not affect the original."""
         original, plain = self.index, self.plain.copy()
         copied = copy.deepcopy(original) if self.rng.random() < 0.5 else copy.copy(original)
-        self._go_on(copied, plain)
+        self._continue(copied, plain)
         before = plain.copy()
         self.add()
         self.remove()
         self.counts["searches"] += before.check(original, self.rng)
 
     def pickle(self) -> None:
-        """Go on with what pickle makes of the index."""
-        self._go_on(pickle.loads(pickle.dumps(self.index)), self.plain)  # our own bytes
+        """Continue with a pickled copy of the index."""
+        self._continue(pickle.loads(pickle.dumps(self.index)), self.plain)  # our own bytes
 
     def fork(self) -> None:
-        """Let a child change and check the index that it has inherited."""
+        """Let a forked child change and check the index that it inherits."""
 
         def work() -> None:
             self.add()
@@ -247,7 +332,7 @@ class History:
 
         assert end_of(start_child(work)) == 0, "a forked child failed"
 
-    def _go_on(self, index: CodeIndex, plain: PlainIndex) -> None:
+    def _continue(self, index: CodeIndex, plain: PlainIndex) -> None:
         if index is not self.index:
             self.filters.clear()
         self.index, self.plain = index, plain.copy()

@@ -1,4 +1,4 @@
-"""Soak: work that is killed, interrupted, short of disk or memory, on damaged files, or beside other writers."""
+"""Soak: work that is killed, interrupted, short of disk or memory, on damaged files, or concurrent with other writers."""
 
 from __future__ import annotations
 
@@ -24,31 +24,29 @@ from supquant_lab.soak.children import (
     occupy_free_memory,
     start_child,
 )
-from supquant_lab.soak.damage import read_damaged, read_forged
-from supquant_lab.soak.history import History
-from supquant_lab.soak.plain import K, M, PlainIndex, draw_tables, make_codec, numbers_in
-from supquant_lab.soak.samples import Sample, make_samples
+from supquant_lab.soak.damage import Sample, make_samples, read_damaged, read_forged
+from supquant_lab.soak.history import History, PlainIndex, draw_codes, draw_tables, make_codec, numbers_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SIGNALS_A_TRIAL = 20
-"""The number of children that one trial kills or interrupts."""
+SIGNALS_PER_TRIAL = 20
+"""Number of children that one trial kills or interrupts."""
 
 WORK_SECONDS = 0.02
-"""A first guess of how many seconds such a child works."""
+"""First estimate of the seconds that such a child works."""
 
-MUTATED_A_CHILD = 2000
-"""The number of damaged files that one child reads."""
+MUTATED_PER_CHILD = 2000
+"""Number of damaged files that one child reads."""
 
-FORGED_A_CHILD = 100
-"""The number of forged files that one child reads."""
+FORGED_PER_CHILD = 100
+"""Number of forged files that one child reads."""
 
 BIG_ROWS = 20_000
-"""The number of rows of the index whose searches run out of memory."""
+"""Number of rows of the index whose searches run out of memory."""
 
-EXHAUSTED_A_CHILD = 40
-"""The number of searches of one child that run short of memory."""
+EXHAUSTED_PER_CHILD = 40
+"""Number of searches of one child that run short of memory."""
 
 
 @dataclass
@@ -60,7 +58,7 @@ class Trials:
     counts: Counter[str]
 
     def kinds(self) -> dict[str, tuple[int, Callable[[], None]]]:
-        """Return how many of each kind an hour should have at least, and the trial that adds to its count, by its name."""
+        """Return, by name, how many of each kind an hour should reach, and the trial that adds to its count."""
         return {
             "searches": (2_000_000, self.history),
             "kills": (2_000, self.kills),
@@ -73,7 +71,7 @@ class Trials:
         }
 
     def history(self) -> None:
-        """Take some hundred random steps with one index."""
+        """Take a hundred random steps with one index."""
         self._fresh_history().run(100)
 
     def kills(self) -> None:
@@ -83,7 +81,7 @@ class Trials:
         )
 
     def interrupts(self) -> None:
-        """Interrupt children that search and save: each raises KeyboardInterrupt or finishes, and goes on rightly."""
+        """Interrupt children that search and save: each raises KeyboardInterrupt or finishes, and its index still works."""
 
         def work(history: History) -> None:
             try:
@@ -96,14 +94,14 @@ class Trials:
         self._send_signals("interrupts", signal.SIGINT, INTERRUPTED, work)
 
     def _send_signals(self, name: str, number: int, expected: int, work: Callable[[History], None]) -> None:
-        """Send a signal to each of some children at a random moment of its work. Count those that it ended, as expected.
+        """Send a signal to each of several children at a random moment of its work. Count those that it ended, as expected.
 
-        How long the work takes depends on the machine: the next signal comes earlier after a child that had finished before its
-        signal, and later after another.
+        How long the work takes depends on the machine: the next signal comes earlier after a child that finished before its
+        signal, and later after one that did not.
         """
         history = self._saved_history()
         seconds = WORK_SECONDS
-        for _ in range(SIGNALS_A_TRIAL):
+        for _ in range(SIGNALS_PER_TRIAL):
             before = history.plain.copy()
             history.add()
             history.update()
@@ -115,10 +113,10 @@ class Trials:
             assert end in (0, expected), f"a child that got signal {number} ended with {end}"
             self.counts[name] += end == expected
             seconds *= 1.2 if end == expected else 0.7
-            self._go_on_with(history, before, history.plain)
+            self._continue_with(history, before, history.plain)
 
     def full_disks(self) -> None:
-        """Save where files can only have some bytes: an OSError, and the folder as it was; with room it is saved."""
+        """Save where files are limited in size: an OSError leaves the folder as it was; with enough room the save succeeds."""
         history = self._saved_history()
         for _ in range(10):
             before = history.plain.copy()
@@ -138,11 +136,11 @@ class Trials:
             end = end_of(start_child(work))
             assert end in (0, 1), f"a child with a full disk ended with {end}"
             self.counts["full disks"] += end
-            self._go_on_with(history, before, history.plain)
+            self._continue_with(history, before, history.plain)
 
     def exhausted_memory(self) -> None:
         """Search with threads while memory runs out: a MemoryError or the right answer, and later searches are right."""
-        codes = self.rng.integers(0, K, size=(BIG_ROWS, M)).astype(np.uint8)
+        codes = draw_codes(self.rng, BIG_ROWS)
         ids = np.arange(BIG_ROWS)
         plain = PlainIndex()
         plain.put(ids.tolist(), codes)
@@ -155,7 +153,7 @@ class Trials:
         def work() -> int:
             exhausted = 0
             occupied = occupy_free_memory()
-            for _ in range(EXHAUSTED_A_CHILD):
+            for _ in range(EXHAUSTED_PER_CHILD):
                 limit_memory(int(self.rng.integers(0, 12 << 20)))
                 try:
                     index.range_search(queries, 1.0, n_jobs=2)
@@ -169,17 +167,17 @@ class Trials:
             return exhausted
 
         end = end_of(start_child(work))
-        assert 0 <= end <= EXHAUSTED_A_CHILD, f"a child without memory ended with {end}"
+        assert 0 <= end <= EXHAUSTED_PER_CHILD, f"a child without memory ended with {end}"
         self.counts["exhausted memory"] += end
-        self.counts["searches"] += EXHAUSTED_A_CHILD * len(tables)
+        self.counts["searches"] += EXHAUSTED_PER_CHILD * len(tables)
 
     def mutated_files(self) -> None:
         """Read damaged files: they are refused with FileFormatError, or hold what the sound ones hold."""
-        self._read_in_child("mutated files", MUTATED_A_CHILD, read_damaged)
+        self._read_in_child("mutated files", MUTATED_PER_CHILD, read_damaged)
 
     def forged_files(self) -> None:
-        """Read files whose digests are right and whose content is not: they are refused, or what they hold works."""
-        self._read_in_child("forged files", FORGED_A_CHILD, read_forged)
+        """Read files whose digests are right and whose content is not: they are refused, or their content is usable."""
+        self._read_in_child("forged files", FORGED_PER_CHILD, read_forged)
 
     def _read_in_child(
         self, name: str, n_files: int, read: Callable[[Sample, np.random.Generator], bool]
@@ -195,10 +193,10 @@ class Trials:
         self.counts[name] += n_files
 
     def writers(self) -> None:
-        """Let two processes append to one folder: each tries again when the other was first, and nothing is lost."""
+        """Let two processes append to one folder: each tries again when the other was faster, and nothing is lost."""
         history = self._saved_history()
         added = {number: list(range(10_000_000 * number, 10_000_000 * number + 40)) for number in (1, 2)}
-        codes = self.draw(40)
+        codes = draw_codes(self.rng, 40)
 
         def append(ids: list[int]) -> None:
             for start in range(0, len(ids), 10):
@@ -218,10 +216,6 @@ class Trials:
         assert set(found.ids.tolist()) == expected, "rows of a writer are lost"
         self.counts["writers"] += 2
 
-    def draw(self, n: int) -> np.ndarray:
-        """Return random codes (n, M)."""
-        return self.rng.integers(0, K, size=(n, M)).astype(np.uint8)
-
     def _fresh_history(self) -> History:
         shutil.rmtree(self.folder / "index", ignore_errors=True)
         return History(self.folder / "index", self.rng, self.counts)
@@ -234,8 +228,8 @@ class Trials:
         history.save()
         return history
 
-    def _go_on_with(self, history: History, before: PlainIndex, after: PlainIndex) -> None:
-        """Load the folder, which must hold one of two states, and go on with that."""
+    def _continue_with(self, history: History, before: PlainIndex, after: PlainIndex) -> None:
+        """Load the folder, which must hold one of two states, and continue with that."""
         index = CodeIndex.load(history.folder)
         plain = before if _holds(index, before) else after
         self.counts["searches"] += plain.check(index, self.rng)

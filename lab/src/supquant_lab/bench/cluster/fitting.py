@@ -1,28 +1,24 @@
-"""One fit in a fresh process, local or with workers, and what happens if a worker or a node is lost in its midst."""
+"""Report: one fit in a fresh process, local or with workers, and what happens if a worker or a node is lost during it."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import resource
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from supquant.distributed import ProcessRows, ProcessWorkers, RayRows
-from supquant.model.label_kernel import LabelKernel
+from supquant.distributed import ProcessRows, ProcessWorkers, RayRows, RayWorkers
+from supquant.model import LabelKernel, SupervisedQuantizer
 from supquant.model.position import principal_directions
-from supquant.model.quantizer import SupervisedQuantizer
 from supquant.sources import open_vectors
-from supquant_lab.bench.memory import anonymous_mb
-from supquant_lab.bench.process import run_fresh
+from supquant_lab.bench.process import anonymous_mb, run_watched
 
 FAULT_SECONDS = 5.0
-"""A fault comes this long after the fit has begun."""
+"""Seconds from the beginning of a fit to its fault."""
 
 
 def measure_fit(
@@ -37,7 +33,7 @@ def measure_fit(
     kind : {"local", "processes", "ray"}
         Where the rows are: in this process, or read by workers.
     n_workers : int
-        Number of workers, and of threads of a local fit. A driver has one thread, with which it takes least memory.
+        Number of workers, and of threads of a local fit. A driver has one thread, with which it takes the least memory.
     bits : int
         Length of a code.
     anchors : int
@@ -50,28 +46,12 @@ def measure_fit(
     dict
         `seconds`, `digest` of model and codes, `driver_mb` above an empty process, `restarts`, and the bytes of one pass.
     """
-    peak = 0.0
-
-    def watch(process: int) -> None:
-        nonlocal peak
-        peak = max(peak, anonymous_mb(process))
-
-    found: dict[str, Any] = run_fresh(
-        "supquant_lab.bench.cluster.fitting",
-        folder,
-        kind,
-        n_workers,
-        bits,
-        anchors,
-        fault,
-        purpose="measure a fit",
-        watch=watch,
-    )
+    found, peak = run_watched(_fit, folder, kind, n_workers, bits, anchors, fault, purpose="measure a fit")
     found["driver_mb"] = peak - found.pop("empty_mb")
     return {"kind": kind, "workers": n_workers, "fault": fault, **found}
 
 
-def _fit(folder: Path, kind: str, n_workers: int, bits: int, anchors: int, fault: str) -> dict[str, Any]:
+def _fit(folder: str, kind: str, n_workers: int, bits: int, anchors: int, fault: str) -> dict[str, Any]:
     empty = anonymous_mb(os.getpid())
     rows: Any = None
     nodes = _Nodes() if kind == "ray" else None
@@ -94,7 +74,7 @@ def _fit(folder: Path, kind: str, n_workers: int, bits: int, anchors: int, fault
     )
     if fault != "none":
         losses = {
-            "worker": lambda: _lose_worker(rows.workers),
+            "worker": lambda: kill_worker(rows.workers, 0),
             "memory": lambda: _take_memory(rows.workers),
             "node": nodes.lose if nodes else None,
         }
@@ -128,15 +108,16 @@ def _bytes_of_pass(rows: Any) -> dict[str, float]:
     return {"received": rows.workers.bytes_received - before, "computed": sums}
 
 
-def _lose_worker(workers: Any) -> None:
+def kill_worker(workers: ProcessWorkers | RayWorkers, number: int) -> None:
+    """Kill a worker of either kind."""
     if isinstance(workers, ProcessWorkers):
-        os.kill(workers.process_ids()[0], signal.SIGKILL)
+        os.kill(workers.process_ids()[number], signal.SIGKILL)
     else:
-        workers.kill_worker(0)
+        workers.kill_worker(number)
 
 
 def _take_memory(workers: ProcessWorkers) -> None:
-    """Let a process get no more memory than it has."""
+    """Let a process get no more memory than it has now."""
     process = workers.process_ids()[0]
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[0])
     limit = pages * resource.getpagesize()
@@ -162,12 +143,3 @@ class _Nodes:
 
     def lose(self) -> None:
         self._cluster.remove_node(self._second, allow_graceful=False)
-
-
-if __name__ == "__main__":
-    place, how, number, length, n_anchors, lost = sys.argv[1:]
-    answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Ray prints when a node is lost, and only the result belongs into the answer
-    json.dump(_fit(Path(place), how, int(number), int(length), int(n_anchors), lost), answer)
-    answer.flush()
-    os._exit(0)  # a cluster that lost a node would take its time to end

@@ -1,9 +1,7 @@
-"""`ShardedIndex` beside `CodeIndex` over the same codes: the time of a call, and the time after which a lost shard answers."""
+"""Report: `ShardedIndex` compared with `CodeIndex`: the time of a call, and the time after which a lost shard answers."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,12 +14,13 @@ from supquant.arrays import Array
 from supquant.codec.additive import AdditiveCodec
 from supquant.distributed import ProcessWorkers, RayWorkers, ShardedIndex
 from supquant.index import CodeIndex
+from supquant_lab.bench.cluster.fitting import kill_worker
 
 SHARDS, BYTES, K, BATCH = 2, 8, 10, 64
 """Number of shards, bytes of a code, answers to a query, and queries of a batch."""
 
 CALLS = 10
-"""Single queries are timed this many times as often as batches: they take little time, and the first ones take longer."""
+"""Single queries are timed this many times as often as batches: they take little time, and the first ones are slower."""
 
 LOSSES = 5
 """How often a worker is killed to see when its shard answers again."""
@@ -35,7 +34,7 @@ def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int)
     folder : Path
         For the folders of the indexes.
     kind : {"processes", "ray"}
-        Who holds the shards: local processes, or actors of Ray on this machine.
+        What holds the shards: local processes, or actors of Ray on this machine.
     small : int
         Codes of the index that shows the overhead of a call.
     large : int
@@ -57,10 +56,7 @@ def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int)
     if kind == "ray":
         _start_ray()
     with ProcessWorkers(SHARDS) if kind == "processes" else RayWorkers(SHARDS) as workers:
-        for name, n, queries, times in (
-            ("call", small, Q[:1], CALLS * rounds),
-            ("batch", large, Q, rounds),
-        ):
+        for name, n, queries, times in (("call", small, Q[:1], CALLS * rounds), ("batch", large, Q, rounds)):
             codes = rng.integers(256, size=(n, BYTES), dtype=np.uint8)
             whole = CodeIndex(codec).add_codes(codes)
             sharded = ShardedIndex(_write_shards(folder / name, codec, codes), workers=workers)
@@ -74,7 +70,7 @@ def measure_shards(folder: Path, kind: str, small: int, large: int, rounds: int)
         expected = whole.search(Q, K)
         record["recovery_seconds"] = []
         for _ in range(LOSSES):
-            _kill(workers)
+            kill_worker(workers, 1)
             began = time.perf_counter()
             found = sharded.search(Q, K)
             record["recovery_seconds"].append(time.perf_counter() - began)
@@ -126,13 +122,6 @@ def _compare(sides: dict[str, Callable[[], Any]], rounds: int) -> tuple[dict[str
         "best_overhead_share": best["shards"] / best["one"] - 1,
     }
     return figures, equal
-
-
-def _kill(workers: ProcessWorkers | RayWorkers) -> None:
-    if isinstance(workers, RayWorkers):
-        workers.kill_worker(1)
-    else:
-        os.kill(workers.process_ids()[1], signal.SIGKILL)
 
 
 def _are_equal(some: Any, others: Any) -> bool:

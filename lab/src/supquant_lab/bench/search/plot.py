@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
-from supquant_lab.bench.search.cells import BITS, QUERIES
+from supquant_lab.bench.search.codes import BITS, QUERIES
 from supquant_lab.bench.search.sides import ADDITIVE, BINARY, FAST_SCAN, OURS, OURS_HAMMING, PQ
 from supquant_lab.picture import save_picture
 
@@ -26,7 +26,7 @@ STYLES = {
 
 
 def plot_search(record: Mapping[str, Any], path: Path) -> None:
-    """Draw millions of code-query sums a second by code length, for one query and for 64, one thread.
+    """Draw millions of code-query sums per second by code length, for one query and for 64, one thread.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def plot_search(record: Mapping[str, Any], path: Path) -> None:
         for name, (colour, line, marker, _) in STYLES.items():
             _draw_side(panel, drawn, name, colour, line, marker)
         _finish_panel(panel, "one query" if queries == 1 else f"{queries} queries at once")
-    panels[0].set_ylabel("million code-query sums a second")
+    panels[0].set_ylabel("million code-query sums per second")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     machine = record["machine"]
     figure.suptitle(
@@ -85,7 +85,7 @@ def _finish_panel(panel: Any, title: str) -> None:
     panel.set_title(title)
     panel.set_yscale("log")
     panel.set_xticks(range(len(BITS)), [str(bits) for bits in BITS])
-    panel.set_xlabel("bits of a code")
+    panel.set_xlabel("bits per code")
     panel.yaxis.set_major_formatter("{x:,.0f}")
     panel.grid(axis="y", which="both", color="#e2e2de", linewidth=0.8)
     panel.set_axisbelow(True)

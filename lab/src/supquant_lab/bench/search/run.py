@@ -16,19 +16,33 @@ from typing import TYPE_CHECKING, Any
 from supquant.errors import InputError
 from supquant.interchange import import_faiss
 from supquant.progress import Reporter
-from supquant_lab.bench.search import pieces
-from supquant_lab.bench.search.answers import check_same, check_sums
-from supquant_lab.bench.search.cells import ASKED_ROWS, QUICK_ROWS, Cell, Stock, asked_cells, grid_cells
-from supquant_lab.bench.search.codes import CodeSource
-from supquant_lab.bench.search.figures import Figure, speed_figures
-from supquant_lab.bench.search.opening import ROWS as OPENED_ROWS
-from supquant_lab.bench.search.opening import opening_figures
+from supquant_lab.bench.search.codes import (
+    ASKED_ROWS,
+    QUICK_ROWS,
+    Cell,
+    CodeSource,
+    Stock,
+    asked_cells,
+    check_same,
+    check_sums,
+    grid_cells,
+)
+from supquant_lab.bench.search.figures import (
+    OPENED_ROWS,
+    filter_figures,
+    hostile_figures,
+    memory_figure,
+    opening_figures,
+    speed_figures,
+    thread_figure,
+)
 from supquant_lab.bench.search.sides import TABLES_TO_ANSWERS, our_sides, their_sides, thread_limit
-from supquant_lab.bench.search.timing import REPEATS, time_in_turn
+from supquant_lab.bench.timing import REPEATS, Figure, time_in_turn
 from supquant_lab.machine import describe_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from supquant.progress import Progress, Stage
     from supquant_lab.bench.search.codes import SearchData
@@ -48,12 +62,12 @@ def bench_search(
     *,
     quick: bool = False,
     grid: bool = False,
-    folder: str | None = None,
+    folder: Path | None = None,
     resume: Mapping[str, Any] | None = None,
     callback: Callable[[Progress], None] | None = None,
     on_record: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """Time our search beside the indexes of FAISS in one process, answers checked first.
+    """Compare the time of our search with that of the indexes of FAISS in one process, after a check of the answers.
 
     Parameters
     ----------
@@ -78,7 +92,7 @@ def bench_search(
     Raises
     ------
     WrongAnswersError
-        If a search does not find what a brute force finds; the error names the case.
+        If a search does not find what a brute force finds. The message names the case.
     """
     run = _Run(import_faiss(), CodeSource(quick=quick, callback=callback), quick, on_record)
     run.continue_from(resume)
@@ -117,7 +131,7 @@ class _Run:
         return {
             **self._setting,
             "figures": [figure.to_json() for figure in self._figures],
-            "cells": [{**cell.to_json(), **result} for cell, result in self.results.items()],
+            "cells": [{**asdict(cell), **result} for cell, result in self.results.items()],
         }
 
     def continue_from(self, earlier: Mapping[str, Any] | None) -> None:
@@ -127,7 +141,7 @@ class _Run:
         own = json.loads(json.dumps(self._setting))
         if not isinstance(earlier, dict) or any(earlier.get(name) != value for name, value in own.items()):
             raise InputError(
-                "the record to go on from was measured elsewhere or with other versions: begin a new one"
+                "the record to continue from was measured elsewhere or with other versions: begin a new one"
             )
         names = [field.name for field in fields(Cell)]
         for result in earlier["cells"]:
@@ -199,14 +213,11 @@ def time_cell(faiss: Any, sides: Sequence[Side], cell: Cell, **timing: Any) -> l
     ]
 
 
-def _pieces(source: CodeSource, quick: bool, repeats: int, folder: str | None) -> Iterator[list[Figure]]:
+def _pieces(source: CodeSource, quick: bool, repeats: int, folder: Path | None) -> Iterator[list[Figure]]:
     """Yield the figures that are not comparisons with FAISS, one group after the other."""
     rows = QUICK_ROWS if quick else ASKED_ROWS
-    yield pieces.filter_figures(rows, repeats)
-    yield [pieces.thread_figure(10 * rows, repeats)]
-    yield pieces.hostile_figures(rows, repeats)
-    yield [
-        pieces.memory_figure(source, Stock(*stock))
-        for stock in (("uniform", rows, 64), ("trained", rows, 16))
-    ]
+    yield filter_figures(rows, repeats)
+    yield [thread_figure(10 * rows, repeats)]
+    yield hostile_figures(rows, repeats)
+    yield [memory_figure(source, Stock(*stock)) for stock in (("uniform", rows, 64), ("trained", rows, 16))]
     yield opening_figures(OPENED_ROWS // 100 if quick else OPENED_ROWS, folder=folder)

@@ -1,9 +1,9 @@
 """Report: the sides that are compared, each with an index of the same codes.
 
-Ours is timed from tables and from queries. FAISS makes its tables inside every search, which takes almost no time beside the
-scan; its time from queries includes the features and the projection of the codec. Codebooks of `IndexPQ` and `IndexPQFastScan`
-are random, which does not change the time of a scan. `IndexResidualQuantizer` is what `to_faiss` exports; it is asked for the
-same sums as ours.
+Ours is timed from tables and from queries. FAISS makes its tables inside every search, which takes almost no time compared with
+the scan; its time from queries includes the features and the projection of the codec. Codebooks of `IndexPQ` and
+`IndexPQFastScan` are random, which does not change the time of a scan. `IndexResidualQuantizer` is what `to_faiss` exports; it is
+asked for the same sums as ours.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from supquant.index import CodeIndex
 from supquant.interchange import binary_index, euclidean_index, put_codes
-from supquant_lab.bench.search.cells import QUERIES
-from supquant_lab.bench.search.codes import DIMENSIONS
+from supquant_lab.bench.search.codes import DIMENSIONS, QUERIES
 from supquant_lab.hashing.binary_codec import BinaryCodec
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def their_sides(faiss: Any, data: SearchData) -> list[Side]:
 
     def product_side(name: str, index: Any) -> Side:
         def from_queries(q: int, k: int, threads: int) -> Any:
-            projected(q)  # only for its time; the random codebooks need vectors of their own width
+            projected(q)  # only for its time: the random codebooks need vectors of their own width
             return from_vectors(q, k, threads)
 
         def from_vectors(q: int, k: int, threads: int) -> Any:

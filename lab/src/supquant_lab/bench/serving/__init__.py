@@ -1,9 +1,7 @@
 """Report: services under load, in processes of their own.
 
 process   a service that is started, pinned to a core, killed and asked for its memory
-asking    clients in one process, each in a thread, and how long their searches take
-speed     a service compared with direct searches
-load      searches, changes and saves by another process, with every answer checked
-kills     a service that is killed under changes: what was answered is there
-fuzzing   requests that make no sense
+speed     a service compared with direct searches, and the clients that ask it
+checked   a service that is loaded or killed by clients that check every answer
+fuzzing   malformed and hostile requests
 """

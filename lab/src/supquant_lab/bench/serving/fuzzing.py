@@ -1,11 +1,10 @@
-"""Report: requests that make no sense. Each gets the right kind of answer, in one line, and the service goes on."""
+"""Report: malformed and hostile requests. Each gets the right kind of answer, on one line, and the service keeps running."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import socket
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from supquant import CodeIndex
 from supquant.serve.app import OPERATIONS
+from supquant_lab.bench.process import temporary_folder
 from supquant_lab.bench.serving.checked import M, R, make_codec
 from supquant_lab.bench.serving.process import ServiceProcess
 from supquant_lab.machine import describe_machine
@@ -24,45 +24,28 @@ READ, WRITE = "read-0123456789abcdef", "write-0123456789abcdef"
 """The tokens of the service that is fuzzed."""
 
 SECRET = "never-to-be-seen"
-"""A value of an index that no request names rightly."""
+"""A value in an index that no request may read."""
 
 REFUSED = {400, 401, 403, 404, 405, 409, 413, 415, 422, 429}
-"""Statuses of requests that were refused for what they are."""
+"""Statuses of requests that the service refuses."""
 
 _NAMES = (
-    "items",
-    "other",
-    "..",
-    "%2e%2e",
-    "..%2fhidden",
-    "/etc/passwd",
-    "items%00",
-    "ÿ",
-    "",
-    "items/../hidden",
-    "hidden/",
+    *("items", "other", "..", "%2e%2e", "..%2fhidden", "/etc/passwd"),
+    *("items%00", "ÿ", "", "items/../hidden", "hidden/"),
 )
 _PATHS = (
-    "/",
-    "/v1",
-    "/v1/items",
-    "/metrics",
-    "/openapi.json",
-    "/healthz",
-    "/nothing",
-    "/v1/hidden/../items",
-    "//",
-    "/v1//search",
+    *("/", "/v1", "/v1/items", "/metrics", "/openapi.json", "/healthz"),
+    *("/nothing", "/v1/hidden/../items", "//", "/v1//search"),
 )
 
 
 def bench_fuzzing(n_requests: int, seed: int = 0) -> dict[str, Any]:
-    """Send requests that make no sense, and check every answer.
+    """Send malformed and hostile requests, and check every answer.
 
     Parameters
     ----------
     n_requests : int
-        How many.
+        Number of requests.
     seed : int, default=0
         Seed of all choices.
 
@@ -71,9 +54,9 @@ def bench_fuzzing(n_requests: int, seed: int = 0) -> dict[str, Any]:
     dict
         A record for `json`: how often each status came, and ``failures``, which should be empty.
     """
-    with tempfile.TemporaryDirectory(prefix="supquant-fuzz-") as place:
-        write_folders(Path(place))
-        options = ("--token-file", Path(place) / "tokens", "--max-body", 200_000, "--deadline", 10)
+    with temporary_folder() as place:
+        write_folders(place)
+        options = ("--token-file", place / "tokens", "--max-body", 200_000, "--deadline", 10)
         with ServiceProcess(f"items={place}/items", f"hidden={place}/hidden", *options) as service:
             statuses, failures = fuzz(service.url, n_requests, seed)
             code, errors = service.end()
@@ -133,7 +116,7 @@ def _flaw(status: int, answer: bytes) -> str | None:
 
 
 def _send(host: str, rng: np.random.Generator) -> tuple[int, bytes, str]:
-    """Send a request that is HTTP, but whatever else."""
+    """Send a request that is valid HTTP, but may be wrong in every other way."""
     name = "items" if rng.random() < 0.9 else str(rng.choice(_NAMES))
     chosen = OPERATIONS[int(rng.integers(len(OPERATIONS)))]
     path = chosen.path.replace("{index}", name)
@@ -174,7 +157,7 @@ def _send(host: str, rng: np.random.Generator) -> tuple[int, bytes, str]:
 
 
 def _send_raw(host: str, rng: np.random.Generator) -> tuple[int, bytes, str]:
-    """Send bytes that are no request, or only a part of one."""
+    """Send bytes that are not a request, or only a fragment of one."""
     name, _, port = host.partition(":")
     parts = [b"GET / HTTP/1.1\r\n", b"POST /v1/items/search HTTP/1.1\r\nContent-Length: 99\r\n\r\n{", b"\x00\xff\x16\x03\x01",
              b"GET /\xff HTTP/1.1\r\n\r\n", b"A" * 9000, b"GET / HTTP/9.9\r\n\r\n", b"Content-Length: -1\r\n\r\n", b"\r\n\r\n",
@@ -211,7 +194,7 @@ def _body(rng: np.random.Generator, fields: tuple[str, ...]) -> bytes:
 
 
 def _value(rng: np.random.Generator, depth: int = 0) -> Any:
-    """Return a value that a field may hold, or rather not."""
+    """Return a value that a field may or may not be allowed to hold."""
     makers: list[Callable[[], Any]] = [
         lambda: None,
         lambda: bool(rng.random() < 0.5),

@@ -10,14 +10,13 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 from supquant.errors import InputError
-from supquant_lab.bench.memory import anonymous_mb
+from supquant_lab.bench.process import anonymous_mb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
 _ENDED_SECONDS = 60
-"""The time in seconds that a service may take to end."""
+"""Seconds that a service may take to end."""
 
 
 class ServiceProcess:
@@ -26,9 +25,9 @@ class ServiceProcess:
     Parameters
     ----------
     *arguments : object
-        The arguments of the command. It listens at a free port.
+        The arguments of the command. It listens on a free port.
     core : int, default=None
-        The core that the process is bound to. None binds it to none.
+        The core that the process is bound to; None for any.
     """
 
     def __init__(self, *arguments: object, core: int | None = None) -> None:
@@ -79,8 +78,3 @@ class ServiceProcess:
         with open(f"/proc/{self._process.pid}/stat", encoding="ascii") as file:  # noqa: PTH123  # no file of ours
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def bind(cores: Iterable[int]) -> None:
-    """Bind this process to some cores."""
-    os.sched_setaffinity(0, set(cores))
