@@ -4,16 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from supquant.inputs.labels import read_labels
 from supquant.model import class_means, label_kernel
 from supquant.model.class_means import TEMPERATURES, class_sums, learn_class_means
+from supquant.model.kernel_classifier import log_loss
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import MANY_LABELS, LabelKernel
-from supquant.model.least_squares import log_loss
 from supquant.row_sums import FeatureCache
+
+
+def learn(X, y, *settings):
+    """Learn from vectors and labels that are read first; return the classifier."""
+    return LabelKernel(*settings, random_state=0).learn(X, read_labels(y))[0]
 
 
 @pytest.fixture(scope="module")
@@ -117,10 +122,9 @@ def test_held_out_rows_of_a_class_that_nobody_kept_do_not_decide_the_temperature
 
 def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):
     X, y, Q, asked, bayes = gaussian
-    kernel = LabelKernel(random_state=0).fit(X, y)
-    assert kernel.map_.kernel is None
-    p = kernel.transform(Q)[:, : kernel.map_.n_labels]
-    right = (kernel.classes_[p.argmax(axis=1)] == asked).mean()
+    learned = learn(X, y)
+    assert learned.kernel is None
+    right = (np.unique(y)[learned.logits(Q).argmax(axis=1)] == asked).mean()
     assert bayes > 0.95
     assert right > 0.95 * bayes
 
@@ -128,13 +132,13 @@ def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):
 def test_probabilities_say_how_often_they_are_right_before_any_logistic_regression(
     gaussian, rng, monkeypatch
 ):
-    monkeypatch.setattr(class_means, "MOST_PASS_WORK", 0)
+    monkeypatch.setattr(class_means, "MAX_PASS_WORK", 0)
     X, y, Q, asked, _ = gaussian
     X, Q = (each + 2 * rng.normal(size=each.shape) for each in (X, Q))  # much harder to tell apart
-    kernel = LabelKernel(random_state=0).fit(X, y)
-    assert kernel.n_iter_ == 0
-    p = kernel.transform(Q)[:, : kernel.map_.n_labels]
-    right = (kernel.classes_[p.argmax(axis=1)] == asked).mean()
+    learned = learn(X, y)
+    assert learned.classifier.n_iter == 0
+    p = softmax(learned.logits(Q.astype(np.float32)), axis=1)
+    right = (np.unique(y)[p.argmax(axis=1)] == asked).mean()
     assert 0.1 < right < 0.8
     assert abs(p.max(axis=1).mean() - right) < 0.05
 
@@ -142,7 +146,7 @@ def test_probabilities_say_how_often_they_are_right_before_any_logistic_regressi
 def test_few_classes_have_anchors(gaussian):
     X, y, *_ = gaussian
     few = y < 20
-    assert LabelKernel(random_state=0).fit(X[few], y[few]).map_.kernel is not None
+    assert learn(X[few], y[few]).kernel is not None
 
 
 def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch):
@@ -153,17 +157,16 @@ def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch
         np.float32
     )
     monkeypatch.setattr(label_kernel, "MANY_LABELS", 20)
-    fitted = LabelKernel(random_state=0).fit(X[:5000], y[:5000])
-    assert len(fitted.map_.kernel.anchors) == label_kernel.ANCHORS_OF_MANY_LABELS
+    learned = learn(X[:5000], y[:5000])
+    assert len(learned.kernel.anchors) == label_kernel.ANCHORS_OF_MANY_LABELS
 
-    def right(kernel):
-        found = kernel.transform(X[5000:])[:, :40].argmax(axis=1)
-        return (kernel.classes_[found] == y[5000:]).mean()
+    def right(learned):
+        return (learned.logits(X[5000:]).argmax(axis=1) == y[5000:]).mean()
 
-    assert right(fitted) > 0.95
-    assert right(LabelKernel(0, random_state=0).fit(X[:5000], y[:5000])) < 0.3
-    monkeypatch.setattr(label_kernel, "MOST_ANCHORED_LABELS", 30)  # a query would have too many weights
-    assert LabelKernel(random_state=0).fit(X[:5000], y[:5000]).map_.kernel is None
+    assert right(learned) > 0.95
+    assert right(learn(X[:5000], y[:5000], 0)) < 0.3
+    monkeypatch.setattr(label_kernel, "MAX_ANCHORED_LABELS", 30)  # a query would have too many weights
+    assert learn(X[:5000], y[:5000]).kernel is None
 
 
 def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
@@ -171,7 +174,7 @@ def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
     seen = []
     monkeypatch.setattr(label_kernel, "TRIAL_CLASSES", 50)
     monkeypatch.setattr(label_kernel, "held_out_loss", lambda *rows: seen.append(rows) or 1.0)
-    LabelKernel(random_state=0).fit(X, y)
+    learn(X, y)
     for kept, held in seen:
         assert kept.labels.n_labels == 50
         assert len(kept) + len(held) == len(kept.X) == len(kept.labels) < len(X) / 4
@@ -219,7 +222,7 @@ def test_logistic_regression_lowers_the_loss_of_new_rows(rng, monkeypatch):
         ) / len(new)
 
     steps, loss = learned_loss()
-    monkeypatch.setattr(class_means, "MOST_PASSES", 0)
+    monkeypatch.setattr(class_means, "MAX_PASSES", 0)
     no_steps, loss_of_means = learned_loss()
     assert steps > no_steps == 0
     assert loss < 0.98 * loss_of_means

@@ -1,9 +1,7 @@
 """Codes of meaning and position: scores, items with and without labels, files."""
 
 import copy
-import json
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +12,6 @@ from supquant.errors import InputError
 from supquant.model.codec import SupervisedCodec
 from supquant.model.vectors import COSINE_WEIGHT
 from supquant.model.words import LABEL_WORD, NOVELTY_WEIGHT
-
-FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
 @pytest.fixture(scope="module")
@@ -298,21 +294,3 @@ def test_a_file_holds_all_of_it(fitted, digits, tmp_path):
     np.testing.assert_array_equal(loaded.novelty(X[:50]), fitted.novelty(X[:50]))
     fitted.codec_.save(tmp_path / "codec")
     assert load_codec(tmp_path / "codec").rankings == ("label", "position")
-
-
-def test_a_model_of_the_first_format_answers_as_it_did(digits):
-    X = digits[0] * 16
-    expected = json.loads((FIXTURES / "model-v1-label-kernel.json").read_text())
-    y = digits[1]
-    model = load_model(FIXTURES / "model-v1-label-kernel")
-    np.testing.assert_array_equal(model.encode(X[600:640]), expected["codes"])
-    np.testing.assert_array_equal(model.encode(X[640:660], y[640:660]), expected["labelled_codes"])
-    index = CodeIndex(model).add(X[600:640]).add(X[640:660], y[640:660])
-    scores, ids = index.search(X[700:704], k=8)
-    np.testing.assert_array_equal(ids, expected["ids"])
-    np.testing.assert_allclose(scores, expected["scores"], rtol=1e-5)
-    np.testing.assert_array_equal(
-        index.search(X[700:704], k=8, ranking="euclidean")[1], expected["euclidean_ids"]
-    )
-    with pytest.raises(InputError, match="novelty needs a codec of meaning and position"):
-        index.search(X[700:704], novelty=0.5)

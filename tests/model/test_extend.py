@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from supquant import CodeIndex, PublishedQuantizer, SupervisedQuantizer, load_model
+from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant.model.added_classes import class_logits, class_means, divided
@@ -173,14 +173,11 @@ def test_labels_that_cannot_be_added_are_refused(extended, base, split, labels, 
     np.testing.assert_array_equal(sq.classes_, base[0].classes_)
 
 
-def test_several_labels_an_item_and_published_codes_are_refused(digits):
+def test_a_model_of_several_labels_per_item_is_refused(digits):
     X, y = digits
     several = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X[:300], np.eye(10)[y[:300]])
     with pytest.raises(InputError, match="one label, not several"):
         several.extend(X[:4], np.eye(11)[[10] * 4])
-    published = PublishedQuantizer(2, n_codewords=16, features=None, max_iter=2, random_state=0)
-    with pytest.raises(InputError, match="features='auto'"):
-        published.fit(X[:300], y[:300]).extend(X[:4], [11] * 4)
 
 
 def test_what_is_not_of_a_trained_class_is_divided_among_added_ones_and_others():

@@ -12,7 +12,7 @@ from supquant.kernels import native
 from supquant.model.feature_map import MeaningMap
 from supquant.model.position import principal_directions
 from supquant.model.spelling import Spelling
-from supquant.model.vectors import FeatureParts, query_rule, label_queries
+from supquant.model.vectors import FeatureParts, label_queries, query_rule
 
 P, H, K, OPINIONS = 9, 37, 5, 3
 KINDS = ["one label", "several labels", "spelled labels", "no kernel", "no opinion"]
@@ -123,7 +123,7 @@ def test_parts_that_do_not_fit_are_refused(rng):
 
 
 def test_principal_directions_of_many_rows_are_those_of_every_kth_row_of_a_block(rng, monkeypatch):
-    monkeypatch.setattr("supquant.model.position.MOST_ROWS", 3000)
+    monkeypatch.setattr("supquant.model.position.MAX_ROWS", 3000)
     X = rng.normal(size=(9001, 5)) * [5, 4, 3, 2, 1] + 1
     found = principal_directions(X, 2)
     chosen = np.concatenate([np.arange(start, min(start + 4096, 9001), 3) for start in (0, 4096, 8192)])

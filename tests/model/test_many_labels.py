@@ -33,8 +33,8 @@ def peak_of_fit(X, y):
 
 def test_memory_does_not_grow_with_rows_times_labels(monkeypatch):
     monkeypatch.setattr(meaning_map, "BLOCK_SCORES", 1 << 20)  # as few rows at a time as of many more labels
-    monkeypatch.setattr(label_kernel, "MOST_HELD_SCORES", 1 << 20)
-    monkeypatch.setattr(label_kernel, "MOST_ANCHORED_LABELS", 0)  # weights of anchors are another matter
+    monkeypatch.setattr(label_kernel, "MAX_HELD_SCORES", 1 << 20)
+    monkeypatch.setattr(label_kernel, "MAX_ANCHORED_LABELS", 0)  # weights of anchors are another matter
     monkeypatch.setattr(by_meaning, "FEATURE_BYTES", 1 << 20)
     few, many = (peak_of_fit(*drawn(5000, n_labels)) for n_labels in (300, 3000))
     assert many - few < 5000 * 2700 * 4 / 2  # half of one float32 for every row and label more
@@ -44,7 +44,7 @@ def test_memory_does_not_grow_with_rows_times_labels(monkeypatch):
 
 def test_several_labels_a_row_stay_sparse(monkeypatch):
     monkeypatch.setattr(meaning_map, "BLOCK_SCORES", 1 << 20)
-    monkeypatch.setattr(label_kernel, "MOST_HELD_SCORES", 1 << 20)
+    monkeypatch.setattr(label_kernel, "MAX_HELD_SCORES", 1 << 20)
     rng = np.random.default_rng(0)
     n, L = 4000, 1000
     rows = np.repeat(np.arange(n), 2)
@@ -114,6 +114,6 @@ def test_predictions_of_many_classes_are_made_in_blocks(monkeypatch):
     X, y = drawn(900, 300)
     model = SupervisedQuantizer(2, random_state=0).fit(X, y)
     whole = model.predict(X)
-    monkeypatch.setattr("supquant.estimators.label_quantizer.BLOCK_SCORES", 300 * 7)
+    monkeypatch.setattr("supquant.estimators.labelled.BLOCK_SCORES", 300 * 7)
     np.testing.assert_array_equal(model.predict(X), whole)
     assert (whole == y).mean() > 0.9

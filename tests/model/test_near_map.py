@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from supquant.codec.gaussian_map import GaussianMap
+from supquant.inputs.labels import read_labels
 from supquant.model import label_kernel
-from supquant.model.kernel_classifier import learn_classifier
+from supquant.model.kernel_rows import UNIT, NearMap, near_map
 from supquant.model.label_kernel import LabelKernel
-from supquant.model.near_map import UNIT, NearMap, near_map
 
 
 def flat_rows(rng, n, p, r, noise=0.01):
@@ -93,30 +93,15 @@ def test_equal_rows_have_no_directions():
 def test_a_classifier_learns_the_same_from_it(digits, monkeypatch):
     """Weights are for the kernel itself, and so are the logits of held-out rows."""
     X, y = digits
-    exact = LabelKernel(300, random_state=0)
-    exact.fit_weights(X, y)
-    learned = []
-
-    def learn(*arguments, **options):
-        learned.append(learn_classifier(*arguments, **options))
-        return learned[-1]
-
-    monkeypatch.setattr(label_kernel, "learn_classifier", learn)
+    labels = read_labels(y)
+    exact, _ = LabelKernel(300, random_state=0).learn(X, labels)
     monkeypatch.setattr(label_kernel, "near_map", lambda kernel, n_rows: near_map(kernel, 1_000_000))
-    found = LabelKernel(300, random_state=0)
-    rows = found.fit_weights(X, y)
+    found, rows = LabelKernel(300, random_state=0).learn(X, labels)
     assert isinstance(rows.kernel, NearMap)
-    kernel = found.map_.kernel
-    assert type(kernel) is GaussianMap
-    correct = [(each.transform(X)[:, :10].argmax(axis=1) == y).mean() for each in (exact, found)]
+    assert type(found.kernel) is GaussianMap
+    correct = [(each.logits(X.astype(np.float32)).argmax(axis=1) == y).mean() for each in (exact, found)]
     assert correct[1] > correct[0] - 0.005
-    weights = learned[0].held_weights
-    want = kernel(X[found.held_rows_].astype(np.float32)) @ weights[:-1] + weights[-1]
-    rounding = UNIT * np.abs(weights).sum(axis=0)  # at the most, if features are kept as counts
-    assert (np.abs(found.held_logits_ - want) <= rounding).all()
-
-
-def test_features_of_training_rows_are_exact_where_they_are_returned(digits, monkeypatch):
-    monkeypatch.setattr(label_kernel, "near_map", lambda kernel, n_rows: near_map(kernel, 1_000_000))
-    kernel = LabelKernel(300, random_state=0)
-    np.testing.assert_allclose(kernel.fit_transform(*digits), kernel.transform(digits[0]), atol=1e-4)
+    weights = found.classifier.held_weights
+    want = found.kernel(X[found.held_rows].astype(np.float32)) @ weights[:-1] + weights[-1]
+    rounding = UNIT * np.abs(weights).sum(axis=0)  # bound, if features are kept as counts
+    assert (np.abs(found.held_logits - want) <= rounding).all()

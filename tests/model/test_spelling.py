@@ -7,8 +7,8 @@ import scipy.sparse
 from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.inputs.labels import read_labels
 from supquant.model.spelling import (
-    LEAST_PROBABILITY,
-    LEAST_PROBABILITY_OF_LABELLED,
+    MIN_PROBABILITY,
+    MIN_PROBABILITY_ALL_LABELLED,
     Spelling,
     spell_labels,
 )
@@ -144,13 +144,13 @@ def test_fainter_words_count_where_all_items_have_labels(many):
     X, _, model = many
     spelling = Spelling(np.array([[0, 2], [1, 3], [0, 4]], dtype=np.int32))
     s = spelling.of_probabilities(np.float32([[0.99, 0.01, 0]]))
-    for least, unlikely_first in ((LEAST_PROBABILITY, False), (LEAST_PROBABILITY_OF_LABELLED, True)):
+    for least, unlikely_first in ((MIN_PROBABILITY, False), (MIN_PROBABILITY_ALL_LABELLED, True)):
         scores = spelling.weights(s, least)[:, spelling.words].sum(axis=2)[0]
         assert (scores[1] > scores[2]) == unlikely_first  # the third label shares a word with the likely one
     codec = model.codec_
     features = codec.query_features(X[:20], novelty=0.0)
     r = codec.map.spelling.n_columns
-    for all_labelled, least in ((False, LEAST_PROBABILITY), (True, LEAST_PROBABILITY_OF_LABELLED)):
+    for all_labelled, least in ((False, MIN_PROBABILITY), (True, MIN_PROBABILITY_ALL_LABELLED)):
         prepared = codec.prepare(features, all_labelled=all_labelled)
         np.testing.assert_allclose(prepared[:, :r], codec.map.spelling.weights(features[:, :r], least))
     told = codec.query_tables(X[:20], all_labelled=True).tables

@@ -74,18 +74,11 @@ def test_several_labels_a_row_have_a_forecast_and_no_accuracy(blobs):
     assert summary.map_new is None
 
 
-def test_the_published_fit_has_counts_alone(blobs):
-    X, y = blobs
-    summary = fitted(X, y, features=None, max_iter=1).summary_
-    assert summary.map_labelled is None
-    assert summary.n_codes > 1
-
-
 def test_a_summary_does_not_change_the_codes(blobs, monkeypatch):
     X, y = blobs
     with_summary = fitted(X, y)
     monkeypatch.setattr(
-        "supquant.model.fit.summarize", lambda fit, codec, codes, trial: ModelSummary.of(codes)
+        "supquant.model.quantizer.summarize", lambda fit, codec, codes, trial: ModelSummary.of(codes)
     )
     without = fitted(X, y)
     np.testing.assert_array_equal(with_summary.training_codes_, without.training_codes_)

@@ -67,7 +67,7 @@ def test_of_many_probabilities_some_tell_the_quantiles(rng, features, monkeypatc
     held[:, :5] = np.sqrt(held[:, :5])
     told = {"held": held, "held_labels": labels[:200], "multilabel": True}
     of_all = imitate_held_out_rows(features, labels, **told)
-    monkeypatch.setattr("supquant.model.unseen_rows.MOST_QUANTILE_VALUES", 1000)  # every other row
+    monkeypatch.setattr("supquant.model.unseen_rows.MAX_QUANTILE_VALUES", 1000)  # every other row
     of_some = imitate_held_out_rows(features, labels, **told)
     assert (of_some != of_all).any()
     np.testing.assert_allclose(of_some[:, :5].mean(axis=0), of_all[:, :5].mean(axis=0), rtol=0.1)

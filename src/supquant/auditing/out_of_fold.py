@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from supquant.arrays import Float32, RowNumbers
 from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels
-from supquant.model.kernel_classifier import RIDGES
+from supquant.model.kernel_classifier import RIDGES, Calibration, calibrate
 from supquant.model.kernel_rows import Factor, KernelRows, NormalEquations
 from supquant.model.label_kernel import MANY_LABELS, gaussian_kernel
-from supquant.model.least_squares import Calibration, calibrate
 from supquant.parallel import ordered_map
 from supquant.published.features import WIDE
 from supquant.row_sums import FeatureCache

@@ -18,10 +18,15 @@ from functools import cached_property
 import numpy as np
 
 from supquant.arrays import Array, Float64, RowNumbers
-from supquant.model.descent import MOST_PASSES, descend, losses_of_steps, retrace
-from supquant.model.kernel_classifier import LabelClassifier
+from supquant.model.kernel_classifier import (
+    MAX_PASSES,
+    LabelClassifier,
+    descend,
+    log_loss,
+    losses_of_steps,
+    retrace,
+)
 from supquant.model.kernel_rows import Factor, KernelRows, NormalEquations
-from supquant.model.least_squares import log_loss
 from supquant.parallel import ordered_map, row_blocks
 
 RIDGES = (1.0, 1e-1, 1e-2, 1e-3)
@@ -36,10 +41,10 @@ TEMPERATURES = (1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1)
 METRIC_RIDGE = 1e-3
 """Ridge of the matrix that is the metric of logistic regression, in units of its mean diagonal."""
 
-FEWEST_ROWS_A_CLASS = 12
+MIN_ROWS_PER_CLASS = 12
 """With fewer rows a class on average there is no logistic regression: it would learn their noise."""
 
-MOST_PASS_WORK = 3e11
+MAX_PASS_WORK = 3e11
 """Where one pass over rows, features and classes takes more multiplications and additions, there is no logistic regression."""
 
 LOSS_ROWS = 512
@@ -130,7 +135,6 @@ def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     Returns
     -------
     LabelClassifier
-        Its smooth weights are its other weights.
     """
     sums, of_held = class_sums(kept), class_sums(held)
     tried = _losses_by_setting(sums, held)
@@ -140,15 +144,14 @@ def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     losses = [tried[ridge, temperature]]
     n_iter = 0
     n_labels = kept.labels.n_labels
-    cheap = len(kept) * kept.width * n_labels * 4 <= MOST_PASS_WORK
-    if len(held) and cheap and len(kept) >= FEWEST_ROWS_A_CLASS * n_labels:
-        found = descend(kept.gradient, weights, losses[0], _metric_factor(sums), len(kept), held, MOST_PASSES)
+    cheap = len(kept) * kept.width * n_labels * 4 <= MAX_PASS_WORK
+    if len(held) and cheap and len(kept) >= MIN_ROWS_PER_CLASS * n_labels:
+        found = descend(kept.gradient, weights, losses[0], _metric_factor(sums), len(kept), held, MAX_PASSES)
         weights, losses, n_iter = found.weights, found.losses, len(found.lengths)
         if n_iter:
             final = retrace(kept.joined(held).gradient, final, _metric_factor(every), found.lengths)
     return LabelClassifier(
         weights=final,
-        smooth=final,
         held_weights=weights,
         ridge=ridge,
         n_iter=n_iter,

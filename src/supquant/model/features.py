@@ -19,8 +19,7 @@ from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import class_means
 from supquant.model.feature_map import MeaningMap, evidence, opinion_roots, unit_rows
 from supquant.model.kernel_rows import KernelRows
-from supquant.model.label_kernel import LabelKernel
-from supquant.model.label_map import logits
+from supquant.model.label_kernel import LabelKernel, LearnedLabels, logits
 from supquant.model.leaving_out import (
     NOTHING_LEARNED,
     Study,
@@ -29,8 +28,8 @@ from supquant.model.leaving_out import (
     spread_of,
 )
 from supquant.model.novelty import (
-    FEWEST_UNLABELLED,
-    MOST_ROWS,
+    MAX_ROWS,
+    MIN_UNLABELLED,
     NOTHING_NEW,
     Novelty,
     learn_discriminator,
@@ -45,7 +44,7 @@ from supquant.remote import RemoteBlock, RemoteRows, some_rows
 DEFAULT_SHARE = 0.22
 """Share of rows of new classes that is expected where neither the user nor unlabelled rows tell it."""
 
-MOST_OPINIONS = 32
+MAX_OPINIONS = 32
 """At most this number of columns of a position hold the opinion."""
 
 SAMPLE_ROWS = 16384
@@ -177,35 +176,34 @@ def fit_meaning(
     known = np.flatnonzero(labels.known)
     X_known, labels_known = _rows_where(X, labels.known), labels.take(known)
     with reporter.stage("classifier", 1) as stage:
-        rows = kernel.fit_weights(X_known, labels_known, stage.advance)
+        learned, rows = kernel.learn(X_known, labels_known)
         stage.step()
     with reporter.stage("new classes", 1) as stage:
         directions = principal_directions(X, n_jobs)
         study = NOTHING_LEARNED
         if not labels.multilabel and new_classes != 0:
             study = leave_classes_out(
-                X_known, labels_known, directions, rng, anchored=kernel.map_.kernel is not None, n_jobs=n_jobs
+                X_known, labels_known, directions, rng, anchored=learned.kernel is not None, n_jobs=n_jobs
             )
         stage.step()
 
     sample = np.sort(rng.permutation(len(known))[:SAMPLE_ROWS])
     x = as_float32(X_known[sample])
-    map_ = kernel.map_
     of_sample = labels_known.take(sample)
     metric, cosine, placed = _metric(directions, x, of_sample, study.metric_ridge)
-    held = as_float32(X_known[kernel.held_rows_])
-    held_logits = kernel.held_logits_
+    held = as_float32(X_known[learned.held_rows])
+    held_logits = learned.held_logits
     if not len(held):  # so few rows that all are in the sample
-        held_logits = logits(kernel_features(map_.kernel, x), map_.weights)
+        held_logits = learned.logits(x)
     p = label_probabilities(held_logits, multilabel=labels.multilabel)
     opinion_mean, opinion = _opinion(opinion_roots(spelling.of_probabilities(p)), study.opinion_weight)
-    discriminator, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
+    discriminator, novelty = _novelty(X, labels, learned, held_logits, study, new_classes, rng)
     n_position = metric.shape[1] + opinion.shape[1]
-    weights = np.column_stack([map_.weights, discriminator]).astype(np.float32)
-    outputs = _outputs(rows, weights) if map_.kernel is not None and len(rows) == len(known) else None
+    weights = np.column_stack([learned.weights, discriminator]).astype(np.float32)
+    outputs = _outputs(rows, weights) if learned.kernel is not None and len(rows) == len(known) else None
     del rows  # with all kernel features
     fitted = MeaningMap(
-        map_.kernel,
+        learned.kernel,
         weights,
         directions.mean,
         metric,
@@ -224,13 +222,13 @@ def fit_meaning(
         z = placed if outputs is None else np.hstack([placed, fitted.opinions(outputs[sample])])
     scatter = within_scatter(placed, of_sample)
     fitted = replace(fitted, scatter=scatter.astype(np.float32), means=class_means(z, of_sample))
-    of_held = _discriminator_values(map_.kernel, discriminator, held)
-    of_held_rows = np.column_stack([kernel.held_logits_, of_held.astype(np.float32)])
+    of_held = _discriminator_values(learned.kernel, discriminator, held)
+    of_held_rows = np.column_stack([learned.held_logits, of_held.astype(np.float32)])
     held_features = fitted.from_logits(of_held_rows, held)
     squares = spelling.length * np.square(held_features[:, : fitted.n_columns]).sum(axis=1)
     return FittedMeaning(
         fitted,
-        kernel.held_rows_,
+        learned.held_rows,
         held_features,
         novelty.share,
         expit(novelty.of_new).astype(np.float32),
@@ -282,33 +280,32 @@ def _of_block(block: RemoteBlock, outputs: Float32, map_: MeaningMap) -> Float32
 def _novelty(
     X: NDArray[Any],
     labels: Labels,
-    kernel: LabelKernel,
+    learned: LearnedLabels,
     held_logits: Float32,
     study: Study,
     new_classes: float | None,
     rng: np.random.Generator,
 ) -> tuple[Float32, Novelty]:
     """Return the weights (d + 1,) of the discriminator, zero where there is none, and the logit of being new."""
-    map_ = kernel.map_
-    no_weights = np.zeros(len(map_.weights), dtype=np.float32)
+    no_weights = np.zeros(len(learned.weights), dtype=np.float32)
     if np.isinf(study.shift):
         return no_weights, NOTHING_NEW
     known = np.flatnonzero(labels.known)
-    unlabelled = rng.permutation(np.flatnonzero(~labels.known))[: MOST_ROWS + MOST_ROWS // 4]
-    if len(unlabelled) < FEWEST_UNLABELLED or len(kernel.held_rows_) < FEWEST_UNLABELLED // 4:
+    unlabelled = rng.permutation(np.flatnonzero(~labels.known))[: MAX_ROWS + MAX_ROWS // 4]
+    if len(unlabelled) < MIN_UNLABELLED or len(learned.held_rows) < MIN_UNLABELLED // 4:
         centre, spread = spread_of(evidence(held_logits.astype(np.float64)))
         slope = study.slope / spread
         novelty = Novelty(slope, 0.0, study.shift - slope * centre, 0.5, study.left_out)
         return no_weights, novelty.expecting(DEFAULT_SHARE if new_classes is None else new_classes)
-    judged, learned = np.split(unlabelled, [len(unlabelled) // 5])
-    kept = rng.permutation(np.setdiff1d(np.arange(len(known)), kernel.held_rows_))[:MOST_ROWS]
-    weights = learn_discriminator(map_.kernel, X[np.sort(known[kept])], X[np.sort(learned)])
-    held, mixed = as_float32(X[known[kernel.held_rows_]]), as_float32(X[np.sort(judged)])
-    phi = kernel_features(map_.kernel, mixed)
-    of_held = _discriminator_values(map_.kernel, weights, held)
+    judged, seen = np.split(unlabelled, [len(unlabelled) // 5])
+    kept = rng.permutation(np.setdiff1d(np.arange(len(known)), learned.held_rows))[:MAX_ROWS]
+    weights = learn_discriminator(learned.kernel, X[np.sort(known[kept])], X[np.sort(seen)])
+    held, mixed = as_float32(X[known[learned.held_rows]]), as_float32(X[np.sort(judged)])
+    phi = kernel_features(learned.kernel, mixed)
+    of_held = _discriminator_values(learned.kernel, weights, held)
     novelty = novelty_of_mixture(
         np.column_stack([evidence(held_logits.astype(np.float64)), of_held]),
-        np.column_stack([evidence(logits(phi, map_.weights).astype(np.float64)), logits(phi, weights)]),
+        np.column_stack([evidence(logits(phi, learned.weights).astype(np.float64)), logits(phi, weights)]),
     )
     return weights, novelty if new_classes is None else novelty.expecting(new_classes)
 
@@ -347,5 +344,5 @@ def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:
     centred = (roots - mean).astype(np.float64)
     weight /= root_mean_square(centred)
     _, vectors = np.linalg.eigh(centred.T @ centred)
-    leading = vectors[:, ::-1][:, :MOST_OPINIONS]
+    leading = vectors[:, ::-1][:, :MAX_OPINIONS]
     return mean.astype(np.float32), np.ascontiguousarray(weight * leading, dtype=np.float32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -18,12 +19,11 @@ from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Array, Counts, Float32, Float64, RowNumbers
-from supquant.codec.gaussian_map import GaussianMap
+from supquant.codec.gaussian_map import GaussianMap, squared_norms
 from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.kernels import GROUP
-from supquant.model.near_map import UNIT, NearMap
 from supquant.parallel import ordered_map, row_blocks
 from supquant.remote import RemoteBlock, RemoteRows
 from supquant.row_sums import FeatureCache, sum_in_order
@@ -33,8 +33,8 @@ Result = TypeVar("Result")
 GRAM_BYTES = 1 << 30
 """Bytes of the matrices Phi'Phi of single blocks that wait to be added. No more threads work than fit into it."""
 
-ROWS_A_FEATURE, FEWEST_GRAM_ROWS = 2, 1 << 13
-"""Phi'Phi is a sum over about `ROWS_A_FEATURE` rows for each feature, but not fewer than `FEWEST_GRAM_ROWS`, if there are more:
+ROWS_PER_FEATURE, MIN_GRAM_ROWS = 2, 1 << 13
+"""Phi'Phi is a sum over about `ROWS_PER_FEATURE` rows for each feature, but not fewer than `MIN_GRAM_ROWS`, if there are more:
 that is enough for the start and the metric of logistic regression, which then sees all rows."""
 
 GRAM_ROWS = 2048
@@ -43,6 +43,26 @@ GRAM_ROWS = 2048
 FEW_LABELS = 16
 """With at most this number of labels, features are kept as counts, and compiled code computes logits and gradients. Ten labels
 take a third of the time of BLAS."""
+
+VARIANCE_KEPT = 0.985
+"""Share of the variance of the anchors that the directions hold. With 0.95, MNIST's loss rises by a tenth."""
+
+MAX_KEPT_FRACTION = 0.75
+"""If more than this part of the directions is needed, to leave the others out would hardly save time."""
+
+EIGENVECTORS = 64
+"""Directions are sought if the products that they may save are more than this number of products of two square matrices of their
+width. That takes several times as long as to find them."""
+
+
+FAR = 1e4
+"""What stands for an infinite distance in the exponent: the features of such a row are zero, whatever its products."""
+
+TILE_ROWS = 1024
+"""Rows whose features are finished while they are in the cache."""
+
+UNIT = np.float32(2**-15)
+"""What one of the counts stands for in which features may be kept."""
 
 ROUNDING_SHARE = 0.1
 """A factor is float32 if the ridge is above this part of the largest possible rounding of an eigenvalue."""
@@ -91,7 +111,7 @@ class KernelRows:
 
     def sample_first(self) -> KernelRows:
         """Return the rows with an evenly spaced sample of them in the first blocks, if there are more than Phi'Phi needs."""
-        every = round(len(self) / max(ROWS_A_FEATURE * self.width, FEWEST_GRAM_ROWS))
+        every = round(len(self) / max(ROWS_PER_FEATURE * self.width, MIN_GRAM_ROWS))
         if every < 2:
             return self
         numbers = np.concatenate(self.blocks)
@@ -162,38 +182,27 @@ class KernelRows:
         function: Callable[[KernelRows, RowNumbers, Any], tuple[Array, ...]],
         shared: object = None,
         n_jobs: int | None = None,
-        advance: Callable[[float], None] | None = None,
     ) -> tuple[Float64, ...]:
-        """Return the sums of the arrays that a function returns for every block, which are called as in `map_blocks`.
-
-        If the rows are in this process, `advance` is called as in `sum_in_order`.
-        """
+        """Return the sums of the arrays that a function returns for every block; it is called as in `map_blocks`."""
         if isinstance(self.X, RemoteRows):
             own = [self.labels.take(rows) for rows in self.blocks]
             return self.X.sum_blocks(_visit, self.blocks, (self.kernel, function, shared), own)
-        return sum_in_order(
-            lambda rows: function(self, rows, shared), self.blocks, n_jobs or self.n_jobs, advance
-        )
+        return sum_in_order(lambda rows: function(self, rows, shared), self.blocks, n_jobs or self.n_jobs)
 
     def logits(self, weights: Float64) -> Float32:
         """Return phi W (n, L) of all rows for weights W (d + 1, L), in the order of the blocks."""
         return np.concatenate(list(self.map_blocks(_logits, weights.astype(np.float32))))
 
-    @property
-    def sampled_rows(self) -> int:
-        """Number of the rows over which Phi'Phi is summed."""
-        return sum(map(len, self.blocks[: self.n_sampled or None]))
-
-    def normal_equations(self, *, advance: Callable[[float], None] | None = None) -> NormalEquations:
+    def normal_equations(self) -> NormalEquations:
         """Sum products over the sample, whose rows stand for all: in float32 within a block, in float64 over blocks.
 
-        Without a sample all rows are summed. The finished share of the work goes to `advance`.
+        Without a sample all rows are summed.
         """
         width = self.width
         if not self.blocks:
             return NormalEquations(np.zeros((width, width)), np.zeros((width, self.labels.n_labels)))
         summed = replace(self, blocks=self.blocks[: self.n_sampled or None])
-        gram, products = summed.sum_blocks(_products, None, gram_jobs(width, self.n_jobs), advance)
+        gram, products = summed.sum_blocks(_products, None, gram_jobs(width, self.n_jobs))
         if len(summed) < len(self):
             gram *= len(self) / len(summed)
             products *= len(self) / len(summed)
@@ -351,3 +360,108 @@ def gram_jobs(width: int, n_jobs: int) -> int:
     One matrix more than there are threads waits to be added; all of them fit into `GRAM_BYTES`.
     """
     return max(1, min(n_jobs, GRAM_BYTES // (4 * width**2) - 1))
+
+
+# a kernel in fewer dimensions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NearMap(GaussianMap):
+    """A kernel whose features of large blocks may be made from fewer dimensions, and kept as counts.
+
+    Distances to thousands of anchors take most of their time in products, and most dimensions of a vector add little to them. The
+    products are therefore taken along the principal directions of the anchors. Lengths stay those of the whole vectors:
+
+        |x - a|^2  is about  |x|^2 + |a|^2 - 2 (B'x) . (B'a)
+
+    What B leaves of two different rows hardly has a direction in common. The features differ by less than one part in a hundred
+    from those of the kernel itself, and weights that were learned from them have the same loss under it.
+    """
+
+    mean: Float32  # (p,) of the anchors
+    basis: Float32 | None  # (p, r) orthonormal, or None to leave no dimension out
+
+    def fill(self, x: Float32, values: Float32) -> None:
+        """Write the features of a large block (b, p) into values (b, h), nearly those of a call."""
+        h = len(self.anchors)
+        for tile in row_blocks(len(x), TILE_ROWS):
+            rows = slice(*tile)
+            of_rows = np.matmul(self._lifted(x[rows]), self._near_anchors[:, :h], out=values[rows])
+            np.minimum(of_rows, 0, out=of_rows)
+            np.exp(of_rows, out=of_rows)
+
+    def counts(self, x: Float32) -> Counts:
+        """Return the features of a large block (b, p) as counts (b, w): h features, then one, and zeros up to whole groups."""
+        counts = np.empty((len(x), self._near_anchors.shape[1]), dtype=np.uint16)
+        exponents = np.empty((min(len(x), TILE_ROWS), counts.shape[1]), dtype=np.float32)
+        for start, stop in row_blocks(len(x), TILE_ROWS):
+            of_rows = np.matmul(
+                self._lifted(x[start:stop]), self._near_anchors, out=exponents[: stop - start]
+            )
+            kernels.active().counted_exponentials(of_rows, counts[start:stop])
+        return counts
+
+    def _lifted(self, x: Float32) -> Float32:
+        """Return ``[B'x, |x|^2, 1]`` (b, r + 2) of rows (b, p) less the mean."""
+        centred = x - self.mean
+        r = centred.shape[1] if self.basis is None else self.basis.shape[1]
+        lifted = np.empty((len(x), r + 2), dtype=np.float32)
+        if self.basis is None:
+            lifted[:, :r] = centred
+        else:
+            np.matmul(centred, self.basis, out=lifted[:, :r])
+        lifted[:, r] = squared_norms(centred)
+        lifted[np.isinf(lifted[:, r]), : r + 1] = [0] * r + [FAR / -self.scale]
+        lifted[:, r + 1] = 1
+        return lifted
+
+    @cached_property
+    def _near_anchors(self) -> Float32:
+        """The matrix (r + 2, w) whose product with ``[B'x, |x|^2, 1]`` is ``-|x - a|^2 / 2 sigma^2`` in its first h columns.
+
+        It is 0 in one more column, whose exponential is 1, and far below 0 in those that fill up groups.
+        """
+        centred = self.anchors - self.mean
+        turned = centred if self.basis is None else centred @ self.basis
+        h, r = turned.shape
+        matrix = np.zeros((r + 2, h + 1 + -(h + 1) % GROUP), dtype=np.float32)
+        matrix[:r, :h] = -2 * turned.T
+        matrix[r, :h] = 1
+        matrix[r + 1, :h] = squared_norms(centred)
+        matrix *= np.float32(self.scale)
+        matrix[r + 1, h + 1 :] = -FAR
+        return matrix
+
+
+def near_map(kernel: GaussianMap, n_rows: int) -> GaussianMap:
+    """Return the kernel to learn from `n_rows` rows with: in fewer dimensions if that saves time.
+
+    If squared lengths of anchors are infinite in float32, it is the given one.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> flat = (rng.standard_normal((500, 8)) @ rng.standard_normal((8, 64))).astype(np.float32)
+    >>> near_map(GaussianMap(flat, 10.0), 100_000).basis.shape
+    (64, 8)
+    """
+    mean = kernel.anchors.mean(axis=0)
+    centred = kernel.anchors - mean
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(squared_norms(centred)).all():
+            return kernel
+        return NearMap(kernel.anchors, kernel.bandwidth, mean, _basis(centred, n_rows))
+
+
+def _basis(centred: Float32, n_rows: int) -> Float32 | None:
+    """Return principal directions (p, r) of centred anchors (h, p), or None where they would not save time."""
+    h, p = centred.shape
+    if EIGENVECTORS * p * p >= (1 - MAX_KEPT_FRACTION) * n_rows * h:
+        return None
+    covariance = centred.T @ centred
+    if not np.isfinite(covariance).all():
+        return None
+    variances, vectors = np.linalg.eigh(covariance)
+    held = np.cumsum(np.maximum(variances[::-1], 0), dtype=np.float64)
+    r = int(np.searchsorted(held, VARIANCE_KEPT * held[-1])) + 1
+    return None if r > MAX_KEPT_FRACTION * p else np.ascontiguousarray(vectors[:, ::-1][:, :r])

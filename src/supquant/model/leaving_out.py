@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from supquant.arrays import Float32, Float64
-from supquant.codec.gaussian_map import kernel_features
 from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.validation import as_float32
 from supquant.model.feature_map import evidence, opinion_roots
 from supquant.model.label_kernel import LabelKernel
-from supquant.model.label_map import logits
 from supquant.model.position import Directions, root_spreads, within_scatter
 
 N_FOLDS = 5
@@ -44,7 +42,7 @@ FOLD_ITEMS = 2000
 """A fold takes at most this number of left-out rows as items. Held-out rows fill the items up to this number, and at least half
 of the held-out rows are taken."""
 
-FEWEST_FOLD_ROWS = 50
+MIN_FOLD_ROWS = 50
 """A fold with fewer rows to learn from is passed over."""
 
 METRIC_RIDGES = (np.inf, 3.0, 1.0, 0.3)
@@ -192,18 +190,17 @@ def _leave_fold_out(
     held, kept = order[: len(order) // 4], np.sort(order[len(order) // 4 :])
     left = np.flatnonzero(out)
     if (
-        len(kept) < FEWEST_FOLD_ROWS
+        len(kept) < MIN_FOLD_ROWS
         or len(np.unique(labels.indices[kept])) < 2
         or not len(left)
         or not len(held)
     ):
         return None
     _, compact = np.unique(labels.indices[kept], return_inverse=True)
-    kernel = LabelKernel(n_anchors, n_directions=0, n_jobs=n_jobs, random_state=seed)
-    kernel.fit_weights(X[kept], read_labels(compact))
-    fitted = kernel.map_
+    kernel = LabelKernel(n_anchors, n_jobs=n_jobs, random_state=seed)
+    learned, _ = kernel.learn(X[kept], read_labels(compact))
     items = np.concatenate([left[:FOLD_ITEMS], held[: max(FOLD_ITEMS - len(left), len(held) // 2)]])
-    scores = logits(kernel_features(fitted.kernel, X[items]), fitted.weights)
+    scores = learned.logits(X[items])
     of_items = evidence(scores.astype(np.float64))
     is_left = np.isin(labels.indices[items], fold)
     centre, spread = spread_of(of_items[~is_left])

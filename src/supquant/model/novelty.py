@@ -20,13 +20,13 @@ from supquant.arrays import Float32, Float64
 from supquant.codec.gaussian_map import GaussianMap
 from supquant.inputs.validation import as_float32
 
-FEWEST_UNLABELLED = 200
+MIN_UNLABELLED = 200
 """With fewer rows without labels, or a quarter as many held-out rows with labels, there is no discriminator."""
 
-MOST_ROWS = 16384
+MAX_ROWS = 16384
 """The discriminator learns from at most this number of labelled rows, and of unlabelled ones."""
 
-MOST_ANCHORS = 1024
+MAX_ANCHORS = 1024
 """The discriminator has weights for at most this number of anchors of the classifier."""
 
 RIDGE = 1e-2
@@ -83,7 +83,7 @@ def learn_discriminator(
     used = np.arange(width)
     features = rows
     if kernel is not None:
-        used = np.unique(np.linspace(0, width - 1, MOST_ANCHORS).astype(np.intp))
+        used = np.unique(np.linspace(0, width - 1, MAX_ANCHORS).astype(np.intp))
         features = GaussianMap(kernel.anchors[used], kernel.bandwidth)(rows)
     is_unlabelled = np.arange(len(rows)) >= len(labelled)
     balance = np.where(is_unlabelled, len(rows) / len(unlabelled), len(rows) / len(labelled)) / 2

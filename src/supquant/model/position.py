@@ -18,12 +18,12 @@ from supquant.parallel import row_blocks
 from supquant.row_sums import sum_rows
 
 VARIANCE_KEPT = 0.99
-"""Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MOST_DIRECTIONS`."""
+"""Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MAX_DIRECTIONS`."""
 
-MOST_DIRECTIONS = 256
+MAX_DIRECTIONS = 256
 """At most this number of principal directions is kept."""
 
-MOST_ROWS = 1 << 14
+MAX_ROWS = 1 << 14
 """If there are twice as many rows or more, the principal directions are those of every k-th row, of at least so many in all."""
 
 
@@ -49,12 +49,12 @@ def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
     (3, 2)
     """
     p = X.shape[1]
-    every = max(1, len(X) // MOST_ROWS)
+    every = max(1, len(X) // MAX_ROWS)
     total, products = sum_rows(_unit_sums, X, every, n_jobs)
     n = sum(len(range(start, stop, every)) for start, stop in row_blocks(len(X)))
     mean = total / n
     covariance = products / n - np.outer(mean, mean)
-    most = min(MOST_DIRECTIONS, p)
+    most = min(MAX_DIRECTIONS, p)
     variances, vectors = leading_eigenvectors(covariance, most)
     held = np.cumsum(np.maximum(variances, 0))
     kept = int(np.searchsorted(held, VARIANCE_KEPT * max(float(np.trace(covariance)), 0.0))) + 1

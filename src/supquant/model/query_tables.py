@@ -21,9 +21,9 @@ from supquant.model.feature_map import MeaningMap
 from supquant.model.vectors import (
     FeatureParts,
     checked_novelty,
+    label_queries,
     position_queries,
     query_rule,
-    label_queries,
 )
 from supquant.model.words import item_novelty
 
@@ -42,7 +42,7 @@ _CURVE_BOUNDS = np.concatenate([[-np.inf], NOVELTY_BINS]).astype(np.float32)
 """Bounds of novelty between the queries of one curve and of the next. No query is below the first of them: the first curve is
 for items whose labels are all known."""
 
-_LEAST_SHARE = np.float32(1e-6)
+_MIN_SHARE = np.float32(1e-6)
 """The share of meaning in the vector of an item is taken to be at least this great where it is divided by."""
 
 _NO_BOUNDS = np.empty(0, dtype=np.float32)
@@ -175,7 +175,7 @@ class SupervisedQueries(CodebookCodec):
         novelty = item_novelty(decoded[:, r : r + 1])
         position = decoded[:, r + 1 :]
         features = np.zeros((len(codes), self.map.n_columns + 1 + 2 * g), dtype=np.float32)
-        features[:, :r] = np.clip(decoded[:, :r] / np.maximum(1 - novelty, _LEAST_SHARE), 0, 1)
+        features[:, :r] = np.clip(decoded[:, :r] / np.maximum(1 - novelty, _MIN_SHARE), 0, 1)
         features[:, self.map.n_columns] = novelty[:, 0]
         features[:, self.map.n_columns + 1 :] = np.hstack([position, self.map.cosines(position)])
         tables = self.tables_of(self.prepare(features, ranking), ranking)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Words = NDArray[np.int32]
 
-MOST_COLUMNS = 512
+MAX_COLUMNS = 512
 """Labels without codewords of their own have a column each up to this number of labels."""
 
-LEAST_PROBABILITY = 1e-2
+MIN_PROBABILITY = 1e-2
 """Probability of a word from which on it counts for a query, where labels have several words. A lower one ranks items with labels
 better, and items without labels worse, because these have a share of many words."""
 
-LEAST_PROBABILITY_OF_LABELLED = 1e-5
+MIN_PROBABILITY_ALL_LABELLED = 1e-5
 """The same probability where all items have labels."""
 
 
@@ -104,7 +104,7 @@ class Spelling:
         vectors[~labels.known[start:stop]] = np.nan
         return vectors
 
-    def weights(self, s: Float32, least: float = LEAST_PROBABILITY) -> Float32:
+    def weights(self, s: Float32, least: float = MIN_PROBABILITY) -> Float32:
         """Return the vectors (b, r) by which queries with mean vectors s (b, r) multiply the vectors of items.
 
         With one word a label, it is s itself. With more, all words of a likely label are likely, but some words of an unlikely
@@ -115,7 +115,7 @@ class Spelling:
         Parameters
         ----------
         s : ndarray of shape (b, r), float32
-        least : float, default=LEAST_PROBABILITY
+        least : float, default=MIN_PROBABILITY
             Probability of a word from which on it counts.
         """
         if self.length == 1:
@@ -190,10 +190,8 @@ def _largest_prime(most: int) -> int:
 
 
 def spelling_from(arrays: dict[str, Any], n_labels: int) -> Spelling:
-    """Return the spelling in the arrays of a file; one word a label where the file has none."""
-    words = arrays.get("spelling")
-    if words is None:
-        words = np.arange(n_labels, dtype=np.int32)[:, None]
+    """Return the spelling of labels in the arrays of a file."""
+    words = arrays["spelling"]
     if words.dtype != np.int32 or words.ndim != 2 or len(words) != n_labels or not words.shape[1]:
         raise InputError(
             f"spelling must be int32 of shape ({n_labels}, t), got {words.dtype} of shape {words.shape}"

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from supquant.model.curves import UnlabelledTrial
     from supquant.model.fit import Fit
 
-MOST_QUERIES = 300
+MAX_QUERIES = 300
 """At most this number of held-out rows are queries of the forecast."""
 
-MOST_ITEMS = 4_000
+MAX_ITEMS = 4_000
 """At most this number of rows are items of the forecast."""
 
-FEWEST_JUDGED = 50
+MIN_JUDGED = 50
 """With fewer held-out rows than this, nothing is said about labels that seem random."""
 
-FEWEST_ROWS_A_LABEL = 4
+MIN_ROWS_PER_LABEL = 4
 """With fewer rows for each label than this, few codes are no surprise."""
 
 
@@ -104,7 +104,7 @@ class ModelSummary:
     @property
     def codes_collapse(self) -> bool:
         """Whether there are no more different codes than labels, though codes have room for more."""
-        if self.n_codebooks < 2 or self.n_rows < FEWEST_ROWS_A_LABEL * max(self.n_labels, 2):
+        if self.n_codebooks < 2 or self.n_rows < MIN_ROWS_PER_LABEL * max(self.n_labels, 2):
             return False
         return self.n_codes <= max(self.n_labels, 2)
 
@@ -141,15 +141,15 @@ def summarize(fit: Fit, codec: SupervisedCodec, codes: Codes, trial: UnlabelledT
         return summary
     known = np.flatnonzero(fit.labels.known)
     asking = fit.labels.take(known[fit.fitted.held_rows])
-    queries = spread_rows(len(held), MOST_QUERIES)
+    queries = spread_rows(len(held), MAX_QUERIES)
     settled = held[queries]
     settled[:, fit.fitted.map.n_columns] = 0  # if all items have labels, no query is new
     seen = np.delete(known, fit.fitted.held_rows)
-    items = seen[spread_rows(len(seen), MOST_ITEMS)]
+    items = seen[spread_rows(len(seen), MAX_ITEMS)]
     tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
     labelled = _map(tables, asking.take(queries), codes[items], fit.labels.take(items), fit.n_jobs)
     # One half of the held-out rows are queries, the other half are items without labels.
-    odd, even = np.arange(1, len(held), 2), np.arange(0, len(held), 2)[:MOST_QUERIES]
+    odd, even = np.arange(1, len(held), 2), np.arange(0, len(held), 2)[:MAX_QUERIES]
     of_odd = fit.encode_items(codec, codec.item_vectors(held[odd]), np.zeros(len(odd), dtype=bool))
     tables = codec.tables_of(codec.prepare(held[even]))
     unlabelled = _map(tables, asking.take(even), of_odd, asking.take(odd), fit.n_jobs)
@@ -167,7 +167,7 @@ def summarize(fit: Fit, codec: SupervisedCodec, codes: Codes, trial: UnlabelledT
 def _recognised(fit: Fit, held: Float32, asking: Labels) -> tuple[float | None, float | None]:
     """Return the share of held-out rows that are recognised, and the share of the most frequent label among them."""
     spelling = fit.fitted.map.spelling
-    if asking.indices is None or len(held) < FEWEST_JUDGED:
+    if asking.indices is None or len(held) < MIN_JUDGED:
         return None, None
     spelled = (
         held[:, : fit.fitted.map.n_columns] @ spelling.of_labels(_every_label(asking), 0, asking.n_labels).T
@@ -184,7 +184,7 @@ def _map_of_new(codec: SupervisedCodec, trial: UnlabelledTrial, n_jobs: int) -> 
     """Return the MAP of queries whose classes look new; None if none do."""
     if trial.asking.indices is None or not len(trial.new):
         return None
-    queries = np.flatnonzero(np.isin(trial.asking.indices, trial.new))[:MOST_QUERIES]
+    queries = np.flatnonzero(np.isin(trial.asking.indices, trial.new))[:MAX_QUERIES]
     tables = codec.tables_of(codec.prepare(trial.queries[queries]))
     return _map(tables, trial.asking.take(queries), trial.codes, trial.items, n_jobs)
 

@@ -25,10 +25,10 @@ TEMPERATURE_ROWS = 4096
 N_RANKS = 2048
 """Number of ranks, from each end, at which the values of training rows become exactly those of held-out rows."""
 
-MOST_QUANTILE_VALUES = 1 << 20
+MAX_QUANTILE_VALUES = 1 << 20
 """Of more probabilities than twice this number, only those of every k-th row are sorted."""
 
-LEAST_IMAGE = 1e-6
+MIN_IMAGE = 1e-6
 """If a probability is so small in held-out rows, that of training rows with the same rank becomes zero."""
 
 
@@ -70,7 +70,7 @@ def imitate_held_out_rows(
         return features
     changed = features.copy()
     n_labels = labels.shape[1]
-    every = max(1, labels.size // MOST_QUANTILE_VALUES)
+    every = max(1, labels.size // MAX_QUANTILE_VALUES)
     of_others, of_own = (
         _quantile_map(
             features[::every, :n_labels][labels[::every] == own], held[:, :n_labels][held_labels == own]
@@ -80,7 +80,7 @@ def imitate_held_out_rows(
 
     # Of many labels, most have a probability that is as good as zero: only the others need an interpolation.
     points, images = of_others
-    n_small = int(np.searchsorted(images, LEAST_IMAGE))
+    n_small = int(np.searchsorted(images, MIN_IMAGE))
     least, of_small = (points[n_small - 1], 0.0) if n_small else (points[0], images[0])
 
     def change(block: tuple[int, int]) -> None:

@@ -28,16 +28,16 @@ from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.kernels import Packed, QueryRule
 from supquant.model.feature_map import MeaningMap
-from supquant.model.spelling import LEAST_PROBABILITY, LEAST_PROBABILITY_OF_LABELLED
+from supquant.model.spelling import MIN_PROBABILITY, MIN_PROBABILITY_ALL_LABELLED
 from supquant.model.words import NOVELTY_WEIGHT, novelty_coordinate
 
 __all__ = [
     "FeatureParts",
     "checked_novelty",
     "item_vectors",
+    "label_queries",
     "position_queries",
     "query_rule",
-    "label_queries",
 ]
 
 NEW_BONUS = 0.35
@@ -140,7 +140,7 @@ def label_queries(
 
 def least_probability(all_labelled: bool) -> float:
     """Return the probability of a word from which on it counts, by whether the labels of all items are known."""
-    return LEAST_PROBABILITY_OF_LABELLED if all_labelled else LEAST_PROBABILITY
+    return MIN_PROBABILITY_ALL_LABELLED if all_labelled else MIN_PROBABILITY
 
 
 def query_rule(feature_map: MeaningMap, ranking: str, *, all_labelled: bool) -> QueryRule:

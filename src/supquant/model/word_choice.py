@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.model.spelling import MOST_COLUMNS, Spelling, spell_labels
+from supquant.model.spelling import MAX_COLUMNS, Spelling, spell_labels
 from supquant.model.words import KNOWN_WORD, LABEL_WORD, POSITION_WORD
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def choose_spelling(labels: Labels, n_codebooks: int, n_codewords: int, rng: np.
 
     If there are enough codewords, no two labels have the same words. If codes are too short for that, a few labels share their
     words; learned codes keep less of so many labels (100 labels in 49 codes: MAP .50, with learned words .13). If rows have
-    several labels, every label has a column of its own; beyond `MOST_COLUMNS` labels each has a few words, whose codewords are
+    several labels, every label has a column of its own; beyond `MAX_COLUMNS` labels each has a few words, whose codewords are
     learned.
 
     Parameters
@@ -58,7 +58,7 @@ def choose_spelling(labels: Labels, n_codebooks: int, n_codewords: int, rng: np.
         if min(own, most) > 1 and n_labels <= MAX_SHARING_LABELS * own**most:
             return spell_labels(n_labels, own, rng, most)
     enough = int(np.ceil(n_labels ** (1 / MAX_LABEL_WORDS)))
-    return spell_labels(n_labels, MOST_COLUMNS if n_labels <= MOST_COLUMNS else max(n_codewords, enough), rng)
+    return spell_labels(n_labels, MAX_COLUMNS if n_labels <= MAX_COLUMNS else max(n_codewords, enough), rng)
 
 
 def word_purposes(
