@@ -18,7 +18,7 @@ from supquant.distributed.rows import WorkerRows
 from supquant.distributed.source_files import SourceFiles
 from supquant.errors import WorkerError
 from supquant.inputs.labels import read_labels
-from supquant.model import fit as by_meaning
+from supquant.model import features
 from supquant.model.kernel_rows import NearMap
 from supquant.model.label_kernel import LabelKernel
 from supquant.parallel import row_blocks
@@ -222,7 +222,7 @@ def test_a_fit_of_actors_and_one_of_processes_have_the_bits_of_a_local_one(worke
 def test_rows_without_labels_and_no_cache_give_the_bits_of_a_local_fit(classes, monkeypatch, kept):
     path, X, y = classes
     if not kept:
-        monkeypatch.setattr(by_meaning, "FEATURE_BYTES", 0)
+        monkeypatch.setattr(features, "FEATURE_BYTES", 0)
     some = y.astype(object)
     some[::3] = None
     expected = bits(quantizer(features=LabelKernel(0)).fit(X, some))

@@ -9,7 +9,7 @@ from supquant import AnchorKernel, CodeIndex, LabelKernel, PublishedQuantizer, S
 from supquant.estimators import calibration
 from supquant.estimators.calibration import fit_curve, fit_scaling
 from supquant.inputs.labels import read_labels
-from supquant.model import curves as meaning_curves
+from supquant.model import calibration as model_calibration
 from supquant.parallel import single_blas
 from supquant.published.projections import LearnedProjection
 from supquant.published.training import Training
@@ -119,7 +119,7 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     X, y = digits[0][:400], digits[1][:400]
     seen = []
     monkeypatch.setattr(
-        meaning_curves, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
+        model_calibration, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
     )
     kernel = LabelKernel(50, random_state=0)
     quantizer = SupervisedQuantizer(2, n_codewords=16, features=kernel, max_iter=1, random_state=0).fit(X, y)

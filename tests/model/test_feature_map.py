@@ -9,7 +9,7 @@ import pytest
 
 from supquant.codec.gaussian_map import GaussianMap
 from supquant.kernels import native
-from supquant.model.feature_map import MeaningMap
+from supquant.model.feature_map import SupervisedMap
 from supquant.model.position import principal_directions
 from supquant.model.spelling import Spelling
 from supquant.model.vectors import FeatureParts, label_queries, query_rule
@@ -29,7 +29,7 @@ def draw_map(kind, rng):
     def normal(*shape):
         return rng.normal(size=shape).astype(np.float32)
 
-    return MeaningMap(
+    return SupervisedMap(
         kernel=None if kind == "no kernel" else GaussianMap(normal(H, P), 2.5),
         weights=normal((P if kind == "no kernel" else H) + 1, L + 1),
         mean=normal(P) / 9,

@@ -9,8 +9,7 @@ import pytest
 from supquant import SupervisedQuantizer
 from supquant.assignment import ItemSearch
 from supquant.inputs.labels import read_labels
-from supquant.model.item_search import LabelSearch, item_search
-from supquant.model.words import LABELLED, POSITION_WORD, allowed_words
+from supquant.model.words import LABELLED, POSITION_WORD, LabelSearch, allowed_words, item_search
 
 
 @pytest.fixture(scope="module")

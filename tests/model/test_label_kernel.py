@@ -9,11 +9,12 @@ from supquant.codec.probabilities import label_probabilities
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
 from supquant.model import kernel_classifier, label_kernel
-from supquant.model.features import fit_meaning
+from supquant.model.features import learn_features
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import LabelKernel
 from supquant.model.spelling import Spelling
 from supquant.parallel import BLOCK_ROWS
+from supquant.progress import Reporter
 from supquant.row_sums import FeatureCache
 
 
@@ -282,18 +283,17 @@ def test_of_many_rows_only_some_are_learned_from(digits, monkeypatch):
 @pytest.mark.parametrize("n_unknown", [0, 40])
 def test_features_of_items_are_made_from_the_outputs_of_the_classifier(digits, n_unknown):
     X, y = digits[0][:400], [*digits[1][: 400 - n_unknown].tolist(), *[None] * n_unknown]
-    labels = read_labels(y, n_rows=400, missing=True)
-    fitted = fit_meaning(
+    rows = learn_features(
         X,
-        labels,
+        read_labels(y, n_rows=400, missing=True),
         LabelKernel(random_state=0),
         Spelling(np.arange(10, dtype=np.int32)[:, None]),
         new_classes=None,
         rng=np.random.default_rng(0),
         n_jobs=1,
+        reporter=Reporter(),
     )
-    assert len(fitted.outputs) == 400 - n_unknown
-    found, exact = fitted.item_features(X, labels.known, 2), fitted.map(X)
-    used = fitted.map.n_features - fitted.map.n_position  # the last ones, c, are zero: items do not need them
-    np.testing.assert_allclose(found[:, :used], exact[:, :used], atol=2e-3)
-    assert not found[: 400 - n_unknown, used:].any()
+    exact = rows.map(X)
+    used = rows.map.n_features - rows.map.n_position  # the last ones, c, are zero: items do not need them
+    np.testing.assert_allclose(rows.kept[:, :used], exact[:, :used], atol=2e-3)
+    assert not rows.kept[: 400 - n_unknown, used:].any()

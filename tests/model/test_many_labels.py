@@ -8,9 +8,7 @@ import scipy.sparse
 
 from supquant import CodeIndex, SupervisedQuantizer
 from supquant.inputs.labels import read_labels
-from supquant.model import feature_map as meaning_map
-from supquant.model import fit as by_meaning
-from supquant.model import label_kernel
+from supquant.model import feature_map, features, label_kernel
 
 
 def drawn(n_rows, n_labels, dimensions=16, seed=0):
@@ -32,10 +30,10 @@ def peak_of_fit(X, y):
 
 
 def test_memory_does_not_grow_with_rows_times_labels(monkeypatch):
-    monkeypatch.setattr(meaning_map, "BLOCK_SCORES", 1 << 20)  # as few rows at a time as of many more labels
+    monkeypatch.setattr(feature_map, "BLOCK_SCORES", 1 << 20)  # as few rows at a time as of many more labels
     monkeypatch.setattr(label_kernel, "MAX_HELD_SCORES", 1 << 20)
     monkeypatch.setattr(label_kernel, "MAX_ANCHORED_LABELS", 0)  # weights of anchors are another matter
-    monkeypatch.setattr(by_meaning, "FEATURE_BYTES", 1 << 20)
+    monkeypatch.setattr(features, "FEATURE_BYTES", 1 << 20)
     few, many = (peak_of_fit(*drawn(5000, n_labels)) for n_labels in (300, 3000))
     assert many - few < 5000 * 2700 * 4 / 2  # half of one float32 for every row and label more
     more_rows = peak_of_fit(*drawn(10_000, 3000))
@@ -43,7 +41,7 @@ def test_memory_does_not_grow_with_rows_times_labels(monkeypatch):
 
 
 def test_several_labels_a_row_stay_sparse(monkeypatch):
-    monkeypatch.setattr(meaning_map, "BLOCK_SCORES", 1 << 20)
+    monkeypatch.setattr(feature_map, "BLOCK_SCORES", 1 << 20)
     monkeypatch.setattr(label_kernel, "MAX_HELD_SCORES", 1 << 20)
     rng = np.random.default_rng(0)
     n, L = 4000, 1000

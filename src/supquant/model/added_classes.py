@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from supquant.arrays import Float32
+from supquant.arrays import ArrayLike, Float32
 from supquant.codec.queries import row_products
-from supquant.inputs.labels import Labels
+from supquant.errors import InputError
+from supquant.inputs.labels import Labels, read_labels
 from supquant.kernels import Packed, pack_rows
 
 QUERY_RIDGE = 3.0
@@ -23,6 +24,40 @@ rows is uncertain."""
 ITEM_RIDGE = 0.1
 """Ridge on the scatter within classes for the directions that order items, in the same units. Uncertain means harm an order less
 than they harm probabilities."""
+
+
+def read_new_labels(y: ArrayLike, n_rows: int, known: NDArray[Any]) -> Labels:
+    """Read the labels of rows that are added to a codec, one a row.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,)
+        The labels.
+    n_rows : int
+        The number of rows.
+    known : ndarray of shape (L,)
+        The labels that the codec knows. The new ones must be of the same kind, and none of these.
+
+    Returns
+    -------
+    Labels
+
+    Examples
+    --------
+    >>> read_new_labels(["c", "d"], 2, np.array(["a", "b"])).classes
+    array(['c', 'd'], dtype='<U1')
+    """
+    found = read_labels(y, n_rows=n_rows, multilabel=False, fewest=1)
+    kinds = {"number" if each.dtype.kind in "iuf" else each.dtype.kind for each in (known, found.classes)}
+    if len(kinds) > 1:
+        raise InputError(
+            f"labels to add must be of the kind that the model knows, {known.dtype}, got {found.classes.dtype}"
+        )
+    before = set(known.tolist())
+    again = [label for label in found.classes.tolist() if label in before]
+    if again:
+        raise InputError(f"labels to add must be new ones, got {again[:5]}, which the model knows")
+    return found
 
 
 def class_means(z: NDArray[Any], labels: Labels) -> Float32:

@@ -32,7 +32,7 @@ SMOOTHING = 2.0
 
 
 @dataclass(frozen=True)
-class MeaningMap:
+class SupervisedMap:
     """The fitted, frozen map from vectors to features ``[s | u | z | c]``, which a `SupervisedCodec` holds.
 
     s (r,) is the mean of the spelled vectors of labels, weighted by the probabilities p (L,) of labels; s is p where every label
@@ -55,7 +55,7 @@ class MeaningMap:
     multilabel: bool
     spelling: Spelling  # of trained labels
 
-    kind: ClassVar[str] = "meaning"
+    kind: ClassVar[str] = "supervised"
     _ARRAYS: ClassVar[tuple[str, ...]] = (
         "weights",
         "mean",
@@ -268,7 +268,7 @@ class MeaningMap:
         directions = class_directions(self.means[self.n_trained :, :k], self.scatter)
         return np.pad(directions, ((0, 0), (0, self.n_position - k)))
 
-    def with_classes(self, x: Float32, labels: Labels) -> MeaningMap:
+    def with_classes(self, x: Float32, labels: Labels) -> SupervisedMap:
         """Return a map that knows more classes, those of rows x (n, p) with labels."""
         z = self(x)[:, self.n_columns + 1 :][:, : self.n_position]
         return replace(self, means=np.concatenate([self.means, class_means(z, labels)]))

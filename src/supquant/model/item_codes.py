@@ -18,8 +18,15 @@ from supquant import kernels
 from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
 from supquant.estimators.course import NamedStep, Record
-from supquant.model.item_search import LabelSearch, item_search
-from supquant.model.words import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
+from supquant.model.words import (
+    FREE_WORD,
+    KNOWN_WORD,
+    LABEL_WORD,
+    POSITION_WORD,
+    LabelSearch,
+    allowed_words,
+    item_search,
+)
 from supquant.parallel import ordered_map, row_blocks
 
 KMEANS_ROWS_PER_CODEWORD = 32

@@ -155,7 +155,7 @@ class LearnedLabels:
     @cached_property
     def weights(self) -> Float32:
         """Weights (d + 1, L) of logits; the last row is the intercept."""
-        return self.classifier.weights.astype(np.float32)
+        return np.ascontiguousarray(self.classifier.weights, dtype=np.float32)
 
     def logits(self, x: Float32) -> Float32:
         """Return the logits (b, L) of vectors x (b, p)."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike
+from supquant.codec.codebooks import as_halves
 from supquant.errors import InputError
 from supquant.estimators.course import Course, Record
 from supquant.estimators.labelled import LabelEstimator
@@ -23,12 +24,14 @@ from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, random_generator, resolve_jobs
 from supquant.inputs.validation import check_training_vectors
 from supquant.interrupts import defers_interrupts
+from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
-from supquant.model.curves import fit_curves, try_unlabelled
-from supquant.model.fit import Fit, inherited_features, learn_features
+from supquant.model.features import inherited_features, learn_features
 from supquant.model.item_codes import CodebookStep, codebook_steps
+from supquant.model.item_rows import blank_codec, encode_rows, sample_items
 from supquant.model.label_kernel import LabelKernel, make_label_kernel
 from supquant.model.summary import ModelSummary, summarize
+from supquant.model.words import choose_spelling
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 
@@ -167,55 +170,44 @@ class SupervisedQuantizer(LabelEstimator):
         reporter = Reporter(self.callback, self.verbose)
         with single_blas():
             if shorter is None:
-                features = learn_features(
+                rows = learn_features(
                     X,
                     labels,
                     kernel,
-                    (self.n_codebooks, self.n_codewords),
+                    choose_spelling(labels, self.n_codebooks, self.n_codewords, rng),
                     new_classes=None if self.new_classes is None else float(self.new_classes),
                     rng=rng,
                     n_jobs=n_jobs,
                     reporter=reporter,
                 )
             else:
-                features = inherited_features(shorter)
-            fit = Fit.of(
-                X,
-                labels,
-                features,
-                shorter,
-                self.missing_label,
-                self.n_codebooks,
-                self.n_codewords,
-                n_jobs,
-                reporter,
-            )
-            course: Course[CodebookStep] = Course(reporter)
+                rows = inherited_features(X, labels, shorter, n_jobs, reporter)
+            codec = blank_codec(rows, self.n_codebooks, self.n_codewords, shorter, self.missing_label)
             steps = codebook_steps(
-                fit.item_rows(rng),
+                sample_items(rows, codec, rng),
                 None if shorter is None else shorter.codebooks,
-                fit.words(self.n_codebooks, self.n_codewords),
+                codec.words,
                 max_iter=self.max_iter,
                 tol=self.tol,
                 rng=rng,
                 n_jobs=n_jobs,
             )
+            course: Course[CodebookStep] = Course(reporter)
             try:
                 course.take(f"codes, {self.n_codebooks} codebooks", self.max_iter + 1, steps)
             finally:  # also after an interrupt: the last finished round is the best one
                 if course.last is not None:
-                    self._store(*fit.coded(course.last.codebooks))
+                    codec = replace(codec, codebooks=as_halves(course.last.codebooks))
+                    self._store(codec, encode_rows(rows, codec))
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
                     self.summary_ = ModelSummary.of(self.training_codes_, labels)
             with reporter.stage("calibration", 1) as stage:
-                trial = try_unlabelled(fit, self.codec_, rng) if len(features.held_features) else None
-                self.summary_ = summarize(fit, self.codec_, self.training_codes_, trial)
-                if shorter is not None:
-                    self.codec_ = replace(self.codec_, curves=shorter.curves)
-                elif trial is not None:
-                    curves = fit_curves(fit, self.codec_, self.training_codes_, trial)
-                    self.codec_ = replace(self.codec_, curves=curves)
+                codes = self.training_codes_
+                trial = try_unlabelled(rows, codec, rng) if len(rows.held_rows) else None
+                self.summary_ = summarize(rows, codec, codes, trial)
+                curves = fit_curves(rows, codec, codes, trial) if shorter is None else shorter.curves
+                self.codec_ = replace(codec, curves=curves)
                 stage.step()
         return self
 

@@ -27,7 +27,7 @@ from supquant.codec.probabilities import label_weights
 from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.kernels import Packed, QueryRule
-from supquant.model.feature_map import MeaningMap
+from supquant.model.feature_map import SupervisedMap
 from supquant.model.spelling import MIN_PROBABILITY, MIN_PROBABILITY_ALL_LABELLED
 from supquant.model.words import NOVELTY_WEIGHT, novelty_coordinate
 
@@ -56,7 +56,7 @@ ADDED_LABEL_WEIGHT = 2.0
 
 @dataclass(frozen=True, eq=False)
 class FeatureParts:
-    """The parts of features ``[s | u | z | c]``, as `MeaningMap` describes them."""
+    """The parts of features ``[s | u | z | c]``, as `SupervisedMap` describes them."""
 
     s: Float32  # (b, r + a) mean vectors of trained labels, then probabilities of the a added labels
     u: Float32  # (b, 1) probability of no known class
@@ -65,7 +65,7 @@ class FeatureParts:
     n_spelled: int  # r
 
     @classmethod
-    def of(cls, features: Float32, feature_map: MeaningMap) -> Self:
+    def of(cls, features: Float32, feature_map: SupervisedMap) -> Self:
         """Return the parts of features (b, r + a + 1 + 2 g) as views."""
         n, g = feature_map.n_columns, feature_map.n_position
         return cls(
@@ -100,14 +100,14 @@ def position_queries(features: FeatureParts) -> Float32:
 
 
 def label_queries(
-    features: FeatureParts, feature_map: MeaningMap, added_columns: Packed | None, *, all_labelled: bool
+    features: FeatureParts, feature_map: SupervisedMap, added_columns: Packed | None, *, all_labelled: bool
 ) -> Float32:
     """Return the vectors v (b, D) of queries that rank items by meaning.
 
     Parameters
     ----------
     features : FeatureParts
-    feature_map : MeaningMap
+    feature_map : SupervisedMap
         The map that the features come from.
     added_columns : Packed, (g, a), or None
         Its directions of added labels, transposed; None where no labels were added.
@@ -143,7 +143,7 @@ def least_probability(all_labelled: bool) -> float:
     return MIN_PROBABILITY_ALL_LABELLED if all_labelled else MIN_PROBABILITY
 
 
-def query_rule(feature_map: MeaningMap, ranking: str, *, all_labelled: bool) -> QueryRule:
+def query_rule(feature_map: SupervisedMap, ranking: str, *, all_labelled: bool) -> QueryRule:
     """Return how compiled code makes what `label_queries` or `position_queries` returns, where no labels were added."""
     return QueryRule(
         n_columns=feature_map.n_columns,
@@ -159,7 +159,7 @@ def query_rule(feature_map: MeaningMap, ranking: str, *, all_labelled: bool) -> 
 
 
 def item_vectors(
-    features: FeatureParts, feature_map: MeaningMap, labels: NDArray[np.floating] | None = None
+    features: FeatureParts, feature_map: SupervisedMap, labels: NDArray[np.floating] | None = None
 ) -> Float32:
     """Return the vectors t (b, D) of items.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from supquant.model.novelty import learn_discriminator, mixed_share, novelty_of_mixture
+from supquant.model.new_classes import learn_discriminator, mixed_share, novelty_of_mixture
 
 
 @pytest.fixture
