@@ -18,29 +18,18 @@ from supquant.inputs.labels import Labels, read_labels
 from supquant.kernels import Packed, pack_rows
 
 QUERY_RIDGE = 3.0
-"""Ridge on the scatter within classes for the logits of queries, in units of its mean diagonal. It is large because a mean of few
-rows is uncertain."""
+"""Ridge on the scatter within classes for the logits of queries, in units of its mean diagonal. It is large because the mean of a
+few rows is uncertain."""
 
 ITEM_RIDGE = 0.1
-"""Ridge on the scatter within classes for the directions that order items, in the same units. Uncertain means harm an order less
-than they harm probabilities."""
+"""Ridge on the scatter within classes for the directions that order items, in the same units. Uncertain means do less harm to an
+order than to probabilities."""
 
 
 def read_new_labels(y: ArrayLike, n_rows: int, known: NDArray[Any]) -> Labels:
-    """Read the labels of rows that are added to a codec, one a row.
+    """Read the labels of rows that are added to a codec, one label per row.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_rows,)
-        The labels.
-    n_rows : int
-        The number of rows.
-    known : ndarray of shape (L,)
-        The labels that the codec knows. The new ones must be of the same kind, and none of these.
-
-    Returns
-    -------
-    Labels
+    They must be of the same kind as the `known` labels (L,) of the codec, and none of these.
 
     Examples
     --------
@@ -102,7 +91,7 @@ def _solved(scatter: Float32, means: Float32, ridge: float) -> NDArray[np.float6
 
 
 def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int) -> tuple[Float32, Float32]:
-    """Divide the probability u of no trained class between the added classes and all other classes, by positions.
+    """Divide the probability u of no trained class among the added classes and all other classes, by positions.
 
     Parameters
     ----------
@@ -111,11 +100,11 @@ def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int
     u : ndarray of shape (b,), float32
         Probabilities of no trained class.
     z : ndarray of shape (b, g), float32
-        Positions. Those near the mean of a trained class give little to the added classes.
+        Positions. Near the mean of a trained class, added classes get little.
     by_place : Packed, (L, g + 1)
         Weights of the logits of trained and added classes, from `class_logits`.
     n_trained : int
-        Number of trained classes; they are the first rows of `by_place`.
+        Number of trained classes, the first rows of `by_place`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Calibration of a fit by meaning: curves from scores to the probability that query and item share a label.
+"""Calibration of a fit: curves from scores to the probability that query and item share a label.
 
 The queries are labelled rows that the classifier held out. One curve is for items that all have labels. The others are for items
 without labels and depend on how new a query looks. They are fitted to training rows that stand in for such items: their features
@@ -85,24 +85,9 @@ def _treat_as_new(
     metric: Float32 | None,
     rng: np.random.Generator,
 ) -> Float32:
-    """Return features of rows in which the rows of some classes look as if their classes were new.
+    """Return features (n, F) of rows with these numbers (n,), in which some classes (c,) look as if they were new.
 
-    Parameters
-    ----------
-    rows : FittedRows
-        The rows of the fit, with one label each.
-    features : (n, F) float32
-    numbers : (n,) int
-        Numbers of the rows.
-    new : (c,) int
-        Numbers of the classes.
-    metric : (p, k) float32 or None
-        The metric of positions if the classes are new; None if their positions do not change.
-    rng : Generator
-
-    Returns
-    -------
-    (n, F) float32
+    Their positions have the given metric (p, k), or stay if it is None.
     """
     assert rows.labels.indices is not None
     map_, own = rows.map, rows.labels.indices[numbers].astype(np.intp)
@@ -122,20 +107,9 @@ def _treat_as_new(
 def fit_curves(
     rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: UnlabelledTrial | None
 ) -> Float32:
-    """Fit all curves of a codec to the held-out rows; without any, return the curves that it has.
+    """Return the curves (N_CURVES, 2, k) of a codec, fitted to the held-out rows and the codes (n, M) of all rows.
 
-    Parameters
-    ----------
-    rows : FittedRows
-    codec : SupervisedCodec
-    codes : (n, M) uint8
-        Codes of the training rows.
-    trial : UnlabelledTrial or None
-
-    Returns
-    -------
-    (N_CURVES, 2, k) float32
-        Curves as `SupervisedCodec` holds them.
+    Without held-out rows, they are the curves that it has.
     """
     if trial is None:
         return codec.curves

@@ -59,11 +59,10 @@ N_CURVES = len(NOVELTY_BINS) + 2
 """Curves of a codec: one for items whose labels are all known, and one for each group of queries that `NOVELTY_BINS` divide."""
 
 _CURVE_BOUNDS = np.concatenate([[-np.inf], NOVELTY_BINS]).astype(np.float32)
-"""Bounds of novelty between the queries of one curve and of the next. No query is below the first of them: the first curve is
-for items whose labels are all known."""
+"""The bounds of all curves. No query is below the first bound: the first curve is for items whose labels are all known."""
 
 _MIN_SHARE = np.float32(1e-6)
-"""The share of meaning in the vector of an item is taken to be at least this great where it is divided by."""
+"""Lower limit of the fraction of meaning in the vector of an item, where it is a divisor."""
 
 _NO_BOUNDS = np.empty(0, dtype=np.float32)
 
@@ -91,7 +90,7 @@ class SupervisedCodec(CodebookCodec):
         Scores, ascending, and the probabilities of a shared label that they stand for. The first curve is that of items whose
         labels are all known. The others are those of other items, for the groups of queries from the least new to the newest.
     missing_label : str, float, int or None, default=None
-        A label that means "unknown", beside None, NaN and masked entries.
+        A label that means "unknown", in addition to None, NaN and masked entries.
     """
 
     codebooks: Float32
@@ -142,7 +141,7 @@ class SupervisedCodec(CodebookCodec):
         return RANKINGS
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone. What is made from them is made anew in a copy, and compiled code cannot be copied."""
+        """Return the fields alone. A copy makes the rest again, and compiled code cannot be copied."""
         return {each.name: getattr(self, each.name) for each in fields(cast("Any", self))}
 
     # predictions ---------------------------------------------------------------------------------------------------------
@@ -265,7 +264,7 @@ class SupervisedCodec(CodebookCodec):
 
     @cached_property
     def _added_columns(self) -> Packed | None:
-        """Directions of added labels, transposed: (g, a); None where no labels were added."""
+        """Directions of added labels, transposed: (g, a); None if no labels were added."""
         if self.map.n_labels == self.map.n_trained:
             return None
         return pack_rows(self.map.added_directions.T)
@@ -290,7 +289,7 @@ class SupervisedCodec(CodebookCodec):
         all_labelled: bool = False,
         n_jobs: int | None = None,
     ) -> QueryTables:
-        """Return what a scan needs of queries; it is the same bits for a query alone and in a batch.
+        """Return what a scan needs of queries, with the same bits for a query alone and in a batch.
 
         Parameters
         ----------
@@ -299,7 +298,7 @@ class SupervisedCodec(CodebookCodec):
         ranking : {"label", "position"} or None, default=None
             None takes ``"label"``.
         novelty : float, array-like of shape (q,) or None, default=None
-            The probability that a query is of no known class; None takes the probability that the model predicts.
+            The probability that a query is of no known class; None takes the model's prediction.
         all_labelled : bool, default=False
             Whether the labels of all items are known. Then no query is new, unless `novelty` says so.
         n_jobs : int or None, default=None
@@ -352,7 +351,7 @@ class SupervisedCodec(CodebookCodec):
 
     @cached_property
     def _query_kernels(self) -> dict[tuple[str, bool], QueryKernel]:
-        """The map to look-up tables in compiled code, by ranking and `all_labelled`; none where its steps are taken singly."""
+        """The map to look-up tables in compiled code, by ranking and `all_labelled`; empty if its steps are taken one by one."""
         compiled, features = kernels.compiled(), self.map.compiled
         if compiled is None or features is None:
             return {}
@@ -407,7 +406,7 @@ class SupervisedCodec(CodebookCodec):
     def extended(self, X: ArrayLike, y: ArrayLike) -> SupervisedCodec:
         """Return a codec that also knows the labels `y` of rows X (n, p); see `SupervisedQuantizer.extend`."""
         if self.multilabel:
-            raise InputError("labels can be added where every item has one label, not several")
+            raise InputError("labels can be added only if every item has one label, not several")
         X = check_vectors(X, n_features=self.n_inputs)
         found = read_new_labels(y, len(X), self.classes)
         map_ = self.map.with_classes(as_float32(X), found)

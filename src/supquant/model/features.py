@@ -66,15 +66,15 @@ class FittedRows:
     held_features : ndarray of shape (s, F), float32
         Their features by a classifier that was learned without them.
     new_classes : float
-        The share of rows of new classes, as it was given or found.
+        Fraction of rows from new classes, as it was given or estimated.
     novelty_of_new : ndarray of shape (s,), float32
-        Probabilities of being new that rows of new classes have; empty where there are no new classes.
+        Probabilities of being new of rows from new classes; empty if there are no new classes.
     sureness_of_new : float
         The mean sum of squared probabilities of words of such rows.
     directions : Directions or None
-        The principal directions of positions; None where the map was taken from a shorter code.
+        The principal directions of positions; None if the map was taken from a shorter code.
     metric_ridge : float
-        The ridge of the metric of positions; infinite where the metric does not depend on labels.
+        The ridge of the metric of positions; infinite if the metric does not depend on labels.
     n_jobs : int
         Number of threads.
     """
@@ -100,7 +100,7 @@ class FittedRows:
         return map_rows(mapped, self.X[rows], self.map.n_features, self.n_jobs, self.map.block_rows)
 
     def as_held_out(self, rows: NDArray[np.intp]) -> Float32:
-        """Return the features (r, F) of labelled rows (r,) as a model would make them that has not seen the rows."""
+        """Return the features (r, F) of labelled rows (r,) as made by a model that has not seen these rows."""
         spelled = self.map.spelling.of_labels
         changed = imitate_held_out_rows(
             self.features(rows),
@@ -115,7 +115,7 @@ class FittedRows:
     def metric_without(self, classes: NDArray[np.intp], rng: np.random.Generator) -> Float32 | None:
         """Return the metric (p, k) of positions that is learned without the rows of some classes (c,).
 
-        It is None where the metric does not depend on labels. At most `SAMPLE_ROWS` of the other rows are drawn.
+        It is None if the metric does not depend on labels. At most `SAMPLE_ROWS` of the other rows are drawn.
         """
         if self.directions is None or np.isinf(self.metric_ridge):
             return None
@@ -150,7 +150,7 @@ def learn_features(
     spelling : Spelling
         The words of the labels.
     new_classes : float or None
-        Share of rows of new classes to expect; None estimates it from rows without labels.
+        Expected fraction of rows from new classes; None estimates it from rows without labels.
     rng : numpy Generator
         Draws samples and the classes to leave out.
     n_jobs : int
@@ -318,7 +318,7 @@ def _of_block(block: RemoteBlock, outputs: Float32, map_: SupervisedMap) -> Floa
 def _metric(
     directions: Directions, x: Float32, labels: Labels, ridge: float
 ) -> tuple[Float32, Float32, Float32]:
-    """Return the maps (p, k) from centred unit vectors to z, and from unit vectors to c; then z (n, k) of rows x (n, p).
+    """Return the map (p, k) from centred unit vectors to z, that from unit vectors to c, and z (n, k) of rows x (n, p).
 
     Positions z of these rows have a mean squared length of one; ``c . z`` is a cosine, less a constant of the first vector.
     """
@@ -334,7 +334,7 @@ def _metric(
 def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:
     """Return the mean (L,) of opinions (n, L), and their leading directions (L, r).
 
-    Directions are scaled so that the root mean square length of centred opinions is `weight`; at 0 there are none.
+    Directions are scaled so that the root mean square length of centred opinions is `weight`; if that is 0, there are none.
     """
     mean = roots.mean(axis=0)
     if weight == 0:

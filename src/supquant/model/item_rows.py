@@ -25,10 +25,10 @@ CODEBOOK_ROWS = 1 << 15
 """Codebooks are learned from at most this number of rows."""
 
 ENCODED_ROWS = 1 << 16
-"""Item vectors are made for this number of rows at a time."""
+"""Number of rows whose item vectors are made at a time."""
 
 SORTED_COLUMNS = 64
-"""Columns of the vectors of items that are sorted at a time."""
+"""Number of columns of item vectors that are sorted at a time."""
 
 FULL_POSITION_CODEBOOKS = 8
 """With at least this number of codebooks, position has its full weight. In a shorter code it has less."""
@@ -44,12 +44,12 @@ class Balance:
         Weights of a squared error in meaning and of one in position, for items with labels, for items without labels, and for
         items that look new.
     position_words : float
-        Part of every codebook without label words that is kept for position, if labels have words.
+        Fraction of every codebook without label words that is reserved for position, if labels have words.
     hidden : float
-        Number of rows without their labels that are added to the rows to learn from, as a part of the labelled rows that exceed
-        the unlabelled ones.
+        Number of labelled rows that are added to the rows to learn from as if they had no labels, as a fraction of the excess of
+        labelled over unlabelled rows.
     mixed : float
-        Number of rows as those of new classes may be that are added, as the same part.
+        Number of imaginary rows of new classes that are added, as a fraction of the same excess.
     """
 
     labelled: tuple[float, float]
@@ -74,17 +74,9 @@ def blank_codec(
     shorter: SupervisedCodec | None,
     missing_label: Any,
 ) -> SupervisedCodec:
-    """Return the codec of a fit before its codebooks are learned: they are zeros.
+    """Return the codec of a fit before its codebooks (M, K, D) are learned: they are zeros.
 
-    Parameters
-    ----------
-    rows : FittedRows
-    n_codebooks, n_codewords : int
-        M and K.
-    shorter : SupervisedCodec or None
-        The code from which the fit starts. Weights are its weights, and words begin with its words.
-    missing_label : str, number or None
-        The label that means "unknown".
+    If the fit starts from a shorter code, weights are its weights, and words begin with its words.
     """
     map_, multilabel, balance = rows.map, rows.labels.multilabel, _balance(rows)
     words = word_purposes(

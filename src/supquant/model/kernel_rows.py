@@ -31,41 +31,40 @@ from supquant.row_sums import FeatureCache, sum_in_order
 Result = TypeVar("Result")
 
 GRAM_BYTES = 1 << 30
-"""Bytes of the matrices Phi'Phi of single blocks that wait to be added. No more threads work than fit into it."""
+"""Bytes for the matrices Phi'Phi of single blocks that wait to be added. It limits the number of threads."""
 
 ROWS_PER_FEATURE, MIN_GRAM_ROWS = 2, 1 << 13
-"""Phi'Phi is a sum over about `ROWS_PER_FEATURE` rows for each feature, but not fewer than `MIN_GRAM_ROWS`, if there are more:
-that is enough for the start and the metric of logistic regression, which then sees all rows."""
+"""Phi'Phi is a sum over about `ROWS_PER_FEATURE` rows per feature, and at least `MIN_GRAM_ROWS`, if there are more rows. That is
+enough for the start and the metric of logistic regression, which then sees all rows."""
 
 GRAM_ROWS = 2048
-"""Rows of one block of such a sample: enough that the products take longer than to add up their matrices."""
+"""Number of rows in a block of such a sample: enough that the products take longer than adding up their matrices."""
 
 FEW_LABELS = 16
 """With at most this number of labels, features are kept as counts, and compiled code computes logits and gradients. Ten labels
 take a third of the time of BLAS."""
 
 VARIANCE_KEPT = 0.985
-"""Share of the variance of the anchors that the directions hold. With 0.95, MNIST's loss rises by a tenth."""
+"""Fraction of the variance of the anchors that the directions hold. With 0.95, MNIST's loss rises by a tenth."""
 
 MAX_KEPT_FRACTION = 0.75
-"""If more than this part of the directions is needed, to leave the others out would hardly save time."""
+"""If more than this fraction of the directions is needed, leaving the others out would hardly save time."""
 
 EIGENVECTORS = 64
-"""Directions are sought if the products that they may save are more than this number of products of two square matrices of their
-width. That takes several times as long as to find them."""
-
+"""Directions are computed if the products that they may save cost more than this number of products of two square matrices of
+their width, which takes several times as long as finding them."""
 
 FAR = 1e4
-"""What stands for an infinite distance in the exponent: the features of such a row are zero, whatever its products."""
+"""The exponent that stands for an infinite distance: the features of such a row are zero, whatever its products."""
 
 TILE_ROWS = 1024
-"""Rows whose features are finished while they are in the cache."""
+"""Number of rows whose features are finished while they are in the cache."""
 
 UNIT = np.float32(2**-15)
-"""What one of the counts stands for in which features may be kept."""
+"""The value of one count, if features are kept as counts."""
 
 ROUNDING_SHARE = 0.1
-"""A factor is float32 if the ridge is above this part of the largest possible rounding of an eigenvalue."""
+"""A factor is float32 if the ridge is above this multiple of the largest possible rounding of an eigenvalue."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +99,7 @@ class KernelRows:
         return sum(map(len, self.blocks))
 
     def joined(self, other: KernelRows) -> KernelRows:
-        """Return these rows and those of another part of the same data."""
+        """Return these rows and other rows of the same data."""
         return replace(self, blocks=[*self.blocks, *other.blocks])
 
     def here(self, kernel: GaussianMap | None) -> KernelRows:
@@ -313,13 +312,12 @@ class NormalEquations:
         return NormalEquations(self.gram + other.gram, self.products + other.products)
 
     def factor(self, ridge: float) -> Factor | None:
-        """Factor G + D for a ridge in units of the mean diagonal of G; None where rounding made the matrix indefinite.
+        """Factor G + D for a ridge in units of the mean diagonal of G; None if rounding made the matrix indefinite.
 
-        The factor is float32 if its rounding is small beside the ridge, else float64, which takes three times as long.
+        The factor is float32 if its rounding is small compared with the ridge, else float64, which takes three times as long.
         """
-        rounding = float(np.finfo(np.float32).eps) * len(
-            self.gram
-        )  # at the most, as no eigenvalue of G exceeds its trace
+        # an upper bound, since no eigenvalue of G exceeds its trace
+        rounding = float(np.finfo(np.float32).eps) * len(self.gram)
         types = (np.float32, np.float64) if ridge > ROUNDING_SHARE * rounding else (np.float64,)
         return next(
             (each for each in (self._factor(ridge, type_) for type_ in types) if each is not None), None
@@ -355,9 +353,9 @@ class Factor:
 
 
 def gram_jobs(width: int, n_jobs: int) -> int:
-    """Return the number of threads, `n_jobs` at the most, for sums of matrices (width, width) float32.
+    """Return the number of threads, at most `n_jobs`, for sums of matrices (width, width) float32.
 
-    One matrix more than there are threads waits to be added; all of them fit into `GRAM_BYTES`.
+    One more matrix than there are threads waits to be added; all of them fit into `GRAM_BYTES`.
     """
     return max(1, min(n_jobs, GRAM_BYTES // (4 * width**2) - 1))
 
@@ -374,7 +372,7 @@ class NearMap(GaussianMap):
 
         |x - a|^2  is about  |x|^2 + |a|^2 - 2 (B'x) . (B'a)
 
-    What B leaves of two different rows hardly has a direction in common. The features differ by less than one part in a hundred
+    The remainders that B leaves out of two different rows hardly have a direction in common. The features differ by less than 1%
     from those of the kernel itself, and weights that were learned from them have the same loss under it.
     """
 
@@ -391,7 +389,7 @@ class NearMap(GaussianMap):
             np.exp(of_rows, out=of_rows)
 
     def counts(self, x: Float32) -> Counts:
-        """Return the features of a large block (b, p) as counts (b, w): h features, then one, and zeros up to whole groups."""
+        """Return the features of a large block (b, p) as counts (b, w): h features, a one, then zeros that fill a group."""
         counts = np.empty((len(x), self._near_anchors.shape[1]), dtype=np.uint16)
         exponents = np.empty((min(len(x), TILE_ROWS), counts.shape[1]), dtype=np.float32)
         for start, stop in row_blocks(len(x), TILE_ROWS):
@@ -402,7 +400,7 @@ class NearMap(GaussianMap):
         return counts
 
     def _lifted(self, x: Float32) -> Float32:
-        """Return ``[B'x, |x|^2, 1]`` (b, r + 2) of rows (b, p) less the mean."""
+        """Return ``[B'x, |x|^2, 1]`` (b, r + 2) of rows (b, p), from which the mean is subtracted first."""
         centred = x - self.mean
         r = centred.shape[1] if self.basis is None else self.basis.shape[1]
         lifted = np.empty((len(x), r + 2), dtype=np.float32)
@@ -434,9 +432,9 @@ class NearMap(GaussianMap):
 
 
 def near_map(kernel: GaussianMap, n_rows: int) -> GaussianMap:
-    """Return the kernel to learn from `n_rows` rows with: in fewer dimensions if that saves time.
+    """Return the kernel for learning from `n_rows` rows: in fewer dimensions if that saves time.
 
-    If squared lengths of anchors are infinite in float32, it is the given one.
+    If squared lengths of anchors are infinite in float32, it is the given kernel.
 
     Examples
     --------
@@ -454,7 +452,7 @@ def near_map(kernel: GaussianMap, n_rows: int) -> GaussianMap:
 
 
 def _basis(centred: Float32, n_rows: int) -> Float32 | None:
-    """Return principal directions (p, r) of centred anchors (h, p), or None where they would not save time."""
+    """Return principal directions (p, r) of centred anchors (h, p), or None if they would not save time."""
     h, p = centred.shape
     if EIGENVECTORS * p * p >= (1 - MAX_KEPT_FRACTION) * n_rows * h:
         return None

@@ -28,39 +28,39 @@ MIN_HELD_ROWS, MAX_HELD_ROWS = 256, 4096
 """One row in eight is held out: at most `MAX_HELD_ROWS`, at least `MIN_HELD_ROWS`, never more than a third of all rows."""
 
 MAX_HELD_SCORES = 1 << 24
-"""Where held-out rows would have more scores than this, one for each row and label, fewer rows are held out, but not fewer than
+"""If held-out rows would have more scores than this, one per row and label, fewer rows are held out, but at least
 `MIN_HELD_ROWS`."""
 
 MAX_ROWS = 1 << 17
-"""The classifier learns from at most this many rows beside the held-out ones: from random ones where there are more."""
+"""The classifier learns from at most this many rows in addition to the held-out ones; they are drawn at random."""
 
 MAX_ANCHORS = 4000
-"""Number of anchors by default; all rows that are not held out where they are fewer."""
+"""Default number of anchors; if fewer rows are not held out, all of these."""
 
 MANY_LABELS = 256
-"""Where there are more labels, there are no anchors by default. If every row has one label, classes are then learned by their
-means, and a trial may still choose anchors."""
+"""With more labels there are no anchors by default. If every row has one label, classes are then learned by their means, and a
+trial may still choose anchors."""
 
 ANCHORS_OF_MANY_LABELS = 1000
 """Number of anchors in that trial, and of the kernel if the trial says so."""
 
 MAX_ANCHORED_LABELS = 4096
-"""Where there are more labels, there is no such trial: a query would need too many weights of anchors."""
+"""With more labels there is no such trial: a query would need too many weights of anchors."""
 
 TRIAL_ROWS, TRIAL_CLASSES = 10_000, 500
-"""The trial has at most this many rows beside the held-out ones, of at most this many classes."""
+"""The trial has at most this many rows in addition to the held-out ones, of at most this many classes."""
 
 ANCHOR_LOSS_RATIO = 0.8
-"""Anchors are taken if the held-out loss with them is less than this share of the loss without them."""
+"""Anchors are taken if the held-out loss with them is less than this fraction of the loss without them."""
 
 BANDWIDTH_ROWS = 512
-"""The bandwidth is made from the distances of at most this number of rows to the anchors."""
+"""The bandwidth follows from the distances of at most this number of rows to the anchors."""
 
 WIDE = 2000
 """Vectors with more dimensions than this have no anchors by default: they separate classes linearly."""
 
 CACHE_BYTES = 2 << 30
-"""Bytes of kernel features that are kept between passes. Others are computed again."""
+"""Bytes of kernel features that are kept between passes; the others are computed again."""
 
 
 class LabelKernel(BaseEstimator):
@@ -201,18 +201,7 @@ def _anchors_of_many(
     """Return the number of anchors for many classes: 0, unless a trial on some classes has a lower loss with anchors.
 
     Vectors of a neural network are best without anchors. Of rows of 400 kinds of handwritten digits, 87 in 100 were recognised
-    with 1,000 anchors, and 75 without.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-    labels : Labels
-        One for each row.
-    order : ndarray of shape (n,), int64
-        All row numbers in random order. The first `n_held` of them are held out.
-    n_held : int
-    bandwidth : float or None
-    n_jobs : int
+    with 1,000 anchors, and 75 without. `order` (n,) holds all row numbers in random order; the first `n_held` are held out.
     """
     if not n_held or labels.n_labels > MAX_ANCHORED_LABELS:
         return 0
@@ -244,23 +233,10 @@ def _anchors_of_many(
 def make_label_kernel(
     features: LabelKernel | Literal["auto"], n_inputs: int, n_jobs: int | None, rng: np.random.Generator
 ) -> LabelKernel:
-    """Return the kernel to learn with: a copy of the given one, or that of ``"auto"``.
+    """Return the kernel to learn with, for vectors of `n_inputs` dimensions: a copy of the given one, or that of ``"auto"``.
 
-    ``"auto"`` has no anchors if the vectors have more than `WIDE` dimensions, because these separate classes linearly.
-
-    Parameters
-    ----------
-    features : LabelKernel or "auto"
-    n_inputs : int
-        Number of dimensions of the vectors.
-    n_jobs : int or None
-        Number of threads; None uses all cores.
-    rng : Generator
-        Seeds a kernel that has no seed.
-
-    Returns
-    -------
-    LabelKernel
+    ``"auto"`` has no anchors if the vectors have more than `WIDE` dimensions, because these separate classes linearly. The
+    generator seeds a kernel that has no seed.
     """
     given = features if isinstance(features, LabelKernel) else LabelKernel(0 if n_inputs > WIDE else None)
     seed = int(rng.integers(2**31)) if given.random_state is None else given.random_state

@@ -32,13 +32,13 @@ from supquant.model.label_kernel import LabelKernel, LearnedLabels, logits
 from supquant.model.position import Directions, root_spreads, within_scatter
 
 DEFAULT_SHARE = 0.22
-"""Share of rows of new classes that is expected where neither the user nor unlabelled rows tell it."""
+"""Expected fraction of rows from new classes, if neither the user nor unlabelled rows say otherwise."""
 
 MIN_UNLABELLED = 200
-"""With fewer rows without labels, or a quarter as many held-out rows with labels, there is no discriminator."""
+"""With fewer rows without labels, or with fewer than a quarter as many held-out rows, there is no discriminator."""
 
 MAX_ROWS = 16384
-"""The discriminator learns from at most this number of labelled rows, and of unlabelled ones."""
+"""The discriminator learns from at most this number of labelled rows and at most this number of unlabelled ones."""
 
 MAX_ANCHORS = 1024
 """The discriminator has weights for at most this number of anchors of the classifier."""
@@ -47,16 +47,16 @@ RIDGE = 1e-2
 """Ridge of the discriminator, in units of the mean variance of a feature, times the number of rows."""
 
 N_QUANTILES = 200
-"""Number of logits of new rows that are kept, as quantiles of all of them."""
+"""Number of quantiles of the logits of new rows that are kept."""
 
 SHARE_LIMITS = (0.02, 0.9)
-"""The least and the greatest share of new rows that an estimate may have."""
+"""Limits of the estimated fraction of new rows."""
 
 N_FOLDS = 5
 """The classes are divided into at most this number of folds."""
 
 STUDY_ROWS = 6000
-"""The study has at most this number of rows."""
+"""The study of left-out classes has at most this number of rows."""
 
 STUDY_CLASSES = 1200
 """The study has at most this number of classes. With more classes there would be few rows of each."""
@@ -72,18 +72,18 @@ FOLD_ITEMS = 2000
 of the held-out rows are taken."""
 
 MIN_FOLD_ROWS = 50
-"""A fold with fewer rows to learn from is passed over."""
+"""A fold with fewer rows to learn from is skipped."""
 
 METRIC_RIDGES = (np.inf, 3.0, 1.0, 0.3)
 """Ridges of the metric that are tried, the plainest metric first; an infinite one leaves positions as they are."""
 
 OPINION_WEIGHTS = (0.5, 0.0, 1.0)
-"""Root mean square lengths of opinions that are tried, where that of positions is one. The one that is mostly best is first."""
+"""Root mean square lengths of opinions that are tried, where that of positions is one. The usual winner is first."""
 
 METRIC_TOLERANCE, OPINION_TOLERANCE = 1.03, 1.02
 """The first ridge is taken whose MAP times `METRIC_TOLERANCE` reaches the best MAP, with the first weight of opinions. Then the
-first weight is taken likewise, with this ridge. A few classes do not show small differences, and codes keep the cosine better
-under a plain metric."""
+first weight is taken in the same way, with this ridge. A few classes do not show small differences, and codes keep the cosine
+better under a plain metric."""
 
 
 # classes that are left out -------------------------------------------------------------------------------------------
@@ -91,13 +91,13 @@ under a plain metric."""
 
 @dataclass(frozen=True)
 class Study:
-    """What was learned from classes that were left out.
+    """Findings from classes that were left out.
 
     Attributes
     ----------
     slope, shift : float
-        The logit of being new is ``slope * evidence + shift``, with evidence in units of its spread among known rows, for as many
-        new rows as known ones.
+        The logit of being new is ``slope * evidence + shift``, with evidence in units of its spread among known rows, if there
+        are as many new rows as known ones.
     metric_ridge, opinion_weight : float
         The ridge of the metric and the length of opinions with which left-out classes are found best.
     left_out : ndarray of shape (s,), float64
@@ -115,7 +115,7 @@ class Study:
 
 
 NOTHING_LEARNED = Study(0.0, -np.inf, np.inf, 0.0, np.zeros(0), 1.0)
-"""The study with too few classes or rows to leave some out: nothing is new."""
+"""The study if there are too few classes or rows to leave some out: nothing is new."""
 
 
 def leave_classes_out(
@@ -129,23 +129,8 @@ def leave_classes_out(
 ) -> Study:
     """Leave classes out, fold by fold.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Rows with one known label each.
-    labels : Labels
-    directions : Directions
-        Principal directions of the positions.
-    rng : numpy Generator
-        Draws rows, classes and folds.
-    anchored : bool
-        Whether classifiers compare rows with anchors.
-    n_jobs : int
-        Number of threads.
-
-    Returns
-    -------
-    Study
+    The rows X (n, p) have one known label each. The generator draws rows, classes and folds. If `anchored`, the classifiers
+    compare rows with anchors.
     """
     assert labels.indices is not None
     rows = rng.permutation(len(X))
@@ -228,7 +213,7 @@ def _leave_fold_out(
     seed: int,
     n_jobs: int,
 ) -> _FoldResult | None:
-    """Leave the classes of a fold out of rows X (n, p) at positions z (n, k); None where too few are left to learn from."""
+    """Leave the classes of a fold out of rows X (n, p) at positions z (n, k); None if too few rows are left to learn from."""
     assert labels.indices is not None
     out = np.isin(labels.indices, fold)
     order = np.random.default_rng(seed).permutation(np.flatnonzero(~out))
@@ -273,8 +258,8 @@ def _leave_fold_out(
 def _mean_precision(similar: Float32, relevant: NDArray[np.bool_]) -> float:
     """Return the MAP of queries, given similarities (q, n) and relevance (q, n). A query without a relevant item counts as 0.
 
-    The rank of a relevant item is the number of items that are at least as similar. To sort the similarities alone is much
-    faster than to sort the items.
+    The rank of a relevant item is the number of items that are at least as similar. Sorting the similarities alone is much
+    faster than sorting the items.
 
     Examples
     --------
@@ -291,13 +276,13 @@ def _mean_precision(similar: Float32, relevant: NDArray[np.bool_]) -> float:
         if len(found):
             found.sort()
             ranks = n - ascending.searchsorted(found[::-1], side="left")
-            # This loop takes much of a fit to few rows, and np.mean takes longer than all of it.
+            # This loop takes much of the time of a fit to few rows, and np.mean would more than double it.
             precisions[query] = np.add.reduce(numbers[: len(found)] / ranks) / len(found)
     return float(precisions.mean())
 
 
 def root_mean_square(rows: NDArray[Any]) -> float:
-    """Return the root of the mean squared length of rows (n, k); 1 where all rows are zero.
+    """Return the root of the mean squared length of rows (n, k); 1 if all rows are zero.
 
     Examples
     --------
@@ -308,18 +293,15 @@ def root_mean_square(rows: NDArray[Any]) -> float:
 
 
 def spread_of(values: Float64) -> tuple[float, float]:
-    """Return the median of values (n,) and the distance between their quartiles, which is kept above 0."""
+    """Return the median of values (n,) and the distance between their quartiles, which is always above 0."""
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
     return float(middle), float(max(high - low, 1e-6 * max(abs(middle), 1.0)))
 
 
 def _novelty_curve(known: Float64, new: Float64) -> tuple[float, float]:
-    """Return slope and shift of the logit of being new, as if there were as many new rows as known ones.
+    """Return slope and shift of the logit of being new, for the evidence of known (k,) and of new rows (s,).
 
-    Parameters
-    ----------
-    known, new : ndarray of shape (k,) and (s,), float64
-        Evidence of known rows and of new ones.
+    It holds as if there were as many new rows as known ones.
     """
     values = np.concatenate([known, new])[:, None]
     is_new = np.arange(len(values)) >= len(known)
@@ -339,7 +321,7 @@ class Novelty:
     ----------
     slope, weight, shift : float
     share : float
-        The share of new rows for which the logit is right.
+        The fraction of new rows for which the logit is right.
     of_new : ndarray of shape (s,), float64
         Logits of some new rows.
     """
@@ -351,7 +333,7 @@ class Novelty:
     of_new: Float64
 
     def expecting(self, share: float) -> Novelty:
-        """Return the logit for another share of new rows."""
+        """Return the logit for another fraction of new rows."""
         moved = log_odds(share) - log_odds(self.share)
         return Novelty(self.slope, self.weight, self.shift + moved, share, self.of_new + moved)
 
@@ -369,7 +351,7 @@ def learn_novelty(
     new_classes: float | None,
     rng: np.random.Generator,
 ) -> tuple[Float32, Novelty]:
-    """Return the weights (d + 1,) of the discriminator, zero where there is none, and the logit of being new."""
+    """Return the weights (d + 1,) of the discriminator, zero if there is none, and the logit of being new."""
     no_weights = np.zeros(len(learned.weights), dtype=np.float32)
     if np.isinf(study.shift):
         return no_weights, NOTHING_NEW
@@ -405,10 +387,7 @@ def learn_discriminator(
 ) -> Float32:
     """Learn to tell unlabelled rows (s, p) from labelled ones (n, p) by the features of the classifier.
 
-    Returns
-    -------
-    ndarray of shape (d + 1,), float32
-        Weights of the features, and the shift. The sum is greater for rows that look unlabelled.
+    Return the weights (d + 1,) of the features, and the shift as the last one. The sum is greater for rows that look unlabelled.
     """
     rows = as_float32(np.concatenate([labelled, unlabelled]))
     width = rows.shape[1] if kernel is None else len(kernel.anchors)
@@ -432,16 +411,8 @@ def learn_discriminator(
 def novelty_of_mixture(known: Float64, mixture: Float64) -> Novelty:
     """Learn the logit of being new from a mixture of known and new rows.
 
-    Parameters
-    ----------
-    known : ndarray of shape (k, 2), float64
-        Evidence and discriminator of labelled rows that neither was learned from.
-    mixture : ndarray of shape (s, 2), float64
-        The same of unlabelled rows.
-
-    Returns
-    -------
-    Novelty
+    `known` (k, 2) holds evidence and discriminator of labelled rows that neither was learned from, `mixture` (s, 2) those of
+    unlabelled rows.
     """
     both = np.concatenate([known, mixture])
     centre, spread = both.mean(axis=0), both.std(axis=0) + 1e-12
@@ -459,7 +430,7 @@ def novelty_of_mixture(known: Float64, mixture: Float64) -> Novelty:
     )
     slopes = fitted.coef_[0] / spread
     odds = np.sort(fitted.decision_function(scaled))
-    moved = brentq(lambda by: expit(odds + by).mean() - share, -40, 40)  # so that the mixture has this share
+    moved = brentq(lambda by: expit(odds + by).mean() - share, -40, 40)  # the mixture then has this share
     odds += moved
     # Each row counts by its probability of being new; the quantiles are those of new rows.
     masses = np.cumsum(expit(odds))
@@ -471,9 +442,9 @@ def novelty_of_mixture(known: Float64, mixture: Float64) -> Novelty:
 def mixed_share(known: Float64, mixture: Float64) -> float:
     """Estimate the share of new rows in a mixture, from scores (n,) that are low for known rows (Garg et al., 2021).
 
-    Below a low score there are only known rows. The part of the mixture that lies below it, divided by the part of the known rows
-    that does, is therefore the share of known rows in the mixture. Of several such scores, the one with the lowest upper bound of
-    this share is taken.
+    Below a low score there are only known rows. So the fraction of the mixture below it, divided by the fraction of the known
+    rows below it, is the share of known rows in the mixture. Of all scores, the one with the lowest upper bound of this share is
+    taken.
 
     Examples
     --------

@@ -18,13 +18,14 @@ from supquant.parallel import row_blocks
 from supquant.row_sums import sum_rows
 
 VARIANCE_KEPT = 0.99
-"""Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MAX_DIRECTIONS`."""
+"""Fraction of the variance of unit vectors that the principal directions hold, unless that takes more than `MAX_DIRECTIONS`."""
 
 MAX_DIRECTIONS = 256
-"""At most this number of principal directions is kept."""
+"""Maximum number of principal directions."""
 
 MAX_ROWS = 1 << 14
-"""If there are twice as many rows or more, the principal directions are those of every k-th row, of at least so many in all."""
+"""With at least twice this number of rows, the principal directions are those of every k-th row, and of at least this many in
+all."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def _unit_sums(x: NDArray[Any], every: int) -> tuple[Float64, Float32]:
 def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:
     """Return the covariance (k, k) of coordinates (n, k) around the means of their classes.
 
-    With several labels a row, it is the covariance around the least-squares prediction from the labels.
+    With several labels per row, it is the covariance around the least-squares prediction from the labels.
     """
     Y = labels.sparse()
     counts = np.asarray(Y.sum(axis=0))
@@ -105,7 +106,7 @@ def metric_of(scatter: Float64, ridge: float) -> tuple[Float64, Float64]:
 
 
 def root_spreads(variances: Float64, ridge: float) -> Float64:
-    """Return what the metric with a ridge divides coordinates by (k,) along the eigenvectors of S, whose eigenvalues are given.
+    """Return the divisors (k,) of coordinates along the eigenvectors of S in the metric with a ridge, given the eigenvalues of S.
 
     Examples
     --------

@@ -28,10 +28,10 @@ MAX_ITEMS = 4_000
 """At most this number of rows are items of the forecast."""
 
 MIN_JUDGED = 50
-"""With fewer held-out rows than this, nothing is said about labels that seem random."""
+"""With fewer held-out rows than this, there is no warning of labels that seem random."""
 
 MIN_ROWS_PER_LABEL = 4
-"""With fewer rows for each label than this, few codes are no surprise."""
+"""With fewer rows per label than this, few codes are no surprise."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class ModelSummary:
     n_codes : int
         Number of different codes of the training rows.
     accuracy : float or None, default=None
-        Share of held-out rows whose label the classifier predicts; None if rows have several labels or none is held out.
+        Fraction of held-out rows whose label the classifier predicts; None if rows have several labels or none is held out.
     chance : float or None, default=None
-        The share of the most frequent label among these rows.
+        The fraction of the most frequent label among these rows.
     map_labelled, map_unlabelled : float or None, default=None
         Expected MAP for items with labels, and for items without labels of known classes.
     map_new : float or None, default=None
@@ -167,7 +167,7 @@ def summarize(
 
 
 def _recognised(rows: FittedRows, asking: Labels) -> tuple[float | None, float | None]:
-    """Return the share of held-out rows that are recognised, and the share of the most frequent label among them."""
+    """Return the fraction of held-out rows that are recognised, and that of the most frequent label among them."""
     if asking.indices is None or len(asking) < MIN_JUDGED:
         return None, None
     every = replace(asking, indices=np.arange(asking.n_labels, dtype=np.int32))
@@ -201,9 +201,9 @@ def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: 
 
 
 def _stable_order(values: Float32) -> NDArray[np.int64]:
-    """Return the places of values (n,) in ascending order, equal values in the order of their places.
+    """Return the indices that sort values (n,) in ascending order; equal values keep their order.
 
-    NumPy has a stable sort, too, but takes six times as long as to sort numbers that hold both value and place.
+    NumPy's stable sort takes six times as long as sorting numbers that hold both value and index.
 
     Examples
     --------

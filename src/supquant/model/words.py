@@ -28,18 +28,18 @@ FREE_WORD = 0
 """A word for items without labels. Its meaning was learned and can be anything."""
 
 LABEL_WORD = 1
-"""A word that labels are spelled with. It means exactly its column. Items with a known label have the words of their label, so
+"""A word with which labels are spelled. It means exactly its column. Items with a known label have the words of their label, so
 that the code keeps the label without error."""
 
 POSITION_WORD = 2
-"""A word that says where an item lies, and nothing about its meaning."""
+"""A word that says where an item lies, and nothing about its labels."""
 
 KNOWN_WORD = 3
-"""A first word for items with known labels alone. Its meaning was learned and can be anything. Codes have such words where labels
-are too many for words of their own, or where an item may have several labels."""
+"""A first word for items with known labels alone. Its meaning was learned and can be anything. Codes have such words if there are
+too many labels for words of their own, or if an item can have several labels."""
 
 LABELLED, FAMILIAR, NEW = 0, 1, 2
-"""The kinds of items: with known labels, without but of a class that looks known, and of a class that looks new. They number the
+"""The kinds of items: those with known labels, those without labels that look familiar, and those that look new. They number the
 rows of `SupervisedCodec.weights`."""
 
 N_KINDS = 3
@@ -49,16 +49,16 @@ NOVELTY_FLOOR = 0.01
 """Probability of being new around which the coordinate n of an item begins to rise."""
 
 NOVELTY_WEIGHT = 0.5
-"""The coordinate n of an item that is surely new. The coordinates m are 1 at the most."""
+"""The coordinate n of an item that is surely new. The coordinates m are at most 1."""
 
 NEW_FROM = 0.3
 """An item without labels is of the kind `NEW` if its probability of being new is greater than this."""
 
 LABEL_WORD_SHARE = 7 / 8
-"""Label words take at most this part of a codebook, if each label has one word."""
+"""Label words take at most this fraction of a codebook, if each label has one word."""
 
 KNOWN_WORD_SHARE = 1 / 2
-"""If labels have no words, this part of the first codebook is kept for items with known labels."""
+"""If labels have no words, this fraction of the first codebook is reserved for items with known labels."""
 
 MAX_LABEL_WORDS = 3
 """A label has at most this number of words."""
@@ -73,21 +73,10 @@ MAX_SHARING_LABELS = 16
 def choose_spelling(labels: Labels, n_codebooks: int, n_codewords: int, rng: np.random.Generator) -> Spelling:
     """Choose the words of all labels.
 
-    If there are enough codewords, no two labels have the same words. If codes are too short for that, a few labels share their
-    words; learned codes keep less of so many labels (100 labels in 49 codes: MAP .50, with learned words .13). If rows have
-    several labels, every label has a column of its own; beyond `MAX_COLUMNS` labels each has a few words, whose codewords are
-    learned.
-
-    Parameters
-    ----------
-    labels : Labels
-    n_codebooks, n_codewords : int
-        M and K.
-    rng : Generator
-
-    Returns
-    -------
-    Spelling
+    If there are enough codewords, no two labels have the same words. If codes of M words from codebooks of K codewords are too
+    short for that, a few labels share their words; learned codes keep less of so many labels (100 labels in 49 codes: MAP 0.50,
+    with learned words 0.13). If rows have several labels, every label has a column of its own; beyond `MAX_COLUMNS` labels each
+    has a few words, whose codewords are learned.
     """
     n_labels, most = labels.n_labels, min(n_codebooks, MAX_LABEL_WORDS)
     own = int(n_codewords * LABEL_WORD_SHARE)
@@ -104,23 +93,9 @@ def choose_spelling(labels: Labels, n_codebooks: int, n_codewords: int, rng: np.
 def word_purposes(
     spelling: Spelling, n_codebooks: int, n_codewords: int, position_share: float, *, multilabel: bool
 ) -> NDArray[np.uint8]:
-    """Return the kind of every codeword.
+    """Return the purpose (M, K) of every codeword.
 
-    Parameters
-    ----------
-    spelling : Spelling
-        Words of the labels.
-    n_codebooks, n_codewords : int
-        M and K.
-    position_share : float
-        Part of a codebook without label words that is kept for position.
-    multilabel : bool
-        Whether a row can have several labels.
-
-    Returns
-    -------
-    (M, K) uint8
-        Kinds as in `codec.words`.
+    `position_share` is the fraction of a codebook without label words that is reserved for position.
     """
     words = np.zeros((n_codebooks, n_codewords), dtype=np.uint8)
     words_at = np.bincount(_word_places(spelling), minlength=spelling.length)  # number of words at each place
@@ -142,20 +117,9 @@ def _word_places(spelling: Spelling) -> NDArray[np.intp]:
 
 
 def allowed_words(words: NDArray[np.uint8], kind: int) -> Flags:
-    """Return the words that the code of an item may have.
+    """Return which words (M, K) the code of an item of this kind may have, by their purposes (M, K).
 
-    Items with known labels have no free word where a codebook has other words. Items without have any word but known ones.
-
-    Parameters
-    ----------
-    words : ndarray of shape (M, K), uint8
-        The purpose of each codeword.
-    kind : int
-        The kind of the item.
-
-    Returns
-    -------
-    ndarray of shape (M, K), bool
+    Items with known labels have no free word in a codebook that has other words. Items without have any word but known ones.
 
     Examples
     --------
@@ -175,7 +139,7 @@ def allowed_words(words: NDArray[np.uint8], kind: int) -> Flags:
 def any_unlabelled(words: NDArray[np.uint8], codes: Codes) -> bool:
     """Return whether any of codes (n, M) is that of an item without labels, by the purposes of words (M, K).
 
-    Such an item has a free word in a codebook where items with labels have none. Where there is no such codebook, it is True.
+    Such an item has a free word in a codebook in which items with labels have none. Without such a codebook, it is True.
 
     Examples
     --------
@@ -240,7 +204,10 @@ class PositionSearch:
         return cls(of_labels, search, order)
 
     def search(self, positions: Float32, of_labels: Codes, codes: Codes | None) -> Codes:
-        """Return words (n, M - M') for positions (n, g) of items whose labels have words (n, M'), from given words on or anew."""
+        """Return words (n, M - M') for positions (n, g) of items whose labels have words (n, M').
+
+        The search starts from `codes` (n, M - M') if they are given.
+        """
         left = positions - kernels.active().decode(of_labels, self.of_labels)
         if codes is not None:
             places = np.argsort(self.words, axis=1).astype(np.uint8)  # of every word, in this order
@@ -321,17 +288,12 @@ def item_search(
     weights : ndarray of shape (2,)
         Weights of a squared error in meaning and of one in position.
     max_sweeps, beam : int
-        As in `CodeSearch`.
+        As in `ItemSearch`.
     quick : bool, default=False
         Whether the search may round as BLAS does, so that codes can depend on the batch.
     """
     allowed = allowed_words(words, kind)
-    options: dict[str, Any] = {
-        "weights": weights,
-        "max_sweeps": max_sweeps,
-        "beam": beam,
-        "quick": quick,
-    }
+    options: dict[str, Any] = {"weights": weights, "max_sweeps": max_sweeps, "beam": beam, "quick": quick}
     if kind == LABELLED and _spells_labels(words, n_meaning):
         n_words = int((words == LABEL_WORD).any(axis=1).sum())
         of_labels, others = np.split(np.ascontiguousarray(codebooks[:, :, n_meaning:]), [n_words])
