@@ -6,18 +6,17 @@ the bits of the sum stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Array, Float64
-from supquant.parallel import ordered_map, row_blocks
-from supquant.remote import RemoteBlock, RemoteRows
 
-__all__ = ["RUN", "FeatureCache", "RunSum", "sum_in_order", "sum_rows"]
+__all__ = ["RUN", "FeatureCache", "RunSum", "sum_results"]
 
 Kept = TypeVar("Kept", bound=np.generic)
 
@@ -25,7 +24,7 @@ RUN = 16
 """Number of blocks, or of sums of blocks, that are added one after the other."""
 
 REPORTS = 8
-"""How often a sum over blocks tells how far it is, at the most."""
+"""A sum over blocks reports its progress at most this number of times."""
 
 
 class RunSum:
@@ -91,54 +90,21 @@ class _Run:
             self.n_added += 1
 
 
-def sum_in_order(
-    function: Callable[[Any], Sequence[Array]],
-    blocks: Sequence[Any],
-    n_jobs: int,
+def sum_results(
+    results: Iterable[tuple[int, Sequence[Array]]],
+    n: int,
     advance: Callable[[float], None] | None = None,
 ) -> tuple[Float64, ...]:
-    """Return the sums of the arrays that a function returns for blocks, made on several threads.
+    """Return the sums of the arrays of `n` parts, which come with their numbers, in any order.
 
-    If `advance` is given, it is called `REPORTS` times at the most, with the finished share of the blocks.
+    If `advance` is given, it is called at most `REPORTS` times, with the finished fraction of the parts.
     """
-    total, n = RunSum(len(blocks)), len(blocks)
-    for number, parts in enumerate(ordered_map(function, blocks, n_jobs)):
+    total = RunSum(n)
+    for n_done, (number, parts) in enumerate(results, 1):
         total.add(number, parts)
-        if advance is not None and (number + 1) * REPORTS // n > number * REPORTS // n:
-            advance((number + 1) / n)
+        if advance is not None and n_done * REPORTS // n > (n_done - 1) * REPORTS // n:
+            advance(n_done / n)
     return total.total()
-
-
-def sum_rows(
-    function: Callable[[Array, Any], Sequence[Array]],
-    X: NDArray[Any] | RemoteRows,
-    shared: object,
-    n_jobs: int,
-) -> tuple[Float64, ...]:
-    """Return the sums over rows of the arrays that a function returns for every block of them.
-
-    Parameters
-    ----------
-    function : callable
-        A function of a module. It takes a block (b, p) and `shared`, and returns arrays.
-    X : ndarray or RemoteRows of shape (n, p)
-        The rows, here or elsewhere.
-    shared : object
-        What the function needs for every block.
-    n_jobs : int
-        Number of threads, if the rows are here.
-    """
-    blocks = row_blocks(len(X))
-    if isinstance(X, RemoteRows):
-        return X.sum_blocks(_of_vectors, blocks, (function, shared))
-    return sum_in_order(lambda block: function(X[slice(*block)], shared), blocks, n_jobs)
-
-
-def _of_vectors(block: RemoteBlock, own: None, shared: tuple[Any, Any]) -> Sequence[Array]:
-    del own
-    function, its_shared = shared
-    parts: Sequence[Array] = function(block.x, its_shared)
-    return parts
 
 
 class FeatureCache:
@@ -147,7 +113,12 @@ class FeatureCache:
     Parameters
     ----------
     n_bytes : int
-        Bytes of all kept blocks at the most. A block that no longer fits is computed again whenever it is asked for.
+        Maximum number of bytes of all kept blocks. A block that no longer fits is computed again whenever it is asked for.
+
+    Attributes
+    ----------
+    name : str
+        Tells the cache from all others, also in other processes; empty if nothing is kept.
 
     Examples
     --------
@@ -158,6 +129,7 @@ class FeatureCache:
     """
 
     def __init__(self, n_bytes: int) -> None:
+        self.name = uuid.uuid4().hex if n_bytes else ""
         self._bytes_left = n_bytes
         self._blocks: dict[int, Array] = {}
 

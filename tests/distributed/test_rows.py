@@ -11,19 +11,21 @@ import pyarrow.parquet as pq
 import pytest
 from inline_workers import InlineWorkers, limit_memory
 
-from supquant import InputError, SupervisedQuantizer
+from supquant import InputError, PublishedQuantizer, SupervisedQuantizer
 from supquant.distributed import ProcessRows, RayRows, row_reader
 from supquant.distributed.row_reader import RowReader
 from supquant.distributed.rows import WorkerRows
 from supquant.distributed.source_files import SourceFiles
 from supquant.errors import WorkerError
 from supquant.inputs.labels import read_labels
+from supquant.inputs.validation import check_training_rows
 from supquant.model import features
 from supquant.model.kernel_rows import NearMap
 from supquant.model.label_kernel import LabelKernel
 from supquant.parallel import row_blocks
 from supquant.published.anchor_kernel import AnchorKernel
-from supquant.row_sums import RunSum, sum_in_order
+from supquant.row_sums import FeatureCache, RunSum
+from supquant.rows import ArrayRows
 from supquant.sources import open_vectors
 from supquant.sources.parquet import ParquetPart
 
@@ -57,6 +59,11 @@ def quantizer(**parameters):
     return SupervisedQuantizer(random_state=0, **settings | {"features": LabelKernel(60)} | parameters)
 
 
+def published_quantizer(**parameters):
+    settings = {"n_codebooks": 2, "n_codewords": 16, "max_iter": 1}
+    return PublishedQuantizer(random_state=0, **settings | parameters)
+
+
 def bits(fitted):
     return fitted.codec_.pack().digest, fitted.training_codes_.tobytes()
 
@@ -78,11 +85,7 @@ def test_sums_do_not_depend_on_who_adds_them_up(classes, n_blocks):
     blocks = row_blocks(5 * n_blocks, 5)
     own = [number / 3 for number in range(n_blocks)]
 
-    def of_block(number):
-        x = X[slice(*blocks[number])]
-        return x.astype(np.float64).sum(axis=0) * (1 / 7) + own[number], x[:1]
-
-    expected = sum_in_order(of_block, range(n_blocks), 1)
+    expected = ArrayRows(X).sum_blocks(scaled_sums, blocks, 1 / 7, own)
     for n_workers in (1, 2, 5):
         found = InlineRows(path, n_workers).sum_blocks(scaled_sums, blocks, 1 / 7, own)
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
@@ -192,6 +195,19 @@ def test_a_single_block_of_scattered_rows_is_fetched_by_all_workers(classes, ite
     assert np.array_equal(block.sent[0], X[numbers])
 
 
+def test_a_worker_keeps_the_features_of_one_cache_at_a_time(classes):
+    rows = InlineRows(classes[0])
+    one, other = FeatureCache(1 << 20), FeatureCache(1 << 20)
+    for kept_in, value, expected in ((one, 1, 1), (one, 2, 1), (other, 2, 2), (one, 3, 3), (None, 4, 4)):
+        found = rows.map_blocks(_kept, row_blocks(N), value, cache=kept_in)
+        assert [int(each[0]) for each in found] == [expected] * 2
+
+
+def _kept(block, own, value):
+    del own
+    return block.cache.get(block.key, lambda: np.array([value]))
+
+
 def _doubled(block, own, factor):
     del own
     return factor * block.x
@@ -254,12 +270,15 @@ def test_a_process_killed_in_the_middle_of_a_fit_changes_no_bit(processes, class
     before = processes.n_restarts
     first, events = processes.process_ids()[0], []
 
-    def kill_at_third_event(event):
+    def kill_after_the_classifier(event):
         events.append(event)
-        if len(events) == 3:
+        if len(events) == 1:
             os.kill(first, signal.SIGKILL)
 
-    assert bits(quantizer(callback=kill_at_third_event).fit(InlineRows(path, workers=processes), y)) == local
+    assert (
+        bits(quantizer(callback=kill_after_the_classifier).fit(InlineRows(path, workers=processes), y))
+        == local
+    )
     assert processes.n_restarts == before + 1
 
 
@@ -276,7 +295,7 @@ def test_a_worker_that_runs_out_of_memory_in_a_fit_changes_no_bit(processes, cla
 def test_sums_travel_and_rows_do_not(classes):
     path, X, _ = classes
     rows = InlineRows(path)
-    rows.largest()
+    check_training_rows(rows)
     sent, received = rows.workers.bytes_sent, rows.workers.bytes_received
     from supquant.model.position import principal_directions
 
@@ -334,7 +353,7 @@ PUBLISHED = {
 def published(classes):
     """Return a function that gives the bits of a published fit to rows in memory, by the name of its settings."""
     _, X, y = classes
-    return cache(lambda name: bits(quantizer(**PUBLISHED[name]).fit(X, some_known(y))))
+    return cache(lambda name: bits(published_quantizer(**PUBLISHED[name]).fit(X, some_known(y))))
 
 
 def some_known(y):
@@ -349,7 +368,7 @@ def some_known(y):
 def test_a_published_fit_has_the_bits_of_a_local_one(classes, published, name, n_workers):
     path, _, y = classes
     rows = InlineRows(path, n_workers)
-    assert bits(quantizer(**PUBLISHED[name]).fit(rows, some_known(y))) == published(name)
+    assert bits(published_quantizer(**PUBLISHED[name]).fit(rows, some_known(y))) == published(name)
 
 
 def test_a_published_fit_of_actors_and_one_of_processes_have_the_bits_of_a_local_one(
@@ -357,15 +376,15 @@ def test_a_published_fit_of_actors_and_one_of_processes_have_the_bits_of_a_local
 ):
     path, _, y = classes
     rows = InlineRows(path, workers=workers)
-    assert bits(quantizer(**PUBLISHED["joint"]).fit(rows, some_known(y))) == published("joint")
+    assert bits(published_quantizer(**PUBLISHED["joint"]).fit(rows, some_known(y))) == published("joint")
 
 
 def test_a_longer_published_code_starts_from_a_shorter_one(classes):
     path, X, y = classes
-    shorter = quantizer(**PUBLISHED["joint"]).fit(X[:1000], y[:1000])
+    shorter = published_quantizer(**PUBLISHED["joint"]).fit(X[:1000], y[:1000])
     longer = {**PUBLISHED["joint"], "n_codebooks": 4, "init": shorter}
-    local = bits(quantizer(**longer).fit(X, y))
-    assert bits(quantizer(**longer).fit(InlineRows(path), y)) == local
+    local = bits(published_quantizer(**longer).fit(X, y))
+    assert bits(published_quantizer(**longer).fit(InlineRows(path), y)) == local
 
 
 def test_workers_that_are_lost_too_often_end_the_fit_with_one_error(classes):

@@ -3,7 +3,6 @@
 import warnings
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from supquant.model.kernel_classifier import (
     ridge_path,
     slope_of_all,
 )
-from supquant.model.kernel_rows import KernelRows, NormalEquations, _logits, _visit, near_map
+from supquant.model.kernel_rows import KernelRows, NormalEquations, near_map
 from supquant.row_sums import FeatureCache
 
 
@@ -329,15 +328,3 @@ def test_with_a_sample_the_metric_of_kept_rows_serves_all(digits, monkeypatch):
     assert found.n_iter > 0
     assert not np.array_equal(found.weights, found.held_weights)
     assert of_all < 1.02 * of_kept
-
-
-def test_a_worker_keeps_no_features_for_another_form_of_them(rng):
-    """Fits to few and to many labels of the same rows may follow each other on one worker."""
-    X = rng.normal(size=(60, 5)).astype(np.float32)
-    kernel = near_map(GaussianMap(X[:20], 2.0), 60)
-    block = SimpleNamespace(memory={}, cache_bytes=1 << 20, x=X, key=0)
-    for n_labels in (3, 20, 3):
-        rows = rows_of(X, np.arange(60) % n_labels, n_blocks=1, kernel=kernel)
-        W = rng.normal(size=(21, n_labels)).astype(np.float32)
-        got = _visit(block, rows.labels, (kernel, _logits, W))
-        np.testing.assert_allclose(got, rows.logits(W.astype(np.float64)), atol=1e-5)

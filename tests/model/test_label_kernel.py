@@ -16,6 +16,7 @@ from supquant.model.spelling import Spelling
 from supquant.parallel import BLOCK_ROWS
 from supquant.progress import Reporter
 from supquant.row_sums import FeatureCache
+from supquant.rows import rows_of
 
 
 def learn(X, y, *settings, **named):
@@ -284,7 +285,7 @@ def test_of_many_rows_only_some_are_learned_from(digits, monkeypatch):
 def test_features_of_items_are_made_from_the_outputs_of_the_classifier(digits, n_unknown):
     X, y = digits[0][:400], [*digits[1][: 400 - n_unknown].tolist(), *[None] * n_unknown]
     rows = learn_features(
-        X,
+        rows_of(X),
         read_labels(y, n_rows=400, missing=True),
         LabelKernel(random_state=0),
         Spelling(np.arange(10, dtype=np.int32)[:, None]),

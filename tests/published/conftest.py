@@ -10,7 +10,7 @@ from supquant.inputs.labels import read_labels
 from supquant.parallel import single_blas
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import RELATIVE_RIDGE
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 from supquant.published.statistics import Penalties
 from supquant.published.steps import Start
 
@@ -63,7 +63,7 @@ def draw():
             labels = read_labels(y)
         X = X.astype(np.float32)
         codes = rng.integers(0, K, size=(n, M), dtype=np.uint8)
-        rows = LocalRows(X, labels, codes, K)
+        rows = CodedRows(X, labels, codes, K)
         start = Start(
             rows,
             rows.moments(),

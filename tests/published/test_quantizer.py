@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant import AnchorKernel, ProductQuantizer, PublishedQuantizer
 from supquant.model import kernel_choice as supervised_features
 from supquant.parallel import BLOCK_ROWS
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 TERMS = ["classification", "ridge", "quantization", "constraint"]
@@ -287,10 +287,10 @@ def test_a_read_only_memory_map_is_not_copied(digits, tmp_path, monkeypatch, ass
     given = []
 
     def spy(X, *arguments, **settings):
-        given.append(X)
-        return LocalRows(X, *arguments, **settings)
+        given.append(X[:10])
+        return CodedRows(X, *arguments, **settings)
 
-    monkeypatch.setattr("supquant.published.training.LocalRows", spy)
+    monkeypatch.setattr("supquant.published.training.CodedRows", spy)
     found = PublishedQuantizer(2, **SMALL).fit(mapped, y)
     assert np.shares_memory(given[0], mapped)
     monkeypatch.undo()

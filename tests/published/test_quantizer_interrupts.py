@@ -9,7 +9,7 @@ import pytest
 
 from supquant import PublishedQuantizer
 from supquant.published import alternating
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "random_state": 0}
 
@@ -45,7 +45,7 @@ def test_an_interrupt_leaves_the_best_model_so_far_and_is_raised_again(
 @pytest.mark.parametrize("at", ["assign", "statistics"])
 def test_an_interrupt_within_a_pass_leaves_the_last_finished_step(clusters, solver, monkeypatch, at):
     calls = []
-    original = getattr(LocalRows, at)
+    original = getattr(CodedRows, at)
 
     def interrupted(self, *arguments):
         calls.append(at)
@@ -53,7 +53,7 @@ def test_an_interrupt_within_a_pass_leaves_the_last_finished_step(clusters, solv
             raise KeyboardInterrupt
         return original(self, *arguments)
 
-    monkeypatch.setattr(LocalRows, at, interrupted)
+    monkeypatch.setattr(CodedRows, at, interrupted)
     quantizer = PublishedQuantizer(2, **SMALL | {"max_iter": 20, "tol": 0.0, "solver": solver})
     with pytest.raises(KeyboardInterrupt):
         quantizer.fit(*clusters)
@@ -83,8 +83,8 @@ def test_an_interrupt_on_the_way_to_a_long_code_leaves_a_long_code(clusters, sol
             raise KeyboardInterrupt
         return original(self)
 
-    original = LocalRows.statistics
-    monkeypatch.setattr(LocalRows, "statistics", statistics)
+    original = CodedRows.statistics
+    monkeypatch.setattr(CodedRows, "statistics", statistics)
     quantizer = PublishedQuantizer(4, **SMALL, solver=solver, callback=interrupt)
     with pytest.raises(KeyboardInterrupt):
         quantizer.fit(*clusters)

@@ -11,7 +11,7 @@ from supquant.parallel import BLOCK_ROWS, single_blas
 from supquant.published.alternating import alternating_steps
 from supquant.published.initialisation import principal_components, product_start
 from supquant.published.joint import joint_steps
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 from supquant.published.statistics import ModelState, Penalties
 from supquant.published.steps import Start
 
@@ -50,7 +50,7 @@ def labels(request, data):
 @pytest.fixture
 def make_rows(data, labels):
     def make(**settings):
-        return LocalRows(data[0], labels, data[3].copy(), K, **{"features": feature_map} | settings)
+        return CodedRows(data[0], labels, data[3].copy(), K, **{"features": feature_map} | settings)
 
     return make
 
@@ -168,7 +168,7 @@ def test_assigning_again_changes_nothing_more_in_the_end(make_rows, rng):
 
 def test_the_start_of_the_codes_is_recoded_in_place(data, labels, rng):
     codes = data[3].copy()
-    rows = LocalRows(data[0], labels, codes, K, features=feature_map)
+    rows = CodedRows(data[0], labels, codes, K, features=feature_map)
     rows.assign(draw_model(rng))
     np.testing.assert_array_equal(all_codes(rows), codes)
 
@@ -278,7 +278,7 @@ def split(X, labels, codes, cuts, n_codewords=K, **settings):
     bounds = [0, *cuts, len(X)]
     return MergedRows(
         [
-            LocalRows(X[a:b], labels.take(np.arange(a, b)), codes[a:b], n_codewords, **settings)
+            CodedRows(X[a:b], labels.take(np.arange(a, b)), codes[a:b], n_codewords, **settings)
             for a, b in pairwise(bounds)
         ]
     )

@@ -22,7 +22,7 @@ from supquant.index import CodeIndex
 from supquant.inputs.validation import as_float32
 from supquant.model.kernel_rows import gram_jobs
 from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.row_sums import sum_rows
+from supquant.rows import sum_rows
 
 N_DIRECTIONS = 32
 """Vectors have at most this number of principal coordinates."""

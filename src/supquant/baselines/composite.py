@@ -35,7 +35,7 @@ from supquant.published.initialisation import principal_components
 from supquant.published.joint import joint_steps
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import FixedProjection
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 from supquant.published.statistics import Moments, Penalties
 from supquant.published.steps import CodedStep, Start
 from supquant.published.training import with_seeds
@@ -165,7 +165,7 @@ class CompositeQuantizer(UnsupervisedQuantizer):
         if self.n_components is None:
             return None
         no_codes = np.zeros((len(X), 0), dtype=np.uint8)
-        rows = LocalRows(X, _no_labels(len(X)), no_codes, 2, n_jobs=n_jobs)
+        rows = CodedRows(X, _no_labels(len(X)), no_codes, 2, n_jobs=n_jobs)
         return principal_components(rows.moments(), self.n_components).astype(np.float32)
 
 
@@ -215,7 +215,7 @@ def composite_start(
         n_jobs=n_jobs,
     )
     codes = AdditiveCodec(codebooks, independent=True).encode(X, n_jobs=n_jobs)
-    rows = LocalRows(X, _no_labels(len(X)), codes, n_codewords, n_jobs=n_jobs)
+    rows = CodedRows(X, _no_labels(len(X)), codes, n_codewords, n_jobs=n_jobs)
     moments = rows.moments()
     penalties = Penalties(
         quantization=1.0,

@@ -15,13 +15,12 @@ from supquant.arrays import Float32
 from supquant.codec.base import check_parts, number_in
 from supquant.codec.feature_map import block_rows
 from supquant.codec.prefixes import add_prefix, split_prefix
-from supquant.codec.queries import fill_blocks
 from supquant.errors import InputError
 from supquant.inputs.parameters import check_positive
 from supquant.inputs.validation import as_float32
 from supquant.kernels import GROUP, Packed, pack_rows
 from supquant.parallel import row_blocks, single_blas
-from supquant.remote import RemoteBlock, RemoteRows
+from supquant.rows import RowBlock, Rows, rows_of
 from supquant.storage import lay_out_as_stored
 
 _KERNEL = "kernel."
@@ -111,7 +110,7 @@ def kernel_from_arrays(arrays: dict[str, NDArray[Any]], n_inputs: int, n_feature
 
 def map_rows(
     feature_map: Callable[[Float32], Float32],
-    X: NDArray[Any] | RemoteRows,
+    X: NDArray[Any] | Rows,
     width: int,
     n_jobs: int,
     rows: int | None = None,
@@ -122,7 +121,7 @@ def map_rows(
     ----------
     feature_map : callable
         Maps a block (b, p) float32 to features (b, width) float32.
-    X : ndarray or RemoteRows of shape (n, p)
+    X : ndarray or Rows of shape (n, p)
     width : int
     n_jobs : int
         Number of threads.
@@ -131,16 +130,12 @@ def map_rows(
     """
     features = np.empty((len(X), width), dtype=np.float32)
     blocks = row_blocks(len(X), rows or block_rows(feature_map))
-    if isinstance(X, RemoteRows):
-        for block, found in zip(blocks, X.map_blocks(_mapped, blocks, feature_map), strict=True):
-            features[slice(*block)] = found
-        return features
     with single_blas():
-        fill_blocks(lambda x, _: (feature_map(x),), X, (features,), blocks, n_jobs)
+        rows_of(X).map_into(features, _mapped, blocks, feature_map, n_jobs=n_jobs)
     return features
 
 
-def _mapped(block: RemoteBlock, own: None, feature_map: Callable[[Float32], Float32]) -> Float32:
+def _mapped(block: RowBlock, own: None, feature_map: Callable[[Float32], Float32]) -> Float32:
     del own
     return feature_map(as_float32(block.x))
 

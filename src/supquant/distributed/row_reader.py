@@ -11,8 +11,8 @@ from supquant.arrays import Array
 from supquant.distributed.source_files import SourceFiles
 from supquant.distributed.worker import Memory
 from supquant.parallel import BLOCK_ROWS
-from supquant.remote import Rows
 from supquant.row_sums import FeatureCache
+from supquant.rows import RowNames
 from supquant.sources import Block, VectorSource
 
 __all__ = ["RowReader"]
@@ -56,7 +56,7 @@ class RowReader:
             reader = memory["reader"] = cls(source, cache_bytes)
         return reader
 
-    def read(self, rows: Rows) -> Array:
+    def read(self, rows: RowNames) -> Array:
         """Return the vectors (b, p) of some rows. They may be those of a page: nobody writes to them."""
         numbers = np.arange(*rows) if isinstance(rows, tuple) else rows
         pages = numbers // PAGE_ROWS

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
 import xxhash
 
-from supquant.arrays import Array, RowNumbers
+from supquant.arrays import Array, Float64, RowNumbers
 from supquant.distributed.pool import Workers
 from supquant.distributed.process_workers import ProcessWorkers
 from supquant.distributed.ray_workers import RayWorkers
@@ -21,8 +21,8 @@ from supquant.distributed.source_files import SourceFiles
 from supquant.distributed.worker import Memory
 from supquant.inputs.parameters import check_integer
 from supquant.parallel import row_blocks, single_blas
-from supquant.remote import BlockFunction, RemoteBlock, RemoteRows, RowPass, Rows
-from supquant.row_sums import RUN, RunSum
+from supquant.row_sums import RUN, FeatureCache, RunSum, sum_results
+from supquant.rows import BlockFunction, RowBlock, RowNames, Rows
 
 __all__ = ["ProcessRows", "RayRows", "WorkerRows"]
 
@@ -33,7 +33,7 @@ MEMORY_SHARE = 0.5
 """Share of the free memory of a machine that its workers keep rows and features in, unless the user says otherwise."""
 
 
-class WorkerRows(RemoteRows):
+class WorkerRows(Rows):
     """Rows that workers read: `ProcessRows` or `RayRows`.
 
     A row is read by the worker whose turn it is, checked, and kept as long as there is room. The driver sees sums, samples and
@@ -80,7 +80,7 @@ class WorkerRows(RemoteRows):
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                pieces: list[Rows] = [
+                pieces: list[RowNames] = [
                     (start + a, start + b) for a, b in row_blocks(stop - start, FETCHED_ROWS)
                 ]
                 return self._fetched(pieces)
@@ -95,61 +95,83 @@ class WorkerRows(RemoteRows):
         found = self._fetched([distinct[slice(*block)] for block in row_blocks(len(distinct), size)])
         return found if len(places) == len(distinct) and (np.diff(numbers) > 0).all() else found[places]
 
-    def _fetched(self, pieces: Sequence[Rows]) -> Array:
+    def _fetched(self, pieces: Sequence[RowNames]) -> Array:
         """Return the rows of some pieces, one after the other."""
         sizes = [rows[1] - rows[0] if isinstance(rows, tuple) else len(rows) for rows in pieces]
         found = np.empty((sum(sizes), self.shape[1]), dtype=self.dtype)
-        firsts = [0, *accumulate(sizes)]
+        firsts = [0, *itertools.accumulate(sizes)]
         items = [_Item((rows,), None) for rows in pieces]
-        for number, vectors in self._results(RowPass(_vectors_of, pieces, None), items):
+        for number, vectors in self.workers.run(visit_blocks, items, self._common(_vectors_of, None, None)):
             found[firsts[number] : firsts[number + 1]] = vectors
         return found
 
-    def take(self, numbers: RowNumbers) -> RemoteRows:
+    def take(self, numbers: RowNumbers) -> Rows:
         """Return some of the rows, given in ascending order. They stay where they are."""
         return _ChosenRows(self, numbers)
 
-    def largest(self) -> float:
-        """Return the largest size of a value. Rows that cannot be read are an `InputError` that names file and row."""
-        return self._largest
-
-    @cached_property
-    def _largest(self) -> float:
-        return max(self.map_blocks(_largest_of, row_blocks(len(self)), None))
-
-    def map_pass(self, row_pass: RowPass) -> Iterator[Any]:
-        """Apply the function of a pass to its blocks; yield the results in the order of the blocks."""
+    def map_blocks(
+        self,
+        function: BlockFunction,
+        blocks: Sequence[RowNames],
+        shared: object,
+        own: Sequence[Any] | None = None,
+        *,
+        n_jobs: int = 1,
+        cache: FeatureCache | None = None,
+    ) -> Iterator[Any]:
+        """Apply a function to blocks of rows; yield its results in the order of the blocks. Workers have one thread each."""
+        del n_jobs
         waiting: dict[int, Any] = {}
         wanted = 0
-        for number, result in self._results(row_pass, self._items(row_pass, 1)):
+        for number, result in self.workers.run(
+            visit_blocks, self._items(blocks, own, 1), self._common(function, shared, cache)
+        ):
             waiting[number] = result
             while wanted in waiting:
                 yield waiting.pop(wanted)
                 wanted += 1
 
-    def sum_pass(self, row_pass: RowPass) -> tuple[Array, ...]:
-        """Return the sums of the arrays that the function of a pass returns, added up as `RunSum` does."""
+    def sum_blocks(
+        self,
+        function: BlockFunction,
+        blocks: Sequence[RowNames],
+        shared: object,
+        own: Sequence[Any] | None = None,
+        *,
+        n_jobs: int = 1,
+        cache: FeatureCache | None = None,
+        advance: Callable[[float], None] | None = None,
+        results: list[Any] | None = None,
+    ) -> tuple[Float64, ...]:
+        """Return the sums of the arrays that a function returns for blocks. Workers have one thread each."""
+        del n_jobs
         # Workers add up whole runs where there are enough of them, so that fewer sums travel. Bits are the same either way.
-        whole_runs = len(row_pass.blocks) >= 2 * RUN * self.workers.n_workers
-        items = self._items(row_pass, RUN if whole_runs else 1, is_summed=whole_runs)
-        total = RunSum(len(items))
-        for number, parts in self._results(row_pass, items):
-            total.add(number, parts)
-        return total.total()
+        whole_runs = len(blocks) >= 2 * RUN * self.workers.n_workers
+        items = self._items(blocks, own, RUN if whole_runs else 1)
+        found: dict[int, list[Any]] = {}
 
-    def _items(self, row_pass: RowPass, at_once: int, *, is_summed: bool = False) -> list[_Item]:
+        def parts() -> Iterator[tuple[int, Sequence[Array]]]:
+            common = self._common(function, shared, cache, is_summed=True, has_results=results is not None)
+            for number, (summed, of_blocks) in self.workers.run(visit_blocks, items, common):
+                found[number] = of_blocks
+                yield number, summed
+
+        sums = sum_results(parts(), len(items), advance)
+        if results is not None:
+            results.extend(itertools.chain.from_iterable(found[number] for number in range(len(items))))
+        return sums
+
+    def _items(self, blocks: Sequence[RowNames], own: Sequence[Any] | None, at_once: int) -> list[_Item]:
         """Divide a pass into items of `at_once` blocks.
 
         If there are fewer blocks than workers, blocks of scattered rows travel with their items. All workers fetch such rows
         from those that they keep; the worker of the block alone would read most of the files.
         """
-        blocks, own = row_pass.blocks, row_pass.own
         is_scattered = len(blocks) < self.workers.n_workers
         return [
             _Item(
                 tuple(blocks[a:b]),
                 None if own is None else own[a:b],
-                is_summed,
                 [
                     self[rows] if is_scattered and not isinstance(rows, tuple) else None
                     for rows in blocks[a:b]
@@ -158,9 +180,11 @@ class WorkerRows(RemoteRows):
             for a, b in row_blocks(len(blocks), at_once)
         ]
 
-    def _results(self, row_pass: RowPass, items: list[_Item]) -> Iterator[tuple[int, Any]]:
-        common = _Common(self._files, self._cache_bytes, row_pass.function, row_pass.shared)
-        return self.workers.run(visit_blocks, items, common)
+    def _common(
+        self, function: BlockFunction, shared: object, cache: FeatureCache | None, **kind: bool
+    ) -> _Common:
+        name = "" if cache is None else cache.name
+        return _Common(self._files, self._cache_bytes, name, function, shared, **kind)
 
 
 class ProcessRows(WorkerRows):
@@ -247,33 +271,32 @@ class RayRows(WorkerRows):
         )
 
 
-class _ChosenRows(RemoteRows):
+class _ChosenRows(Rows):
     """Some rows of others, in ascending order."""
 
     def __init__(self, rows: WorkerRows, numbers: RowNumbers) -> None:
         self._rows, self._numbers = rows, numbers
         self.shape, self.dtype = (len(numbers), rows.shape[1]), rows.dtype
+        self.checked = rows.checked
 
     def __getitem__(self, rows: Any) -> Array:
         return self._rows[self._numbers[rows]]
 
-    def take(self, numbers: RowNumbers) -> RemoteRows:
+    def take(self, numbers: RowNumbers) -> Rows:
         return _ChosenRows(self._rows, self._numbers[numbers])
 
-    def largest(self) -> float:
-        return self._rows.largest()
+    def map_blocks(
+        self, function: BlockFunction, blocks: Sequence[RowNames], *rest: Any, **settings: Any
+    ) -> Iterator[Any]:
+        return self._rows.map_blocks(function, self._there(blocks), *rest, **settings)
 
-    def map_pass(self, row_pass: RowPass) -> Iterator[Any]:
-        return self._rows.map_pass(self._there(row_pass))
+    def sum_blocks(
+        self, function: BlockFunction, blocks: Sequence[RowNames], *rest: Any, **settings: Any
+    ) -> tuple[Float64, ...]:
+        return self._rows.sum_blocks(function, self._there(blocks), *rest, **settings)
 
-    def sum_pass(self, row_pass: RowPass) -> tuple[Array, ...]:
-        return self._rows.sum_pass(self._there(row_pass))
-
-    def _there(self, row_pass: RowPass) -> RowPass:
-        blocks = [
-            self._numbers[slice(*rows) if isinstance(rows, tuple) else rows] for rows in row_pass.blocks
-        ]
-        return replace(row_pass, blocks=blocks)
+    def _there(self, blocks: Sequence[RowNames]) -> list[RowNames]:
+        return [self._numbers[slice(*rows) if isinstance(rows, tuple) else rows] for rows in blocks]
 
 
 # in a worker ----------------------------------------------------------------------------------------------------------------
@@ -285,66 +308,74 @@ class _Common:
 
     files: SourceFiles
     cache_bytes: int
+    cache_name: str  # that of the features to keep; empty if none are kept
     function: BlockFunction
     shared: Any
+    is_summed: bool = False  # whether an answer is the sum of the arrays of its blocks, and a list of results
+    has_results: bool = False  # whether the function returns a result next to the arrays
 
 
 @dataclass(frozen=True)
 class _Item:
     """Blocks that a worker visits for one answer."""
 
-    blocks: tuple[Rows, ...]
+    blocks: tuple[RowNames, ...]
     own: Any  # what belongs to each block, or None
-    is_summed: bool = False  # whether the answer is the sum of a whole run
     sent: Sequence[Array | None] | None = None  # the vectors of each block, or None if the worker reads them
 
 
 def visit_blocks(memory: Memory, common: _Common, item: _Item) -> Any:
     """Apply the function of a pass to the blocks of an item, on one thread: the task of a worker."""
-    nothing = [None] * len(item.blocks)
-    own, sent = (nothing if each is None else each for each in (item.own, item.sent))
+    own, sent = ([None] * len(item.blocks) if each is None else each for each in (item.own, item.sent))
     with single_blas():
-        results = (
-            common.function(_Block(rows, memory, common, vectors), mine, common.shared)
+        found = (
+            common.function(_WorkerBlock(rows, memory, common, vectors), mine, common.shared)
             for rows, mine, vectors in zip(item.blocks, own, sent, strict=True)
         )
-        if not item.is_summed:
-            return next(results)
-        total = RunSum(len(item.blocks))
-        for number, parts in enumerate(results):
+        if not common.is_summed:
+            return next(found)
+        total, results = RunSum(len(item.blocks)), []
+        for number, each in enumerate(found):
+            parts, result = each if common.has_results else (each, None)
             total.add(number, parts)
-        return total.total()
+            results.append(result)
+        # A single block's arrays travel as they are: they may be float32.
+        return parts if len(item.blocks) == 1 else total.total(), results
 
 
 @dataclass
-class _Block:
-    """One block of rows in a worker, as `RemoteBlock` says."""
+class _WorkerBlock:
+    """One block of rows in a worker, as `RowBlock` says."""
 
-    rows: Rows
+    rows: RowNames
     memory: Memory
     common: _Common
     sent: Array | None  # its vectors, or None if they are read
-    key: int = field(init=False)
-    cache_bytes: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.key = xxhash.xxh3_64_intdigest(np.asarray(self.rows, dtype=np.int64).tobytes())
-        self.cache_bytes = self.common.cache_bytes // 2  # the other half is for vectors
+    @cached_property
+    def key(self) -> int:
+        return xxhash.xxh3_64_intdigest(np.asarray(self.rows, dtype=np.int64).tobytes())
 
-    @property
+    @cached_property
+    def cache(self) -> FeatureCache:
+        name = self.common.cache_name
+        if not name:
+            return FeatureCache(0)
+        known, kept = self.memory.get("features", ("", None))
+        if known != name:  # those of another fit, or of another kernel of it
+            kept = FeatureCache(self.common.cache_bytes // 2)  # the other half is for vectors
+            self.memory["features"] = name, kept
+        assert isinstance(kept, FeatureCache)
+        return kept
+
+    @cached_property
     def x(self) -> Array:
-        """The vectors (b, p) as the files have them."""
         if self.sent is not None:
             return self.sent
         half = self.common.cache_bytes // 2
         return RowReader.of(self.common.files, self.memory, half).read(self.rows)
 
 
-def _vectors_of(block: RemoteBlock, own: None, shared: None) -> Array:
+def _vectors_of(block: RowBlock, own: None, shared: None) -> Array:
     del own, shared
     return block.x
-
-
-def _largest_of(block: RemoteBlock, own: None, shared: None) -> float:
-    del own, shared
-    return max(float(block.x.max()), -float(block.x.min()))

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from supquant.errors import InputError, InputTypeError
-from supquant.remote import RemoteRows
+from supquant.parallel import row_blocks
+from supquant.rows import RowBlock, Rows, rows_of
 
 if TYPE_CHECKING:
     from supquant.arrays import Array, Float32
 
 __all__ = [
     "as_float32",
+    "check_training_rows",
     "check_training_vectors",
     "check_vectors",
     "refuse_masked",
@@ -85,7 +87,7 @@ def check_vectors(
     """
     if _is_plain_array(X, min_rows):
         array: Array = X
-    elif isinstance(X, RemoteRows):  # their values are checked where they are read
+    elif isinstance(X, Rows):  # their values are checked where they are read
         _check_width(X, n_features, name, estimator)
         return cast("Array", X)
     else:
@@ -96,7 +98,7 @@ def check_vectors(
     return array
 
 
-def _check_width(array: Array | RemoteRows, n_features: int | None, name: str, estimator: str) -> None:
+def _check_width(array: Array | Rows, n_features: int | None, name: str, estimator: str) -> None:
     if n_features is not None and array.shape[1] != n_features:
         raise InputError(
             f"{name} has {array.shape[1]} features, "
@@ -122,7 +124,19 @@ def refuse_masked(values: Any, name: str) -> Any:
 
 
 def check_training_vectors(X: Any) -> Array:
+    """Check vectors to learn from, as `check_training_rows` does, and return them as `check_vectors` does."""
+    array = check_vectors(X)
+    check_training_rows(array)
+    return array
+
+
+def check_training_rows(X: Any) -> Rows:
     """Check vectors to learn from: as `check_vectors` does, and that float32 can hold sums of the squares of their values.
+
+    Returns
+    -------
+    Rows of shape (n, d)
+        Those of an array, or `X` itself.
 
     Raises
     ------
@@ -131,42 +145,39 @@ def check_training_vectors(X: Any) -> Array:
 
     Examples
     --------
-    >>> check_training_vectors([[1.0, 1e30]])  # doctest: +ELLIPSIS
+    >>> check_training_rows([[1.0, 1e30]])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     supquant.errors.InputError: X has a value of size 1e+30 in row 0; ...
     """
-    array = check_vectors(X)
-    largest = 0.0
-    if isinstance(X, RemoteRows):
-        largest = X.largest()
-        if largest > LARGEST_VALUE:
-            raise InputError(
-                f"X has a value of size {largest:.3g}; squares of values above {LARGEST_VALUE:g} are too large for float32: "
-                "divide X by a constant"
-            )
-        _refuse_tiny(largest)
-        return array
-    for start in range(0, len(array), _ROWS_PER_CHECK):
-        block = array[start : start + _ROWS_PER_CHECK]
-        size = max(float(block.max()), -float(block.min()))
-        largest = max(largest, size)
+    rows = rows_of(check_vectors(X))
+    if rows.checked:
+        return rows
+    blocks, largest = row_blocks(len(rows), _ROWS_PER_CHECK), 0.0
+    for (start, _), (size, row) in zip(blocks, rows.map_blocks(_largest_of, blocks, None), strict=True):
         if size > LARGEST_VALUE:
-            row = start + int(np.argmax((np.abs(block.astype(np.float64)) > LARGEST_VALUE).any(axis=1)))
             raise InputError(
-                f"X has a value of size {size:.3g} in row {row}; squares of values above {LARGEST_VALUE:g} are too large for "
-                "float32: divide X by a constant, or leave the row out"
+                f"X has a value of size {size:.3g} in row {start + row}; squares of values above {LARGEST_VALUE:g} are too large "
+                "for float32: divide X by a constant, or leave the row out"
             )
-    _refuse_tiny(largest)
-    return array
-
-
-def _refuse_tiny(largest: float) -> None:
+        largest = max(largest, size)
     if 0 < largest < SMALLEST_SIZE:
         raise InputError(
             f"X has no value above {largest:.3g}, and squares of values below {SMALLEST_SIZE:g} are too small for float32: "
             "multiply X by a constant"
         )
+    rows.checked = True
+    return rows
+
+
+def _largest_of(block: RowBlock, own: None, shared: None) -> tuple[float, int]:
+    """Return the largest size of a value of a block, and the first row whose values are too large, if there is one."""
+    del own, shared
+    x = block.x
+    size = max(float(x.max()), -float(x.min()))
+    if size <= LARGEST_VALUE:
+        return size, 0
+    return size, int(np.argmax((np.abs(x.astype(np.float64)) > LARGEST_VALUE).any(axis=1)))
 
 
 def _as_array(X: Any, min_rows: int, name: str) -> Array:

@@ -12,7 +12,6 @@ from scipy.special import expit
 from supquant.arrays import Flags, Float32
 from supquant.codec.gaussian_map import map_rows
 from supquant.codec.probabilities import label_probabilities
-from supquant.codec.queries import fill_blocks
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import class_means
@@ -32,7 +31,7 @@ from supquant.model.spelling import Spelling
 from supquant.model.unseen_rows import imitate_held_out_rows
 from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Reporter
-from supquant.remote import RemoteBlock, RemoteRows, some_rows
+from supquant.rows import RowBlock, Rows
 
 if TYPE_CHECKING:
     from supquant.model.codec import SupervisedCodec
@@ -53,7 +52,7 @@ class FittedRows:
 
     Attributes
     ----------
-    X : ndarray of shape (n, p)
+    X : Rows of shape (n, p)
         Vectors of the rows.
     labels : Labels
         Their labels; some may be unknown.
@@ -79,7 +78,7 @@ class FittedRows:
         Number of threads.
     """
 
-    X: NDArray[Any] | RemoteRows
+    X: Rows
     labels: Labels
     map: SupervisedMap
     kept: Float32 | None
@@ -127,7 +126,7 @@ class FittedRows:
 
 
 def learn_features(
-    X: NDArray[Any] | RemoteRows,
+    X: Rows,
     labels: Labels,
     kernel: LabelKernel,
     spelling: Spelling,
@@ -141,7 +140,7 @@ def learn_features(
 
     Parameters
     ----------
-    X : ndarray of shape (n, p)
+    X : Rows of shape (n, p)
         Rows of which some or all have labels.
     labels : Labels
         Their labels; some may be unknown.
@@ -228,7 +227,7 @@ def learn_features(
 
 
 def inherited_features(
-    X: NDArray[Any] | RemoteRows, labels: Labels, shorter: SupervisedCodec, n_jobs: int, reporter: Reporter
+    X: Rows, labels: Labels, shorter: SupervisedCodec, n_jobs: int, reporter: Reporter
 ) -> FittedRows:
     """Return the rows with the map of a shorter code; none of them was held out."""
     return FittedRows(
@@ -249,7 +248,7 @@ def inherited_features(
 
 def _features_of_all(
     map_: SupervisedMap,
-    X: NDArray[Any] | RemoteRows,
+    X: Rows,
     known: Flags,
     outputs: Float32 | None,
     n_jobs: int,
@@ -275,9 +274,9 @@ def _features_of_all(
     return features
 
 
-def _rows_where(X: Any, chosen: Flags) -> Any:
-    """Return the rows of X (n, p), an array or remote rows, that are `chosen` (n,): X itself if all are."""
-    return X if chosen.all() else some_rows(X, np.flatnonzero(chosen))
+def _rows_where(X: Rows, chosen: Flags) -> Rows:
+    """Return the rows of X (n, p) that are `chosen` (n,): X itself if all are."""
+    return X if chosen.all() else X.take(np.flatnonzero(chosen))
 
 
 def _outputs(rows: KernelRows, weights: Float32) -> Float32:
@@ -289,29 +288,17 @@ def _outputs(rows: KernelRows, weights: Float32) -> Float32:
     return outputs
 
 
-def _from_outputs(
-    map_: SupervisedMap, X: NDArray[Any] | RemoteRows, outputs: Float32, n_jobs: int
-) -> Float32:
+def _from_outputs(map_: SupervisedMap, X: Rows, outputs: Float32, n_jobs: int) -> Float32:
     """Return the features (n, F) of rows X (n, p) as items, from their logits and discriminator (n, L + 1)."""
     features = np.empty((len(X), map_.n_features), dtype=np.float32)
     blocks = row_blocks(len(X))
-    if isinstance(X, RemoteRows):
-        own = [outputs[slice(*block)] for block in blocks]
-        for block, found in zip(blocks, X.map_blocks(_of_block, blocks, map_, own), strict=True):
-            features[slice(*block)] = found
-        return features
+    own = [outputs[slice(*block)] for block in blocks]
     with single_blas():
-        fill_blocks(
-            lambda x, block: (map_.from_logits(outputs[slice(*block)], x, of_items=True),),
-            X,
-            (features,),
-            blocks,
-            n_jobs,
-        )
+        X.map_into(features, _of_block, blocks, map_, own, n_jobs=n_jobs)
     return features
 
 
-def _of_block(block: RemoteBlock, outputs: Float32, map_: SupervisedMap) -> Float32:
+def _of_block(block: RowBlock, outputs: Float32, map_: SupervisedMap) -> Float32:
     return map_.from_logits(outputs, as_float32(block.x), of_items=True)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from supquant.arrays import Codes, Flags, Float32
 from supquant.assignment import SEARCH_ROWS
-from supquant.estimators.remote_codes import encode_training_rows
+from supquant.estimators.training_codes import encode_training_rows
 from supquant.model.codec import SupervisedCodec
 from supquant.model.features import FittedRows
 from supquant.model.item_codes import ItemRows

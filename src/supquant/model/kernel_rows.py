@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-import xxhash
 from numpy.typing import NDArray
 
 from supquant import kernels
@@ -24,9 +23,9 @@ from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.kernels import GROUP
-from supquant.parallel import ordered_map, row_blocks
-from supquant.remote import RemoteBlock, RemoteRows
-from supquant.row_sums import FeatureCache, sum_in_order
+from supquant.parallel import row_blocks
+from supquant.row_sums import FeatureCache
+from supquant.rows import RowBlock, Rows, rows_of
 
 Result = TypeVar("Result")
 
@@ -71,7 +70,7 @@ ROUNDING_SHARE = 0.1
 class KernelRows:
     """Labelled rows and their kernel features; sums do not depend on the number of threads."""
 
-    X: NDArray[Any] | RemoteRows  # (n, p) of any real dtype, may be memory-mapped
+    X: NDArray[Any] | Rows  # (n, p) of any real dtype, may be memory-mapped
     labels: Labels
     kernel: GaussianMap | None  # None takes vectors as features: d = p
     blocks: Sequence[RowNumbers]  # row numbers in X
@@ -83,7 +82,7 @@ class KernelRows:
     @classmethod
     def of(
         cls,
-        X: NDArray[Any],
+        X: NDArray[Any] | Rows,
         labels: Labels,
         kernel: GaussianMap | None,
         rows: RowNumbers,
@@ -171,10 +170,9 @@ class KernelRows:
 
         The function takes the rows, the row numbers of a block, and `shared`.
         """
-        if isinstance(self.X, RemoteRows):
-            own = [self.labels.take(rows) for rows in self.blocks]
-            return self.X.map_blocks(_visit, self.blocks, (self.kernel, function, shared), own)
-        return ordered_map(lambda rows: function(self, rows, shared), self.blocks, self.n_jobs)
+        shared = self.kernel, function, shared
+        own, cache = self._labels_of_blocks, self.cache
+        return rows_of(self.X).map_blocks(_visit, self.blocks, shared, own, n_jobs=self.n_jobs, cache=cache)
 
     def sum_blocks(
         self,
@@ -183,10 +181,13 @@ class KernelRows:
         n_jobs: int | None = None,
     ) -> tuple[Float64, ...]:
         """Return the sums of the arrays that a function returns for every block; it is called as in `map_blocks`."""
-        if isinstance(self.X, RemoteRows):
-            own = [self.labels.take(rows) for rows in self.blocks]
-            return self.X.sum_blocks(_visit, self.blocks, (self.kernel, function, shared), own)
-        return sum_in_order(lambda rows: function(self, rows, shared), self.blocks, n_jobs or self.n_jobs)
+        shared = self.kernel, function, shared
+        own, cache, n_jobs = self._labels_of_blocks, self.cache, n_jobs or self.n_jobs
+        return rows_of(self.X).sum_blocks(_visit, self.blocks, shared, own, n_jobs=n_jobs, cache=cache)
+
+    @cached_property
+    def _labels_of_blocks(self) -> list[Labels]:
+        return [self.labels.take(rows) for rows in self.blocks]
 
     def logits(self, weights: Float64) -> Float32:
         """Return phi W (n, L) of all rows for weights W (d + 1, L), in the order of the blocks."""
@@ -265,24 +266,11 @@ def _gradient(rows: KernelRows, numbers: RowNumbers, W: Float32) -> tuple[Float3
     return (gradient[:, : len(W)].T,)
 
 
-def _visit(block: RemoteBlock, labels: Labels, shared: tuple[GaussianMap | None, Any, Any]) -> Any:
+def _visit(block: RowBlock, labels: Labels, shared: tuple[GaussianMap | None, Any, Any]) -> Any:
     """Apply a function to one block of labelled rows, in the process that reads them."""
     kernel, function, its_shared = shared
-    anchors = b"" if kernel is None else kernel.anchors.data
-    basis = kernel.basis if isinstance(kernel, NearMap) else None
-    name = (
-        xxhash.xxh3_64_intdigest(anchors),
-        0.0 if kernel is None else kernel.bandwidth,
-        None if basis is None else basis.shape,
-        labels.n_labels <= FEW_LABELS,  # whether features are counts
-    )
-    known, cache = block.memory.get("kernel features", (None, None))
-    if known != name:  # another fit, or another kernel of it
-        cache = FeatureCache(0 if kernel is None else block.cache_bytes)
-        block.memory["kernel features"] = name, cache
-    assert isinstance(cache, FeatureCache)
     numbers = np.arange(len(labels))
-    rows = KernelRows(_Unread(block), labels, kernel, [numbers], cache, 1, block.key)  # type: ignore[arg-type]
+    rows = KernelRows(_Unread(block), labels, kernel, [numbers], block.cache, 1, block.key)  # type: ignore[arg-type]
     return function(rows, numbers, its_shared)
 
 
@@ -290,10 +278,10 @@ def _visit(block: RemoteBlock, labels: Labels, shared: tuple[GaussianMap | None,
 class _Unread:
     """The vectors (b, p) of a block, which are not read as long as their features are in the cache."""
 
-    block: RemoteBlock
+    block: RowBlock
 
     def __getitem__(self, rows: RowNumbers) -> Array:
-        return self.block.x[rows]
+        return self.block.x  # `_visit` asks for all rows
 
     @property
     def shape(self) -> tuple[int, ...]:

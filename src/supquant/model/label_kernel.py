@@ -20,6 +20,7 @@ from supquant.model.kernel_classifier import LabelClassifier, learn_classifier
 from supquant.model.kernel_rows import KernelRows, NearMap, near_map
 from supquant.parallel import ordered_map, single_blas
 from supquant.row_sums import FeatureCache
+from supquant.rows import Rows
 
 MIN_ROWS = 8
 """Below this number of rows, none is held out."""
@@ -106,7 +107,7 @@ class LabelKernel(BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def learn(self, X: NDArray[Any], labels: Labels) -> tuple[LearnedLabels, KernelRows]:
+    def learn(self, X: NDArray[Any] | Rows, labels: Labels) -> tuple[LearnedLabels, KernelRows]:
         """Learn the classifier from checked vectors X (n, p) and their labels.
 
         Return it, and the rows that it was learned from. They hold kernel features that need not be computed again.
@@ -183,7 +184,7 @@ def held_count(n_rows: int) -> int:
 
 
 def gaussian_kernel(
-    X: NDArray[Any], candidates: RowNumbers, n_anchors: int, bandwidth: float | None
+    X: NDArray[Any] | Rows, candidates: RowNumbers, n_anchors: int, bandwidth: float | None
 ) -> GaussianMap:
     """Return the kernel whose anchors are the first candidates; the last ones measure distances for the bandwidth."""
     anchors = as_float32(X[np.sort(candidates[:n_anchors])])
@@ -196,7 +197,12 @@ def gaussian_kernel(
 
 
 def _anchors_of_many(
-    X: NDArray[Any], labels: Labels, order: RowNumbers, n_held: int, bandwidth: float | None, n_jobs: int
+    X: NDArray[Any] | Rows,
+    labels: Labels,
+    order: RowNumbers,
+    n_held: int,
+    bandwidth: float | None,
+    n_jobs: int,
 ) -> int:
     """Return the number of anchors for many classes: 0, unless a trial on some classes has a lower loss with anchors.
 

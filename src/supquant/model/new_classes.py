@@ -30,6 +30,7 @@ from supquant.inputs.validation import as_float32
 from supquant.model.feature_map import evidence, opinion_roots
 from supquant.model.label_kernel import LabelKernel, LearnedLabels, logits
 from supquant.model.position import Directions, root_spreads, within_scatter
+from supquant.rows import Rows
 
 DEFAULT_SHARE = 0.22
 """Expected fraction of rows from new classes, if neither the user nor unlabelled rows say otherwise."""
@@ -119,7 +120,7 @@ NOTHING_LEARNED = Study(0.0, -np.inf, np.inf, 0.0, np.zeros(0), 1.0)
 
 
 def leave_classes_out(
-    X: NDArray[Any],
+    X: Rows,
     labels: Labels,
     directions: Directions,
     rng: np.random.Generator,
@@ -343,7 +344,7 @@ NOTHING_NEW = Novelty(0.0, 0.0, -np.inf, 0.0, np.zeros(0))
 
 
 def learn_novelty(
-    X: NDArray[Any],
+    X: Rows,
     labels: Labels,
     learned: LearnedLabels,
     held_logits: Float32,

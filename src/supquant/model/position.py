@@ -15,7 +15,7 @@ from supquant.arrays import Float32, Float64
 from supquant.inputs.labels import Labels
 from supquant.model.feature_map import unit_rows
 from supquant.parallel import row_blocks
-from supquant.row_sums import sum_rows
+from supquant.rows import Rows, sum_rows
 
 VARIANCE_KEPT = 0.99
 """Fraction of the variance of unit vectors that the principal directions hold, unless that takes more than `MAX_DIRECTIONS`."""
@@ -40,7 +40,7 @@ class Directions:
         return np.asarray((unit_rows(x) - self.mean) @ self.vectors, dtype=np.float32)
 
 
-def principal_directions(X: NDArray[Any], n_jobs: int) -> Directions:
+def principal_directions(X: NDArray[Any] | Rows, n_jobs: int) -> Directions:
     """Return the directions that hold most of the variance of the rows of X (n, p), each divided by its length.
 
     Examples

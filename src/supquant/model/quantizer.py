@@ -22,7 +22,7 @@ from supquant.estimators.labelled import LabelEstimator
 from supquant.estimators.quantizer import check_enough_rows
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, random_generator, resolve_jobs
-from supquant.inputs.validation import check_training_vectors
+from supquant.inputs.validation import check_training_rows
 from supquant.interrupts import defers_interrupts
 from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
@@ -161,7 +161,7 @@ class SupervisedQuantizer(LabelEstimator):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         self._check_parameters()
-        X = check_training_vectors(X)
+        X = check_training_rows(X)
         labels = self._read_labels(y, len(X))
         check_enough_rows(len(X), self.n_codewords)
         n_jobs, rng = resolve_jobs(self.n_jobs), random_generator(self.random_state)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -19,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from supquant.arrays import ArrayLike, Float32
 from supquant.codec.gaussian_map import GaussianMap, map_rows, squared_distances, squared_norms
 from supquant.inputs.parameters import check_integer, check_positive, random_generator, resolve_jobs
-from supquant.inputs.validation import as_float32, check_training_vectors, check_vectors
+from supquant.inputs.validation import as_float32, check_training_rows, check_vectors
 from supquant.interrupts import defers_interrupts
-from supquant.parallel import ordered_map, row_blocks, single_blas
-from supquant.remote import RemoteBlock, RemoteRows
+from supquant.parallel import row_blocks, single_blas
+from supquant.rows import RowBlock, Rows
 
 
 class AnchorKernel(TransformerMixin, BaseEstimator):
@@ -83,12 +82,12 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         n_anchors = check_integer(self.n_anchors, "n_anchors", 1)
         if self.bandwidth is not None:
             check_positive(self.bandwidth, "bandwidth")
-        X = check_training_vectors(X)
+        rows = check_training_rows(X)
         rng = random_generator(self.random_state)
-        chosen = np.sort(rng.permutation(len(X))[:n_anchors])
-        anchors = as_float32(X[chosen])
-        bandwidth = self.bandwidth or _mean_nearest(X, anchors, resolve_jobs(self.n_jobs))
-        self.n_features_in_ = int(X.shape[1])
+        chosen = np.sort(rng.permutation(len(rows))[:n_anchors])
+        anchors = as_float32(rows[chosen])
+        bandwidth = self.bandwidth or _mean_nearest(rows, anchors, resolve_jobs(self.n_jobs))
+        self.n_features_in_ = int(rows.shape[1])
         self.anchors_ = anchors
         self.bandwidth_ = float(bandwidth)
         self.map_ = GaussianMap(anchors, self.bandwidth_)
@@ -106,23 +105,17 @@ class AnchorKernel(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _mean_nearest(X: NDArray[np.generic] | RemoteRows, anchors: Float32, n_jobs: int) -> float:
+def _mean_nearest(X: Rows, anchors: Float32, n_jobs: int) -> float:
     """Return the mean distance of rows X (n, p) to their nearest anchor; 1 where it is 0."""
-    blocks = row_blocks(len(X))
-    if isinstance(X, RemoteRows):
-        return sum(X.map_blocks(_sum_nearest, blocks, anchors)) / len(X) or 1.0
-    norms = squared_norms(anchors)
+    shared = anchors, squared_norms(anchors)
     with single_blas():
-        sums = ordered_map(lambda block: _nearest(X[slice(*block)], anchors, norms), blocks, n_jobs)
-        return sum(sums) / len(X) or 1.0
+        sums = X.map_blocks(_nearest, row_blocks(len(X)), shared, n_jobs=n_jobs)
+        return float(sum(sums)) / len(X) or 1.0
 
 
-def _sum_nearest(block: RemoteBlock, own: None, anchors: Float32) -> float:
+def _nearest(block: RowBlock, own: None, shared: tuple[Float32, Float32]) -> float:
+    """Return the sum over the rows (b, p) of a block of the distance to the nearest anchor."""
     del own
-    return _nearest(block.x, anchors, squared_norms(anchors))
-
-
-def _nearest(x: NDArray[np.generic], anchors: Float32, norms: Float32) -> float:
-    """Return the sum over rows x (b, p) of the distance to the nearest anchor."""
-    nearest = squared_distances(as_float32(x), anchors, norms).min(axis=1)
+    anchors, norms = shared
+    nearest = squared_distances(as_float32(block.x), anchors, norms).min(axis=1)
     return float(np.sqrt(nearest, dtype=np.float64).sum())

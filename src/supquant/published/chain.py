@@ -6,18 +6,18 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike, Codes
 from supquant.codec.feature_map import FeatureMap
 from supquant.errors import InputError
 from supquant.estimators.quantizer import Quantizer, check_enough_rows
-from supquant.estimators.remote_codes import encode_training_rows
+from supquant.estimators.training_codes import encode_training_rows
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer
-from supquant.inputs.validation import check_training_vectors
+from supquant.inputs.validation import check_training_rows
 from supquant.published.features import fit_feature_map
 from supquant.published.training import SHORTEST_CODE, Training
+from supquant.rows import Rows
 
 
 class ChainedQuantizer(Quantizer):
@@ -32,14 +32,14 @@ class ChainedQuantizer(Quantizer):
     def _read_labels(self, y: ArrayLike, n_rows: int) -> Labels:
         """Check and read the labels that came with the rows."""
 
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], Labels]:
-        """Return checked training vectors (n, p) and their labels."""
-        X = check_training_vectors(X)
-        labels = self._read_labels(y, len(X))
-        check_enough_rows(len(X), self.n_codewords)
-        return X, labels
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Rows, Labels]:
+        """Return checked rows (n, p) and their labels."""
+        rows = check_training_rows(X)
+        labels = self._read_labels(y, len(rows))
+        check_enough_rows(len(rows), self.n_codewords)
+        return rows, labels
 
-    def _fit_features(self, X: NDArray[Any], rng: np.random.Generator) -> FeatureMap | None:
+    def _fit_features(self, X: Rows, rng: np.random.Generator) -> FeatureMap | None:
         """Return the fitted map from vectors to features; with `init` it is the map of `init`."""
         if self.init is None:
             return fit_feature_map(self.features, X, rng, self.n_jobs)

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from supquant.codec.feature_map import FeatureMap
 from supquant.errors import InputError
 from supquant.published.anchor_kernel import AnchorKernel
+from supquant.rows import Rows
 
 Features = AnchorKernel | Literal["auto"] | None
 
@@ -28,7 +29,7 @@ def check_features(features: object) -> None:
 
 
 def fit_feature_map(
-    features: Features, X: NDArray[Any], rng: np.random.Generator, n_jobs: int | None
+    features: Features, X: NDArray[Any] | Rows, rng: np.random.Generator, n_jobs: int | None
 ) -> FeatureMap | None:
     """Fit the map from vectors X (n, p) to features.
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from supquant.algebra import solve_positive
 from supquant.arrays import Float64
 from supquant.published.projections import Projected, Projection, Quantization
-from supquant.published.rows import TrainingRows
+from supquant.published.rows import CodedRows
 from supquant.published.statistics import CodeStatistics, Interaction, Moments, Penalties
 
 
@@ -49,7 +49,7 @@ class SmallProblem:
 
     moments: Moments
     penalties: Penalties
-    rows: TrainingRows
+    rows: CodedRows
     n_codewords: int  # K
     used: NDArray[np.intp]  # (u,)  flat positions m K + k of the codewords that some row uses
     bb: Float64  # (u, u)  B'B of these codewords
@@ -64,7 +64,7 @@ class SmallProblem:
         projection: Projection,
         statistics: CodeStatistics,
         penalties: Penalties,
-        rows: TrainingRows,
+        rows: CodedRows,
         n_codewords: int,
     ) -> SmallProblem:
         """Make the problem from statistics (M K, ...), of which the rows of used codewords are kept."""

@@ -21,7 +21,7 @@ from supquant.errors import InputError
 from supquant.estimators.calibration import calibrate, default_scaling, fit_scaling, spread_rows
 from supquant.estimators.course import Course
 from supquant.estimators.labelled import LabelEstimator
-from supquant.estimators.remote_codes import encode_training_rows
+from supquant.estimators.training_codes import encode_training_rows
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import (
     check_choice,
@@ -43,7 +43,7 @@ from supquant.published.joint import joint_steps
 from supquant.published.projections import Projection
 from supquant.published.steps import CodedStep, Start
 from supquant.published.training import PROJECTION_TYPES, ProjectionName, Training, with_seeds
-from supquant.remote import some_rows
+from supquant.rows import Rows
 
 _logger = logging.getLogger("supquant")
 
@@ -195,10 +195,10 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         self._check_parameters()
-        X, labels = self._checked(X, y)
+        rows, labels = self._checked(X, y)
         rng = random_generator(self.random_state)
         known = labels.known
-        x: Any = X if known.all() else some_rows(X, np.flatnonzero(known))
+        x = rows if known.all() else rows.take(np.flatnonzero(known))
         own = labels if known.all() else labels.take(known)
         course: Course[CodedStep] = Course(Reporter(self.callback, self.verbose))
         with single_blas():
@@ -213,7 +213,7 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
                 if course.last is not None:
                     codec, codes = self._codec_of(course.last, training, own)
                     codec = with_seeds(codec, codes, x)
-                    self._store(codec, self._codes_of_all(codec, codes, X, known))
+                    self._store(codec, self._codes_of_all(codec, codes, rows, known))
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
             self.codec_ = self._calibrated(codec, training, x, own)
@@ -257,17 +257,17 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
         )
         return codec, codes
 
-    def _codes_of_all(self, codec: AdditiveCodec, codes: Codes, X: Any, known: Flags) -> Codes:
+    def _codes_of_all(self, codec: AdditiveCodec, codes: Codes, X: Rows, known: Flags) -> Codes:
         """Return the codes (n, M) of all rows, given those of the rows whose labels are `known` (n,)."""
         if known.all():
             return codes
         all_codes = np.empty((len(X), codes.shape[1]), dtype=np.uint8)
         all_codes[known] = codes
-        unknown = some_rows(X, np.flatnonzero(~known))
+        unknown = X.take(np.flatnonzero(~known))
         all_codes[~known] = encode_training_rows(codec, unknown, None, self.n_jobs)
         return all_codes
 
-    def _calibrated(self, codec: AdditiveCodec, training: Training, X: Any, labels: Labels) -> AdditiveCodec:
+    def _calibrated(self, codec: AdditiveCodec, training: Training, X: Rows, labels: Labels) -> AdditiveCodec:
         """Return the codec with scaling and curve fitted to the leave-one-out scores of some of the rows X (n, p)."""
         sample = spread_rows(len(X), CALIBRATION_ROWS)
         codes = training.codes

@@ -1,17 +1,15 @@
 """The rows of training: a solver sends passes over them and gets sums back.
 
-A solver sees its data through `TrainingRows` alone, so rows can live in memory, in a file, on another device or in several
-places at once. `LocalRows` are rows of this process, and `published/remote_training.py` has rows that others read. Both visit
-the same blocks with the same functions. `FeatureCache` (`row_sums.py`) keeps the features of rows between passes.
+A solver sees its data through `CodedRows` alone. The vectors are `Rows`: they are in memory, in a file, or read by other
+processes. `FeatureCache` (`row_sums.py`) keeps the features of rows between passes.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +17,15 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import Array, Codes, Float32, Float64
 from supquant.assignment import CodeSearch
+from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.parallel import row_blocks
 from supquant.published.statistics import CodeStatistics, Interaction, ModelState, Moments
-from supquant.row_sums import FeatureCache, sum_in_order
+from supquant.row_sums import FeatureCache
+from supquant.rows import RowBlock, Rows, rows_of
 
 Positions = NDArray[np.intp]
+Result = TypeVar("Result")
 
 FLOAT64_ROWS = 1024
 """Rows of a block that are converted to float64 at a time: small enough to stand beside those of other threads."""
@@ -33,78 +34,67 @@ SUM_BYTES = 1 << 29
 """Bytes of the sums of single blocks that wait to be added. No more threads work than fit into it."""
 
 
-class Targets(Protocol):
-    """The matrix Y (n, L) that a classifier of the rows aims at: `Labels`, or any other."""
-
-    @property
-    def n_labels(self) -> int:
-        """L, the number of columns."""
-
-    def dense(self, start: int, stop: int) -> Float64:
-        """Return rows ``start`` to ``stop`` of Y as an array (b, L)."""
-
-
-class TrainingRows(Protocol):
-    """What a solver may ask of the rows."""
-
-    def moments(self) -> Moments:
-        """Return the sums that do not depend on the codes."""
-
-    def statistics(self) -> CodeStatistics:
-        """Return the sums for the present codes."""
-
-    def assign(self, model: ModelState) -> CodeStatistics:
-        """Assign to every row its best code under the model; return the sums for the new codes."""
-
-    def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
-        """Return the sums of inter-dictionary products.
-
-        Parameters
-        ----------
-        used : ndarray of shape (u,), intp
-            Flat positions m K + k of codewords, ascending. They hold every codeword that a row uses.
-        gram : ndarray of shape (u, u), float64
-            Products of these codewords.
-        eps : float
-            The constant that the inter-dictionary product of every code should have.
-        """
-
-    def codes(self) -> Iterator[Codes]:
-        """Yield the codes, block by block."""
-
-
-class BlockRows(ABC):
-    """Rows in fixed blocks, whose codes are in this process.
+class CodedRows:
+    """The rows of a fit, visited in fixed blocks, with their codes.
 
     Parameters
     ----------
-    n_rows : int
-    labels : Targets
+    X : ndarray or Rows of shape (n, p)
+        Vectors before the feature map, of any real dtype.
+    labels : Labels
         The labels of the rows.
     codes : ndarray of shape (n, M), uint8
         Codes to start from. They are changed in place.
     n_codewords : int
-        K, the codewords of a codebook.
-    n_jobs : int
+        K, the number of codewords of a codebook.
+    features : callable or None, default=None
+        Maps a block (b, p) float32 to its features (b, d) float32. None takes vectors as features.
+    n_jobs : int, default=1
         Number of threads. Results do not depend on it.
+    cache_bytes : int, default=4 GiB
+        Bytes for feature blocks that are kept between passes. Others are computed again in every pass.
     """
 
-    def __init__(self, n_rows: int, labels: Targets, codes: Codes, n_codewords: int, n_jobs: int) -> None:
+    def __init__(
+        self,
+        X: NDArray[Any] | Rows,
+        labels: Labels,
+        codes: Codes,
+        n_codewords: int,
+        *,
+        features: Callable[[Float32], Float32] | None = None,
+        n_jobs: int = 1,
+        cache_bytes: int = 4 << 30,
+    ) -> None:
+        self._X = rows_of(X)
         self._labels = labels
         self._codes = codes
         self._n_codewords = n_codewords
+        self._features = features
         self._n_jobs = n_jobs
-        self._blocks = row_blocks(n_rows)
+        self._cache = FeatureCache(cache_bytes)
+        self._blocks = row_blocks(len(X))
+        self._block_labels = [labels.take(np.arange(*block)) for block in self._blocks]
+        self._width = self._X.shape[1]  # d, which the first pass corrects
         self._distinct: tuple[Codes, Float64] | None = None
         self._compacted: tuple[Positions, tuple[Codes, Float64, list[int]]] | None = None
 
-    @abstractmethod
-    def _sum(self, function: BlockSums, shared: Any, n_words: int) -> tuple[Float64, ...]:
-        """Return the sums over all blocks of the arrays of a function, of which the first has `n_words` rows."""
+    def map_features(self, function: Callable[[Float32, tuple[int, int]], Result]) -> Iterator[Result]:
+        """Apply a function to the features (b, d) and the (start, stop) of every block; yield its results in their order."""
+        shared = self._features, function
+        return self._X.map_blocks(
+            _of_features, self._blocks, shared, self._blocks, n_jobs=self._n_jobs, cache=self._cache
+        )
 
-    @abstractmethod
     def assign(self, model: ModelState) -> CodeStatistics:
         """Assign to every row its best code under the model; return the sums for the new codes."""
+        self._distinct = self._compacted = None
+        found: list[Codes] = []
+        shared = Recoding.of(model), self._n_codewords
+        bx, by, changed = self._sum(_recode_and_sum, shared, self._n_words, found)
+        for block, codes in zip(self._blocks, found, strict=True):
+            self._codes[slice(*block)] = codes
+        return self._statistics(bx, by, int(changed))
 
     def moments(self) -> Moments:
         """Return the sums that do not depend on the codes."""
@@ -117,7 +107,17 @@ class BlockRows(ABC):
         return self._statistics(bx, by, 0)
 
     def interaction(self, used: Positions, gram: Float64, eps: float) -> Interaction:
-        """Return the sums of inter-dictionary products, as `TrainingRows.interaction` says."""
+        """Return the sums of inter-dictionary products, by the constant `eps` that every one should have.
+
+        Parameters
+        ----------
+        used : ndarray of shape (u,), intp
+            Flat positions m K + k of codewords, ascending. They hold every codeword that a row uses.
+        gram : ndarray of shape (u, u), float64
+            Products of these codewords.
+        eps : float
+            The constant that the inter-dictionary product of every code should have.
+        """
         codes, counts, sizes = self._compact(used)
         return Interaction(
             *kernels.active().interaction(codes, counts, gram, eps, sizes=sizes, n_threads=self._n_jobs)
@@ -170,67 +170,26 @@ class BlockRows(ABC):
         bb = kernels.active().pair_counts(distinct, self._n_codewords, counts, n_threads=self._n_jobs)
         return CodeStatistics(bb, bx, by, changed)
 
-
-class LocalRows(BlockRows):
-    """Rows of this process, visited in fixed blocks.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Vectors before the feature map, of any real dtype. They may be memory-mapped.
-    labels : Targets
-        The labels of the rows.
-    codes : ndarray of shape (n, M), uint8
-        Codes to start from. They are changed in place.
-    n_codewords : int
-        K, the codewords of a codebook.
-    features : callable or None, default=None
-        Maps a block (b, p) float32 to its features (b, d) float32. None takes vectors as features.
-    n_jobs : int, default=1
-        Number of threads. Results do not depend on it.
-    cache_bytes : int, default=4 GiB
-        Bytes for feature blocks that are kept between passes. Others are computed again in every pass.
-    """
-
-    def __init__(
-        self,
-        X: NDArray[np.generic],
-        labels: Targets,
-        codes: Codes,
-        n_codewords: int,
-        *,
-        features: Callable[[Float32], Float32] | None = None,
-        n_jobs: int = 1,
-        cache_bytes: int = 4 << 30,
-    ) -> None:
-        super().__init__(len(X), labels, codes, n_codewords, n_jobs)
-        self._X = X
-        self._features = features
-        self._cache = FeatureCache(cache_bytes)
-        self._width = X.shape[1]  # d, which the first pass corrects
-
-    def _sum(self, function: BlockSums, shared: Any, n_words: int) -> tuple[Float64, ...]:
-        def of_block(block: tuple[int, int]) -> tuple[Array, ...]:
-            x, y = self.block(*block), self._labels.dense(*block)
-            return function(x, y, self._codes[slice(*block)], shared)
-
-        sums = sum_in_order(of_block, self._blocks, self._sum_jobs(n_words))
+    def _sum(
+        self, function: BlockSums, shared: Any, n_words: int, results: list[Any] | None = None
+    ) -> tuple[Float64, ...]:
+        """Return the sums over all blocks of the arrays of a function, of which the first has `n_words` rows."""
+        sums = self._X.sum_blocks(
+            _sums,
+            self._blocks,
+            (self._features, function, shared),
+            self._own(),
+            n_jobs=self._sum_jobs(n_words),
+            cache=self._cache,
+            results=results,
+        )
         self._width = sums[0].shape[1] if sums else self._width
         return sums
 
-    def assign(self, model: ModelState) -> CodeStatistics:
-        """Assign to every row its best code under the model; return the sums for the new codes."""
-        self._distinct = self._compacted = None
-        shared = Recoding.of(model), self._n_codewords
-        bx, by, changed = self._sum(_recode_and_sum, shared, self._n_words)
-        return self._statistics(bx, by, int(changed))
-
-    def block(self, start: int, stop: int) -> Float32:
-        """Return the features (b, d) of rows ``start`` to ``stop``, one of the fixed blocks."""
-        features = self._features
-        if features is None:
-            return as_float32(self._X[start:stop])
-        return self._cache.get(start, lambda: features(as_float32(self._X[start:stop])))
+    def _own(self) -> list[tuple[Labels, Codes]]:
+        """Return the labels and codes of each block."""
+        codes = (self._codes[slice(*block)] for block in self._blocks)
+        return list(zip(self._block_labels, codes, strict=True))
 
     def _sum_jobs(self, n_words: int) -> int:
         """Return the number of threads for sums of arrays (n_words or d, d + L): all of their sums fit into `SUM_BYTES`."""
@@ -238,11 +197,34 @@ class LocalRows(BlockRows):
         return max(1, min(self._n_jobs, SUM_BYTES // (8 * max(n_words, d) * (d + self._labels.n_labels)) - 1))
 
 
-# what is done with a block -------------------------------------------------------------------------------------------------
+# what is done with a block, where its rows are read ------------------------------------------------------------------------
 
-BlockSums = Callable[[Float32, Float64, Codes, Any], tuple[Array, ...]]
+
+def _of_features(
+    block: RowBlock,
+    rows: tuple[int, int],
+    shared: tuple[Any, Callable[[Float32, tuple[int, int]], Result]],
+) -> Result:
+    features, function = shared
+    return function(_features(block, features), rows)
+
+
+def _sums(block: RowBlock, own: tuple[Labels, Codes], shared: tuple[Any, BlockSums, Any]) -> Any:
+    features, function, its_shared = shared
+    labels, codes = own
+    return function(_features(block, features), labels.dense(0, len(labels)), codes, its_shared)
+
+
+def _features(block: RowBlock, features: Callable[[Float32], Float32] | None) -> Float32:
+    """Return the features (b, d) of a block, which are kept as long as there is room."""
+    if features is None:
+        return as_float32(block.x)
+    return block.cache.get(block.key, lambda: features(as_float32(block.x)))
+
+
+BlockSums = Callable[[Float32, Float64, Codes, Any], Any]
 """A function of a module: it takes the features (b, d), labels (b, L) and codes (b, M) of a block and what all blocks share, and
-returns arrays, which are summed over blocks."""
+returns arrays, which are summed over blocks, or a pair of such arrays and a result for the block."""
 
 
 @dataclass(frozen=True)
@@ -288,10 +270,11 @@ def code_sums(x: Float32, y: Float64, codes: Codes, n_codewords: int) -> tuple[F
 
 def _recode_and_sum(
     x: Float32, y: Float64, codes: Codes, shared: tuple[Recoding, int]
-) -> tuple[Float64, Float64, Array]:
+) -> tuple[tuple[Float64, Float64, Array], Codes]:
     recoding, n_codewords = shared
+    codes = codes.copy()
     changed = recoding(x, y, codes)
-    return *code_sums(x, y, codes, n_codewords), np.array(changed)
+    return (*code_sums(x, y, codes, n_codewords), np.array(changed)), codes
 
 
 def _moments_of_block(x: Float32, y: Float64, codes: Codes, shared: None) -> tuple[Array, ...]:

@@ -10,7 +10,7 @@ from supquant.arrays import Codes, Float64
 from supquant.estimators.course import NamedStep, Record
 from supquant.published.objective import ObjectiveTerms, SmallProblem
 from supquant.published.projections import LearnedProjection, Projection
-from supquant.published.rows import TrainingRows
+from supquant.published.rows import CodedRows
 from supquant.published.statistics import CodeStatistics, ModelState, Moments, Penalties
 
 
@@ -18,7 +18,7 @@ from supquant.published.statistics import CodeStatistics, ModelState, Moments, P
 class Start:
     """Where a solver begins: the rows with their codes, sums over the rows, and codebooks."""
 
-    rows: TrainingRows
+    rows: CodedRows
     moments: Moments
     codebooks: Float64  # (M, K, r)
     projection: Float64  # (d, r)

@@ -19,16 +19,15 @@ from supquant.published.initialisation import (
     product_start,
 )
 from supquant.published.projections import FixedProjection, LearnedProjection, Projection
-from supquant.published.remote_training import RemoteTrainingRows
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 from supquant.published.statistics import Moments, Penalties
 from supquant.published.steps import Start
-from supquant.remote import RemoteRows
 
 if TYPE_CHECKING:
     from supquant.codec.additive import AdditiveCodec
     from supquant.codec.feature_map import FeatureMap
-    from supquant.published.rows import Targets
+    from supquant.inputs.labels import Labels
+    from supquant.rows import Rows
 
 N_SEEDS = 1024
 """A codec keeps this number of training codes, from which encodings can start."""
@@ -51,9 +50,8 @@ class Training:
 
     Parameters
     ----------
-    X : (n, p) array or RemoteRows
-    labels : Targets
-        If the rows are remote, they must be `Labels`.
+    X : Rows of shape (n, p)
+    labels : Labels
     feature_map : FeatureMap or None
         None takes the vectors themselves as features.
     n_codewords : int
@@ -67,8 +65,8 @@ class Training:
 
     def __init__(
         self,
-        X: NDArray[Any] | RemoteRows,
-        labels: Targets,
+        X: Rows,
+        labels: Labels,
         feature_map: FeatureMap | None,
         n_codewords: int,
         rng: np.random.Generator,
@@ -79,8 +77,7 @@ class Training:
         self.X, self._labels, self.feature_map = X, labels, feature_map
         self._n_codewords, self.rng, self._n_jobs = n_codewords, rng, n_jobs
         self.codes: Codes = np.zeros((len(X), 0), dtype=np.uint8)
-        rows: Any = RemoteTrainingRows if isinstance(X, RemoteRows) else LocalRows
-        self.rows = rows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
+        self.rows = CodedRows(X, labels, self.codes, n_codewords, features=feature_map, n_jobs=n_jobs)
         self.moments: Moments = self.rows.moments()
 
     def begin(self, n_codebooks: int, n_components: int) -> None:
@@ -134,7 +131,7 @@ class Training:
         self.rows.recode(codes)
 
 
-def with_seeds(codec: AdditiveCodec, codes: Codes, X: NDArray[Any] | RemoteRows) -> AdditiveCodec:
+def with_seeds(codec: AdditiveCodec, codes: Codes, X: NDArray[Any] | Rows) -> AdditiveCodec:
     """Return a codec whose encodings start from some of the codes (n, M), if this lowers the cost on rows of X (n, p)."""
     if codec.n_codebooks <= SHORTEST_CODE:  # such codes are searched exactly
         return codec

@@ -12,8 +12,7 @@ from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.feature_map import FeatureMap
 from supquant.inputs.labels import Labels
 from supquant.metrics import relevance
-from supquant.parallel import ordered_map, row_blocks
-from supquant.published.rows import LocalRows
+from supquant.published.rows import CodedRows
 from supquant.published.statistics import Moments
 
 Result = TypeVar("Result")
@@ -39,8 +38,7 @@ class HashRows:
         self.feature_map = feature_map
         self.n_jobs = n_jobs
         no_codes = np.zeros((len(X), 0), dtype=np.uint8)
-        self._rows = LocalRows(X, labels, no_codes, 1, features=feature_map, n_jobs=n_jobs)
-        self._blocks = row_blocks(len(X))
+        self._rows = CodedRows(X, labels, no_codes, 1, features=feature_map, n_jobs=n_jobs)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -50,7 +48,7 @@ class HashRows:
 
         The work is done on `n_jobs` threads. Results come in the order of the blocks.
         """
-        return ordered_map(lambda block: function(self._rows.block(*block), block), self._blocks, self.n_jobs)
+        return self._rows.map_features(function)
 
     def features(self) -> Float32:
         """Return the features (n, d) of all rows."""

@@ -31,7 +31,7 @@ from supquant.published.chain import ChainedQuantizer
 from supquant.published.features import Features, check_features
 from supquant.published.initialisation import lengthen
 from supquant.published.training import Training, with_seeds
-from supquant.remote import RemoteRows
+from supquant.rows import Rows
 from supquant_lab.triplets.solver import TripletStep, triplet_steps
 
 
@@ -163,15 +163,15 @@ class TripletQuantizer(ChainedQuantizer):
             If the fit was interrupted. After the first finished step the estimator has the last finished model.
         """
         self._check_parameters()
-        X, labels = self._checked(X, y)
-        if isinstance(X, RemoteRows):
+        if isinstance(X, Rows):
             raise InputError(
                 "triplets need the features of all rows in this process: read the rows into memory"
             )
+        rows, labels = self._checked(X, y)
         rng, n_jobs = random_generator(self.random_state), resolve_jobs(self.n_jobs)
         course: Course[TripletStep] = Course(Reporter(self.callback, self.verbose))
         with single_blas():
-            training = Training(X, labels, self._fit_features(X, rng), self.n_codewords, rng, n_jobs)
+            training = Training(rows, labels, self._fit_features(rows, rng), self.n_codewords, rng, n_jobs)
             try:
                 for length in self._begin(training, None):
                     training.lengthen(length)

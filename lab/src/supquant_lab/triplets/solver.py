@@ -15,7 +15,6 @@ from supquant import kernels
 from supquant.arrays import Codes, Float64
 from supquant.estimators.course import NamedStep, Record
 from supquant.inputs.labels import Labels
-from supquant.parallel import ordered_map, row_blocks
 from supquant.published.lbfgs import minimise_codebooks
 from supquant.published.objective import SmallProblem
 from supquant.published.training import Training
@@ -124,9 +123,7 @@ def triplet_steps(
         model = _refit(small, replace(model, codebooks=small.with_codewords(model.codebooks, C)))
         yield TripletStep("codebooks", iteration, _terms(problem, model), model)
 
-        own = OwnCost(
-            _projected(training, model.projection, n_jobs), quantization, constraint, model.constant
-        )
+        own = OwnCost(_projected(training, model.projection), quantization, constraint, model.constant)
         descent = CodeDescent(model.codes, model.codebooks, own, loss)
         changed = descent.sweep()
         training.codes = descent.codes
@@ -146,10 +143,9 @@ def _refit(small: SmallProblem, model: TripletModel) -> TripletModel:
     return replace(model, projection=small.projection(C), constant=small.constant(C @ C.T))
 
 
-def _projected(training: Training, P: Float64, n_jobs: int) -> Float64:
+def _projected(training: Training, P: Float64) -> Float64:
     """Return X P (n, r)."""
-    blocks = row_blocks(training.moments.n_rows)
-    return np.concatenate(list(ordered_map(lambda block: training.rows.block(*block) @ P, blocks, n_jobs)))
+    return np.concatenate(list(training.rows.map_features(lambda x, _: x @ P)))
 
 
 def _terms(problem: TripletProblem, model: TripletModel) -> TripletTerms:
