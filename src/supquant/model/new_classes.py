@@ -199,7 +199,7 @@ class _FoldResult:
         """Return the MAP for a ridge of the metric and a weight of opinions."""
         placed = self.turned / root_spreads(self.variances, ridge).astype(np.float32)
         placed /= root_mean_square(placed)
-        similar = placed[self.asking] @ placed.T
+        similar = np.asarray(placed[self.asking] @ placed.T, dtype=np.float32)
         similar += np.float32(weight**2) * self.opinions
         similar[np.arange(len(self.asking)), self.asking] = -np.inf  # a row does not find itself
         return _mean_precision(similar, self.relevant)

@@ -48,8 +48,8 @@ class SupervisedQuantizer(LabelEstimator):
     n_codewords : int, default=256
         K, the number of codewords in each codebook, from 2 to 256.
     features : "auto" or LabelKernel, default="auto"
-        Map from vectors to features, which says what a vector means and where it lies. ``"auto"`` is a `LabelKernel`; for vectors
-        of more than 2000 dimensions it has no anchors.
+        The classifier of labels, from which codes learn what vectors mean. ``"auto"`` is a `LabelKernel`; for vectors of more than
+        2000 dimensions it has no anchors.
     new_classes : float or None, default=None
         Expected fraction of vectors from unknown classes, in [0, 1). It decides how much position counts. None estimates it from
         the rows without labels, and takes .22 if there are few of them. With `init` it is that of `init`.
@@ -149,7 +149,7 @@ class SupervisedQuantizer(LabelEstimator):
         y : (n,) array of class labels, or (n, L) indicator matrix
             Labels are of any hashable type. An indicator matrix is dense or sparse. None, NaN, pandas' NA, a masked entry and
             `missing_label` mean that the label is unknown; in an indicator matrix, a whole row of them. Rows without labels
-            help to learn the codebooks and the part of new classes.
+            help to learn the codebooks and the fraction of new classes.
 
         Returns
         -------
@@ -161,17 +161,17 @@ class SupervisedQuantizer(LabelEstimator):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         self._check_parameters()
-        X = check_training_rows(X)
-        labels = self._read_labels(y, len(X))
-        check_enough_rows(len(X), self.n_codewords)
+        vectors = check_training_rows(X)
+        labels = self._read_labels(y, len(vectors))
+        check_enough_rows(len(vectors), self.n_codewords)
         n_jobs, rng = resolve_jobs(self.n_jobs), random_generator(self.random_state)
-        kernel = make_label_kernel(self.features, X.shape[1], self.n_jobs, rng)
-        shorter = self._shorter(X.shape[1])
+        kernel = make_label_kernel(self.features, vectors.shape[1], self.n_jobs, rng)
+        shorter = self._shorter(vectors.shape[1])
         reporter = Reporter(self.callback, self.verbose)
         with single_blas():
             if shorter is None:
                 rows = learn_features(
-                    X,
+                    vectors,
                     labels,
                     kernel,
                     choose_spelling(labels, self.n_codebooks, self.n_codewords, rng),
@@ -181,7 +181,7 @@ class SupervisedQuantizer(LabelEstimator):
                     reporter=reporter,
                 )
             else:
-                rows = inherited_features(X, labels, shorter, n_jobs, reporter)
+                rows = inherited_features(vectors, labels, shorter, n_jobs, reporter)
             codec = blank_codec(rows, self.n_codebooks, self.n_codewords, shorter, self.missing_label)
             steps = codebook_steps(
                 sample_items(rows, codec, rng),
