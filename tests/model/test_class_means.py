@@ -23,7 +23,7 @@ def learn(X, y, *settings):
 
 @pytest.fixture(scope="module")
 def gaussian():
-    """Rows of more than `MANY_LABELS` classes, which the Bayes rule nearly always recognises."""
+    """Rows of more than `MANY_LABELS` classes, nearly all of which the Bayes rule recognises."""
     rng = np.random.default_rng(0)
     means = rng.normal(size=(MANY_LABELS + 44, 24)) * 1.2
     spread = rng.uniform(0.5, 2, size=24)  # within a class, different in every direction
@@ -50,7 +50,7 @@ def test_weights_are_those_of_linear_discriminant_analysis(rng):
     X = (means[y] + rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))).astype(np.float32)
     weights = class_sums(rows_of(np.tile(X, (500, 1)), np.tile(y, 500))).weights(
         1e-9
-    )  # so many rows that all means are trusted
+    )  # with so many rows all means are trusted
     want = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y).decision_function(X)
     got = X @ weights[:-1] + weights[-1]
     np.testing.assert_allclose(
@@ -58,7 +58,7 @@ def test_weights_are_those_of_linear_discriminant_analysis(rng):
     )
 
 
-def test_means_of_few_rows_are_drawn_to_that_of_all(rng):
+def test_means_of_few_rows_are_pulled_towards_the_overall_mean(rng):
     """The posterior mean adds as many rows at the mean of all as the variance within classes over that of means."""
     L, d, spread = 4000, 6, 0.5
     y = np.concatenate([np.arange(L), rng.integers(L // 2, size=3 * L)])
@@ -72,7 +72,7 @@ def test_means_of_few_rows_are_drawn_to_that_of_all(rng):
     assert np.square(sums.weights(1e-9)[:-1].T - drawn).mean() < 0.002 < np.square(drawn).mean()
 
 
-def test_frequencies_are_trusted_as_far_as_they_differ_by_more_than_chance(rng):
+def test_frequencies_count_only_as_far_as_they_differ_by_more_than_chance(rng):
     def frequencies(counts):
         return np.exp(class_means.ClassSums(np.eye(1), np.zeros((len(counts), 1)), counts).log_frequencies())
 
@@ -91,7 +91,7 @@ def test_sums_do_not_depend_on_the_number_of_threads(gaussian):
     np.testing.assert_array_equal(one.counts, np.bincount(y))
 
 
-def test_a_class_without_rows_counts_as_one_around_the_mean_of_all(rng):
+def test_a_class_without_rows_is_treated_as_one_around_the_overall_mean(rng):
     y = np.arange(400) % 4
     X = (8 * rng.normal(size=(4, 3))[y] + rng.normal(size=(400, 3))).astype(np.float32)
     rows = rows_of(X, y)
@@ -104,7 +104,7 @@ def test_a_class_without_rows_counts_as_one_around_the_mean_of_all(rng):
     assert 2 not in scores.argmax(axis=1)
 
 
-def test_held_out_rows_of_a_class_that_nobody_kept_do_not_decide_the_temperature(gaussian):
+def test_a_class_with_held_out_rows_only_does_not_change_the_temperature(gaussian):
     X, y, *_ = gaussian
     rare = np.concatenate([y, np.full(1, y.max() + 1)])
     with_rare = np.concatenate([X, X[:1]])
@@ -120,7 +120,7 @@ def test_held_out_rows_of_a_class_that_nobody_kept_do_not_decide_the_temperature
     assert chosen(with_rare, rare, held) == chosen(X, y, held[:-1])
 
 
-def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):
+def test_many_classes_are_recognised_nearly_as_well_as_by_the_bayes_rule(gaussian):
     X, y, Q, asked, bayes = gaussian
     learned = learn(X, y)
     assert learned.kernel is None
@@ -129,9 +129,7 @@ def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):
     assert right > 0.95 * bayes
 
 
-def test_probabilities_say_how_often_they_are_right_before_any_logistic_regression(
-    gaussian, rng, monkeypatch
-):
+def test_probabilities_are_calibrated_before_any_logistic_regression(gaussian, rng, monkeypatch):
     monkeypatch.setattr(class_means, "MAX_PASS_WORK", 0)
     X, y, Q, asked, _ = gaussian
     X, Q = (each + 2 * rng.normal(size=each.shape) for each in (X, Q))  # much harder to tell apart
@@ -149,7 +147,7 @@ def test_few_classes_have_anchors(gaussian):
     assert learn(X[few], y[few]).kernel is not None
 
 
-def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch):
+def test_many_classes_that_are_not_linearly_separable_get_anchors(rng, monkeypatch):
     """Each class lies at two opposite places, so that all class means are the same."""
     places = rng.normal(size=(40, 12)) * 2
     y = rng.integers(40, size=6000)
@@ -169,7 +167,7 @@ def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch
     assert learn(X[:5000], y[:5000]).kernel is None
 
 
-def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
+def test_anchors_are_tried_on_a_sample_of_the_classes(gaussian, monkeypatch):
     X, y, *_ = gaussian
     seen = []
     monkeypatch.setattr(label_kernel, "TRIAL_CLASSES", 50)
@@ -185,7 +183,7 @@ def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
         assert len({y[np.flatnonzero((row == X).all(axis=1))[0]] for row in own}) == 1
 
 
-def test_the_search_of_a_temperature_stops_behind_the_best_of_all(rng):
+def test_the_temperature_search_stops_after_the_best_one(rng):
     """Means of few rows are noisy, so the best temperature is well below one."""
     L, d = 40, 30
     means = 1.2 * rng.normal(size=(L, d))
@@ -206,7 +204,7 @@ def test_the_search_of_a_temperature_stops_behind_the_best_of_all(rng):
 
 
 def test_logistic_regression_lowers_the_loss_of_new_rows(rng, monkeypatch):
-    """Classes of two clusters each are not normal: their means alone are not the best that weights can do."""
+    """Classes of two clusters each are not normal: their means alone do not give the best weights."""
     centres = rng.normal(size=(20, 12))
     numbers = rng.integers(20, size=3000)
     X = (centres[numbers] + 0.7 * rng.normal(size=(3000, 12))).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The map to meaning and position: compiled code gives what NumPy gives, and a row has the same bits in any company."""
+"""The feature map: compiled code agrees with NumPy, and the bits of a row do not depend on other rows."""
 
 import copy
 import pickle
@@ -73,7 +73,7 @@ def test_items_have_the_bits_of_queries_and_no_cosines(drawn):
 
 def test_no_probability_is_subnormal(rng):
     feature_map = draw_map("spelled labels", rng)
-    feature_map = replace(feature_map, weights=feature_map.weights * 40)  # logits that differ by 100 and more
+    feature_map = replace(feature_map, weights=feature_map.weights * 40)  # logits that differ by 100 or more
     x = rng.normal(size=(300, P)).astype(np.float32)
     outputs = feature_map._outputs(x)[:, :6]
     apart = outputs.max(axis=1, keepdims=True) - outputs
@@ -109,7 +109,7 @@ def test_compiled_vectors_of_queries_are_those_of_numpy(drawn, all_labelled):
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
 
 
-def test_a_copy_makes_its_compiled_code_anew(drawn):
+def test_a_copy_has_compiled_code_of_its_own(drawn):
     feature_map, x = drawn
     want = feature_map(x)
     for twin in (copy.deepcopy(feature_map), pickle.loads(pickle.dumps(feature_map))):

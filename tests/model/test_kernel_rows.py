@@ -44,11 +44,11 @@ def test_a_row_infinitely_far_has_features_of_zero(rng):
 @pytest.mark.parametrize(
     ("n_rows", "r"),
     [
-        (10, 8),  # to find the directions would take longer
+        (10, 8),  # finding the directions would take longer
         (1_000_000, 60),  # all directions are needed
     ],
 )
-def test_where_nothing_is_saved_all_dimensions_stay(rng, n_rows, r):
+def test_no_dimension_is_left_out_if_that_saves_no_time(rng, n_rows, r):
     X = flat_rows(rng, 300, 64, r)
     near = near_map(GaussianMap(X[:200], 3.0), n_rows)
     assert near.basis is None
@@ -58,7 +58,7 @@ def test_where_nothing_is_saved_all_dimensions_stay(rng, n_rows, r):
     np.testing.assert_allclose(values, np.exp(squares / -18), atol=1e-5)
 
 
-def test_where_lengths_overflow_the_kernel_stays(rng):
+def test_the_kernel_is_unchanged_if_lengths_overflow(rng):
     kernel = GaussianMap(flat_rows(rng, 200, 64, 8) * np.float32(1e25), 3.0)
     assert near_map(kernel, 1_000_000) is kernel
 
@@ -66,7 +66,7 @@ def test_where_lengths_overflow_the_kernel_stays(rng):
 @pytest.mark.parametrize("n_rows", [10, 1_000_000])
 @pytest.mark.parametrize("n_anchors", [15, 16, 200])
 def test_counts_are_the_features_in_units(rng, n_rows, n_anchors):
-    """A feature of one follows them, then zeros up to whole groups; rows are more than a tile."""
+    """Features are followed by a one, then by zeros that fill the last group; the rows are more than a tile."""
     X = flat_rows(rng, 1300, 64, 8)
     X[5] = 1e30
     near = near_map(GaussianMap(X[-n_anchors:], 3.0), n_rows)
@@ -90,7 +90,7 @@ def test_equal_rows_have_no_directions():
     np.testing.assert_allclose(values, 1)
 
 
-def test_a_classifier_learns_the_same_from_it(digits, monkeypatch):
+def test_a_classifier_learns_the_same_from_fewer_dimensions(digits, monkeypatch):
     """Weights are for the kernel itself, and so are the logits of held-out rows."""
     X, y = digits
     labels = read_labels(y)

@@ -110,7 +110,7 @@ def test_weights_are_learned_from_all_rows_with_the_settings_that_held_out_rows_
     assert start.classifier.n_iter == 0
     scales = [np.abs(start.weights - t * solved).max() for t in kernel_classifier.TEMPERATURES]
     assert min(scales) < 1e-2 < sorted(scales)[1]
-    # Held-out rows have a lower loss than by the weights that were learned without them.
+    # Held-out rows have a lower loss than under the weights that were learned without them.
     held = KernelRows(X, read_labels(y), None, [learned.held_rows], FeatureCache(0), 1)
     without, with_them = (
         kernel_classifier.log_loss(scores, held.all_indicators(), multilabel=False)
@@ -161,7 +161,7 @@ def test_several_labels_have_probabilities_of_their_own(digits, several):
     learned = learn(X[::2], several[::2], 300)
     p = probabilities(learned, X[1::2], multilabel=True)
     assert ((p > 0.5) == several[1::2]).mean() > 0.93
-    assert p.sum(axis=1).std() > 0.5  # rows have between no and three labels
+    assert p.sum(axis=1).std() > 0.5  # rows have between zero and three labels
     sparse = learn(X[::2], scipy.sparse.csr_array(several[::2]), 300)
     np.testing.assert_array_equal(sparse.weights, learned.weights)
 
@@ -276,7 +276,7 @@ def test_of_many_rows_only_some_are_learned_from(digits, monkeypatch):
     order = rng.permutation(600)
     seen = order[: 200 + 150]
     shuffled = y.copy()
-    shuffled[order[350:]] = rng.permutation(shuffled[order[350:]])  # rows that nothing is learned from
+    shuffled[order[350:]] = rng.permutation(shuffled[order[350:]])  # nothing is learned from these rows
     np.testing.assert_array_equal(learn(X, shuffled).weights, learned.weights)
     assert (probabilities(learned, X[seen]).argmax(axis=1) == y[seen]).mean() > 0.9
 

@@ -48,8 +48,8 @@ class SupervisedQuantizer(LabelEstimator):
     n_codewords : int, default=256
         K, the number of codewords in each codebook, from 2 to 256.
     features : "auto" or LabelKernel, default="auto"
-        The classifier of labels, from which codes learn what vectors mean. ``"auto"`` is a `LabelKernel`; for vectors of more than
-        2000 dimensions it has no anchors.
+        The classifier of labels, from which codes learn what vectors mean. ``"auto"`` is a `LabelKernel`; for vectors of more
+        than 2000 dimensions it has no anchors.
     new_classes : float or None, default=None
         Expected fraction of vectors from unknown classes, in [0, 1). It decides how much position counts. None estimates it from
         the rows without labels, and takes .22 if there are few of them. With `init` it is that of `init`.
