@@ -11,9 +11,7 @@ positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -154,12 +152,11 @@ def leave_classes_out(
     left_out = np.sort(np.concatenate([each.new for each in results]))[::-1]
     slope, shift = _novelty_curve(np.concatenate([each.known for each in results]), left_out)
 
-    @cache
-    def quality(ridge: float, weight: float) -> float:
-        return float(np.mean([each.precision(ridge, weight) for each in results]))
-
-    ridge = _first_of_best(METRIC_RIDGES, lambda each: quality(each, OPINION_WEIGHTS[0]), METRIC_TOLERANCE)
-    weight = _first_of_best(OPINION_WEIGHTS, lambda each: quality(ridge, each), OPINION_TOLERANCE)
+    usual, *others = OPINION_WEIGHTS
+    by_ridge = {ridge: _mean_over_folds(results, ridge, usual) for ridge in METRIC_RIDGES}
+    ridge = _first_of_best(by_ridge, METRIC_TOLERANCE)
+    by_weight = {weight: _mean_over_folds(results, ridge, weight) for weight in others}
+    weight = _first_of_best({usual: by_ridge[ridge]} | by_weight, OPINION_TOLERANCE)
     return Study(
         slope,
         shift,
@@ -170,16 +167,19 @@ def leave_classes_out(
     )
 
 
-def _first_of_best(settings: Sequence[float], quality: Callable[[float], float], tolerance: float) -> float:
+def _first_of_best(quality: dict[float, float], tolerance: float) -> float:
     """Return the first setting whose quality, times the tolerance, reaches the best.
 
     Examples
     --------
-    >>> _first_of_best((0.5, 0.0, 1.0), {0.5: 0.7, 0.0: 0.79, 1.0: 0.8}.get, 1.02)
+    >>> _first_of_best({0.5: 0.7, 0.0: 0.79, 1.0: 0.8}, 1.02)
     0.0
     """
-    found = {each: quality(each) for each in settings}
-    return next(each for each in settings if found[each] * tolerance >= max(found.values()))
+    return next(each for each in quality if quality[each] * tolerance >= max(quality.values()))
+
+
+def _mean_over_folds(results: list[_FoldResult], ridge: float, weight: float) -> float:
+    return float(np.mean([each.precision(ridge, weight) for each in results]))
 
 
 @dataclass(frozen=True, eq=False)
