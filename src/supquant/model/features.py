@@ -164,7 +164,7 @@ def learn_features(
     known = np.flatnonzero(labels.known)
     X_known, labels_known = _rows_where(X, labels.known), labels.take(known)
     with reporter.stage("classifier", 1) as stage:
-        learned, rows = kernel.learn(X_known, labels_known)
+        learned, kernel_rows = kernel.learn(X_known, labels_known)
         stage.step()
     with reporter.stage("new classes", 1) as stage:
         directions = principal_directions(X, n_jobs)
@@ -184,8 +184,10 @@ def learn_features(
     opinion_mean, opinion = _opinion(opinion_roots(spelling.of_probabilities(p)), study.opinion_weight)
     discriminator, novelty = learn_novelty(X, labels, learned, held_logits, study, new_classes, rng)
     weights = np.column_stack([learned.weights, discriminator]).astype(np.float32)
-    outputs = _outputs(rows, weights) if learned.kernel is not None and len(rows) == len(known) else None
-    del rows  # with all kernel features
+    outputs = None
+    if learned.kernel is not None and len(kernel_rows) == len(known):
+        outputs = _outputs(kernel_rows, weights)
+    del kernel_rows  # with all kernel features
     n_position = metric.shape[1] + opinion.shape[1]
     map_ = SupervisedMap(
         learned.kernel,

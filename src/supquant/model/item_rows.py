@@ -127,9 +127,8 @@ def sample_items(rows: FittedRows, codec: SupervisedCodec, rng: np.random.Genera
     n_columns = rows.map.n_columns
     kinds = item_kinds(vectors[:, n_columns], np.arange(len(vectors)) < len(known))
     order = np.argsort(kinds, kind="stable")
-    for start, stop in row_blocks(
-        vectors.shape[1], SORTED_COLUMNS
-    ):  # a copy of all would take twice the memory
+    # A copy of all columns would take twice the memory.
+    for start, stop in row_blocks(vectors.shape[1], SORTED_COLUMNS):
         vectors[:, start:stop] = vectors[order, start:stop]
     return ItemRows(vectors, kinds[order], codec.weights, n_columns + 1)
 
