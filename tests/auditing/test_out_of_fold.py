@@ -12,8 +12,8 @@ from supquant.model import kernel_rows
 @pytest.mark.parametrize("some_rows_would_do", [False, True])
 def test_scores_equal_those_of_a_fit_without_the_row(clusters, monkeypatch, some_rows_would_do):
     if some_rows_would_do:  # for a classifier that is not asked about the rows that it has seen
-        monkeypatch.setattr(kernel_rows, "ROWS_A_FEATURE", 0)
-        monkeypatch.setattr(kernel_rows, "FEWEST_GRAM_ROWS", 20)
+        monkeypatch.setattr(kernel_rows, "ROWS_PER_FEATURE", 0)
+        monkeypatch.setattr(kernel_rows, "MIN_GRAM_ROWS", 20)
     X, y = clusters[0][:60], clusters[1][:60]
     labels = read_labels(y)
     judge = learn_out_of_fold(X, labels, np.random.default_rng(0), 1)

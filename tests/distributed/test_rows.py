@@ -18,9 +18,9 @@ from supquant.distributed.source_files import RowReader, SourceFiles
 from supquant.errors import WorkerError
 from supquant.inputs.labels import read_labels
 from supquant.inputs.validation import check_training_rows
-from supquant.model import fit as by_meaning
+from supquant.model import features
+from supquant.model.kernel_rows import NearMap
 from supquant.model.label_kernel import LabelKernel
-from supquant.model.near_map import NearMap
 from supquant.parallel import row_blocks
 from supquant.published.anchor_kernel import AnchorKernel
 from supquant.row_sums import FeatureCache, RunSum
@@ -237,7 +237,7 @@ def test_a_fit_of_actors_and_one_of_processes_have_the_bits_of_a_local_one(worke
 def test_rows_without_labels_and_no_cache_give_the_bits_of_a_local_fit(classes, monkeypatch, kept):
     path, X, y = classes
     if not kept:
-        monkeypatch.setattr(by_meaning, "FEATURE_BYTES", 0)
+        monkeypatch.setattr(features, "FEATURE_BYTES", 0)
     some = y.astype(object)
     some[::3] = None
     expected = bits(quantizer(features=LabelKernel(0)).fit(X, some))
@@ -247,11 +247,11 @@ def test_rows_without_labels_and_no_cache_give_the_bits_of_a_local_fit(classes, 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 26])
 def test_a_sample_in_fewer_dimensions_gives_the_bits_of_a_local_fit(classes, monkeypatch, cache_bytes):
     path, X, y = classes
-    monkeypatch.setattr("supquant.model.near_map.VARIANCE_KEPT", 0.5)
-    monkeypatch.setattr("supquant.model.kernel_rows.FEWEST_GRAM_ROWS", 1000)
+    monkeypatch.setattr("supquant.model.kernel_rows.VARIANCE_KEPT", 0.5)
+    monkeypatch.setattr("supquant.model.kernel_rows.MIN_GRAM_ROWS", 1000)
     monkeypatch.setattr("supquant.model.kernel_rows.GRAM_ROWS", 600)
     fitted = quantizer().fit(X, y)
-    rows = LabelKernel(60, random_state=0).fit_weights(X, read_labels(y))
+    _, rows = LabelKernel(60, random_state=0).learn(X, read_labels(y))
     assert rows.n_sampled == 2
     assert isinstance(rows.kernel, NearMap)
     assert bits(quantizer().fit(InlineRows(path, cache_bytes=cache_bytes), y)) == bits(fitted)

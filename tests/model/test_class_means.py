@@ -4,21 +4,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from supquant.inputs.labels import read_labels
 from supquant.model import class_means, label_kernel
 from supquant.model.class_means import TEMPERATURES, class_sums, learn_class_means
+from supquant.model.kernel_classifier import log_loss
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import MANY_LABELS, LabelKernel
-from supquant.model.least_squares import log_loss
 from supquant.row_sums import FeatureCache
+
+
+def learn(X, y, *settings):
+    """Learn from vectors and labels that are read first; return the classifier."""
+    return LabelKernel(*settings, random_state=0).learn(X, read_labels(y))[0]
 
 
 @pytest.fixture(scope="module")
 def gaussian():
-    """Rows of more than `MANY_LABELS` classes, which the Bayes rule nearly always recognises."""
+    """Rows of more than `MANY_LABELS` classes, nearly all of which the Bayes rule recognises."""
     rng = np.random.default_rng(0)
     means = rng.normal(size=(MANY_LABELS + 44, 24)) * 1.2
     spread = rng.uniform(0.5, 2, size=24)  # within a class, different in every direction
@@ -45,7 +50,7 @@ def test_weights_are_those_of_linear_discriminant_analysis(rng):
     X = (means[y] + rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))).astype(np.float32)
     weights = class_sums(rows_of(np.tile(X, (500, 1)), np.tile(y, 500))).weights(
         1e-9
-    )  # so many rows that all means are trusted
+    )  # with so many rows all means are trusted
     want = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y).decision_function(X)
     got = X @ weights[:-1] + weights[-1]
     np.testing.assert_allclose(
@@ -53,7 +58,7 @@ def test_weights_are_those_of_linear_discriminant_analysis(rng):
     )
 
 
-def test_means_of_few_rows_are_drawn_to_that_of_all(rng):
+def test_means_of_few_rows_are_pulled_towards_the_overall_mean(rng):
     """The posterior mean adds as many rows at the mean of all as the variance within classes over that of means."""
     L, d, spread = 4000, 6, 0.5
     y = np.concatenate([np.arange(L), rng.integers(L // 2, size=3 * L)])
@@ -67,7 +72,7 @@ def test_means_of_few_rows_are_drawn_to_that_of_all(rng):
     assert np.square(sums.weights(1e-9)[:-1].T - drawn).mean() < 0.002 < np.square(drawn).mean()
 
 
-def test_frequencies_are_trusted_as_far_as_they_differ_by_more_than_chance(rng):
+def test_frequencies_count_only_as_far_as_they_differ_by_more_than_chance(rng):
     def frequencies(counts):
         return np.exp(class_means.ClassSums(np.eye(1), np.zeros((len(counts), 1)), counts).log_frequencies())
 
@@ -86,7 +91,7 @@ def test_sums_do_not_depend_on_the_number_of_threads(gaussian):
     np.testing.assert_array_equal(one.counts, np.bincount(y))
 
 
-def test_a_class_without_rows_counts_as_one_around_the_mean_of_all(rng):
+def test_a_class_without_rows_is_treated_as_one_around_the_overall_mean(rng):
     y = np.arange(400) % 4
     X = (8 * rng.normal(size=(4, 3))[y] + rng.normal(size=(400, 3))).astype(np.float32)
     rows = rows_of(X, y)
@@ -99,7 +104,7 @@ def test_a_class_without_rows_counts_as_one_around_the_mean_of_all(rng):
     assert 2 not in scores.argmax(axis=1)
 
 
-def test_held_out_rows_of_a_class_that_nobody_kept_do_not_decide_the_temperature(gaussian):
+def test_a_class_with_held_out_rows_only_does_not_change_the_temperature(gaussian):
     X, y, *_ = gaussian
     rare = np.concatenate([y, np.full(1, y.max() + 1)])
     with_rare = np.concatenate([X, X[:1]])
@@ -115,26 +120,23 @@ def test_held_out_rows_of_a_class_that_nobody_kept_do_not_decide_the_temperature
     assert chosen(with_rare, rare, held) == chosen(X, y, held[:-1])
 
 
-def test_many_classes_are_told_apart_nearly_as_by_the_bayes_rule(gaussian):
+def test_many_classes_are_recognised_nearly_as_well_as_by_the_bayes_rule(gaussian):
     X, y, Q, asked, bayes = gaussian
-    kernel = LabelKernel(random_state=0).fit(X, y)
-    assert kernel.map_.kernel is None
-    p = kernel.transform(Q)[:, : kernel.map_.n_labels]
-    right = (kernel.classes_[p.argmax(axis=1)] == asked).mean()
+    learned = learn(X, y)
+    assert learned.kernel is None
+    right = (np.unique(y)[learned.logits(Q).argmax(axis=1)] == asked).mean()
     assert bayes > 0.95
     assert right > 0.95 * bayes
 
 
-def test_probabilities_say_how_often_they_are_right_before_any_logistic_regression(
-    gaussian, rng, monkeypatch
-):
-    monkeypatch.setattr(class_means, "MOST_PASS_WORK", 0)
+def test_probabilities_are_calibrated_before_any_logistic_regression(gaussian, rng, monkeypatch):
+    monkeypatch.setattr(class_means, "MAX_PASS_WORK", 0)
     X, y, Q, asked, _ = gaussian
     X, Q = (each + 2 * rng.normal(size=each.shape) for each in (X, Q))  # much harder to tell apart
-    kernel = LabelKernel(random_state=0).fit(X, y)
-    assert kernel.n_iter_ == 0
-    p = kernel.transform(Q)[:, : kernel.map_.n_labels]
-    right = (kernel.classes_[p.argmax(axis=1)] == asked).mean()
+    learned = learn(X, y)
+    assert learned.classifier.n_iter == 0
+    p = softmax(learned.logits(Q.astype(np.float32)), axis=1)
+    right = (np.unique(y)[p.argmax(axis=1)] == asked).mean()
     assert 0.1 < right < 0.8
     assert abs(p.max(axis=1).mean() - right) < 0.05
 
@@ -142,10 +144,10 @@ def test_probabilities_say_how_often_they_are_right_before_any_logistic_regressi
 def test_few_classes_have_anchors(gaussian):
     X, y, *_ = gaussian
     few = y < 20
-    assert LabelKernel(random_state=0).fit(X[few], y[few]).map_.kernel is not None
+    assert learn(X[few], y[few]).kernel is not None
 
 
-def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch):
+def test_many_classes_that_are_not_linearly_separable_get_anchors(rng, monkeypatch):
     """Each class lies at two opposite places, so that all class means are the same."""
     places = rng.normal(size=(40, 12)) * 2
     y = rng.integers(40, size=6000)
@@ -153,25 +155,24 @@ def test_many_classes_that_vectors_tell_apart_badly_get_anchors(rng, monkeypatch
         np.float32
     )
     monkeypatch.setattr(label_kernel, "MANY_LABELS", 20)
-    fitted = LabelKernel(random_state=0).fit(X[:5000], y[:5000])
-    assert len(fitted.map_.kernel.anchors) == label_kernel.ANCHORS_OF_MANY_LABELS
+    learned = learn(X[:5000], y[:5000])
+    assert len(learned.kernel.anchors) == label_kernel.ANCHORS_OF_MANY_LABELS
 
-    def right(kernel):
-        found = kernel.transform(X[5000:])[:, :40].argmax(axis=1)
-        return (kernel.classes_[found] == y[5000:]).mean()
+    def right(learned):
+        return (learned.logits(X[5000:]).argmax(axis=1) == y[5000:]).mean()
 
-    assert right(fitted) > 0.95
-    assert right(LabelKernel(0, random_state=0).fit(X[:5000], y[:5000])) < 0.3
-    monkeypatch.setattr(label_kernel, "MOST_ANCHORED_LABELS", 30)  # a query would have too many weights
-    assert LabelKernel(random_state=0).fit(X[:5000], y[:5000]).map_.kernel is None
+    assert right(learned) > 0.95
+    assert right(learn(X[:5000], y[:5000], 0)) < 0.3
+    monkeypatch.setattr(label_kernel, "MAX_ANCHORED_LABELS", 30)  # a query would have too many weights
+    assert learn(X[:5000], y[:5000]).kernel is None
 
 
-def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
+def test_anchors_are_tried_on_a_sample_of_the_classes(gaussian, monkeypatch):
     X, y, *_ = gaussian
     seen = []
     monkeypatch.setattr(label_kernel, "TRIAL_CLASSES", 50)
     monkeypatch.setattr(label_kernel, "held_out_loss", lambda *rows: seen.append(rows) or 1.0)
-    LabelKernel(random_state=0).fit(X, y)
+    learn(X, y)
     for kept, held in seen:
         assert kept.labels.n_labels == 50
         assert len(kept) + len(held) == len(kept.X) == len(kept.labels) < len(X) / 4
@@ -182,7 +183,7 @@ def test_anchors_are_tried_on_some_classes_only(gaussian, monkeypatch):
         assert len({y[np.flatnonzero((row == X).all(axis=1))[0]] for row in own}) == 1
 
 
-def test_the_search_of_a_temperature_stops_behind_the_best_of_all(rng):
+def test_the_temperature_search_stops_after_the_best_one(rng):
     """Means of few rows are noisy, so the best temperature is well below one."""
     L, d = 40, 30
     means = 1.2 * rng.normal(size=(L, d))
@@ -203,7 +204,7 @@ def test_the_search_of_a_temperature_stops_behind_the_best_of_all(rng):
 
 
 def test_logistic_regression_lowers_the_loss_of_new_rows(rng, monkeypatch):
-    """Classes of two clusters each are not normal: their means alone are not the best that weights can do."""
+    """Classes of two clusters each are not normal: their means alone do not give the best weights."""
     centres = rng.normal(size=(20, 12))
     numbers = rng.integers(20, size=3000)
     X = (centres[numbers] + 0.7 * rng.normal(size=(3000, 12))).astype(np.float32)
@@ -219,7 +220,7 @@ def test_logistic_regression_lowers_the_loss_of_new_rows(rng, monkeypatch):
         ) / len(new)
 
     steps, loss = learned_loss()
-    monkeypatch.setattr(class_means, "MOST_PASSES", 0)
+    monkeypatch.setattr(class_means, "MAX_PASSES", 0)
     no_steps, loss_of_means = learned_loss()
     assert steps > no_steps == 0
     assert loss < 0.98 * loss_of_means

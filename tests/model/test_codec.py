@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from supquant.errors import InputError
 from supquant.model.codec import SupervisedCodec
 from supquant.model.vectors import COSINE_WEIGHT
 from supquant.model.words import LABEL_WORD, NOVELTY_WEIGHT
-
-FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +98,7 @@ def test_items_with_labels_hold_them_and_the_position_of_items_without(fitted, d
     assert (without[:, 8] <= NOVELTY_WEIGHT + 1e-6).all()
 
 
-def test_where_nothing_is_new_labels_come_first_and_then_the_nearest(fitted, digits):
+def test_without_new_classes_items_are_ordered_by_label_and_then_by_distance(fitted, digits):
     X, _ = digits
     codec = fitted.codec_
     features = codec.features(X[1300:1310].astype(np.float32))
@@ -116,7 +113,7 @@ def test_where_nothing_is_new_labels_come_first_and_then_the_nearest(fitted, dig
     )
 
 
-def test_an_item_keeps_its_label_exactly_and_is_told_from_one_without(fitted, digits):
+def test_an_item_keeps_its_label_exactly_and_differs_from_one_without(fitted, digits):
     X, y = digits
     codec = fitted.codec_
     own = np.flatnonzero(y[1200:] < 8) + 1200
@@ -127,12 +124,12 @@ def test_an_item_keeps_its_label_exactly_and_is_told_from_one_without(fitted, di
 
 
 @pytest.mark.parametrize("several", [True, False])
-def test_without_label_words_the_first_word_tells_items_with_labels_from_others(digits, several):
+def test_without_label_words_the_first_word_shows_whether_the_label_is_known(digits, several):
     X, y = digits[0][:600], digits[1][:600]
     labels = np.column_stack([np.eye(10)[y], y % 2]) if several else y + 10 * (np.arange(600) % 3)
     n_codewords = (
         32 if several else 2
-    )  # two and two words do not spell thirty labels, nor could labels share them
+    )  # two words of two places spell too few labels, even if labels share them
     codec = SupervisedQuantizer(2, n_codewords=n_codewords, random_state=0).fit(X, labels).codec_
     assert (codec.words != LABEL_WORD).all()
     codes = codec.encode_items(X[:200], labels[:200])
@@ -206,7 +203,7 @@ def test_new_classes_are_found_by_position(digits):
     X, y = digits
     partly = [
         None if label > 7 else label for label in y[:1200].tolist()
-    ]  # codebooks and the share of new rows are learned from these rows
+    ]  # codebooks and the fraction of new rows are learned from these rows
     fitted = SupervisedQuantizer(8, random_state=0).fit(X[:1200], partly)
     items, queries = slice(0, 1200), np.flatnonzero(y[1200:] > 7) + 1200
     index = CodeIndex(fitted).add(X[items])
@@ -217,13 +214,13 @@ def test_new_classes_are_found_by_position(digits):
     assert found > (y[ids] == y[queries][:, None]).mean() + 0.1
 
 
-def test_a_share_of_no_new_classes_makes_nothing_new(digits):
+def test_nothing_is_new_if_no_new_classes_are_expected(digits):
     X, y = digits
     fitted = SupervisedQuantizer(2, n_codewords=16, new_classes=0, random_state=0).fit(X[:600], y[:600])
     np.testing.assert_array_equal(fitted.novelty(X), 0)
 
 
-def test_an_index_whose_items_all_have_labels_knows_nothing_new(fitted, digits):
+def test_no_query_is_new_to_an_index_whose_items_all_have_labels(fitted, digits):
     X, y = digits
     kept = y < 8
     index = CodeIndex(fitted).add(X[kept][:500], y[kept][:500])
@@ -237,7 +234,7 @@ def test_an_index_whose_items_all_have_labels_knows_nothing_new(fitted, digits):
     )
 
 
-def test_a_novelty_for_each_query_and_a_wrong_one(fitted, digits):
+def test_novelty_can_be_given_for_each_query(fitted, digits):
     X, _ = digits
     index = CodeIndex(fitted).add(X[:300])
     both = index.search(X[1200:1202], k=5, novelty=[0, 1])[1]
@@ -259,7 +256,7 @@ def test_the_ranking_by_position_finds_the_nearest_vectors(digits):
         assert recall > 0.6
 
 
-def test_what_stands_behind_a_mask_changes_nothing(digits):
+def test_masked_values_do_not_matter(digits):
     X, y = digits[0][:500], digits[1][:500]
     mask = np.arange(500) % 3 == 0
     codes = []

@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
-from supquant import CodeIndex, PublishedQuantizer, SupervisedQuantizer, load_model
+from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant.model.added_classes import class_logits, class_means, divided
@@ -51,7 +51,7 @@ def test_no_code_changes(base, extended, split, tmp_path):
     index.save(tmp_path / "before")
     other.save(tmp_path / "after")
     assert bytes_of(tmp_path / "before") == bytes_of(tmp_path / "after") != {}
-    index.with_codec(extended).save(tmp_path / "before")  # in the place of the index that it comes from
+    index.with_codec(extended).save(tmp_path / "before")  # replaces the index that it comes from
     np.testing.assert_array_equal(extended.encode(X[items]), sq.encode(X[items]))
     np.testing.assert_array_equal(extended.encode(X[known], y[known]), sq.encode(X[known], y[known]))
 
@@ -61,9 +61,9 @@ def test_known_classes_keep_their_order_and_the_new_ones_follow(extended, base):
     np.testing.assert_array_equal(extended.classes_, np.arange(KNOWN + 2))
 
 
-def test_new_classes_are_predicted_and_look_new_no_more(base, extended, split):
+def test_added_classes_are_predicted_and_no_longer_look_new(base, extended, split):
     X, y, _, _, _ = split
-    rest = np.arange(1000, len(X))  # no label of these is known to the model; some 640 are of known classes
+    rest = np.arange(1000, len(X))  # no label of these is known to the model; about 640 are of known classes
     new = y[rest] >= KNOWN
     p = extended.predict_proba(X[rest])
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-4)
@@ -81,7 +81,7 @@ def mean_precision(index, X, labels, item_labels):
     return float(((hits * relevant).sum(axis=1) / relevant.sum(axis=1)).mean())
 
 
-def test_items_that_were_there_are_found_under_the_new_label(base, extended, split):
+def test_existing_items_are_found_under_the_new_label(base, extended, split):
     X, y, _, items, _ = split
     index = base[1]
     asking = np.flatnonzero(y[1600:] >= KNOWN) + 1600
@@ -90,7 +90,7 @@ def test_items_that_were_there_are_found_under_the_new_label(base, extended, spl
     assert after > before + 0.02
 
 
-def test_items_with_an_added_label_are_found_under_it(extended, split):
+def test_items_with_an_added_label_are_found_by_it(extended, split):
     X, y, _, items, _ = split
     index = CodeIndex(extended).add(X[items], y[items])
     asking = np.flatnonzero(y[1600:] >= KNOWN) + 1600
@@ -99,7 +99,7 @@ def test_items_with_an_added_label_are_found_under_it(extended, split):
     assert with_labels > without
 
 
-def test_the_vector_of_an_item_with_an_added_label_counts_as_at_its_mean(extended, split):
+def test_an_item_with_an_added_label_scores_as_if_it_lay_at_the_mean_of_the_label(extended, split):
     X, y, _, items, _ = split
     codec = extended.codec_
     new = items[y[items] == 9][:5]
@@ -126,7 +126,7 @@ def test_it_can_be_extended_again_and_loads_as_it_was_saved(base, split, tmp_pat
     np.testing.assert_array_equal(loaded.predict_proba(X[items]), both.predict_proba(X[items]))
 
 
-def test_labels_that_are_strings_may_be_longer_than_the_known_ones(digits):
+def test_added_string_labels_can_be_longer_than_the_known_ones(digits):
     X, y = digits
     names = np.array(["a", "b", "c"])
     known = np.flatnonzero(y < 3)
@@ -157,7 +157,7 @@ def test_an_index_refuses_a_codec_with_other_codebooks(base, split):
         CodeIndex(other).with_codec(base[0])
 
 
-def test_the_index_that_came_before_stays_as_it_was(base, extended, split):
+def test_extending_leaves_the_old_index_unchanged(base, extended, split):
     X, _, _, items, _ = split
     index = base[1]
     before = index.search(X[items[:5]], 5)
@@ -187,17 +187,14 @@ def test_labels_that_cannot_be_added_are_refused(extended, base, split, labels, 
     np.testing.assert_array_equal(sq.classes_, base[0].classes_)
 
 
-def test_several_labels_an_item_and_published_codes_are_refused(digits):
+def test_a_model_of_several_labels_per_item_is_refused(digits):
     X, y = digits
     several = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X[:300], np.eye(10)[y[:300]])
     with pytest.raises(InputError, match="one label, not several"):
         several.extend(X[:4], np.eye(11)[[10] * 4])
-    published = PublishedQuantizer(2, n_codewords=16, features=None, max_iter=2, random_state=0)
-    with pytest.raises(InputError, match="features='auto'"):
-        published.fit(X[:300], y[:300]).extend(X[:4], [11] * 4)
 
 
-def test_what_is_not_of_a_trained_class_is_divided_among_added_ones_and_others():
+def test_the_probability_of_untrained_classes_is_divided_among_added_ones_and_others():
     means = np.array([[3.0, 3.0], [3.0, 0.0], [0.0, 3.0]], dtype=np.float32)  # the first was trained on
     by_place = class_logits(means, np.eye(2, dtype=np.float32) / 4)
     z = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0], [3.0, 3.0]], dtype=np.float32)
@@ -206,7 +203,7 @@ def test_what_is_not_of_a_trained_class_is_divided_among_added_ones_and_others()
     labels, left = divided(p, u, z, by_place, 1)
     np.testing.assert_allclose(labels.sum(axis=1), 1, rtol=1e-5)
     joint = (1 - left)[:, None] * labels
-    np.testing.assert_allclose(joint[:, 0], 1 - u, rtol=1e-4)  # what trained classes have, they keep
+    np.testing.assert_allclose(joint[:, 0], 1 - u, rtol=1e-4)  # trained classes keep their probability
     assert joint[0, 1] > 0.5 > joint[0, 2]
     assert joint[1, 2] > joint[1, 1]
     assert left[2] > 0.7  # near none of them

@@ -1,4 +1,4 @@
-"""The map to meaning and position: compiled code gives what NumPy gives, and a row has the same bits in any company."""
+"""The feature map: compiled code agrees with NumPy, and the bits of a row do not depend on other rows."""
 
 import copy
 import pickle
@@ -9,7 +9,7 @@ import pytest
 
 from supquant.codec.gaussian_map import GaussianMap
 from supquant.kernels import native
-from supquant.model.feature_map import MeaningMap
+from supquant.model.feature_map import SupervisedMap
 from supquant.model.position import principal_directions
 from supquant.model.spelling import Spelling
 from supquant.model.vectors import FeatureParts, label_queries, query_rule
@@ -29,7 +29,7 @@ def draw_map(kind, rng):
     def normal(*shape):
         return rng.normal(size=shape).astype(np.float32)
 
-    return MeaningMap(
+    return SupervisedMap(
         kernel=None if kind == "no kernel" else GaussianMap(normal(H, P), 2.5),
         weights=normal((P if kind == "no kernel" else H) + 1, L + 1),
         mean=normal(P) / 9,
@@ -73,7 +73,7 @@ def test_items_have_the_bits_of_queries_and_no_cosines(drawn):
 
 def test_no_probability_is_subnormal(rng):
     feature_map = draw_map("spelled labels", rng)
-    feature_map = replace(feature_map, weights=feature_map.weights * 40)  # logits that differ by 100 and more
+    feature_map = replace(feature_map, weights=feature_map.weights * 40)  # logits that differ by 100 or more
     x = rng.normal(size=(300, P)).astype(np.float32)
     outputs = feature_map._outputs(x)[:, :6]
     apart = outputs.max(axis=1, keepdims=True) - outputs
@@ -109,7 +109,7 @@ def test_compiled_vectors_of_queries_are_those_of_numpy(drawn, all_labelled):
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
 
 
-def test_a_copy_makes_its_compiled_code_anew(drawn):
+def test_a_copy_has_compiled_code_of_its_own(drawn):
     feature_map, x = drawn
     want = feature_map(x)
     for twin in (copy.deepcopy(feature_map), pickle.loads(pickle.dumps(feature_map))):
@@ -123,7 +123,7 @@ def test_parts_that_do_not_fit_are_refused(rng):
 
 
 def test_principal_directions_of_many_rows_are_those_of_every_kth_row_of_a_block(rng, monkeypatch):
-    monkeypatch.setattr("supquant.model.position.MOST_ROWS", 3000)
+    monkeypatch.setattr("supquant.model.position.MAX_ROWS", 3000)
     X = rng.normal(size=(9001, 5)) * [5, 4, 3, 2, 1] + 1
     found = principal_directions(X, 2)
     chosen = np.concatenate([np.arange(start, min(start + 4096, 9001), 3) for start in (0, 4096, 8192)])

@@ -1,4 +1,4 @@
-"""Codebooks of a fit by meaning: rounds of least squares and codes, judged by some of the rows."""
+"""Codebooks: rounds of least squares and codes, judged by some of the rows."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ def learn(rows, max_iter=4):
     return list(codebook_steps(rows, None, words, max_iter=max_iter, tol=0.0, rng=rng, n_jobs=1))
 
 
-def test_codebooks_are_learned_from_all_rows_however_few_are_judged(rows, monkeypatch):
+def test_codebooks_are_learned_from_all_rows_even_if_few_are_judged(rows, monkeypatch):
     monkeypatch.setattr(item_codes, "MIN_GAIN", 0.0)
     judged_by_all = learn(rows)
     monkeypatch.setattr(item_codes, "JUDGED_ROWS", 200)
@@ -36,7 +36,7 @@ def test_codebooks_are_learned_from_all_rows_however_few_are_judged(rows, monkey
         assert some.error != all_.error
 
 
-def test_a_round_that_gains_little_is_the_last(rows):
+def test_learning_stops_after_a_round_that_gains_little(rows):
     steps = learn(rows)
     gains = [1 - after.error / before.error for before, after in pairwise(steps)]
     assert all(gain > item_codes.MIN_GAIN for gain in gains[:-1])

@@ -1,4 +1,4 @@
-"""The solver of label features: sums, least squares, logistic regression."""
+"""The classifier of labels: sums, least squares, logistic regression."""
 
 import warnings
 from dataclasses import replace
@@ -12,12 +12,18 @@ from supquant.codec.gaussian_map import GaussianMap
 from supquant.codec.probabilities import label_probabilities
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
-from supquant.model import least_squares
-from supquant.model.descent import STEP_SHARE, descend, retrace
-from supquant.model.kernel_classifier import learn_classifier, slope_of_all
-from supquant.model.kernel_rows import KernelRows, NormalEquations
-from supquant.model.least_squares import calibrate, log_loss, ridge_path
-from supquant.model.near_map import near_map
+from supquant.model import kernel_classifier
+from supquant.model.kernel_classifier import (
+    STEP_SHARE,
+    calibrate,
+    descend,
+    learn_classifier,
+    log_loss,
+    retrace,
+    ridge_path,
+    slope_of_all,
+)
+from supquant.model.kernel_rows import KernelRows, NormalEquations, near_map
 from supquant.row_sums import FeatureCache
 
 
@@ -81,17 +87,17 @@ def test_log_loss_is_that_of_the_probabilities(rng):
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
-def test_of_many_scores_a_temperature_is_chosen_by_some_and_judged_by_all(rng, multilabel, monkeypatch):
+def test_the_temperature_is_chosen_on_a_sample_of_scores_and_judged_on_all(rng, multilabel, monkeypatch):
     scores = rng.normal(size=(60, 5)).astype(np.float32)
     Y = csr_array((rng.uniform(size=(60, 5)) < 0.3) if multilabel else np.eye(5)[scores.argmax(axis=1)])
-    monkeypatch.setattr(least_squares, "CALIBRATION_SCORES", 100)
+    monkeypatch.setattr(kernel_classifier, "CALIBRATION_SCORES", 100)
     chosen, loss = calibrate(scores, Y, multilabel=multilabel)
     logits = scores * np.float32(chosen.temperature) - np.float32(chosen.shift)
     assert loss == pytest.approx(log_loss(logits, Y, multilabel=multilabel) / 60)
     assert chosen == calibrate(scores[::3], Y[::3], multilabel=multilabel)[0]
 
 
-def test_large_logits_overflow_nowhere():
+def test_large_logits_do_not_overflow():
     scores = np.array([[3e4, -3e4, 0]], dtype=np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -114,7 +120,7 @@ def test_sums_are_those_of_all_rows_whether_features_are_kept_or_not(rng):
 
 
 def test_least_squares_does_not_penalise_the_intercept(rng):
-    X, y = rng.normal(size=(60, 2)), np.arange(60) % 3 // 2  # a third of the rows carries label 1
+    X, y = rng.normal(size=(60, 2)), np.arange(60) % 3 // 2  # a third of the rows carry label 1
     rows = rows_of(X - X.mean(axis=0), y)
     factor = rows.normal_equations().factor(1e9)
     np.testing.assert_allclose(factor.solve(rows.normal_equations().products)[-1], [2 / 3, 1 / 3], atol=1e-5)
@@ -129,9 +135,9 @@ def test_the_ridge_is_the_largest_one_that_is_nearly_best(digits, ridges):
     sums = kept.normal_equations()
     path, factor = ridge_path(sums, held, ridges)
     losses = [ridge_path(sums, held, (ridge,))[0][0].loss for ridge in ridges]
-    clear = [after <= (1 - least_squares.LEAST_GAIN) * before for before, after in pairwise(losses)]
+    clear = [after <= (1 - kernel_classifier.MIN_GAIN) * before for before, after in pairwise(losses)]
     assert factor.ridge == ridges[clear.index(False)]
-    assert path[0].ridge == ridges[len(ridges) // 2]  # the first one that is tried
+    assert path[0].ridge == ridges[len(ridges) // 2]  # tried first
     assert 1 < len(path) < len(ridges)
 
 
@@ -146,13 +152,13 @@ def test_a_factor_is_float32_only_where_the_ridge_exceeds_its_rounding(digits):
     np.testing.assert_allclose(quick.solve(sums.products), want, atol=2e-4)
 
 
-def test_of_many_rows_some_make_the_sums(rng, monkeypatch):
-    monkeypatch.setattr("supquant.model.kernel_rows.FEWEST_GRAM_ROWS", 32)
+def test_sums_over_many_rows_are_taken_over_a_sample(rng, monkeypatch):
+    monkeypatch.setattr("supquant.model.kernel_rows.MIN_GRAM_ROWS", 32)
     X, y = rng.normal(size=(96, 3)).astype(np.float32), np.arange(96) % 4
     monkeypatch.setattr("supquant.model.kernel_rows.GRAM_ROWS", 20)
     rows = rows_of(X, y).sample_first()
-    chosen = np.arange(0, 96, 3)  # 96 rows for 32 that are wanted
-    assert (rows.n_sampled, rows.sampled_rows) == (2, 32)
+    chosen = np.arange(0, 96, 3)  # 32 of 96 rows are wanted
+    assert (rows.n_sampled, sum(map(len, rows.blocks[:2]))) == (2, 32)
     np.testing.assert_array_equal(np.concatenate(rows.blocks[:2]), chosen)
     np.testing.assert_array_equal(np.sort(np.concatenate(rows.blocks)), np.arange(96))
     sums = rows.normal_equations()
@@ -185,8 +191,8 @@ def mean_loss(rows, weights):
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
-def test_a_descent_reaches_a_point_without_slope(rng, multilabel, monkeypatch):
-    monkeypatch.setattr("supquant.model.descent.LEAST_PASS_GAIN", -1)  # it never ends early
+def test_a_descent_reaches_a_stationary_point(rng, multilabel, monkeypatch):
+    monkeypatch.setattr("supquant.model.kernel_classifier.MIN_PASS_GAIN", -1)  # it never ends early
     rows = rows_of_two_columns(rng, multilabel=multilabel)
     factor = rows.normal_equations().factor(0.1)
     start = np.zeros((3, rows.labels.n_labels))
@@ -201,7 +207,7 @@ def test_a_descent_reaches_a_point_without_slope(rng, multilabel, monkeypatch):
 @pytest.mark.parametrize("multilabel", [False, True])
 @pytest.mark.parametrize("most_scores", [50, 1 << 20])
 def test_judging_rows_choose_the_length_of_a_step(rng, multilabel, most_scores, monkeypatch):
-    monkeypatch.setattr(least_squares, "CALIBRATION_SCORES", most_scores)
+    monkeypatch.setattr(kernel_classifier, "CALIBRATION_SCORES", most_scores)
     rows, judges = (rows_of_two_columns(rng, multilabel=multilabel) for _ in range(2))
     factor = rows.normal_equations().factor(0.1)
     start = rng.normal(size=(3, rows.labels.n_labels))
@@ -215,7 +221,7 @@ def test_judging_rows_choose_the_length_of_a_step(rng, multilabel, most_scores, 
     assert all(chosen < mean_loss(shown, start + t * step) + 1e-4 for t in np.geomspace(0.5, 256, 100))
 
 
-def test_a_descent_ends_with_the_step_that_gains_little_and_leaves_it_out_if_it_loses(digits):
+def test_a_descent_stops_when_a_step_gains_little_and_drops_it_if_the_loss_grew(digits):
     X, y = digits
     kept, held = rows_of(X[:400], y[:400]), rows_of(X[400:], y[400:])
     sums = kept.normal_equations()
@@ -241,11 +247,11 @@ def test_rows_that_are_learned_by_heart_take_no_long_steps(digits):
     assert mean_loss(kept, start) < 1e-3 < mean_loss(held, start)
     few, many = (descend(kept.gradient, start, 1.0, factor, n, held, 1).lengths for n in (300, 3000))
     assert few[0] <= STEP_SHARE * 8 < many[0] <= STEP_SHARE * 80
-    # The classifier of all rows takes these steps, too, and still knows its rows.
+    # The classifier of all rows takes the same steps and still recognises its rows.
     assert mean_loss(kept, learn_classifier(kept, held).weights) < 0.01
 
 
-def test_steps_of_all_rows_visit_held_out_rows_alone_if_rows_have_features_of_their_own(digits, monkeypatch):
+def test_the_final_steps_visit_only_held_out_rows_if_rows_have_features_of_their_own(digits, monkeypatch):
     X, y = digits
     kernel = GaussianMap(X[:600], 1.5)
     kept, held, every, new = (
@@ -299,15 +305,15 @@ def forbidden_beyond(most, gradient):
     return checked
 
 
-def test_rows_that_are_few_are_all_summed(rng):
+def test_sums_over_few_rows_take_all_of_them(rng):
     rows = rows_of(rng.normal(size=(96, 3)), np.arange(96) % 4)
     assert rows.sample_first() is rows
-    assert rows.sampled_rows == 96
+    assert rows.n_sampled == 0
 
 
-def test_with_a_sample_the_metric_of_kept_rows_serves_all(digits, monkeypatch):
+def test_with_a_sample_the_metric_of_the_kept_rows_also_serves_all_rows(digits, monkeypatch):
     """The held-out rows still count: their gradients are in the steps of the last classifier."""
-    monkeypatch.setattr("supquant.model.kernel_rows.FEWEST_GRAM_ROWS", 300)
+    monkeypatch.setattr("supquant.model.kernel_rows.MIN_GRAM_ROWS", 300)
     X, y = digits
     kernel = GaussianMap(X[:60], 1.5)
     kept, held = (rows_of(X[part], y[part], kernel=kernel) for part in (slice(1000), slice(1000, 1200)))

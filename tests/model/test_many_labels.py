@@ -1,4 +1,4 @@
-"""Fits to many labels: what they cost, and what becomes of labels that are rare, strange or nearly as many as the rows."""
+"""Fits to many labels: their memory, and labels that are rare, strange or nearly as many as the rows."""
 
 import tracemalloc
 
@@ -8,9 +8,7 @@ import scipy.sparse
 
 from supquant import CodeIndex, SupervisedQuantizer
 from supquant.inputs.labels import read_labels
-from supquant.model import feature_map as meaning_map
-from supquant.model import fit as by_meaning
-from supquant.model import label_kernel
+from supquant.model import feature_map, features, label_kernel
 
 
 def drawn(n_rows, n_labels, dimensions=16, seed=0):
@@ -32,19 +30,21 @@ def peak_of_fit(X, y):
 
 
 def test_memory_does_not_grow_with_rows_times_labels(monkeypatch):
-    monkeypatch.setattr(meaning_map, "BLOCK_SCORES", 1 << 20)  # as few rows at a time as of many more labels
-    monkeypatch.setattr(label_kernel, "MOST_HELD_SCORES", 1 << 20)
-    monkeypatch.setattr(label_kernel, "MOST_ANCHORED_LABELS", 0)  # weights of anchors are another matter
-    monkeypatch.setattr(by_meaning, "FEATURE_BYTES", 1 << 20)
+    monkeypatch.setattr(
+        feature_map, "BLOCK_SCORES", 1 << 20
+    )  # as few rows at a time as with many more labels
+    monkeypatch.setattr(label_kernel, "MAX_HELD_SCORES", 1 << 20)
+    monkeypatch.setattr(label_kernel, "MAX_ANCHORED_LABELS", 0)  # weights of anchors are another matter
+    monkeypatch.setattr(features, "FEATURE_BYTES", 1 << 20)
     few, many = (peak_of_fit(*drawn(5000, n_labels)) for n_labels in (300, 3000))
-    assert many - few < 5000 * 2700 * 4 / 2  # half of one float32 for every row and label more
+    assert many - few < 5000 * 2700 * 4 / 2  # half of one float32 per row and additional label
     more_rows = peak_of_fit(*drawn(10_000, 3000))
     assert more_rows - many < 5000 * 3000 * 4 / 2
 
 
-def test_several_labels_a_row_stay_sparse(monkeypatch):
-    monkeypatch.setattr(meaning_map, "BLOCK_SCORES", 1 << 20)
-    monkeypatch.setattr(label_kernel, "MOST_HELD_SCORES", 1 << 20)
+def test_several_labels_per_row_stay_sparse(monkeypatch):
+    monkeypatch.setattr(feature_map, "BLOCK_SCORES", 1 << 20)
+    monkeypatch.setattr(label_kernel, "MAX_HELD_SCORES", 1 << 20)
     rng = np.random.default_rng(0)
     n, L = 4000, 1000
     rows = np.repeat(np.arange(n), 2)
@@ -61,10 +61,10 @@ def test_several_labels_a_row_stay_sparse(monkeypatch):
     assert peak < 100e6
     found = CodeIndex(model).add(X[:3000], Y[:3000]).search(X[3000:3200], 10)[1]
     shared = np.stack([(Y[[3000 + i]] @ Y[ids].T).toarray()[0] > 0 for i, ids in enumerate(found)])
-    assert shared.mean() > 20 * 4 / L  # twenty times what chance has
+    assert shared.mean() > 20 * 4 / L  # twenty times better than chance
 
 
-def test_with_a_column_a_label_the_answers_are_those_of_one_hot_labels():
+def test_with_one_column_per_label_answers_are_those_of_one_hot_labels():
     X, y = drawn(2000, 40)
     model = SupervisedQuantizer(2, n_codewords=64, random_state=0, new_classes=0).fit(X, y)
     codec = model.codec_
@@ -84,7 +84,7 @@ def nearly_one_row_a_class():
     return X, names[y], SupervisedQuantizer(2, random_state=0).fit(X, names[y])
 
 
-def test_classes_of_one_row_and_long_names_keep_codes_of_their_own(nearly_one_row_a_class):
+def test_single_row_classes_with_long_names_have_codes_of_their_own(nearly_one_row_a_class):
     X, y, model = nearly_one_row_a_class
     assert (np.unique(y, return_counts=True)[1] == 1).sum() > 100
     codes = model.encode(X, y)
@@ -93,7 +93,7 @@ def test_classes_of_one_row_and_long_names_keep_codes_of_their_own(nearly_one_ro
     assert model.classes_.tolist() == sorted(set(y))
 
 
-def test_rows_of_classes_of_one_row_find_them_again(nearly_one_row_a_class):
+def test_rows_of_single_row_classes_find_themselves(nearly_one_row_a_class):
     X, y, model = nearly_one_row_a_class
     p = model.predict_proba(X)
     assert np.isfinite(p).all()
@@ -114,6 +114,6 @@ def test_predictions_of_many_classes_are_made_in_blocks(monkeypatch):
     X, y = drawn(900, 300)
     model = SupervisedQuantizer(2, random_state=0).fit(X, y)
     whole = model.predict(X)
-    monkeypatch.setattr("supquant.estimators.label_quantizer.BLOCK_SCORES", 300 * 7)
+    monkeypatch.setattr("supquant.estimators.labelled.BLOCK_SCORES", 300 * 7)
     np.testing.assert_array_equal(model.predict(X), whole)
     assert (whole == y).mean() > 0.9

@@ -1,4 +1,4 @@
-"""Labels spelled with a few words each: the words are distinct while there are enough, and short codes keep them exactly."""
+"""Labels spelled with a few words each: words are distinct if there are enough, and short codes keep them exactly."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ import scipy.sparse
 from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.inputs.labels import read_labels
 from supquant.model.spelling import (
-    LEAST_PROBABILITY,
-    LEAST_PROBABILITY_OF_LABELLED,
+    MIN_PROBABILITY,
+    MIN_PROBABILITY_ALL_LABELLED,
     Spelling,
     spell_labels,
 )
@@ -29,7 +29,7 @@ from supquant.model.spelling import (
         (65_536, 256, 2),
     ],
 )
-def test_every_label_has_words_of_its_own_and_as_few_as_can_be(n_labels, n_words, length):
+def test_every_label_has_words_of_its_own_and_as_few_as_possible(n_labels, n_words, length):
     words = spell_labels(n_labels, n_words, np.random.default_rng(0)).words
     assert words.shape == (n_labels, length)
     assert len(np.unique(words, axis=0)) == n_labels
@@ -41,7 +41,7 @@ def test_every_label_has_words_of_its_own_and_as_few_as_can_be(n_labels, n_words
         assert used.max() <= -(-n_labels // len(used)) + n_labels // len(used) // 4 + 1
 
 
-def test_with_fewer_words_than_tell_them_apart_some_labels_have_the_same(rng):
+def test_some_labels_share_a_spelling_if_words_are_too_few(rng):
     words = spell_labels(120, 7, rng, most=2).words
     assert words.shape == (120, 2)
     _, sharing = np.unique(words, axis=0, return_counts=True)
@@ -49,7 +49,7 @@ def test_with_fewer_words_than_tell_them_apart_some_labels_have_the_same(rng):
     assert sharing.max() == 3
 
 
-def test_labels_share_as_few_words_as_can_be(rng):
+def test_labels_share_as_few_words_as_possible(rng):
     words = spell_labels(1000, 23, rng).words  # three words; the last digit is nearly always 0
     alike = (words[:, None] == words).sum(axis=2)[np.triu_indices(1000, 1)]
     assert words.shape[1] == 3
@@ -67,7 +67,7 @@ def test_labels_and_certain_probabilities_have_the_same_vectors(rng):
     np.testing.assert_allclose(vectors.sum(axis=1), 1)
 
 
-def test_unknown_labels_are_nan_and_labels_that_nobody_spelled_have_a_column():
+def test_unknown_labels_are_nan_and_added_labels_have_a_column():
     spelling = Spelling(np.array([[0, 2], [1, 2]], dtype=np.int32))
     labels = read_labels(["a", None, "c"], classes=np.array(["a", "b", "c"]), missing=True)
     np.testing.assert_array_equal(
@@ -77,7 +77,7 @@ def test_unknown_labels_are_nan_and_labels_that_nobody_spelled_have_a_column():
     np.testing.assert_array_equal(spelling.of_labels(several, 0, 2), [[0.5, 0.5, 0.5, 0], [0, 0, 0, 1]])
 
 
-def test_a_row_without_its_own_label_keeps_what_others_say(rng):
+def test_removing_a_label_keeps_the_words_of_others(rng):
     p = np.array([[0.75, 0.25, 0]], dtype=np.float32)
     apart = Spelling(np.array([[0, 3], [1, 4], [2, 3]], dtype=np.int32))
     left = apart.without(apart.of_probabilities(p), np.array([0]))
@@ -132,7 +132,7 @@ def test_a_model_with_spelled_labels_comes_back_from_its_file(many, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X[:50]), model.predict_proba(X[:50]))
 
 
-def test_words_count_by_their_shares_and_no_more_than_speaks_for_them(rng):
+def test_words_count_by_their_probability(rng):
     spelling = spell_labels(40, 7, rng)
     s = spelling.of_probabilities(rng.dirichlet(np.full(40, 0.1), size=5).astype(np.float32))
     np.testing.assert_allclose(spelling.weights(0.1 * s), 0.1 * spelling.weights(s), rtol=1e-4)
@@ -140,24 +140,24 @@ def test_words_count_by_their_shares_and_no_more_than_speaks_for_them(rng):
     np.testing.assert_allclose(spelling.weights(certain), 2 * certain, rtol=1e-6)
 
 
-def test_fainter_words_count_where_all_items_have_labels(many):
+def test_less_likely_words_count_if_all_items_have_labels(many):
     X, _, model = many
     spelling = Spelling(np.array([[0, 2], [1, 3], [0, 4]], dtype=np.int32))
     s = spelling.of_probabilities(np.float32([[0.99, 0.01, 0]]))
-    for least, unlikely_first in ((LEAST_PROBABILITY, False), (LEAST_PROBABILITY_OF_LABELLED, True)):
+    for least, unlikely_first in ((MIN_PROBABILITY, False), (MIN_PROBABILITY_ALL_LABELLED, True)):
         scores = spelling.weights(s, least)[:, spelling.words].sum(axis=2)[0]
         assert (scores[1] > scores[2]) == unlikely_first  # the third label shares a word with the likely one
     codec = model.codec_
     features = codec.query_features(X[:20], novelty=0.0)
     r = codec.map.spelling.n_columns
-    for all_labelled, least in ((False, LEAST_PROBABILITY), (True, LEAST_PROBABILITY_OF_LABELLED)):
+    for all_labelled, least in ((False, MIN_PROBABILITY), (True, MIN_PROBABILITY_ALL_LABELLED)):
         prepared = codec.prepare(features, all_labelled=all_labelled)
         np.testing.assert_allclose(prepared[:, :r], codec.map.spelling.weights(features[:, :r], least))
     told = codec.query_tables(X[:20], all_labelled=True).tables
     np.testing.assert_array_equal(told, codec.tables_of(prepared))
 
 
-def test_added_labels_stand_beside_spelled_ones(many):
+def test_added_labels_have_columns_after_the_spelled_ones(many):
     X, y, model = many
     rng = np.random.default_rng(1)
     place = rng.normal(size=16) * 2
@@ -169,7 +169,7 @@ def test_added_labels_stand_beside_spelled_ones(many):
     np.testing.assert_array_equal(codec.encode_items(X[:50], y[:50]), model.encode(X[:50], y[:50]))
 
 
-def test_more_labels_than_codes_share_them_evenly(many):
+def test_labels_share_codes_evenly_if_there_are_too_few_codes(many):
     X, y, _ = many
     model = SupervisedQuantizer(2, n_codewords=6, random_state=0).fit(
         X[:2400], y[:2400]
@@ -178,4 +178,4 @@ def test_more_labels_than_codes_share_them_evenly(many):
     assert all(len(np.unique(codes[y == label], axis=0)) == 1 for label in np.unique(y))
     assert len(np.unique(codes, axis=0)) == 25
     found = CodeIndex(model).add(X[:2400], y[:2400]).search(X[2400:], 10)[1]
-    assert (y[found] == y[2400:, None]).mean() > 0.3  # two or three labels a code
+    assert (y[found] == y[2400:, None]).mean() > 0.3  # two or three labels per code

@@ -1,4 +1,4 @@
-"""What `summary_` says of a model, and what it warns of."""
+"""What `summary_` says about a model, and its warnings."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def fitted(X, y, **parameters):
     return SupervisedQuantizer(2, n_codewords=32, random_state=0, n_jobs=1, **parameters).fit(X, y)
 
 
-def test_counts_and_forecasts_of_classes_that_lie_apart(blobs):
+def test_summary_of_well_separated_classes(blobs):
     X, y = blobs
     quantizer = fitted(X, y)
     summary = quantizer.summary_
@@ -39,7 +39,7 @@ def test_counts_and_forecasts_of_classes_that_lie_apart(blobs):
     assert f"{summary.map_labelled:.3f} items with labels" in lines[3]
 
 
-def test_labels_in_another_order_than_their_vectors_are_noticed(blobs):
+def test_shuffled_labels_give_a_warning(blobs):
     X, y = blobs
     summary = fitted(X, np.random.default_rng(1).permutation(y)).summary_
     assert summary.accuracy < 0.35
@@ -48,7 +48,7 @@ def test_labels_in_another_order_than_their_vectors_are_noticed(blobs):
     assert "Warning: The labels seem random" in str(summary)
 
 
-def test_vectors_that_are_all_alike_are_noticed(blobs):
+def test_collapsed_codes_give_a_warning(blobs):
     _, y = blobs
     codes = np.zeros((len(y), 2), dtype=np.uint8)
     summary = replace(ModelSummary.of(codes), n_labels=6)
@@ -66,7 +66,7 @@ def test_rows_without_labels_are_counted(blobs):
     assert "200 of them without a label" in str(summary)
 
 
-def test_several_labels_a_row_have_a_forecast_and_no_accuracy(blobs):
+def test_several_labels_per_row_give_a_forecast_but_no_accuracy(blobs):
     X, y = blobs
     summary = fitted(X, np.stack([y % 2 == 0, y > 2, y >= 0], axis=1).astype(int)).summary_
     assert summary.accuracy is None
@@ -74,18 +74,11 @@ def test_several_labels_a_row_have_a_forecast_and_no_accuracy(blobs):
     assert summary.map_new is None
 
 
-def test_the_published_fit_has_counts_alone(blobs):
-    X, y = blobs
-    summary = fitted(X, y, features=None, max_iter=1).summary_
-    assert summary.map_labelled is None
-    assert summary.n_codes > 1
-
-
 def test_a_summary_does_not_change_the_codes(blobs, monkeypatch):
     X, y = blobs
     with_summary = fitted(X, y)
     monkeypatch.setattr(
-        "supquant.model.fit.summarize", lambda fit, codec, codes, trial: ModelSummary.of(codes)
+        "supquant.model.quantizer.summarize", lambda fit, codec, codes, trial: ModelSummary.of(codes)
     )
     without = fitted(X, y)
     np.testing.assert_array_equal(with_summary.training_codes_, without.training_codes_)

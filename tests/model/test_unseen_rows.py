@@ -1,4 +1,4 @@
-"""Training rows as others would be."""
+"""Training rows that imitate rows which the model has not seen."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_probabilities_become_as_sure_as_wanted(features, wanted):
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
-def test_rows_as_held_out_ones_are_as_sure_of_labels_they_carry_and_of_others(rng, features, multilabel):
+def test_imitated_rows_are_as_sure_of_their_labels_as_held_out_rows(rng, features, multilabel):
     labels = np.eye(5, dtype=bool)[rng.integers(5, size=500)]
     held_labels = np.eye(5, dtype=bool)[rng.integers(5, size=200)]
     held = features[:200].copy()
@@ -49,7 +49,7 @@ def test_rows_as_held_out_ones_are_as_sure_of_labels_they_carry_and_of_others(rn
     np.testing.assert_array_equal(made[:, 5:], features[:, 5:])
 
 
-def test_probabilities_that_are_as_good_as_zero_become_zero_and_others_those_of_held_out_rows(rng, features):
+def test_tiny_probabilities_become_zero_and_others_those_of_held_out_rows(rng, features):
     labels = np.zeros((500, 5), dtype=bool)
     held = features.copy()
     held[:, :5] = 10.0 ** rng.uniform(-12, 0, size=(500, 5))
@@ -61,25 +61,25 @@ def test_probabilities_that_are_as_good_as_zero_become_zero_and_others_those_of_
     np.testing.assert_allclose(made[~zero], images[~zero], rtol=1e-6)
 
 
-def test_of_many_probabilities_some_tell_the_quantiles(rng, features, monkeypatch):
+def test_quantiles_of_many_probabilities_come_from_a_sample(rng, features, monkeypatch):
     labels = np.eye(5, dtype=bool)[rng.integers(5, size=500)]
     held = features[rng.permutation(500)[:200]]
     held[:, :5] = np.sqrt(held[:, :5])
     told = {"held": held, "held_labels": labels[:200], "multilabel": True}
     of_all = imitate_held_out_rows(features, labels, **told)
-    monkeypatch.setattr("supquant.model.unseen_rows.MOST_QUANTILE_VALUES", 1000)  # every other row
+    monkeypatch.setattr("supquant.model.unseen_rows.MAX_QUANTILE_VALUES", 1000)  # every other row
     of_some = imitate_held_out_rows(features, labels, **told)
     assert (of_some != of_all).any()
     np.testing.assert_allclose(of_some[:, :5].mean(axis=0), of_all[:, :5].mean(axis=0), rtol=0.1)
 
 
-def test_rows_stay_as_they_are_where_none_were_held_out(features):
+def test_rows_are_unchanged_if_none_were_held_out(features):
     labels = np.eye(5)[features[:, :5].argmax(axis=1)]
     none = imitate_held_out_rows(features, labels, features[:0], labels[:0], multilabel=False)
     np.testing.assert_array_equal(none, features)
 
 
-def test_rows_of_left_out_classes_know_nothing_of_their_own(features, rng):
+def test_hidden_classes_leave_no_trace_in_their_rows(features, rng):
     own = features[:, :5].argmax(axis=1)
     novelty = np.linspace(0.2, 0.9, 40).astype(np.float32)
     made = hide_own_classes(features, own, novelty, 0.5, spell_labels(5, 5, rng), rng)
@@ -87,11 +87,11 @@ def test_rows_of_left_out_classes_know_nothing_of_their_own(features, rng):
     np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
     assert sureness(made[:, :5]) == pytest.approx(0.5, abs=0.03)
     assert np.isin(made[:, 5], novelty).all()
-    assert np.corrcoef(made[:, 5], made[:, :5].max(axis=1))[0, 1] < -0.9  # what looks known looks less new
+    assert np.corrcoef(made[:, 5], made[:, :5].max(axis=1))[0, 1] < -0.9  # rows that look known look less new
     np.testing.assert_array_equal(made[:, 6:], features[:, 6:])
 
 
-def test_made_up_rows_lie_between_two_and_are_as_long(features, rng):
+def test_mixed_rows_lie_between_two_rows_and_keep_their_length(features, rng):
     first, second = features[rng.integers(len(features), size=(2, 2000))]
     made = mix_rows(first, second, np.float32([0.7]), 5, rng)
     assert made.shape == (2000, features.shape[1])
@@ -101,7 +101,7 @@ def test_made_up_rows_lie_between_two_and_are_as_long(features, rng):
     assert len(mix_rows(first[:0], second[:0], np.float32([]), 5, rng)) == 0
 
 
-def test_values_take_the_quantiles_of_others_at_both_ends(rng):
+def test_quantiles_are_exact_at_both_ends(rng):
     values, others = np.float32(rng.normal(size=50_000)), np.float32(np.sinh(6 * rng.normal(size=30_000)))
     order = np.argsort(values)
     exact = np.quantile(others, (np.arange(len(values)) + 0.5) / len(values), method="hazen")

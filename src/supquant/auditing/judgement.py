@@ -22,10 +22,9 @@ from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.auditing.neighbours import Neighbours
 from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels
-from supquant.model.kernel_classifier import RIDGES
+from supquant.model.kernel_classifier import RIDGES, Calibration, calibrate
 from supquant.model.kernel_rows import Factor, KernelRows, NormalEquations
 from supquant.model.label_kernel import MANY_LABELS, gaussian_kernel
-from supquant.model.least_squares import Calibration, calibrate
 from supquant.parallel import BLOCK_ROWS, ordered_map, row_blocks
 from supquant.published.anchor_kernel import WIDE
 from supquant.row_sums import FeatureCache

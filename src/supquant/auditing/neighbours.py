@@ -14,13 +14,15 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Float32, Float64, RowNumbers
 from supquant.baselines.product import ProductQuantizer
 from supquant.codec.gaussian_map import map_rows
 from supquant.index import CodeIndex
 from supquant.inputs.validation import as_float32
-from supquant.model.label_kernel import scaled_directions
+from supquant.model.kernel_rows import gram_jobs
 from supquant.parallel import ordered_map, row_blocks, single_blas
+from supquant.rows import sum_rows
 
 N_DIRECTIONS = 32
 """Vectors have at most this number of principal coordinates."""
@@ -115,7 +117,7 @@ def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: i
     n = len(X)
     k = min(k, n - 1)
     with single_blas():
-        mean, directions = scaled_directions(X, N_DIRECTIONS, n_jobs)
+        mean, directions = _scaled_directions(X, N_DIRECTIONS, n_jobs)
         positions = map_rows(lambda x: np.asarray((x - mean) @ directions), X, directions.shape[1], n_jobs)
     sample = np.sort(rng.permutation(n)[:CODEBOOK_ROWS])
     quantizer = ProductQuantizer(
@@ -131,6 +133,31 @@ def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: i
         _, ids = index.search(positions[start:stop], k + 1, n_jobs=n_jobs)
         found[start:stop, : ids.shape[1]] = _without_own(ids, start)[:, :k]
     return _sorted(X, found, positions, n_jobs)
+
+
+def _scaled_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:
+    """Return the mean (p,) of rows X (n, p) and their principal directions (p, g).
+
+    Directions are scaled so that the coordinates of centred rows have a mean squared length of one.
+    """
+    n, p = X.shape
+    (total,) = sum_rows(_column_sums, X, None, n_jobs)
+    mean = (total / n).astype(np.float32)
+    (covariance,) = sum_rows(_centred_products, X, mean, gram_jobs(p, n_jobs))
+    covariance /= n
+    variances, vectors = leading_eigenvectors(covariance, min(n_directions, p))
+    length = float(np.sqrt(np.maximum(variances, 0).sum())) or 1.0
+    return mean, as_float32(vectors / length)
+
+
+def _column_sums(x: NDArray[Any], shared: None) -> tuple[Float64]:
+    del shared
+    return (x.sum(axis=0, dtype=np.float64),)
+
+
+def _centred_products(x: NDArray[Any], mean: Float32) -> tuple[Float32]:
+    centred = as_float32(x) - mean
+    return (centred.T @ centred,)
 
 
 def _without_own(ids: RowNumbers, start: int) -> RowNumbers:

@@ -27,7 +27,7 @@ CODECS = {
 
 FEATURE_MAPS = {
     "anchor-kernel": "supquant.codec.gaussian_map:GaussianMap",
-    "meaning": "supquant.model.feature_map:MeaningMap",
+    "supervised": "supquant.model.feature_map:SupervisedMap",
 }
 """Every feature map of the library. Packages add theirs in the group ``supquant.feature_maps``."""
 

@@ -109,7 +109,7 @@ class CompiledKernels(Kernels, Protocol):
     """Kernels that compute in one call what callers can also compute step by step in NumPy."""
 
     def meaning_map(self, parts: MeaningParts) -> FeatureKernel:
-        """Return the map that `supquant.model.feature_map.MeaningMap` describes."""
+        """Return the map that `supquant.model.feature_map.SupervisedMap` describes."""
         ...
 
     def query_vectors(self, features: Float32, rule: QueryRule) -> Float32:

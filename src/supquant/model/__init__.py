@@ -1,4 +1,27 @@
-"""The default model: codes that keep what vectors mean and where they lie."""
+"""The default model: codes that keep what vectors mean and where they lie.
+
+`SupervisedQuantizer.fit` uses these files in this order; `docs/design/model.md` has their mathematics.
+
+quantizer          the estimator, and its fit from top to bottom
+spelling           labels as a few words, each of which is a column
+words              the purposes of codewords, and the search for the code of an item
+features           what a fit learns before codebooks: classifier, new classes, position
+label_kernel       the settings of the classifier, the rows that it holds out, its anchors
+kernel_rows        labelled rows seen through the kernel, and the sums over them
+kernel_classifier  least squares, then logistic regression
+class_means        the classifier of many classes
+position           coordinates and a metric in which classes lie close together
+new_classes        what rows of new classes look like, and how likely a vector is one of them
+feature_map        the learned map from vectors to features
+added_classes      classes that are added after the fit
+unseen_rows        features of training rows, changed to those of rows not seen
+item_rows          the item vectors to learn codebooks from, and the codes of all rows
+item_codes         codebooks: residual quantization, then least squares and codes in turn
+codec              the learned codec: it encodes, decodes and makes look-up tables
+vectors            the vectors of items and queries, whose products are the scores
+calibration        curves from scores to probabilities
+summary            counts, the expected quality of retrieval, and warnings
+"""
 
 from typing import TYPE_CHECKING
 

@@ -5,24 +5,52 @@ An added class is described by the mean of the positions of its rows. Items have
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
-from supquant.arrays import Float32
+from supquant.arrays import ArrayLike, Float32
 from supquant.codec.queries import row_products
-from supquant.inputs.labels import Labels
+from supquant.errors import InputError
+from supquant.inputs.labels import Labels, read_labels
+from supquant.inputs.unlabelled import narrowed
 from supquant.kernels import Packed, pack_rows
 
 QUERY_RIDGE = 3.0
-"""Ridge on the scatter within classes for the logits of queries, in units of its mean diagonal. It is large because a mean of few
-rows is uncertain."""
+"""Ridge on the scatter within classes for the logits of queries, in units of its mean diagonal. It is large because the mean of a
+few rows is uncertain."""
 
 ITEM_RIDGE = 0.1
-"""Ridge on the scatter within classes for the directions that order items, in the same units. Uncertain means harm an order less
-than they harm probabilities."""
+"""Ridge on the scatter within classes for the directions that order items, in the same units. Uncertain means do less harm to an
+order than to probabilities."""
+
+
+def read_new_labels(y: ArrayLike, n_rows: int, known: NDArray[Any]) -> Labels:
+    """Read the labels of rows that are added to a codec, one label per row.
+
+    They must be of the same kind as the `known` labels (L,) of the codec, and none of these.
+
+    Examples
+    --------
+    >>> read_new_labels(["c", "d"], 2, np.array(["a", "b"])).classes
+    array(['c', 'd'], dtype='<U1')
+    """
+    found = read_labels(y, n_rows=n_rows, multilabel=False, fewest=1)
+    found = replace(found, classes=narrowed(found.classes))  # an object array of strings is one of strings
+    plain = (narrowed(known), found.classes)
+    kinds = {"number" if each.dtype.kind in "iuf" else each.dtype.kind for each in plain}
+    if len(kinds) > 1:
+        raise InputError(
+            f"labels to add must be of the kind that the model knows, {known.dtype}, got {found.classes.dtype}"
+        )
+    before = set(known.tolist())
+    again = [label for label in found.classes.tolist() if label in before]
+    if again:
+        raise InputError(f"labels to add must be new ones, got {again[:5]}, which the model knows")
+    return found
 
 
 def class_means(z: NDArray[Any], labels: Labels) -> Float32:
@@ -67,7 +95,7 @@ def _solved(scatter: Float32, means: Float32, ridge: float) -> NDArray[np.float6
 
 
 def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int) -> tuple[Float32, Float32]:
-    """Divide the probability u of no trained class between the added classes and all other classes, by positions.
+    """Divide the probability u of no trained class among the added classes and all other classes, by positions.
 
     Parameters
     ----------
@@ -76,11 +104,11 @@ def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int
     u : ndarray of shape (b,), float32
         Probabilities of no trained class.
     z : ndarray of shape (b, g), float32
-        Positions. Those near the mean of a trained class give little to the added classes.
+        Positions. Near the mean of a trained class, added classes get little.
     by_place : Packed, (L, g + 1)
         Weights of the logits of trained and added classes, from `class_logits`.
     n_trained : int
-        Number of trained classes; they are the first rows of `by_place`.
+        Number of trained classes, the first rows of `by_place`.
 
     Returns
     -------

@@ -1,13 +1,13 @@
-"""The solver of `LabelKernel` for many classes: their means, and the scatter that they share.
+"""The classifier of many classes: their means, and the scatter that they share.
 
 Linear discriminant analysis: with means m_c and scatter S within classes, the logit of class c at x is
 ``T (m_c' S^-1 x - m_c' S^-1 m_c / 2) + log n_c``. It takes sums over rows and one solve, so the cost grows with rows and with
 classes, not with their product.
 
-The mean of a class with few rows is moved towards the mean of all rows, as if rows at that mean were added to the class; the
-spread of means says how many (empirical Bayes). Of rows of 100,000 normal classes with ten training rows each, 89 in 100 are then
-recognised, and 86 without it; the Bayes rule recognises 99. Held-out rows choose the ridge on S and the temperature T, which is
-below one because means are noisy. Where a pass over all rows and classes is cheap enough, logistic regression follows.
+The mean of a class with few rows is moved towards the mean of all rows, as if rows at that mean were added to the class. The
+spread of the means says how many (empirical Bayes). With 100,000 normal classes of ten training rows each, this recognises 89 of
+100 rows instead of 86; the Bayes rule recognises 99. Held-out rows choose the ridge on S and the temperature T, which is below
+one because means are noisy. If a pass over all rows and classes is cheap enough, logistic regression follows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from functools import cached_property
 import numpy as np
 
 from supquant.arrays import Array, Float64, RowNumbers
-from supquant.model.descent import MOST_PASSES, descend, losses_of_steps, retrace
-from supquant.model.kernel_classifier import LabelClassifier
+from supquant.model.kernel_classifier import (
+    MAX_PASSES,
+    LabelClassifier,
+    descend,
+    log_loss,
+    losses_of_steps,
+    retrace,
+)
 from supquant.model.kernel_rows import Factor, KernelRows, NormalEquations
-from supquant.model.least_squares import log_loss
 from supquant.parallel import ordered_map, row_blocks
 
 RIDGES = (1.0, 1e-1, 1e-2, 1e-3)
@@ -36,14 +41,14 @@ TEMPERATURES = (1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1)
 METRIC_RIDGE = 1e-3
 """Ridge of the matrix that is the metric of logistic regression, in units of its mean diagonal."""
 
-FEWEST_ROWS_A_CLASS = 12
-"""With fewer rows a class on average there is no logistic regression: it would learn their noise."""
+MIN_ROWS_PER_CLASS = 12
+"""With fewer rows per class on average there is no logistic regression: it would learn their noise."""
 
-MOST_PASS_WORK = 3e11
-"""Where one pass over rows, features and classes takes more multiplications and additions, there is no logistic regression."""
+MAX_PASS_WORK = 3e11
+"""If one pass over rows, features and classes takes more multiplications and additions, there is no logistic regression."""
 
 LOSS_ROWS = 512
-"""Rows whose loss is computed at a time."""
+"""Number of rows whose loss is computed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +72,7 @@ class ClassSums:
         middle = self.sums.sum(axis=0) / total
         if total > n_classes:
             within = (self.gram - self.sums.T @ means) / (total - n_classes)
-        else:  # one row a class does not show the scatter within a class
+        else:  # one row per class does not show the scatter within a class
             within = self.gram / total - np.outer(middle, middle)
         means[present] -= middle
         variances, vectors = np.linalg.eigh(within)
@@ -86,7 +91,7 @@ class ClassSums:
             (variances / scatter).sum()
         )  # expected squared length of the error of a mean of one row
         far = float(self.counts @ lengths) - noise * n_classes
-        # rows at the mean of all rows that are added to every class: at most as many as a class has on average
+        # number of rows at the mean of all rows that are added to every class: at most as many as a class has on average
         added = min(noise * total / max(far, 1e-9), total / n_classes)
         trust = self.counts / (self.counts + added)
         solved = (vectors / scatter) @ (means.T * trust)  # (d, L)
@@ -120,18 +125,7 @@ def _sums_of_block(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple
 
 
 def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
-    """Learn a classifier from all rows, with the ridge and the temperature that `held` rows chose for the `kept` ones.
-
-    Parameters
-    ----------
-    kept, held : KernelRows
-        Rows that are not held out, and rows that are.
-
-    Returns
-    -------
-    LabelClassifier
-        Its smooth weights are its other weights.
-    """
+    """Learn a classifier from all rows, with the ridge and the temperature that the `held` rows chose for the `kept` ones."""
     sums, of_held = class_sums(kept), class_sums(held)
     tried = _losses_by_setting(sums, held)
     ridge, temperature = min(tried, key=tried.__getitem__)
@@ -140,15 +134,14 @@ def learn_class_means(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     losses = [tried[ridge, temperature]]
     n_iter = 0
     n_labels = kept.labels.n_labels
-    cheap = len(kept) * kept.width * n_labels * 4 <= MOST_PASS_WORK
-    if len(held) and cheap and len(kept) >= FEWEST_ROWS_A_CLASS * n_labels:
-        found = descend(kept.gradient, weights, losses[0], _metric_factor(sums), len(kept), held, MOST_PASSES)
+    cheap = len(kept) * kept.width * n_labels * 4 <= MAX_PASS_WORK
+    if len(held) and cheap and len(kept) >= MIN_ROWS_PER_CLASS * n_labels:
+        found = descend(kept.gradient, weights, losses[0], _metric_factor(sums), len(kept), held, MAX_PASSES)
         weights, losses, n_iter = found.weights, found.losses, len(found.lengths)
         if n_iter:
             final = retrace(kept.joined(held).gradient, final, _metric_factor(every), found.lengths)
     return LabelClassifier(
         weights=final,
-        smooth=final,
         held_weights=weights,
         ridge=ridge,
         n_iter=n_iter,

@@ -1,38 +1,73 @@
-"""Codes that keep what an item is and where it lies: the codec of supervised quantization by default.
+"""Codes that keep what an item is and where it lies: the codec of the default model.
 
     X -> features -> item vectors t -> encode -> codes          codes -> decode
                   -> query vectors v -> tables_of -> (q, M, K) look-up tables; a scan adds up the score  v . t
 
-`model/vectors.py` says what the vectors of items and queries are. `model/query_tables.py` holds the second line.
+`model/vectors.py` says what the vectors of items and queries are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import ItemSearch
 from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
-from supquant.codec.codebooks import MissingLabels
-from supquant.codec.interface import FeatureMap
+from supquant.codec.codebooks import CodebookCodec, MissingLabels, pack_codebooks
+from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.codec.probabilities import IDENTITY, check_curve, stack_curves
+from supquant.codec.queries import QUERY_ROWS, pack_rows, row_products
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
+from supquant.inputs.parameters import resolve_jobs
 from supquant.inputs.validation import as_float32, check_vectors
-from supquant.model.item_search import LabelSearch, item_search
-from supquant.model.new_labels import read_new_labels
-from supquant.model.query_tables import N_CURVES, SupervisedQueries
-from supquant.model.vectors import FeatureParts, item_vectors
-from supquant.model.words import LABELLED, N_KINDS, any_unlabelled, item_kinds
+from supquant.kernels import Packed, QueryKernel
+from supquant.model.added_classes import read_new_labels
+from supquant.model.feature_map import SupervisedMap
+from supquant.model.vectors import (
+    FeatureParts,
+    checked_novelty,
+    item_vectors,
+    label_queries,
+    position_queries,
+    query_rule,
+)
+from supquant.model.words import (
+    LABELLED,
+    N_KINDS,
+    LabelSearch,
+    any_unlabelled,
+    item_kinds,
+    item_novelty,
+    item_search,
+)
+
+RANKINGS = ("label", "position")
+"""The rankings of a `SupervisedCodec`; the first one is the default."""
+
+NOVELTY_BINS = np.array([0.1, 0.35, 0.65], dtype=np.float32)
+"""Bounds between groups of queries, as probabilities of being new. Each group has its own curve from scores to probabilities."""
+
+N_CURVES = len(NOVELTY_BINS) + 2
+"""Curves of a codec: one for items whose labels are all known, and one for each group of queries that `NOVELTY_BINS` divide."""
+
+_CURVE_BOUNDS = np.concatenate([[-np.inf], NOVELTY_BINS]).astype(np.float32)
+"""The bounds of all curves. No query is below the first bound: the first curve is for items whose labels are all known."""
+
+_MIN_SHARE = np.float32(1e-6)
+"""Lower limit of the fraction of meaning in the vector of an item, where it is a divisor."""
+
+_NO_BOUNDS = np.empty(0, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SupervisedCodec(SupervisedQueries):
+class SupervisedCodec(CodebookCodec):
     """Encodes, decodes and makes look-up tables, for codes of meaning and position.
 
     Parameters
@@ -48,13 +83,13 @@ class SupervisedCodec(SupervisedQueries):
         labels, for items that look familiar, and for items that look new.
     words : ndarray of shape (M, K), uint8
         The purpose of every codeword, such as `FREE_WORD`; see `model/words.py`.
-    feature_map : MeaningMap
+    feature_map : SupervisedMap
         The map from vectors to features.
     curves : ndarray of shape (N_CURVES, 2, k), float32
         Scores, ascending, and the probabilities of a shared label that they stand for. The first curve is that of items whose
         labels are all known. The others are those of other items, for the groups of queries from the least new to the newest.
     missing_label : str, float, int or None, default=None
-        A label that means "unknown", beside None, NaN and masked entries.
+        A label that means "unknown", in addition to None, NaN and masked entries.
     """
 
     codebooks: Float32
@@ -88,6 +123,25 @@ class SupervisedCodec(SupervisedQueries):
         for curve in self.curves:
             check_curve(curve)
         super().__post_init__()
+
+    @property
+    def map(self) -> SupervisedMap:
+        """The feature map."""
+        return cast("SupervisedMap", self.feature_map)
+
+    @property
+    def _n_meaning(self) -> int:
+        """Width of m and n together."""
+        return self.map.spelling.n_columns + 1
+
+    @property
+    def rankings(self) -> tuple[str, ...]:
+        """The rankings that `query_tables` knows; the first one is the default."""
+        return RANKINGS
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone. A copy makes the rest again, and compiled code cannot be copied."""
+        return {each.name: getattr(self, each.name) for each in fields(cast("Any", self))}
 
     # predictions ---------------------------------------------------------------------------------------------------------
 
@@ -183,12 +237,175 @@ class SupervisedCodec(SupervisedQueries):
         """Return whether any of codes (n, M) is that of an item without labels."""
         return any_unlabelled(self.words, codes)
 
+    # queries ---------------------------------------------------------------------------------------------------------
+
+    def prepare(
+        self, features: Float32, ranking: str | None = None, *, all_labelled: bool = False
+    ) -> Float32:
+        """Return the vectors v (b, D) of queries with features (b, F); their products with items are scores.
+
+        Parameters
+        ----------
+        features : ndarray of shape (b, F), float32
+        ranking : {"label", "position"} or None, default=None
+            None takes ``"label"``.
+        all_labelled : bool, default=False
+            Whether the labels of all items are known.
+        """
+        ranking = self._ranking(ranking)
+        if ranking == "position":
+            return position_queries(FeatureParts.of(features, self.map))
+        if self._added_columns is None and (compiled := kernels.compiled()) is not None:
+            rule = query_rule(self.map, ranking, all_labelled=all_labelled)
+            return compiled.query_vectors(np.ascontiguousarray(features), rule)
+        parts = FeatureParts.of(features, self.map)
+        return label_queries(parts, self.map, self._added_columns, all_labelled=all_labelled)
+
+    @cached_property
+    def _added_columns(self) -> Packed | None:
+        """Directions of added labels, transposed: (g, a); None if no labels were added."""
+        if self.map.n_labels == self.map.n_trained:
+            return None
+        return pack_rows(self.map.added_directions.T)
+
+    @cached_property
+    def _packed_codebooks(self) -> Packed:
+        """The negative codewords (M K, D)."""
+        return pack_codebooks(self.codebooks)
+
+    def tables_of(self, prepared: Float32, ranking: str | None = None, *, n_threads: int = 1) -> Float32:
+        """Return look-up tables (q, M, K) of query vectors v (q, D): ``-v . c`` for every codeword c."""
+        self._ranking(ranking)
+        tables = row_products(prepared, self._packed_codebooks, n_threads)
+        return tables.reshape(len(prepared), self.n_codebooks, self.n_codewords)
+
+    def query_tables(
+        self,
+        Q: ArrayLike,
+        ranking: str | None = None,
+        *,
+        novelty: ArrayLike | None = None,
+        all_labelled: bool = False,
+        n_jobs: int | None = None,
+    ) -> QueryTables:
+        """Return what a scan needs of queries, with the same bits for a query alone and in a batch.
+
+        Parameters
+        ----------
+        Q : array-like of shape (q, p)
+            Vectors of queries.
+        ranking : {"label", "position"} or None, default=None
+            None takes ``"label"``.
+        novelty : float, array-like of shape (q,) or None, default=None
+            The probability that a query is of no known class; None takes the model's prediction.
+        all_labelled : bool, default=False
+            Whether the labels of all items are known. Then no query is new, unless `novelty` says so.
+        n_jobs : int or None, default=None
+            Number of threads; None takes all cores.
+
+        Returns
+        -------
+        QueryTables
+        """
+        ranking = self._ranking(ranking)
+        kernel = self._query_kernels.get((ranking, all_labelled))  # it checks the values itself
+        x = as_float32(
+            check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0, finite=kernel is None)
+        )
+        n_threads = resolve_jobs(n_jobs)
+        if all_labelled and novelty is None:
+            novelty = 0.0
+        given = None if novelty is None else checked_novelty(novelty, len(x))
+        if kernel is None:
+            features = self._features_of(x, given, n_threads)
+            vectors = self.prepare(features, ranking, all_labelled=all_labelled)
+            tables = self.tables_of(vectors, ranking, n_threads=n_threads)
+            curve_of = self.curves_of(features, all_labelled=all_labelled)
+        else:
+            tables = np.empty((len(x), self.n_codebooks, self.n_codewords), dtype=np.float32)
+            curve_of = np.empty(len(x), dtype=np.int64)
+            if not kernel.tables(x, given, tables, curve_of, n_threads):
+                check_vectors(Q, name="Q")
+        return self._finished(tables, ranking, curve_of)
+
+    def item_tables(self, codes: Codes, ranking: str | None = None) -> QueryTables:
+        """Return what a scan needs to find items like those of codes (q, M) uint8."""
+        ranking, g, r = self._ranking(ranking), self.map.n_position, self.map.spelling.n_columns
+        decoded = self.decode(codes)  # (q, r + 1 + g): meaning, novelty, position
+        novelty = item_novelty(decoded[:, r : r + 1])
+        position = decoded[:, r + 1 :]
+        features = np.zeros((len(codes), self.map.n_columns + 1 + 2 * g), dtype=np.float32)
+        features[:, :r] = np.clip(decoded[:, :r] / np.maximum(1 - novelty, _MIN_SHARE), 0, 1)
+        features[:, self.map.n_columns] = novelty[:, 0]
+        features[:, self.map.n_columns + 1 :] = np.hstack([position, self.map.cosines(position)])
+        tables = self.tables_of(self.prepare(features, ranking), ranking)
+        return self._finished(tables, ranking, self.curves_of(features))
+
+    def _finished(self, tables: Float32, ranking: str, curve_of: NDArray[np.int64]) -> QueryTables:
+        """Return look-up tables (q, M, K) with the curve (q,) that turns the scores of each query into probabilities."""
+        offsets = np.zeros(len(tables), dtype=np.float32)
+        if ranking != "label":
+            return QueryTables(tables, offsets, descending=True)
+        return QueryTables(tables, offsets, descending=True, curve=self.curves, curve_of=curve_of)
+
+    @cached_property
+    def _query_kernels(self) -> dict[tuple[str, bool], QueryKernel]:
+        """The map to look-up tables in compiled code, by ranking and `all_labelled`; empty if its steps are taken one by one."""
+        compiled, features = kernels.compiled(), self.map.compiled
+        if compiled is None or features is None:
+            return {}
+        return {
+            (ranking, all_labelled): compiled.query_map(
+                features,
+                query_rule(self.map, ranking, all_labelled=all_labelled),
+                self._packed_codebooks,
+                _curve_bounds(all_labelled),
+            )
+            for ranking in RANKINGS
+            for all_labelled in (False, True)
+        }
+
+    def curves_of(self, features: Float32, *, all_labelled: bool = False) -> NDArray[np.int64]:
+        """Return the number of the curve (q,) that turns scores into probabilities, for queries with features (q, F)."""
+        untrained = FeatureParts.of(features, self.map).untrained[:, 0]
+        return _curve_bounds(all_labelled).searchsorted(untrained, side="right").astype(np.int64, copy=False)
+
+    def query_vectors(
+        self,
+        Q: ArrayLike,
+        ranking: str | None = None,
+        *,
+        novelty: ArrayLike | None = None,
+        n_jobs: int | None = None,
+    ) -> Float32:
+        """Return the vectors v (q, D) of queries Q (q, p); their products with decoded items are the scores of `query_tables`."""
+        return self.prepare(self.query_features(Q, novelty=novelty, n_jobs=n_jobs), ranking)
+
+    def query_features(
+        self, Q: ArrayLike, *, novelty: ArrayLike | None = None, n_jobs: int | None = None
+    ) -> Float32:
+        """Return the features (q, F) of queries Q (q, p); a `novelty` that is given replaces the one predicted."""
+        Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
+        given = None if novelty is None else checked_novelty(novelty, len(Q))
+        return self._features_of(Q, given, resolve_jobs(n_jobs))
+
+    def _features_of(self, Q: NDArray[Any], given: Float32 | None, n_threads: int) -> Float32:
+        """Return the features (q, F) of checked queries Q (q, p), with the novelty (q,) that is given or predicted."""
+        if len(Q) <= QUERY_ROWS:
+            features = self.features(as_float32(Q))
+        else:
+            features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
+            self._by_queries(Q, n_threads, (features,), lambda made: (made,))
+        if given is not None:
+            features[:, self.map.n_columns] = given
+        return features
+
     # more labels ---------------------------------------------------------------------------------------------------------
 
     def extended(self, X: ArrayLike, y: ArrayLike) -> SupervisedCodec:
         """Return a codec that also knows the labels `y` of rows X (n, p); see `SupervisedQuantizer.extend`."""
         if self.multilabel:
-            raise InputError("labels can be added where every item has one label, not several")
+            raise InputError("labels can be added only if every item has one label, not several")
         X = check_vectors(X, n_features=self.n_inputs)
         found = read_new_labels(y, len(X), self.classes)
         map_ = self.map.with_classes(as_float32(X), found)
@@ -206,6 +423,7 @@ class SupervisedCodec(SupervisedQueries):
 
     def _stored_settings(self) -> dict[str, Any]:
         return {
+            "type": self.TYPE,
             "classes": plain_classes(self.classes),
             "multilabel": self.multilabel,
             "missing_label": self.missing_label,
@@ -221,3 +439,8 @@ class SupervisedCodec(SupervisedQueries):
         parts: dict[str, Any] = {**arrays, **own}
         parts["classes"] = classes_from_plain(own["classes"])
         return cls(**parts)
+
+
+def _curve_bounds(all_labelled: bool) -> Float32:
+    """Return the bounds of novelty between the queries of one curve and of the next."""
+    return _NO_BOUNDS if all_labelled else _CURVE_BOUNDS

@@ -25,17 +25,17 @@ from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
 
 BLOCK_SCORES = 1 << 24
-"""A block of rows has at most this many scores, one for each row and label."""
+"""A block of rows has at most this many scores, one per row and label."""
 
 SMOOTHING = 2.0
 """Temperature of opinions. Above one it raises low probabilities: new classes differ in which known classes they resemble."""
 
 
 @dataclass(frozen=True)
-class MeaningMap:
+class SupervisedMap:
     """The fitted, frozen map from vectors to features ``[s | u | z | c]``, which a `SupervisedCodec` holds.
 
-    s (r,) is the mean of the spelled vectors of labels, weighted by the probabilities p (L,) of labels; s is p where every label
+    s (r,) is the mean of the spelled vectors of labels, weighted by the probabilities p (L,) of labels; s is p if every label
     has a column. u is the probability of no known class. The position z (g,) has two parts: the vector itself, of unit length,
     centred, in a learned metric; and the opinion of the classifier, the square roots of smoothed probabilities, so that the
     product of two opinions is a similarity of distributions. The product of c (g,) of one vector with z of another is the cosine
@@ -55,7 +55,7 @@ class MeaningMap:
     multilabel: bool
     spelling: Spelling  # of trained labels
 
-    kind: ClassVar[str] = "meaning"
+    kind: ClassVar[str] = "supervised"
     _ARRAYS: ClassVar[tuple[str, ...]] = (
         "weights",
         "mean",
@@ -103,7 +103,7 @@ class MeaningMap:
 
     @property
     def block_rows(self) -> int:
-        """Rows that are mapped at a time: fewer where there are many labels."""
+        """Number of rows that are mapped at a time: fewer if there are many labels."""
         return max(1, min(BLOCK_ROWS, BLOCK_SCORES // (self.n_trained + 1)))
 
     def __call__(self, x: Float32) -> Float32:
@@ -123,7 +123,7 @@ class MeaningMap:
 
     @cached_property
     def compiled(self) -> FeatureKernel | None:
-        """The map in compiled code; None where there is none, or where classes were added after the fit."""
+        """The map in compiled code; None if there is none, or if classes were added after the fit."""
         compiled = kernels.compiled()
         if compiled is None or self.n_trained < self.n_labels:
             return None
@@ -148,7 +148,7 @@ class MeaningMap:
         return compiled.meaning_map(parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone. What is made from them is made anew in a copy, and compiled code cannot be copied."""
+        """Return the fields alone. A copy makes the rest again, and compiled code cannot be copied."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def of_labelled(self, x: Float32) -> Float32:
@@ -188,7 +188,7 @@ class MeaningMap:
 
     @cached_property
     def _from_place(self) -> Packed:
-        """Matrix (p, k) from the first part of z to a centred unit vector: the inverse of the metric where it has one."""
+        """Matrix (p, k) from the first part of z to a centred unit vector: the inverse of the metric if it has one."""
         return pack_rows(np.linalg.pinv(self.metric.T).astype(np.float32))
 
     def _outputs(self, x: Float32) -> Float32:
@@ -199,7 +199,7 @@ class MeaningMap:
         """Return the probability of every label (b, L) for a block (b, p)."""
         if (
             self.compiled is not None and self.spelling.length == 1
-        ):  # they are features: the same bits as those of a query
+        ):  # then they are features, with the bits of a query
             return np.ascontiguousarray(self(x)[:, : self.n_labels])
         outputs = self._outputs(x)
         p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
@@ -226,12 +226,12 @@ class MeaningMap:
         return features
 
     def opinions(self, outputs: Float32) -> Float32:
-        """Return the second part of z (b, g - k), from logits and discriminator (b, L + 1)."""
+        """Return the second part of z (b, g - k) by logits and discriminator (b, L + 1)."""
         p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
         return self._opinions(self.spelling.of_probabilities(p))
 
     def with_opinions(self, features: Float32) -> Float32:
-        """Compute the opinions in features (b, r + 1 + 2 g) anew from s; change the features in place and return them."""
+        """Recompute the opinions in features (b, r + 1 + 2 g) from s; change the features in place and return them."""
         L, k, g = self.n_columns, self.metric.shape[1], self.n_position
         features[:, L + 1 + k : L + 1 + g] = self._opinions(features[:, :L])
         return features
@@ -262,19 +262,19 @@ class MeaningMap:
     def added_directions(self) -> Float32:
         """Directions (c, g) of the added labels: their product with a position is 1 at the mean of the label.
 
-        They are zero in the part of opinions, since rows of a new class may differ in their opinions.
+        They are zero in the columns of opinions, since rows of a new class may differ in their opinions.
         """
         k = len(self.scatter)
         directions = class_directions(self.means[self.n_trained :, :k], self.scatter)
         return np.pad(directions, ((0, 0), (0, self.n_position - k)))
 
-    def with_classes(self, x: Float32, labels: Labels) -> MeaningMap:
+    def with_classes(self, x: Float32, labels: Labels) -> SupervisedMap:
         """Return a map that knows more classes, those of rows x (n, p) with labels."""
         z = self(x)[:, self.n_columns + 1 :][:, : self.n_position]
         return replace(self, means=np.concatenate([self.means, class_means(z, labels)]))
 
     def _novelty(self, outputs: Float32, p: Float32) -> NDArray[np.floating]:
-        """Return u (b,); with several labels a row, the probability that it carries none."""
+        """Return u (b,); with several labels per row, the probability that the row carries none."""
         if self.multilabel:
             return np.asarray(np.exp(-label_weights(p, multilabel=True).sum(axis=1)))
         slope, weight, shift = self.novelty
@@ -320,7 +320,7 @@ class MeaningMap:
 
 
 def unit_rows(x: NDArray[Any]) -> Float32:
-    """Return the rows of x (b, p) divided by their lengths; a row of zeros stays as it is.
+    """Return the rows of x (b, p) divided by their lengths; a row of zeros stays zero.
 
     Examples
     --------
@@ -347,6 +347,6 @@ def opinion_roots(p: NDArray[Any]) -> NDArray[Any]:
 
 def evidence(scores: NDArray[Any]) -> NDArray[Any]:
     """Return ``log sum exp`` (b,) of logits (b, L): how much speaks for any known class."""
-    # SciPy's logsumexp returns the same, but takes ten times as long for one query.
+    # SciPy's logsumexp takes ten times as long for one query.
     highest = scores.max(axis=1, keepdims=True)
     return np.asarray(highest[:, 0] + np.log(np.exp(scores - highest).sum(axis=1)))

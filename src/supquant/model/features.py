@@ -1,143 +1,132 @@
-"""Vectors to features: the map to meaning and position, fitted to rows of which some or all have labels."""
+"""The features of a fit: classifier, new classes and position, learned from rows of which some or all have labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from supquant.arrays import Flags, Float32, Float64
-from supquant.codec.gaussian_map import GaussianMap, kernel_features, map_rows
+from supquant.arrays import Flags, Float32
+from supquant.codec.gaussian_map import map_rows
 from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import class_means
-from supquant.model.feature_map import MeaningMap, evidence, opinion_roots, unit_rows
+from supquant.model.feature_map import SupervisedMap, opinion_roots
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import LabelKernel
-from supquant.model.label_map import logits
-from supquant.model.leaving_out import (
+from supquant.model.new_classes import (
+    DEFAULT_SHARE,
     NOTHING_LEARNED,
-    Study,
+    discriminator_values,
+    learn_novelty,
     leave_classes_out,
     root_mean_square,
-    spread_of,
-)
-from supquant.model.novelty import (
-    FEWEST_UNLABELLED,
-    MOST_ROWS,
-    NOTHING_NEW,
-    Novelty,
-    learn_discriminator,
-    novelty_of_mixture,
 )
 from supquant.model.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.model.spelling import Spelling
+from supquant.model.unseen_rows import imitate_held_out_rows
 from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Reporter
-from supquant.rows import RowBlock, Rows, rows_of
+from supquant.rows import RowBlock, Rows
 
-DEFAULT_SHARE = 0.22
-"""Share of rows of new classes that is expected where neither the user nor unlabelled rows tell it."""
+if TYPE_CHECKING:
+    from supquant.model.codec import SupervisedCodec
 
-MOST_OPINIONS = 32
+MAX_OPINIONS = 32
 """At most this number of columns of a position hold the opinion."""
 
 SAMPLE_ROWS = 16384
 """Metric, spreads and class means are measured on at most this number of rows."""
 
+FEATURE_BYTES = 1 << 29
+"""The features of all rows are kept if they take at most this number of bytes. Otherwise they are made when they are needed."""
 
-@dataclass(frozen=True)
-class FittedMeaning:
-    """The map, and the features of rows that it was not learned from.
+
+@dataclass(frozen=True, eq=False)
+class FittedRows:
+    """Training rows, the map that was learned from them, and their features.
 
     Attributes
     ----------
-    map : MeaningMap
-        The fitted map.
+    X : Rows of shape (n, p)
+        Vectors of the rows.
+    labels : Labels
+        Their labels; some may be unknown.
+    map : SupervisedMap
+        The map from vectors to features.
+    kept : ndarray of shape (n, F), float32, or None
+        The features of all rows as items; None if they are made when they are needed.
     held_rows : ndarray of shape (s,), int64
-        Rows that the classifier held out, by their number among the labelled rows.
+        Rows that the classifier held out.
     held_features : ndarray of shape (s, F), float32
         Their features by a classifier that was learned without them.
     new_classes : float
-        The share of rows of new classes, as it was given or found.
+        Fraction of rows from new classes, as it was given or estimated.
     novelty_of_new : ndarray of shape (s,), float32
-        Probabilities of being new that rows of new classes have; empty where there are no new classes.
+        Probabilities of being new of rows from new classes; empty if there are no new classes.
     sureness_of_new : float
         The mean sum of squared probabilities of words of such rows.
-    directions : Directions or None, default=None
-        The principal directions of positions; None where the map was taken from a shorter code.
-    metric_ridge : float, default=inf
-        The ridge of the metric of positions; infinite where the metric does not depend on labels.
-    outputs : ndarray of shape (n, L + 1), float32, or None, default=None
-        Logits and discriminator of the labelled rows, if the fit of the classifier has left their kernel features.
+    directions : Directions or None
+        The principal directions of positions; None if the map was taken from a shorter code.
+    metric_ridge : float
+        The ridge of the metric of positions; infinite if the metric does not depend on labels.
+    n_jobs : int
+        Number of threads.
     """
 
-    map: MeaningMap
+    X: Rows
+    labels: Labels
+    map: SupervisedMap
+    kept: Float32 | None
     held_rows: NDArray[np.int64]
     held_features: Float32
     new_classes: float
     novelty_of_new: Float32
     sureness_of_new: float
-    directions: Directions | None = None
-    metric_ridge: float = np.inf
-    outputs: Float32 | None = None
+    directions: Directions | None
+    metric_ridge: float
+    n_jobs: int
 
-    def item_features(self, X: NDArray[Any] | Rows, known: Flags, n_jobs: int) -> Float32:
-        """Return the features (n, F) of all rows X (n, p) as items, of which some are `known` (n,) by their labels.
+    def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Float32:
+        """Return the features (r, F) of some rows (r,); if all are `labelled`, only what their item vectors need."""
+        if self.kept is not None:
+            return self.kept[rows]
+        mapped = self.map.of_labelled if labelled else self.map
+        return map_rows(mapped, self.X[rows], self.map.n_features, self.n_jobs, self.map.block_rows)
 
-        Labelled rows are not compared with the anchors again if their outputs are there.
-        """
-        if self.outputs is None:
-            return map_rows(self.map, X, self.map.n_features, n_jobs)
-        of_known = _from_outputs(self.map, _rows_where(X, known), self.outputs, n_jobs)
-        if known.all():
-            return of_known
-        features = np.empty((len(X), self.map.n_features), dtype=np.float32)
-        features[known] = of_known
-        features[~known] = map_rows(self.map, _rows_where(X, ~known), self.map.n_features, n_jobs)
-        return features
+    def as_held_out(self, rows: NDArray[np.intp]) -> Float32:
+        """Return the features (r, F) of labelled rows (r,) as made by a model that has not seen these rows."""
+        spelled = self.map.spelling.of_labels
+        changed = imitate_held_out_rows(
+            self.features(rows),
+            spelled(self.labels.take(rows), 0, len(rows)) > 0,
+            self.held_features,
+            spelled(self.labels.take(self.held_rows), 0, len(self.held_rows)) > 0,
+            multilabel=self.labels.multilabel,
+            n_jobs=self.n_jobs,
+        )
+        return self.map.with_opinions(changed)
 
-    def placed_without(
-        self,
-        X: Rows,
-        labels: Labels,
-        without: NDArray[np.intp],
-        rng: np.random.Generator,
-    ) -> Callable[[Float32], Float32] | None:
-        """Return the map from vectors (b, p) to positions (b, k) that is learned without the rows of some classes.
+    def metric_without(self, classes: NDArray[np.intp], rng: np.random.Generator) -> Float32 | None:
+        """Return the metric (p, k) of positions that is learned without the rows of some classes (c,).
 
-        Parameters
-        ----------
-        X : Rows of shape (n, p)
-            All rows.
-        labels : Labels
-            One label a row, or an unknown one.
-        without : ndarray of shape (w,), intp
-            Numbers of the classes to leave out.
-        rng : numpy Generator
-            Draws at most `SAMPLE_ROWS` of the other rows.
-
-        Returns
-        -------
-        callable or None
-            None where positions do not depend on labels.
+        It is None if the metric does not depend on labels. At most `SAMPLE_ROWS` of the other rows are drawn.
         """
         if self.directions is None or np.isinf(self.metric_ridge):
             return None
-        assert labels.indices is not None
-        rows = rng.permutation(np.flatnonzero(labels.known & ~np.isin(labels.indices, without)))
+        assert self.labels.indices is not None
+        rows = rng.permutation(np.flatnonzero(self.labels.known & ~np.isin(self.labels.indices, classes)))
         rows = np.sort(rows[:SAMPLE_ROWS])
-        metric, _, _ = _metric(self.directions, as_float32(X[rows]), labels.take(rows), self.metric_ridge)
-        return lambda x: np.asarray((unit_rows(x) - self.map.mean) @ metric)
+        x, labels = as_float32(self.X[rows]), self.labels.take(rows)
+        return _metric(self.directions, x, labels, self.metric_ridge)[0]
 
 
-def fit_meaning(
-    X: NDArray[Any] | Rows,
+def learn_features(
+    X: Rows,
     labels: Labels,
     kernel: LabelKernel,
     spelling: Spelling,
@@ -145,102 +134,148 @@ def fit_meaning(
     new_classes: float | None,
     rng: np.random.Generator,
     n_jobs: int,
-    reporter: Reporter | None = None,
-) -> FittedMeaning:
-    """Fit classifier, novelty and position.
+    reporter: Reporter,
+) -> FittedRows:
+    """Learn classifier, novelty and position.
 
     Parameters
     ----------
-    X : ndarray or Rows of shape (n, p)
+    X : Rows of shape (n, p)
         Rows of which some or all have labels.
     labels : Labels
         Their labels; some may be unknown.
     kernel : LabelKernel
-        The classifier, which is fitted to the labelled rows.
+        Settings of the classifier, which is learned from the labelled rows.
     spelling : Spelling
         The words of the labels.
     new_classes : float or None
-        Share of rows of new classes to expect; None estimates it from rows without labels.
+        Expected fraction of rows from new classes; None estimates it from rows without labels.
     rng : numpy Generator
         Draws samples and the classes to leave out.
     n_jobs : int
         Number of threads.
-    reporter : Reporter or None, default=None
-        Reports the stages "classifier" and "new classes".
+    reporter : Reporter
+        Reports the stages "classifier", "new classes" and "features".
 
     Returns
     -------
-    FittedMeaning
+    FittedRows
     """
-    X, reporter = rows_of(X), reporter or Reporter()
     known = np.flatnonzero(labels.known)
     X_known, labels_known = _rows_where(X, labels.known), labels.take(known)
     with reporter.task("classifier"):
-        rows = kernel.fit_weights(X_known, labels_known)
+        learned, kernel_rows = kernel.learn(X_known, labels_known)
     with reporter.task("new classes"):
         directions = principal_directions(X, n_jobs)
         study = NOTHING_LEARNED
         if not labels.multilabel and new_classes != 0:
             study = leave_classes_out(
-                X_known, labels_known, directions, rng, anchored=kernel.map_.kernel is not None, n_jobs=n_jobs
+                X_known, labels_known, directions, rng, anchored=learned.kernel is not None, n_jobs=n_jobs
             )
 
     sample = np.sort(rng.permutation(len(known))[:SAMPLE_ROWS])
-    x = as_float32(X_known[sample])
-    map_ = kernel.map_
-    of_sample = labels_known.take(sample)
+    x, of_sample = as_float32(X_known[sample]), labels_known.take(sample)
     metric, cosine, placed = _metric(directions, x, of_sample, study.metric_ridge)
-    held = as_float32(X_known[kernel.held_rows_])
-    held_logits = kernel.held_logits_
-    if not len(held):  # so few rows that all are in the sample
-        held_logits = logits(kernel_features(map_.kernel, x), map_.weights)
+    held = as_float32(X_known[learned.held_rows])
+    held_logits = learned.held_logits if len(held) else learned.logits(x)  # so few rows are all in the sample
     p = label_probabilities(held_logits, multilabel=labels.multilabel)
     opinion_mean, opinion = _opinion(opinion_roots(spelling.of_probabilities(p)), study.opinion_weight)
-    discriminator, novelty = _novelty(X, labels, kernel, held_logits, study, new_classes, rng)
+    discriminator, novelty = learn_novelty(X, labels, learned, held_logits, study, new_classes, rng)
+    weights = np.column_stack([learned.weights, discriminator]).astype(np.float32)
+    outputs = None
+    if learned.kernel is not None and len(kernel_rows) == len(known):
+        outputs = _outputs(kernel_rows, weights)
+    del kernel_rows  # with all kernel features
     n_position = metric.shape[1] + opinion.shape[1]
-    weights = np.column_stack([map_.weights, discriminator]).astype(np.float32)
-    outputs = _outputs(rows, weights) if map_.kernel is not None and len(rows) == len(known) else None
-    del rows  # with all kernel features
-    fitted = MeaningMap(
-        map_.kernel,
+    map_ = SupervisedMap(
+        learned.kernel,
         weights,
         directions.mean,
         metric,
         cosine,
         opinion_mean,
         opinion,
-        np.array([novelty.slope, novelty.weight, novelty.shift], dtype=np.float32),
-        np.zeros((metric.shape[1], metric.shape[1]), dtype=np.float32),
-        np.zeros((labels.n_labels, n_position), dtype=np.float32),
-        labels.multilabel,
-        spelling,
+        novelty=np.array([novelty.slope, novelty.weight, novelty.shift], dtype=np.float32),
+        scatter=within_scatter(placed, of_sample).astype(np.float32),
+        means=np.zeros((labels.n_labels, n_position), dtype=np.float32),
+        multilabel=labels.multilabel,
+        spelling=spelling,
     )
-    if outputs is None and opinion.shape[1]:
-        z = map_rows(fitted.positions, x, n_position, n_jobs, fitted.block_rows)
-    else:
-        z = placed if outputs is None else np.hstack([placed, fitted.opinions(outputs[sample])])
-    scatter = within_scatter(placed, of_sample)
-    fitted = replace(fitted, scatter=scatter.astype(np.float32), means=class_means(z, of_sample))
-    of_held = _discriminator_values(map_.kernel, discriminator, held)
-    of_held_rows = np.column_stack([kernel.held_logits_, of_held.astype(np.float32)])
-    held_features = fitted.from_logits(of_held_rows, held)
-    squares = spelling.length * np.square(held_features[:, : fitted.n_columns]).sum(axis=1)
-    return FittedMeaning(
-        fitted,
-        kernel.held_rows_,
+    z = placed
+    if outputs is not None:
+        z = np.hstack([placed, map_.opinions(outputs[sample])])
+    elif opinion.shape[1]:
+        z = map_rows(map_.positions, x, n_position, n_jobs, map_.block_rows)
+    map_ = replace(map_, means=class_means(z, of_sample))
+    of_held = discriminator_values(learned.kernel, discriminator, held).astype(np.float32)
+    held_features = map_.from_logits(np.column_stack([learned.held_logits, of_held]), held)
+    squares = spelling.length * np.square(held_features[:, : map_.n_columns]).sum(axis=1)
+    return FittedRows(
+        X,
+        labels,
+        map_,
+        _features_of_all(map_, X, labels.known, outputs, n_jobs, reporter),
+        known[learned.held_rows],
         held_features,
         novelty.share,
-        expit(novelty.of_new).astype(np.float32),
-        study.sureness * (float(squares.mean()) if len(held) else 1.0),
-        directions,
-        study.metric_ridge,
-        outputs,
+        novelty_of_new=expit(novelty.of_new).astype(np.float32),
+        sureness_of_new=study.sureness * (float(squares.mean()) if len(held) else 1.0),
+        directions=directions,
+        metric_ridge=study.metric_ridge,
+        n_jobs=n_jobs,
     )
 
 
-def _rows_where(X: NDArray[Any] | Rows, chosen: Flags) -> Rows:
+def inherited_features(
+    X: Rows, labels: Labels, shorter: SupervisedCodec, n_jobs: int, reporter: Reporter
+) -> FittedRows:
+    """Return the rows with the map of a shorter code; none of them was held out."""
+    return FittedRows(
+        X,
+        labels,
+        shorter.map,
+        _features_of_all(shorter.map, X, labels.known, None, n_jobs, reporter),
+        held_rows=np.zeros(0, dtype=np.int64),
+        held_features=np.zeros((0, 0), dtype=np.float32),
+        new_classes=float(np.isfinite(shorter.map.novelty[-1])) * DEFAULT_SHARE,
+        novelty_of_new=np.zeros(0, dtype=np.float32),
+        sureness_of_new=0.0,
+        directions=None,
+        metric_ridge=np.inf,
+        n_jobs=n_jobs,
+    )
+
+
+def _features_of_all(
+    map_: SupervisedMap,
+    X: Rows,
+    known: Flags,
+    outputs: Float32 | None,
+    n_jobs: int,
+    reporter: Reporter,
+) -> Float32 | None:
+    """Return the features (n, F) of all rows as items, or None if they would take more than `FEATURE_BYTES`.
+
+    Rows with `known` (n,) labels are not compared with the anchors again if their outputs (m, L + 1) are there.
+    """
+    if len(X) * map_.n_features * 4 > FEATURE_BYTES:
+        return None
+    with reporter.task("features"):
+        if outputs is None:
+            features = map_rows(map_, X, map_.n_features, n_jobs)
+        else:
+            features = _from_outputs(map_, _rows_where(X, known), outputs, n_jobs)
+            if not known.all():
+                of_known = features
+                features = np.empty((len(X), map_.n_features), dtype=np.float32)
+                features[known] = of_known
+                features[~known] = map_rows(map_, _rows_where(X, ~known), map_.n_features, n_jobs)
+    return features
+
+
+def _rows_where(X: Rows, chosen: Flags) -> Rows:
     """Return the rows of X (n, p) that are `chosen` (n,): X itself if all are."""
-    return rows_of(X) if chosen.all() else rows_of(X).take(np.flatnonzero(chosen))
+    return X if chosen.all() else X.take(np.flatnonzero(chosen))
 
 
 def _outputs(rows: KernelRows, weights: Float32) -> Float32:
@@ -252,66 +287,24 @@ def _outputs(rows: KernelRows, weights: Float32) -> Float32:
     return outputs
 
 
-def _from_outputs(map_: MeaningMap, X: Rows, outputs: Float32, n_jobs: int) -> Float32:
+def _from_outputs(map_: SupervisedMap, X: Rows, outputs: Float32, n_jobs: int) -> Float32:
     """Return the features (n, F) of rows X (n, p) as items, from their logits and discriminator (n, L + 1)."""
     features = np.empty((len(X), map_.n_features), dtype=np.float32)
     blocks = row_blocks(len(X))
+    own = [outputs[slice(*block)] for block in blocks]
     with single_blas():
-        X.map_into(
-            features, _of_block, blocks, map_, [outputs[slice(*block)] for block in blocks], n_jobs=n_jobs
-        )
+        X.map_into(features, _of_block, blocks, map_, own, n_jobs=n_jobs)
     return features
 
 
-def _of_block(block: RowBlock, outputs: Float32, map_: MeaningMap) -> Float32:
+def _of_block(block: RowBlock, outputs: Float32, map_: SupervisedMap) -> Float32:
     return map_.from_logits(outputs, as_float32(block.x), of_items=True)
-
-
-def _novelty(
-    X: Rows,
-    labels: Labels,
-    kernel: LabelKernel,
-    held_logits: Float32,
-    study: Study,
-    new_classes: float | None,
-    rng: np.random.Generator,
-) -> tuple[Float32, Novelty]:
-    """Return the weights (d + 1,) of the discriminator, zero where there is none, and the logit of being new."""
-    map_ = kernel.map_
-    no_weights = np.zeros(len(map_.weights), dtype=np.float32)
-    if np.isinf(study.shift):
-        return no_weights, NOTHING_NEW
-    known = np.flatnonzero(labels.known)
-    unlabelled = rng.permutation(np.flatnonzero(~labels.known))[: MOST_ROWS + MOST_ROWS // 4]
-    if len(unlabelled) < FEWEST_UNLABELLED or len(kernel.held_rows_) < FEWEST_UNLABELLED // 4:
-        centre, spread = spread_of(evidence(held_logits.astype(np.float64)))
-        slope = study.slope / spread
-        novelty = Novelty(slope, 0.0, study.shift - slope * centre, 0.5, study.left_out)
-        return no_weights, novelty.expecting(DEFAULT_SHARE if new_classes is None else new_classes)
-    judged, learned = np.split(unlabelled, [len(unlabelled) // 5])
-    kept = rng.permutation(np.setdiff1d(np.arange(len(known)), kernel.held_rows_))[:MOST_ROWS]
-    weights = learn_discriminator(map_.kernel, X[np.sort(known[kept])], X[np.sort(learned)])
-    held, mixed = as_float32(X[known[kernel.held_rows_]]), as_float32(X[np.sort(judged)])
-    phi = kernel_features(map_.kernel, mixed)
-    of_held = _discriminator_values(map_.kernel, weights, held)
-    novelty = novelty_of_mixture(
-        np.column_stack([evidence(held_logits.astype(np.float64)), of_held]),
-        np.column_stack([evidence(logits(phi, map_.weights).astype(np.float64)), logits(phi, weights)]),
-    )
-    return weights, novelty if new_classes is None else novelty.expecting(new_classes)
-
-
-def _discriminator_values(kernel: GaussianMap | None, weights: Float32, x: Float32) -> Float64:
-    """Return the values (b,) of the discriminator with weights (d + 1,) for a block (b, p): zeros if there is none."""
-    if not weights.any():
-        return np.zeros(len(x))
-    return np.asarray(logits(kernel_features(kernel, x), weights), dtype=np.float64)
 
 
 def _metric(
     directions: Directions, x: Float32, labels: Labels, ridge: float
 ) -> tuple[Float32, Float32, Float32]:
-    """Return the maps (p, k) from centred unit vectors to z, and from unit vectors to c; then z (n, k) of rows x (n, p).
+    """Return the map (p, k) from centred unit vectors to z, that from unit vectors to c, and z (n, k) of rows x (n, p).
 
     Positions z of these rows have a mean squared length of one; ``c . z`` is a cosine, less a constant of the first vector.
     """
@@ -327,7 +320,7 @@ def _metric(
 def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:
     """Return the mean (L,) of opinions (n, L), and their leading directions (L, r).
 
-    Directions are scaled so that the root mean square length of centred opinions is `weight`; at 0 there are none.
+    Directions are scaled so that the root mean square length of centred opinions is `weight`; if that is 0, there are none.
     """
     mean = roots.mean(axis=0)
     if weight == 0:
@@ -335,5 +328,5 @@ def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:
     centred = (roots - mean).astype(np.float64)
     weight /= root_mean_square(centred)
     _, vectors = np.linalg.eigh(centred.T @ centred)
-    leading = vectors[:, ::-1][:, :MOST_OPINIONS]
+    leading = vectors[:, ::-1][:, :MAX_OPINIONS]
     return mean.astype(np.float32), np.ascontiguousarray(weight * leading, dtype=np.float32)

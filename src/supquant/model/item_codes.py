@@ -18,8 +18,15 @@ from supquant import kernels
 from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
 from supquant.estimators.course import NamedStep, Record
-from supquant.model.item_search import LabelSearch, item_search
-from supquant.model.words import FREE_WORD, KNOWN_WORD, LABEL_WORD, POSITION_WORD, allowed_words
+from supquant.model.words import (
+    FREE_WORD,
+    KNOWN_WORD,
+    LABEL_WORD,
+    POSITION_WORD,
+    LabelSearch,
+    allowed_words,
+    item_search,
+)
 from supquant.parallel import ordered_map, row_blocks
 
 KMEANS_ROWS_PER_CODEWORD = 32
@@ -39,17 +46,17 @@ LATER_SWEEPS = 4
 """A search that starts from the codes of the last round visits every codebook at most this number of times."""
 
 LEARNING_BEAM = 4
-"""Beginnings of a code that the first search keeps. Codes need not be the best to learn codebooks from."""
+"""Number of beginnings of a code that the first search keeps. Codebooks can be learned from codes that are not the best."""
 
 MIN_GAIN = 0.2
-"""A round that lowers the error by less than this part of it is the last one. The next one would gain about an eighth of that,
+"""A round that lowers the error by less than this fraction is the last one. The next one would gain about an eighth of that,
 which does not change rankings."""
 
 JUDGED_ROWS = 8192
-"""The error of a round is measured on about this number of rows at the most. Others need codes only if there is another round."""
+"""The error of a round is measured on at most about this number of rows. Others need codes only if there is another round."""
 
 NEAREST_ROWS = 1024
-"""Rows whose nearest centre is searched at a time."""
+"""Number of rows whose nearest centre is searched at a time."""
 
 MAX_SOLVED_CODEWORDS = 4096
 """Least squares is solved for at most this number of codewords in all; longer codes stay with residual quantization."""
@@ -115,11 +122,11 @@ def codebook_steps(
     shorter : (M', K, D) float32 or None
         Codebooks of a shorter code, with which the codebooks begin.
     words : (M, K) uint8
-        Kinds of the codewords, as in `codec.words`.
+        Purposes of the codewords, as in `model/words.py`.
     max_iter : int
         Maximum number of rounds.
     tol : float
-        The fit ends when a round lowers the error by less than this part of it, or by less than `MIN_GAIN`.
+        Learning stops when the relative improvement of a round falls below this, or below `MIN_GAIN`.
     rng : Generator
     n_jobs : int
         Number of threads.
@@ -185,26 +192,10 @@ def _start_codebook(
     rng: np.random.Generator,
     n_jobs: int,
 ) -> tuple[Float32, NDArray[np.intp]]:
-    """Learn one codebook of the start.
+    """Learn one codebook (K, D) of the start, from the residuals `left` (s, D) of a sample, for words with purposes (K,).
 
-    Parameters
-    ----------
-    left : (s, D) float32
-        Residuals of the sample.
-    sample : ItemRows
-    words : (K,) uint8
-        Kinds of the codewords.
-    column : int
-        The column of meaning for which the first label word stands; the others follow.
-    rng : Generator
-    n_jobs : int
-        Number of threads.
-
-    Returns
-    -------
-    codebook : (K, D) float32
-    nearest : (s,) int
-        Nearest codeword of each row, among those that it may use.
+    Return it, and the nearest codeword (s,) of each row, among those that it may use. The first label word stands for this column
+    of meaning, and the others for those after it.
     """
     a = sample.n_meaning
     weights = sample.weights[sample.kinds].astype(np.float32)  # (s, 2)
@@ -234,8 +225,8 @@ def _start_codebook(
     nearest = np.empty(len(left), dtype=np.intp)
     scaled = left * np.repeat(weights, (a, left.shape[1] - a), axis=1)
     for kind in (0, 1):
-        part, among = labelled == (kind == 0), np.flatnonzero(allowed_words(words[None], kind)[0])
-        nearest[part] = among[_nearest(scaled[part], weights[part], codebook[among], a, n_jobs)]
+        these, among = labelled == (kind == 0), np.flatnonzero(allowed_words(words[None], kind)[0])
+        nearest[these] = among[_nearest(scaled[these], weights[these], codebook[among], a, n_jobs)]
     return codebook, nearest
 
 
@@ -247,27 +238,9 @@ def weighted_means(
     rng: np.random.Generator,
     n_jobs: int = 1,
 ) -> Float32:
-    """Run k-means on rows whose first columns have one weight and whose other columns have another.
+    """Return centres (K, D) by k-means on rows x (n, D), whose `n_first` columns and other columns have weights (n, 2).
 
     A centre is drawn towards zero as if one more row of mean weight were zero (`SHRINKAGE`).
-
-    Parameters
-    ----------
-    x : (n, D) float32
-    weights : (n, 2) float32
-        The two weights of each row.
-    n_first : int
-        Number of columns with the first weight.
-    n_centres : int
-        K.
-    rng : Generator
-    n_jobs : int, default=1
-        Number of threads.
-
-    Returns
-    -------
-    (K, D) float32
-        Centres.
 
     Examples
     --------

@@ -18,13 +18,14 @@ from supquant.parallel import row_blocks
 from supquant.rows import Rows, sum_rows
 
 VARIANCE_KEPT = 0.99
-"""Share of the variance of unit vectors that the principal directions hold, unless that takes more than `MOST_DIRECTIONS`."""
+"""Fraction of the variance of unit vectors that the principal directions hold, unless that takes more than `MAX_DIRECTIONS`."""
 
-MOST_DIRECTIONS = 256
-"""At most this number of principal directions is kept."""
+MAX_DIRECTIONS = 256
+"""Maximum number of principal directions."""
 
-MOST_ROWS = 1 << 14
-"""If there are twice as many rows or more, the principal directions are those of every k-th row, of at least so many in all."""
+MAX_ROWS = 1 << 14
+"""With at least twice this number of rows, the principal directions are those of every k-th row, and of at least this many in
+all."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,12 @@ def principal_directions(X: NDArray[Any] | Rows, n_jobs: int) -> Directions:
     (3, 2)
     """
     p = X.shape[1]
-    every = max(1, len(X) // MOST_ROWS)
+    every = max(1, len(X) // MAX_ROWS)
     total, products = sum_rows(_unit_sums, X, every, n_jobs)
     n = sum(len(range(start, stop, every)) for start, stop in row_blocks(len(X)))
     mean = total / n
     covariance = products / n - np.outer(mean, mean)
-    most = min(MOST_DIRECTIONS, p)
+    most = min(MAX_DIRECTIONS, p)
     variances, vectors = leading_eigenvectors(covariance, most)
     held = np.cumsum(np.maximum(variances, 0))
     kept = int(np.searchsorted(held, VARIANCE_KEPT * max(float(np.trace(covariance)), 0.0))) + 1
@@ -71,7 +72,7 @@ def _unit_sums(x: NDArray[Any], every: int) -> tuple[Float64, Float32]:
 def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:
     """Return the covariance (k, k) of coordinates (n, k) around the means of their classes.
 
-    With several labels a row, it is the covariance around the least-squares prediction from the labels.
+    With several labels per row, it is the covariance around the least-squares prediction from the labels.
     """
     Y = labels.sparse()
     counts = np.asarray(Y.sum(axis=0))
@@ -105,7 +106,7 @@ def metric_of(scatter: Float64, ridge: float) -> tuple[Float64, Float64]:
 
 
 def root_spreads(variances: Float64, ridge: float) -> Float64:
-    """Return what the metric with a ridge divides coordinates by (k,) along the eigenvectors of S, whose eigenvalues are given.
+    """Return the divisors (k,) of coordinates along the eigenvectors of S in the metric with a ridge, given the eigenvalues of S.
 
     Examples
     --------

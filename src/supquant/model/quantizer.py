@@ -15,19 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import ArrayLike
+from supquant.codec.codebooks import as_halves
 from supquant.errors import InputError
-from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.estimators.course import Course, Record
+from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, random_generator, resolve_jobs
 from supquant.inputs.validation import check_training_rows
 from supquant.interrupts import defers_interrupts
+from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
-from supquant.model.curves import fit_curves, try_unlabelled
-from supquant.model.fit import Fit, inherited_features, learn_features
+from supquant.model.features import inherited_features, learn_features
 from supquant.model.item_codes import CodebookStep, codebook_steps
+from supquant.model.item_rows import blank_codec, encode_rows, sample_items
 from supquant.model.label_kernel import LabelKernel, make_label_kernel
 from supquant.model.summary import ModelSummary, summarize
+from supquant.model.words import choose_spelling
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 
@@ -44,8 +47,8 @@ class SupervisedQuantizer(LabelEstimator):
     n_codewords : int, default=256
         K, the number of codewords in each codebook, from 2 to 256.
     features : "auto" or LabelKernel, default="auto"
-        Map from vectors to features, which says what a vector means and where it lies. ``"auto"`` is a `LabelKernel`; for vectors
-        of more than 2000 dimensions it has no anchors.
+        The classifier of labels, from which codes learn what vectors mean. ``"auto"`` is a `LabelKernel`; for vectors of more
+        than 2000 dimensions it has no anchors.
     new_classes : float or None, default=None
         Expected fraction of vectors from unknown classes, in [0, 1). It decides how much position counts. None estimates it from
         the rows without labels, and takes .22 if there are few of them. With `init` it is that of `init`.
@@ -145,7 +148,7 @@ class SupervisedQuantizer(LabelEstimator):
         y : (n,) array of class labels, or (n, L) indicator matrix
             Labels are of any hashable type. An indicator matrix is dense or sparse. None, NaN, pandas' NA, a masked entry and
             `missing_label` mean that the label is unknown; in an indicator matrix, a whole row of them. Rows without labels
-            help to learn the codebooks and the part of new classes.
+            help to learn the codebooks and the fraction of new classes.
 
         Returns
         -------
@@ -157,64 +160,53 @@ class SupervisedQuantizer(LabelEstimator):
             If the fit was interrupted. After the first finished step the estimator has the best model so far.
         """
         self._check_parameters()
-        rows = check_training_rows(X)
-        labels = self._read_labels(y, len(rows))
-        check_enough_rows(len(rows), self.n_codewords)
+        vectors = check_training_rows(X)
+        labels = self._read_labels(y, len(vectors))
+        check_enough_rows(len(vectors), self.n_codewords)
         n_jobs, rng = resolve_jobs(self.n_jobs), random_generator(self.random_state)
-        kernel = make_label_kernel(self.features, rows.shape[1], self.n_jobs, rng)
-        shorter = self._shorter(rows.shape[1])
+        kernel = make_label_kernel(self.features, vectors.shape[1], self.n_jobs, rng)
+        shorter = self._shorter(vectors.shape[1])
         reporter = Reporter(self.callback, self.verbose)
         with single_blas():
             if shorter is None:
-                features = learn_features(
-                    rows,
+                rows = learn_features(
+                    vectors,
                     labels,
                     kernel,
-                    (self.n_codebooks, self.n_codewords),
+                    choose_spelling(labels, self.n_codebooks, self.n_codewords, rng),
                     new_classes=None if self.new_classes is None else float(self.new_classes),
                     rng=rng,
                     n_jobs=n_jobs,
                     reporter=reporter,
                 )
             else:
-                features = inherited_features(shorter)
-            fit = Fit.of(
-                rows,
-                labels,
-                features,
-                shorter,
-                self.missing_label,
-                self.n_codebooks,
-                self.n_codewords,
-                n_jobs,
-                reporter,
-            )
-            course: Course[CodebookStep] = Course(reporter)
+                rows = inherited_features(vectors, labels, shorter, n_jobs, reporter)
+            codec = blank_codec(rows, self.n_codebooks, self.n_codewords, shorter, self.missing_label)
             steps = codebook_steps(
-                fit.item_rows(rng),
+                sample_items(rows, codec, rng),
                 None if shorter is None else shorter.codebooks,
-                fit.words(self.n_codebooks, self.n_codewords),
+                codec.words,
                 max_iter=self.max_iter,
                 tol=self.tol,
                 rng=rng,
                 n_jobs=n_jobs,
             )
+            course: Course[CodebookStep] = Course(reporter)
             try:
                 course.take(f"codes, {self.n_codebooks} codebooks", self.max_iter + 1, steps)
             finally:  # also after an interrupt: the last finished round is the best one
                 if course.last is not None:
-                    self._store(*fit.coded(course.last.codebooks))
+                    codec = replace(codec, codebooks=as_halves(course.last.codebooks))
+                    self._store(codec, encode_rows(rows, codec))
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
                     self.summary_ = ModelSummary.of(self.training_codes_, labels)
             with reporter.task("calibration"):
-                trial = try_unlabelled(fit, self.codec_, rng) if len(features.held_features) else None
-                self.summary_ = summarize(fit, self.codec_, self.training_codes_, trial)
-                if shorter is not None:
-                    self.codec_ = replace(self.codec_, curves=shorter.curves)
-                elif trial is not None:
-                    curves = fit_curves(fit, self.codec_, self.training_codes_, trial)
-                    self.codec_ = replace(self.codec_, curves=curves)
+                codes = self.training_codes_
+                trial = try_unlabelled(rows, codec, rng) if len(rows.held_rows) else None
+                self.summary_ = summarize(rows, codec, codes, trial)
+                curves = fit_curves(rows, codec, codes, trial) if shorter is None else shorter.curves
+                self.codec_ = replace(codec, curves=curves)
         return self
 
     def novelty(self, X: ArrayLike) -> NDArray[np.float32]:

@@ -1,8 +1,8 @@
 """Labels in a space of bounded width: a label is spelled with a few words, and every word is a column.
 
-The vector of a label is the mean of the columns of its words. While labels are few, each has one word, and the space has a column
-for each label. Of more labels each has two or three words, and no two labels have the same ones. A code of as many bytes still
-tells all labels apart, and no array is as wide as the number of labels.
+The vector of a label is the mean of the columns of its words. If labels are few, each has one word, and the space has a column
+for each label. With more labels, each has two or three words, and no two labels have the same ones. So a code of as many bytes
+still tells all labels apart, and no array is as wide as the number of labels.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 Words = NDArray[np.int32]
 
-MOST_COLUMNS = 512
-"""Labels without codewords of their own have a column each up to this number of labels."""
+MAX_COLUMNS = 512
+"""Up to this number, labels without codewords of their own have a column each."""
 
-LEAST_PROBABILITY = 1e-2
-"""Probability of a word from which on it counts for a query, where labels have several words. A lower one ranks items with labels
-better, and items without labels worse, because these have a share of many words."""
+MIN_PROBABILITY = 1e-2
+"""Probability above which a word counts for a query, if labels have several words. A lower one ranks items with labels better,
+and items without labels worse, because these have a share of many words."""
 
-LEAST_PROBABILITY_OF_LABELLED = 1e-5
-"""The same probability where all items have labels."""
+MIN_PROBABILITY_ALL_LABELLED = 1e-5
+"""The same probability if all items have labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,19 +104,14 @@ class Spelling:
         vectors[~labels.known[start:stop]] = np.nan
         return vectors
 
-    def weights(self, s: Float32, least: float = LEAST_PROBABILITY) -> Float32:
+    def weights(self, s: Float32, least: float = MIN_PROBABILITY) -> Float32:
         """Return the vectors (b, r) by which queries with mean vectors s (b, r) multiply the vectors of items.
 
-        With one word a label, it is s itself. With more, all words of a likely label are likely, but some words of an unlikely
+        With one word per label, it is s itself. With more, all words of a likely label are likely, but some words of an unlikely
         label may be likely too, because other labels have them. The logarithm of a word's probability makes such labels count
-        little: the sum of logarithms is low where one of the words is unlikely. Logarithms are taken of ``s / sum(s)`` and
-        multiplied by ``sum(s)``, so that a query of an added label, whose sum is low, gives low weights.
-
-        Parameters
-        ----------
-        s : ndarray of shape (b, r), float32
-        least : float, default=LEAST_PROBABILITY
-            Probability of a word from which on it counts.
+        little: the sum of logarithms is low if one of the words is unlikely. Logarithms are taken of ``s / sum(s)`` and
+        multiplied by ``sum(s)``, so that a query of an added label, whose sum is low, gives low weights. Words count above the
+        probability `least`.
         """
         if self.length == 1:
             return s
@@ -126,7 +121,7 @@ class Spelling:
         return weights.astype(np.float32)
 
     def without(self, s: Float32, own: NDArray[np.intp]) -> Float32:
-        """Return mean vectors s (b, r) without the label `own` (b,) of each row: its words lose the least of their values."""
+        """Return mean vectors s (b, r) without the label `own` (b,) of each row: its words lose the smallest of their values."""
         left = s.copy()
         rows = np.arange(len(s))[:, None]
         words = self.words[own]
@@ -135,12 +130,12 @@ class Spelling:
 
 
 def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator, most: int | None = None) -> Spelling:
-    """Spell labels with as few words each as tell all labels apart.
+    """Spell labels, each with as few words as it takes to tell all labels apart.
 
     The digits of a label's number are the coefficients of a polynomial modulo a prime, and its words are values of this
     polynomial (a Reed-Solomon code). Every word of a place is used about equally often, and two labels with k words each share at
-    most k - 1 of them. If instead the digits were the words, many of 100,000 labels would share two words of three: the MAP of
-    items with labels was then 0.95 of that of stored labels, and it is 0.98 with these words.
+    most k - 1 of them. If the digits themselves were the words, many of 100,000 labels would share two words of three: the MAP of
+    items with labels would be 0.95 of that with stored labels, instead of 0.98.
 
     Parameters
     ----------
@@ -151,7 +146,7 @@ def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator, most: in
     rng : numpy Generator
         Draws the number of each label.
     most : int or None, default=None
-        Words of a label at the most; with fewer than tell labels apart, some labels are spelled alike.
+        Maximum number of words per label. If that is too few to tell all labels apart, some share a spelling.
 
     Returns
     -------
@@ -184,16 +179,14 @@ def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator, most: in
 
 
 def _largest_prime(most: int) -> int:
-    """Return the largest prime that is not above `most`; 2 if there is none."""
+    """Return the largest prime that is at most `most`; 2 if there is none."""
     primes = (n for n in range(most, 2, -1) if all(n % factor for factor in range(2, int(n**0.5) + 1)))
     return next(primes, 2)
 
 
 def spelling_from(arrays: dict[str, Any], n_labels: int) -> Spelling:
-    """Return the spelling in the arrays of a file; one word a label where the file has none."""
-    words = arrays.get("spelling")
-    if words is None:
-        words = np.arange(n_labels, dtype=np.int32)[:, None]
+    """Return the spelling of labels in the arrays of a file."""
+    words = arrays["spelling"]
     if words.dtype != np.int32 or words.ndim != 2 or len(words) != n_labels or not words.shape[1]:
         raise InputError(
             f"spelling must be int32 of shape ({n_labels}, t), got {words.dtype} of shape {words.shape}"

@@ -12,25 +12,26 @@ from supquant import kernels
 from supquant.arrays import Codes, Float32
 from supquant.estimators.calibration import spread_rows
 from supquant.metrics import average_precision
+from supquant.model.item_rows import encode_items
 from supquant.parallel import ordered_map
 
 if TYPE_CHECKING:
     from supquant.inputs.labels import Labels
+    from supquant.model.calibration import UnlabelledTrial
     from supquant.model.codec import SupervisedCodec
-    from supquant.model.curves import UnlabelledTrial
-    from supquant.model.fit import Fit
+    from supquant.model.features import FittedRows
 
-MOST_QUERIES = 300
+MAX_QUERIES = 300
 """At most this number of held-out rows are queries of the forecast."""
 
-MOST_ITEMS = 4_000
+MAX_ITEMS = 4_000
 """At most this number of rows are items of the forecast."""
 
-FEWEST_JUDGED = 50
-"""With fewer held-out rows than this, nothing is said about labels that seem random."""
+MIN_JUDGED = 50
+"""With fewer held-out rows than this, there is no warning of labels that seem random."""
 
-FEWEST_ROWS_A_LABEL = 4
-"""With fewer rows for each label than this, few codes are no surprise."""
+MIN_ROWS_PER_LABEL = 4
+"""With fewer rows per label than this, few codes are no surprise."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class ModelSummary:
     n_codes : int
         Number of different codes of the training rows.
     accuracy : float or None, default=None
-        Share of held-out rows whose label the classifier predicts; None if rows have several labels or none is held out.
+        Fraction of held-out rows whose label the classifier predicts; None if rows have several labels or none is held out.
     chance : float or None, default=None
-        The share of the most frequent label among these rows.
+        The fraction of the most frequent label among these rows.
     map_labelled, map_unlabelled : float or None, default=None
         Expected MAP for items with labels, and for items without labels of known classes.
     map_new : float or None, default=None
@@ -104,7 +105,7 @@ class ModelSummary:
     @property
     def codes_collapse(self) -> bool:
         """Whether there are no more different codes than labels, though codes have room for more."""
-        if self.n_codebooks < 2 or self.n_rows < FEWEST_ROWS_A_LABEL * max(self.n_labels, 2):
+        if self.n_codebooks < 2 or self.n_rows < MIN_ROWS_PER_LABEL * max(self.n_labels, 2):
             return False
         return self.n_codes <= max(self.n_labels, 2)
 
@@ -133,58 +134,54 @@ class ModelSummary:
         return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
 
 
-def summarize(fit: Fit, codec: SupervisedCodec, codes: Codes, trial: UnlabelledTrial | None) -> ModelSummary:
-    """Return the summary of a fit by meaning, given its codec, the codes (n, M) of its rows, and a trial if rows are held out."""
-    summary = ModelSummary.of(codes, fit.labels)
-    held = fit.fitted.held_features
+def summarize(
+    rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: UnlabelledTrial | None
+) -> ModelSummary:
+    """Return the summary of a fit, given its codec, the codes (n, M) of its rows, and a trial if rows are held out."""
+    summary = ModelSummary.of(codes, rows.labels)
+    held = rows.held_features
     if trial is None or len(held) < 2:
         return summary
-    known = np.flatnonzero(fit.labels.known)
-    asking = fit.labels.take(known[fit.fitted.held_rows])
-    queries = spread_rows(len(held), MOST_QUERIES)
+    asking = rows.labels.take(rows.held_rows)
+    queries = spread_rows(len(held), MAX_QUERIES)
     settled = held[queries]
-    settled[:, fit.fitted.map.n_columns] = 0  # if all items have labels, no query is new
-    seen = np.delete(known, fit.fitted.held_rows)
-    items = seen[spread_rows(len(seen), MOST_ITEMS)]
+    settled[:, rows.map.n_columns] = 0  # if all items have labels, no query is new
+    seen = np.setdiff1d(np.flatnonzero(rows.labels.known), rows.held_rows)
+    items = seen[spread_rows(len(seen), MAX_ITEMS)]
     tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
-    labelled = _map(tables, asking.take(queries), codes[items], fit.labels.take(items), fit.n_jobs)
+    labelled = _map(tables, asking.take(queries), codes[items], rows.labels.take(items), rows.n_jobs)
     # One half of the held-out rows are queries, the other half are items without labels.
-    odd, even = np.arange(1, len(held), 2), np.arange(0, len(held), 2)[:MOST_QUERIES]
-    of_odd = fit.encode_items(codec, codec.item_vectors(held[odd]), np.zeros(len(odd), dtype=bool))
+    odd, even = np.arange(1, len(held), 2), np.arange(0, len(held), 2)[:MAX_QUERIES]
+    of_odd = encode_items(codec, codec.item_vectors(held[odd]), np.zeros(len(odd), dtype=bool), rows.n_jobs)
     tables = codec.tables_of(codec.prepare(held[even]))
-    unlabelled = _map(tables, asking.take(even), of_odd, asking.take(odd), fit.n_jobs)
-    accuracy, chance = _recognised(fit, held, asking)
+    unlabelled = _map(tables, asking.take(even), of_odd, asking.take(odd), rows.n_jobs)
+    accuracy, chance = _recognised(rows, asking)
     return replace(
         summary,
         accuracy=accuracy,
         chance=chance,
         map_labelled=labelled,
         map_unlabelled=unlabelled,
-        map_new=_map_of_new(codec, trial, fit.n_jobs),
+        map_new=_map_of_new(codec, trial, rows.n_jobs),
     )
 
 
-def _recognised(fit: Fit, held: Float32, asking: Labels) -> tuple[float | None, float | None]:
-    """Return the share of held-out rows that are recognised, and the share of the most frequent label among them."""
-    spelling = fit.fitted.map.spelling
-    if asking.indices is None or len(held) < FEWEST_JUDGED:
+def _recognised(rows: FittedRows, asking: Labels) -> tuple[float | None, float | None]:
+    """Return the fraction of held-out rows that are recognised, and that of the most frequent label among them."""
+    if asking.indices is None or len(asking) < MIN_JUDGED:
         return None, None
-    spelled = (
-        held[:, : fit.fitted.map.n_columns] @ spelling.of_labels(_every_label(asking), 0, asking.n_labels).T
-    )
+    every = replace(asking, indices=np.arange(asking.n_labels, dtype=np.int32))
+    spelled = rows.map.spelling.of_labels(every, 0, asking.n_labels)
+    found = (rows.held_features[:, : rows.map.n_columns] @ spelled.T).argmax(axis=1)
     counts = np.bincount(asking.indices, minlength=asking.n_labels)
-    return float((spelled.argmax(axis=1) == asking.indices).mean()), float(counts.max() / len(held))
-
-
-def _every_label(labels: Labels) -> Labels:
-    return replace(labels, indices=np.arange(labels.n_labels, dtype=np.int32))
+    return float((found == asking.indices).mean()), float(counts.max() / len(asking))
 
 
 def _map_of_new(codec: SupervisedCodec, trial: UnlabelledTrial, n_jobs: int) -> float | None:
     """Return the MAP of queries whose classes look new; None if none do."""
     if trial.asking.indices is None or not len(trial.new):
         return None
-    queries = np.flatnonzero(np.isin(trial.asking.indices, trial.new))[:MOST_QUERIES]
+    queries = np.flatnonzero(np.isin(trial.asking.indices, trial.new))[:MAX_QUERIES]
     tables = codec.tables_of(codec.prepare(trial.queries[queries]))
     return _map(tables, trial.asking.take(queries), trial.codes, trial.items, n_jobs)
 
@@ -204,9 +201,9 @@ def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: 
 
 
 def _stable_order(values: Float32) -> NDArray[np.int64]:
-    """Return the places of values (n,) in ascending order, equal values in the order of their places.
+    """Return the indices that sort values (n,) in ascending order; equal values keep their order.
 
-    NumPy has a stable sort, too, but takes six times as long as to sort numbers that hold both value and place.
+    NumPy's stable sort takes six times as long as sorting numbers that hold both value and index.
 
     Examples
     --------

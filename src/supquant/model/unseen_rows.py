@@ -1,7 +1,7 @@
 """Features of training rows, changed to those of rows that the model has not seen.
 
-A model is too sure about its training rows, and has no rows of new classes. Codebooks and curves must suit unseen rows too, so
-they are learned from rows that imitate them. Features are ``[p | u | z | c]``, as a `MeaningMap` makes them.
+A model is too sure of its training rows, and has no rows of new classes. Codebooks and curves must suit unseen rows too, so they
+are learned from rows that imitate them. Features are ``[p | u | z | c]``, as a `SupervisedMap` makes them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TEMPERATURE_ROWS = 4096
 """A temperature is chosen on at most this number of rows."""
 
 N_RANKS = 2048
-"""Number of ranks, from each end, at which the values of training rows become exactly those of held-out rows."""
+"""Number of ranks, counted from each end, at which the values of training rows become exactly those of held-out rows."""
 
-MOST_QUANTILE_VALUES = 1 << 20
-"""Of more probabilities than twice this number, only those of every k-th row are sorted."""
+MAX_QUANTILE_VALUES = 1 << 20
+"""If there are more than twice this number of probabilities, only those of every k-th row are sorted."""
 
-LEAST_IMAGE = 1e-6
-"""If a probability is so small in held-out rows, that of training rows with the same rank becomes zero."""
+MIN_IMAGE = 1e-6
+"""If a probability of held-out rows is below this, that of training rows with the same rank becomes zero."""
 
 
 def imitate_held_out_rows(
@@ -41,36 +41,26 @@ def imitate_held_out_rows(
     multilabel: bool,
     n_jobs: int = 1,
 ) -> Float32:
-    """Return features of training rows as a model would make them that has not seen the rows.
+    """Return features of training rows as made by a model that has not seen these rows.
 
     The probabilities of the words that belong to a row's labels get the distribution that they have in held-out rows, and so do
-    the probabilities of the other words. The order within each of the two groups stays.
+    the probabilities of the other words. The order within each of the two groups stays. With one label per row, probabilities are
+    scaled to sum to one.
 
     Parameters
     ----------
-    features : (n, F) float32
-        Features of training rows.
-    labels : (n, r) bool
-        Words of their labels.
-    held : (h, F) float32
-        Features of held-out rows.
-    held_labels : (h, r) bool
-        Words of the labels of held-out rows.
+    features, held : (n, F) and (h, F) float32
+        Features of training rows and of held-out rows. If none are held out, the features are returned as they are.
+    labels, held_labels : (n, r) and (h, r) bool
+        Words of the labels of these rows.
     multilabel : bool
-        Whether a row can have several labels. If not, probabilities are scaled to sum to one.
     n_jobs : int, default=1
-        Number of threads.
-
-    Returns
-    -------
-    (n, F) float32
-        The features themselves if no rows were held out.
     """
     if not len(held) or not len(features):
         return features
     changed = features.copy()
     n_labels = labels.shape[1]
-    every = max(1, labels.size // MOST_QUANTILE_VALUES)
+    every = max(1, labels.size // MAX_QUANTILE_VALUES)
     of_others, of_own = (
         _quantile_map(
             features[::every, :n_labels][labels[::every] == own], held[:, :n_labels][held_labels == own]
@@ -80,7 +70,7 @@ def imitate_held_out_rows(
 
     # Of many labels, most have a probability that is as good as zero: only the others need an interpolation.
     points, images = of_others
-    n_small = int(np.searchsorted(images, LEAST_IMAGE))
+    n_small = int(np.searchsorted(images, MIN_IMAGE))
     least, of_small = (points[n_small - 1], 0.0) if n_small else (points[0], images[0])
 
     def change(block: tuple[int, int]) -> None:
@@ -100,10 +90,10 @@ def imitate_held_out_rows(
 
 
 def _quantile_map(values: Float32, others: Float32) -> tuple[Float32, Float64]:
-    """Return points (k,) and their images (k,), by which `np.interp` gives a value that of the same quantile in others (m,).
+    """Return points (k,) and images (k,) with which `np.interp` maps each value to the same quantile of the others (m,).
 
-    The map is exact at `N_RANKS` ranks from each end of values (n,) and linear between them. Exact ranks for all values would
-    need a sort that takes an eighth of the time of a fit. If there are no values or no others, every value stays.
+    The map is exact at `N_RANKS` ranks from each end of the values (n,) and linear between them. Exact ranks for all values would
+    need a sort that takes an eighth of the time of a fit. If there are no values or no others, every value stays as it is.
 
     Examples
     --------
@@ -146,28 +136,16 @@ def temper_to_sureness(p: Float32, wanted: float) -> Float32:
 def mix_rows(
     first: Float32, second: Float32, novelty: Float32, n_labels: int, rng: np.random.Generator
 ) -> Float32:
-    """Return features of imaginary rows of new classes, each between two rows.
+    """Return features (n, F) of imaginary rows of new classes, each between two rows with features (n, F).
 
-    Parameters
-    ----------
-    first, second : (n, F) float32
-        Features of the two rows.
-    novelty : (s,) float32
-        Novelty of rows of left-out classes; every mixed row gets one of these values.
-    n_labels : int
-        Number of columns of probabilities.
-    rng : Generator
-
-    Returns
-    -------
-    (n, F) float32
+    The first `n_labels` columns are probabilities. Every row gets a novelty of rows of left-out classes, drawn from (s,).
     """
     n = len(first)
     if not n:
         return first
-    part = rng.uniform(size=(n, 1)).astype(np.float32)
-    mixed = part * first + (1 - part) * second
-    mixed[:, n_labels + 1 :] /= np.sqrt(part**2 + (1 - part) ** 2)  # positions keep their mean length
+    share = rng.uniform(size=(n, 1)).astype(np.float32)
+    mixed = share * first + (1 - share) * second
+    mixed[:, n_labels + 1 :] /= np.sqrt(share**2 + (1 - share) ** 2)  # positions keep their mean length
     mixed[:, n_labels] = rng.choice(novelty, size=n)
     return mixed
 
@@ -180,24 +158,10 @@ def hide_own_classes(
     spelling: Spelling,
     rng: np.random.Generator,
 ) -> Float32:
-    """Return features of rows as if the model did not know their classes.
+    """Return features (n, F) of rows as if the model did not know their classes `own` (n,).
 
-    Parameters
-    ----------
-    features : (n, F) float32
-    own : (n,) int
-        Number of each row's class.
-    novelty : (s,) float32
-        Novelty of rows of left-out classes, from which that of the rows is drawn.
-    wanted : float
-        The `sureness` about the other classes that rows of left-out classes have.
-    spelling : Spelling
-        Words of the labels.
-    rng : Generator
-
-    Returns
-    -------
-    (n, F) float32
+    Their novelty is drawn from that of rows of left-out classes (s,), and their `sureness` about the other classes becomes the
+    one `wanted`, that of rows of left-out classes.
     """
     if not len(features):
         return features

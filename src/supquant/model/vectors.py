@@ -3,15 +3,15 @@
     item   t = [ m | n | z ]     what it is, how new it looks, where it lies; its code stands for it as a sum of codewords
     query  v                     of the same width; the score of an item is  v . t
 
-    m   (r,)  the labels where they are known, else ``(1 - u) s``: the mean of label vectors by their probabilities, times the
-              probability that the item is of a known class. While labels are few, each has a column; of many labels each has
+    m   (r,)  the labels if they are known, else ``(1 - u) s``: the mean of label vectors by their probabilities, times the
+              probability that the item is of a known class. If labels are few, each has a column; of many labels each has
               several words (`model/spelling.py`)
-    n   (1,)  0 where the labels are known, else how new the item looks, which grows with the logarithm of u
+    n   (1,)  0 if the labels are known, else how new the item looks, which grows with the logarithm of u
     z   (g,)  the position of the vector, and the opinion of the classifier about it; the same with and without labels
 
 A query is ``[(1 - u) s | NEW_BONUS u | POSITION_WEIGHT u z + COSINE_WEIGHT c]``: known classes are compared by labels, new ones
 by position, and items with equal labels are ordered by cosine. Labels that are added after the fit have no columns; they are
-directions in z. See `docs/design/meaning.md`.
+directions in z. See `docs/design/model.md`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,12 @@ from supquant.codec.probabilities import label_weights
 from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.kernels import Packed, QueryRule
-from supquant.model.feature_map import MeaningMap
-from supquant.model.spelling import LEAST_PROBABILITY, LEAST_PROBABILITY_OF_LABELLED
+from supquant.model.feature_map import SupervisedMap
+from supquant.model.spelling import MIN_PROBABILITY, MIN_PROBABILITY_ALL_LABELLED
 from supquant.model.words import NOVELTY_WEIGHT, novelty_coordinate
 
-__all__ = [
-    "FeatureParts",
-    "checked_novelty",
-    "item_vectors",
-    "label_queries",
-    "position_queries",
-    "query_rule",
-]
-
 NEW_BONUS = 0.35
-"""Score that an item that is surely new gains for a query that is surely new, beside the product of their positions."""
+"""Score of an item that is surely new for a query that is surely new, in addition to the product of their positions."""
 
 POSITION_WEIGHT = 1.25
 """Weight of the product of positions for a query that is surely new."""
@@ -56,7 +47,7 @@ ADDED_LABEL_WEIGHT = 2.0
 
 @dataclass(frozen=True, eq=False)
 class FeatureParts:
-    """The parts of features ``[s | u | z | c]``, as `MeaningMap` describes them."""
+    """The parts of features ``[s | u | z | c]``, as `SupervisedMap` describes them."""
 
     s: Float32  # (b, r + a) mean vectors of trained labels, then probabilities of the a added labels
     u: Float32  # (b, 1) probability of no known class
@@ -65,7 +56,7 @@ class FeatureParts:
     n_spelled: int  # r
 
     @classmethod
-    def of(cls, features: Float32, feature_map: MeaningMap) -> Self:
+    def of(cls, features: Float32, feature_map: SupervisedMap) -> Self:
         """Return the parts of features (b, r + a + 1 + 2 g) as views."""
         n, g = feature_map.n_columns, feature_map.n_position
         return cls(
@@ -100,17 +91,17 @@ def position_queries(features: FeatureParts) -> Float32:
 
 
 def label_queries(
-    features: FeatureParts, feature_map: MeaningMap, added_columns: Packed | None, *, all_labelled: bool
+    features: FeatureParts, feature_map: SupervisedMap, added_columns: Packed | None, *, all_labelled: bool
 ) -> Float32:
     """Return the vectors v (b, D) of queries that rank items by meaning.
 
     Parameters
     ----------
     features : FeatureParts
-    feature_map : MeaningMap
+    feature_map : SupervisedMap
         The map that the features come from.
     added_columns : Packed, (g, a), or None
-        Its directions of added labels, transposed; None where no labels were added.
+        Its directions of added labels, transposed; None if no labels were added.
     all_labelled : bool
         Whether the labels of all items are known.
     """
@@ -139,12 +130,12 @@ def label_queries(
 
 
 def least_probability(all_labelled: bool) -> float:
-    """Return the probability of a word from which on it counts, by whether the labels of all items are known."""
-    return LEAST_PROBABILITY_OF_LABELLED if all_labelled else LEAST_PROBABILITY
+    """Return the probability above which a word counts, by whether the labels of all items are known."""
+    return MIN_PROBABILITY_ALL_LABELLED if all_labelled else MIN_PROBABILITY
 
 
-def query_rule(feature_map: MeaningMap, ranking: str, *, all_labelled: bool) -> QueryRule:
-    """Return how compiled code makes what `label_queries` or `position_queries` returns, where no labels were added."""
+def query_rule(feature_map: SupervisedMap, ranking: str, *, all_labelled: bool) -> QueryRule:
+    """Return how compiled code makes what `label_queries` or `position_queries` returns, if no labels were added."""
     return QueryRule(
         n_columns=feature_map.n_columns,
         n_position=feature_map.n_position,
@@ -159,7 +150,7 @@ def query_rule(feature_map: MeaningMap, ranking: str, *, all_labelled: bool) -> 
 
 
 def item_vectors(
-    features: FeatureParts, feature_map: MeaningMap, labels: NDArray[np.floating] | None = None
+    features: FeatureParts, feature_map: SupervisedMap, labels: NDArray[np.floating] | None = None
 ) -> Float32:
     """Return the vectors t (b, D) of items.
 
@@ -168,7 +159,7 @@ def item_vectors(
     features, feature_map
         As in `label_queries`.
     labels : ndarray of shape (b, r + a) or None, default=None
-        Labels as they are spelled, those that were added last. A row of NaN is unknown; None says that all rows are.
+        Spelled labels, then columns of added ones. A row of NaN is unknown; None means that all rows are.
     """
     r = features.n_spelled
     items = np.empty((len(features.s), r + 1 + feature_map.n_position), dtype=np.float32)

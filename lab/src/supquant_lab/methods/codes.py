@@ -13,7 +13,7 @@ from supquant.arrays import Array
 from supquant.codec.additive import AdditiveCodec
 from supquant.codec.gaussian_map import GaussianMap
 from supquant.model.codec import SupervisedCodec
-from supquant.model.feature_map import MeaningMap
+from supquant.model.feature_map import SupervisedMap
 from supquant.models import make_estimator
 from supquant.parallel import row_blocks
 from supquant.progress import TimeIsUpError
@@ -279,8 +279,8 @@ class EstimatorMethod(Method):
 
 
 def _n_anchors(feature_map: object) -> int:
-    """Return the number of anchors of a kernel, which may be inside a `MeaningMap`; None without a kernel."""
-    kernel = feature_map.kernel if isinstance(feature_map, MeaningMap) else feature_map
+    """Return the number of anchors of a kernel, which may be inside a `SupervisedMap`; None without a kernel."""
+    kernel = feature_map.kernel if isinstance(feature_map, SupervisedMap) else feature_map
     return len(kernel.anchors) if isinstance(kernel, GaussianMap) else 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from supquant.errors import InputError
-from supquant.model.label_kernel import MOST_ANCHORS
+from supquant.model.label_kernel import MAX_ANCHORS
 from supquant_lab.datasets import data_folder
 from supquant_lab.grid import CellsTask, SamplesTask, SweepTask, Task
 from supquant_lab.grid.tasks import command
@@ -83,7 +83,7 @@ ALTERNATING_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 NO_TRANSFORM_PARAMETERS: Mapping[str, Mapping[str, Any]] = {"cifar10": {"quantization_weight": 1e-4}}
 """Parameters of `sq-no-transform`, found in the same way."""
 
-MANY_ANCHORS = f"{MOST_ANCHORS}-anchors"
+MANY_ANCHORS = f"{MAX_ANCHORS}-anchors"
 """The variant of the classifier that has as many anchors as the library's own features: four times those of the comparison."""
 
 MANY_ANCHORS_DATASETS = ("mnist", "cifar10", "coco30k", "coco30k-noperson", "tinyimagenet-1500")
@@ -296,7 +296,7 @@ def _label_tasks(
             for method in ("classifier",) if protocol == "paper" else ("classifier", "classifier-scores"):
                 if _has_seed(dataset, method, seed):
                     tasks += _cell_tasks(
-                        dataset, method, lengths, variant=MANY_ANCHORS, anchors=MOST_ANCHORS, **where
+                        dataset, method, lengths, variant=MANY_ANCHORS, anchors=MAX_ANCHORS, **where
                     )
     return tasks
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from supquant.codec.gaussian_map import GaussianMap
+from supquant.inputs.labels import read_labels
 from supquant.model import label_kernel
-from supquant.model.kernel_classifier import learn_classifier
+from supquant.model.kernel_rows import UNIT, NearMap, near_map
 from supquant.model.label_kernel import LabelKernel
-from supquant.model.near_map import UNIT, NearMap, near_map
 
 
 def flat_rows(rng, n, p, r, noise=0.01):
@@ -44,11 +44,11 @@ def test_a_row_infinitely_far_has_features_of_zero(rng):
 @pytest.mark.parametrize(
     ("n_rows", "r"),
     [
-        (10, 8),  # to find the directions would take longer
+        (10, 8),  # finding the directions would take longer
         (1_000_000, 60),  # all directions are needed
     ],
 )
-def test_where_nothing_is_saved_all_dimensions_stay(rng, n_rows, r):
+def test_no_dimension_is_left_out_if_that_saves_no_time(rng, n_rows, r):
     X = flat_rows(rng, 300, 64, r)
     near = near_map(GaussianMap(X[:200], 3.0), n_rows)
     assert near.basis is None
@@ -58,7 +58,7 @@ def test_where_nothing_is_saved_all_dimensions_stay(rng, n_rows, r):
     np.testing.assert_allclose(values, np.exp(squares / -18), atol=1e-5)
 
 
-def test_where_lengths_overflow_the_kernel_stays(rng):
+def test_the_kernel_is_unchanged_if_lengths_overflow(rng):
     kernel = GaussianMap(flat_rows(rng, 200, 64, 8) * np.float32(1e25), 3.0)
     assert near_map(kernel, 1_000_000) is kernel
 
@@ -66,7 +66,7 @@ def test_where_lengths_overflow_the_kernel_stays(rng):
 @pytest.mark.parametrize("n_rows", [10, 1_000_000])
 @pytest.mark.parametrize("n_anchors", [15, 16, 200])
 def test_counts_are_the_features_in_units(rng, n_rows, n_anchors):
-    """A feature of one follows them, then zeros up to whole groups; rows are more than a tile."""
+    """Features are followed by a one, then by zeros that fill the last group; the rows are more than a tile."""
     X = flat_rows(rng, 1300, 64, 8)
     X[5] = 1e30
     near = near_map(GaussianMap(X[-n_anchors:], 3.0), n_rows)
@@ -90,33 +90,18 @@ def test_equal_rows_have_no_directions():
     np.testing.assert_allclose(values, 1)
 
 
-def test_a_classifier_learns_the_same_from_it(digits, monkeypatch):
+def test_a_classifier_learns_the_same_from_fewer_dimensions(digits, monkeypatch):
     """Weights are for the kernel itself, and so are the logits of held-out rows."""
     X, y = digits
-    exact = LabelKernel(300, random_state=0)
-    exact.fit_weights(X, y)
-    learned = []
-
-    def learn(*arguments, **options):
-        learned.append(learn_classifier(*arguments, **options))
-        return learned[-1]
-
-    monkeypatch.setattr(label_kernel, "learn_classifier", learn)
+    labels = read_labels(y)
+    exact, _ = LabelKernel(300, random_state=0).learn(X, labels)
     monkeypatch.setattr(label_kernel, "near_map", lambda kernel, n_rows: near_map(kernel, 1_000_000))
-    found = LabelKernel(300, random_state=0)
-    rows = found.fit_weights(X, y)
+    found, rows = LabelKernel(300, random_state=0).learn(X, labels)
     assert isinstance(rows.kernel, NearMap)
-    kernel = found.map_.kernel
-    assert type(kernel) is GaussianMap
-    correct = [(each.transform(X)[:, :10].argmax(axis=1) == y).mean() for each in (exact, found)]
+    assert type(found.kernel) is GaussianMap
+    correct = [(each.logits(X.astype(np.float32)).argmax(axis=1) == y).mean() for each in (exact, found)]
     assert correct[1] > correct[0] - 0.005
-    weights = learned[0].held_weights
-    want = kernel(X[found.held_rows_].astype(np.float32)) @ weights[:-1] + weights[-1]
-    rounding = UNIT * np.abs(weights).sum(axis=0)  # at the most, if features are kept as counts
-    assert (np.abs(found.held_logits_ - want) <= rounding).all()
-
-
-def test_features_of_training_rows_are_exact_where_they_are_returned(digits, monkeypatch):
-    monkeypatch.setattr(label_kernel, "near_map", lambda kernel, n_rows: near_map(kernel, 1_000_000))
-    kernel = LabelKernel(300, random_state=0)
-    np.testing.assert_allclose(kernel.fit_transform(*digits), kernel.transform(digits[0]), atol=1e-4)
+    weights = found.classifier.held_weights
+    want = found.kernel(X[found.held_rows].astype(np.float32)) @ weights[:-1] + weights[-1]
+    rounding = UNIT * np.abs(weights).sum(axis=0)  # bound, if features are kept as counts
+    assert (np.abs(found.held_logits - want) <= rounding).all()

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from supquant.model.novelty import learn_discriminator, mixed_share, novelty_of_mixture
+from supquant.model.new_classes import learn_discriminator, mixed_share, novelty_of_mixture
 
 
 @pytest.fixture
 def samples(rng):
-    """Evidence and discriminator of known rows, and of a mixture in which three rows in ten are new."""
+    """Evidence and discriminator of known rows, and of a mixture in which three of ten rows are new."""
     known = rng.normal(size=(2000, 2))
     mixture = rng.normal(size=(2000, 2))
     new = np.arange(2000) < 600
@@ -29,12 +29,12 @@ def test_the_share_of_new_rows_is_found(samples):
     assert expit(novelty.of_new).mean() == pytest.approx(u[new].mean(), abs=0.1)
 
 
-def test_where_nothing_is_new_the_share_is_the_least(rng):
+def test_the_share_is_minimal_if_nothing_is_new(rng):
     known, mixture = rng.normal(size=(2, 3000))
     assert mixed_share(known, mixture) < 0.08
 
 
-def test_another_share_moves_all_logits_alike(samples):
+def test_another_share_shifts_all_logits_equally(samples):
     known, mixture, _ = samples
     novelty = novelty_of_mixture(known, mixture)
     other = novelty.expecting(0.05)
@@ -50,4 +50,4 @@ def test_a_discriminator_tells_two_samples_apart(rng):
     assert weights.shape == (6,)
     low, high = (rows @ weights[:-1] + weights[-1] for rows in (labelled, unlabelled))
     assert low.mean() + 0.3 < high.mean()
-    assert (low.mean() + high.mean()) / 2 == pytest.approx(0.5, abs=0.1)  # both samples weigh the same
+    assert (low.mean() + high.mean()) / 2 == pytest.approx(0.5, abs=0.1)  # both samples have the same weight

@@ -1,4 +1,4 @@
-"""Codes of items with labels, where labels have words of their own."""
+"""Codes of items with labels that have words of their own."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,8 +9,7 @@ import pytest
 from supquant import SupervisedQuantizer
 from supquant.assignment import ItemSearch
 from supquant.inputs.labels import read_labels
-from supquant.model.item_search import LabelSearch, item_search
-from supquant.model.words import LABELLED, POSITION_WORD, allowed_words
+from supquant.model.words import LABELLED, POSITION_WORD, LabelSearch, allowed_words, item_search
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def labelled_search(codec):
     return item_search(codec.codebooks, codec.words, codec._n_meaning, LABELLED, codec.weights[LABELLED])
 
 
-def test_the_words_of_labels_are_the_codes_of_least_error(codec, many_classes):
+def test_the_words_of_labels_are_the_codes_with_the_least_error(codec, many_classes):
     X, y = many_classes
     spelled, items = items_with_labels(codec, X, y)
     found = labelled_search(codec)
@@ -44,7 +43,7 @@ def test_the_words_of_labels_are_the_codes_of_least_error(codec, many_classes):
     np.testing.assert_array_equal(codec.decode(found.search(items))[:, : codec._n_meaning - 1], spelled)
 
 
-def test_an_item_has_the_same_code_among_any_others(codec, many_classes):
+def test_the_code_of_an_item_does_not_depend_on_its_batch(codec, many_classes):
     X, y = many_classes
     labels = y.astype(object)
     labels[::3] = None
@@ -64,10 +63,10 @@ def test_an_item_with_an_added_label_is_searched(codec, many_classes):
 
 @pytest.fixture(scope="module", params=[None, 0.0])
 def with_position(many_classes, request):
-    """Forty labels of two words each, in codes of four bytes, whose last two say where an item lies."""
+    """Forty labels of two words each, in codes of four bytes, the last two of which say where an item lies."""
     model = SupervisedQuantizer(4, n_codewords=16, new_classes=request.param, random_state=0)
     codec = model.fit(*many_classes).codec_
-    order = np.random.default_rng(0).permutation(16)  # words of position need not be the first ones
+    order = np.random.default_rng(0).permutation(16)  # position words need not be the first ones
     shuffled = (np.concatenate([each[:2], each[2:, order]]) for each in (codec.codebooks, codec.words))
     return replace(codec, **dict(zip(("codebooks", "words"), shuffled, strict=True)))
 
@@ -97,7 +96,7 @@ def test_codes_with_a_position_hold_the_words_of_labels_and_the_nearest_words_of
     np.testing.assert_allclose(found, errors, rtol=1e-4)
 
 
-def test_a_search_for_positions_goes_on_from_given_codes(with_position, many_classes):
+def test_a_search_for_positions_starts_from_given_codes(with_position, many_classes):
     _, items = items_with_labels(with_position, *many_classes)
     search = labelled_search(with_position)
     codes = search.search(items)
