@@ -64,19 +64,18 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     )
     kernel = LabelKernel(50, random_state=0)
     quantizer = SupervisedQuantizer(2, n_codewords=16, features=kernel, max_iter=1, random_state=0).fit(X, y)
-    held = clone(kernel)
-    held.fit_weights(X, read_labels(y))
+    held, _ = kernel.learn(X, read_labels(y))
     products, relevant = seen[0]  # among items with labels; the others are for items without
     codec = quantizer.codec_
-    outputs = np.column_stack([held.held_logits_, np.zeros(len(held.held_logits_), np.float32)])
-    features = codec.map.from_logits(outputs, X[held.held_rows_].astype(np.float32))
+    outputs = np.column_stack([held.held_logits, np.zeros(len(held.held_logits), np.float32)])
+    features = codec.map.from_logits(outputs, X[held.held_rows].astype(np.float32))
     features[:, codec.map.n_labels] = 0  # items all have labels: nothing is new
     sums = -kernels.active().table_sums(quantizer.training_codes_, codec.tables_of(codec.prepare(features)))
     first = np.sort(sums, axis=1)[:, -calibration.ANSWERS :]
     np.testing.assert_allclose(np.sort(products[:, : calibration.ANSWERS], axis=1), first, atol=1e-5)
     # labels are those of the answers: rows that look like the query, and rows from everywhere
     assert relevant[:, : calibration.ANSWERS].mean() > 2 * relevant[:, calibration.ANSWERS :].mean()
-    base = (y[held.held_rows_][:, None] == y).mean()
+    base = (y[held.held_rows][:, None] == y).mean()
     assert relevant[:, calibration.ANSWERS :].mean() == pytest.approx(base, abs=0.03)
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from supquant.arrays import ArrayLike
 from supquant.codec.codebooks import as_halves
 from supquant.errors import InputError
-from supquant.estimators.course import Course, Record
 from supquant.estimators.base import LabelEstimator, check_enough_rows
+from supquant.estimators.course import Course, Record
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, random_generator, resolve_jobs
 from supquant.inputs.validation import check_training_rows

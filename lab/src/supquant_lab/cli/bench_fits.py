@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import err, out, print_facts, print_line, print_table, progress_bars
-from supquant_lab.cli.bench import read_numbers
 from supquant.errors import InputError
 from supquant.inputs.parameters import check_integer
 from supquant_lab.bench.audit import bench_audit
@@ -17,7 +16,7 @@ from supquant_lab.bench.extend import bench_extend
 from supquant_lab.bench.fit import LABELS_COMMAND, bench_fit
 from supquant_lab.bench.gist import bench_gist
 from supquant_lab.bench.labels import SEVERAL_LABELS, SIZES, bench_labels
-from supquant_lab.cli.bench import Quick, benchmark, describe, print_records
+from supquant_lab.cli.bench import Quick, benchmark, describe, print_records, read_numbers
 from supquant_lab.datasets import NAMES, load
 
 app = typer.Typer()
