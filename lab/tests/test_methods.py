@@ -300,6 +300,6 @@ def test_the_bandwidth_of_the_kernel_can_be_given(training):
 @pytest.mark.parametrize(
     "name", [name for name, each in METHODS.items() if issubclass(each, EstimatorMethod)]
 )
-def test_an_estimator_has_the_published_features_by_default_too(name):
-    defaults = METHODS[name].make(16).get_params(deep=False)
+def test_an_estimator_has_the_published_features_by_default_too(training, name):
+    defaults = METHODS[name](training, Settings()).make(16).get_params(deep=False)
     assert (defaults.get("features") is not None) == METHODS[name].kernel

@@ -127,7 +127,7 @@ def test_a_file_of_format_version_1_is_read_and_written_unchanged(tmp_path):
 
 
 def test_a_file_of_another_type_of_codec_is_refused():
-    path = Path(__file__).parent / "files" / "codec-1.safetensors"
+    path = Path(__file__).parent / "files" / "labels-1.safetensors"
     with pytest.raises(FileFormatError, match=f"{path}: holds no codec of this version"):
         BinaryCodec.load(path)
 

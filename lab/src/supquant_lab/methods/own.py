@@ -85,7 +85,8 @@ def own_method(name: str) -> type[Method]:
         if missing := sorted(getattr(kind, "__abstractmethods__", ())):
             raise InputError(f"{name} has no method {missing[0]}; {GUIDE}")
         return kind
-    _check_methods(kind, name)
+    if not issubclass(kind, CodeEstimator):
+        _check_methods(kind, name)
     _length_parameter(kind, name)
     published = "encoded" if issubclass(kind, HashEstimator) else "learned"
     described = {"name": name, "kind": kind, "published": published, "__doc__": kind.__doc__}
