@@ -8,12 +8,11 @@ import pytest
 
 from supquant.errors import InputError
 from supquant.progress import Progress, TimeIsUpError
-from supquant_lab.cell import Cell, check_cells, run_cells
+from supquant_lab.cell import Cell, check_cells, run_cells, time_queries
 from supquant_lab.datasets import load
 from supquant_lab.methods import METHODS, STEP_NAMES, Settings, Training
-from supquant_lab.methods.watch import Watch
+from supquant_lab.methods.interface import Watch
 from supquant_lab.problem import pose
-from supquant_lab.query_time import time_queries
 from supquant_lab.records import read_records
 from supquant_lab.tuning import GridPoint, Tuning
 
@@ -260,7 +259,7 @@ def test_a_longer_code_that_starts_from_one_that_was_cut_short_says_so(data):
 
 def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("supquant_lab.methods.watch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("supquant_lab.methods.interface.time.monotonic", lambda: now[0])
     heard = []
     watch = Watch(limit=10.0, callback=heard.append, began=0.0)
 
@@ -279,8 +278,8 @@ def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeyp
 
 def test_query_time_is_the_median_of_the_least_disturbed_round(monkeypatch, seconds_of_timing):
     now, rounds = [0.0], []
-    monkeypatch.setattr("supquant_lab.query_time.MOST_SECONDS", seconds_of_timing)
-    monkeypatch.setattr("supquant_lab.query_time.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("supquant_lab.cell.MAX_SECONDS", seconds_of_timing)
+    monkeypatch.setattr("supquant_lab.cell.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def scan(query):
         rounds.append(len(rounds) // 5)

@@ -164,7 +164,7 @@ def test_short_archive_is_refused_by_name(length, own_folder, pictures):
     write_archive(own_folder, pictures[2])
     path = own_folder / cifar10.ARCHIVE
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(InputError, match=r"cifar-10-python\.tar\.gz is damaged or no archive"):
+    with pytest.raises(InputError, match=r"cifar-10-python\.tar\.gz is damaged or not an archive"):
         load("cifar10")
 
 

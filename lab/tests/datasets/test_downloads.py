@@ -111,7 +111,7 @@ def test_server_out_of_reach_is_said_plainly(own_folder, monkeypatch):
 def test_archive_that_is_there_is_not_fetched(own_folder, monkeypatch):
     monkeypatch.setattr(cifar10, "URL", "http://127.0.0.1:9/")
     (own_folder / cifar10.ARCHIVE).write_bytes(b"")
-    with pytest.raises(InputError, match="is damaged or no archive"):
+    with pytest.raises(InputError, match="is damaged or not an archive"):
         load("cifar10", download=True)
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from supquant.errors import InputError
 from supquant_lab.hashing import BRE
-from supquant_lab.hashing.algebra import signs
 from supquant_lab.hashing.bre import Partners, best_step, choose_partners
+from supquant_lab.hashing.rows import signs
 
 
 def random_problem(seed, n=12, k=4, n_bits=8):

@@ -10,8 +10,13 @@ from sklearn.cross_decomposition import CCA
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant_lab.hashing import CCAITQ
-from supquant_lab.hashing.cca_itq import canonical_directions, label_moments
-from supquant_lab.hashing.itq import closest_rotation, random_rotation, rotations
+from supquant_lab.hashing.cca_itq import (
+    canonical_directions,
+    closest_rotation,
+    label_moments,
+    random_rotation,
+    rotations,
+)
 from supquant_lab.hashing.rows import HashRows
 
 

@@ -9,7 +9,7 @@ from supquant import AnchorKernel
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant_lab.hashing import FastHash
-from supquant_lab.hashing.bit_inference import (
+from supquant_lab.hashing.fasthash import (
     Pairs,
     cut_block,
     draw_pairs,

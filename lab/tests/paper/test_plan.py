@@ -90,7 +90,7 @@ def test_unseen_classes_are_of_data_sets_with_one_label():
     assert {dataset for dataset, *_ in cells_of(paper_tasks(["unseen"], DATASETS))} == {"mnist", "cifar10"}
 
 
-def test_ours_by_meaning_stands_beside_a_classifier_on_as_many_anchors(whole):
+def test_ours_with_the_label_ranking_is_compared_with_a_classifier_on_as_many_anchors(whole):
     def lengths_and_seeds(dataset, protocol, **changes):
         return {
             (bits, task.seed)
@@ -173,5 +173,5 @@ def test_the_small_version_has_a_part_of_everything():
 
 
 def test_unknown_items_are_refused():
-    with pytest.raises(InputError, match="nothing is called 'table-9'"):
+    with pytest.raises(InputError, match="there is no item 'table-9'"):
         paper_tasks(["table-9"])

@@ -155,7 +155,7 @@ def test_paper_numbers_beside_a_stand_in_are_marked_as_other_data(made, tmp_path
         assert "\n‡ The paper's number is that of ImageNet: 1,000 classes" in tables[name]
         assert other in tables[name]
     assert "in the paper, ImageNet‡: 16 bits" in tables["map-tinyimagenet-1500-paper"]
-    assert report.headline.beside_paper == "sq reaches MAP .7000 where the paper has .9329 (MNIST, 16 bits)."
+    assert report.headline.with_paper == "sq reaches MAP .7000 where the paper has .9329 (MNIST, 16 bits)."
     for text in (page, index):
         assert "On other data, Tiny-ImageNet (R = 1,500), sq reaches MAP .7000 at 16 bits" in text
         assert other in text.partition(".5039)")[2].split("\n")[0]

@@ -73,7 +73,7 @@ def test_variants_of_ours_are_rivals_but_not_needed(stand):
     assert (found.verdict, found.rivals[0].series.method, found.missing) == ("behind", "sq-triplet", ())
 
 
-def test_the_other_solver_takes_no_place_from_ours_but_is_told(made, tmp_path):
+def test_the_other_solver_is_named_but_is_not_a_rival_of_ours(made, tmp_path):
     cells = [made.cell("mnist", method, map_learned=0.3) for method in COMPARED]
     cells += [made.cell(map_learned=0.8), made.cell(map_learned=0.81, parameters={"solver": "alternating"})]
     results = read_results(made.folder(tmp_path, cells))
@@ -81,7 +81,7 @@ def test_the_other_solver_takes_no_place_from_ours_but_is_told(made, tmp_path):
     assert found.verdict == "first"
     assert "sq (alternating) is .0100 above it" in found.sentence()
     assert lead_sentences(results, "paper")[0].endswith(
-        "first in 1 of 1 comparisons, at every length on MNIST; sq (alternating) is above it in 1, by .0100 at the most."
+        "first in 1 of 1 comparisons, at every length on MNIST; sq (alternating) is above it in 1, by at most .0100."
     )
 
 
@@ -118,9 +118,9 @@ def test_rival_that_was_cut_short_at_one_of_several_lengths_is_named(made, tmp_p
     assert "stopped at the time limit: cq" in sentence
 
 
-def test_the_paper_stands_beside_the_shortest_and_the_longest_code(made, tmp_path):
+def test_the_shortest_and_the_longest_code_are_compared_with_the_paper(made, tmp_path):
     cells = [made.cell(bits=bits, map=0.96) for bits in (16, 32, 128)]
-    assert headline(read_results(made.folder(tmp_path, cells))).beside_paper == (
+    assert headline(read_results(made.folder(tmp_path, cells))).with_paper == (
         "sq reaches MAP .9600 where the paper has .9329 (MNIST, 16 bits), "
         ".9600 where the paper has .9400 (MNIST, 128 bits)."
     )
@@ -129,7 +129,7 @@ def test_the_paper_stands_beside_the_shortest_and_the_longest_code(made, tmp_pat
 def test_a_stand_in_is_told_apart_from_the_data_of_the_paper(made, tmp_path):
     cells = [made.cell("tinyimagenet-1500", bits=bits, map=0.7) for bits in (16, 32)]
     said = headline(read_results(made.folder(tmp_path, cells)))
-    assert said.beside_paper == ""
+    assert said.with_paper == ""
     (sentence,) = said.stand_ins
     assert sentence.startswith(
         "On other data, Tiny-ImageNet (R = 1,500), sq reaches MAP .7000 at 16 bits (the paper on ImageNet: .5039)."
@@ -171,8 +171,6 @@ def test_sentences_join_lengths_and_tell_the_worst(made, tmp_path):
     cells += [made.cell(bits=bits, map_learned=0.6 - bits / 1000, **other) for bits in (16, 32)]
     results = read_results(made.folder(tmp_path, cells))
     sentence = verdict_sentences(results, "paper")[0]
-    assert sentence.startswith(
-        "MNIST, learned: at 16, 32 bits not first: at the worst .0320 behind sdh (1 seed)"
-    )
+    assert sentence.startswith("MNIST, learned: at 16, 32 bits not first: at worst .0320 behind sdh (1 seed)")
     assert "sq (alternating) is up to .0840 above it" in sentence
-    assert "not first in 2, at the worst .0320 behind sdh" in lead_sentences(results, "paper")[0]
+    assert "not first in 2, at worst .0320 behind sdh" in lead_sentences(results, "paper")[0]

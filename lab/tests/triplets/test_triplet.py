@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant import AnchorKernel, ProductQuantizer, SupervisedQuantizer
 from supquant.errors import FileFormatError, InputError
 from supquant_lab.triplets import TripletQuantizer
-from supquant_lab.triplets import solver as triplet_solver
+from supquant_lab.triplets import quantizer as triplet_solver
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "triplets_per_row": 4, "random_state": 0}
 TERMS = ["triplet", "quantization", "constraint"]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from small_problems import psi_terms
 
-from supquant_lab.triplets.objective import TripletLoss, TripletProblem
-from supquant_lab.triplets.triplets import Triplets
+from supquant_lab.triplets.objective import TripletLoss, TripletProblem, Triplets
 
 
 def draw_triplets(n, count, seed=1):

@@ -69,7 +69,7 @@ QUERIES_PER_LABEL = 100
 """Number of queries for each label, as published."""
 
 
-def load(name: str = "nuswide") -> Dataset:
+def load() -> Dataset:
     """Load the pictures that have one of the 21 labels; counts become square roots of frequencies.
 
     Examples
@@ -91,11 +91,7 @@ def load(name: str = "nuswide") -> Dataset:
     )
     labelled = y.any(axis=1)
     return Dataset(
-        name=name,
-        X=X[labelled],
-        y=y[labelled],
-        prepare=root_of_frequencies,
-        queries_per_label=QUERIES_PER_LABEL,
+        "nuswide", X[labelled], y[labelled], root_of_frequencies, queries_per_label=QUERIES_PER_LABEL
     )
 
 

@@ -3,7 +3,7 @@
 These are the hash functions of "Fast Supervised Hashing with Decision Trees for High-Dimensional Data" (Lin, Shen, Shi, van den
 Hengel, Suter, CVPR 2014): ``h(x) = sign(sum_t w_t T_t(x))``, where T_t(x) in {1, -1} is a tree, learned by AdaBoost. Three things
 make training fast. Features are put into 256 bins once. A node looks at a random subset of the features (LazyBoost). Rows of
-small weight, which together hold a small share of the weight, are left out when a tree is grown (weight trimming).
+small weight, which together hold a small fraction of the weight, are left out when a tree is grown (weight trimming).
 
     features -> edges of bins -> bins -> trees, one after another with new weights -> arrays that a file can hold
 """

@@ -18,10 +18,9 @@ from supquant.models import make_estimator
 from supquant.parallel import row_blocks
 from supquant.progress import TimeIsUpError
 from supquant_lab.hashing.binary_codec import BinaryCodec
-from supquant_lab.methods.interface import Fitted, Method, Steps
+from supquant_lab.methods.interface import Fitted, Method, Steps, Watch
 from supquant_lab.methods.kept import fingerprint
-from supquant_lab.methods.training import Training
-from supquant_lab.methods.watch import Watch
+from supquant_lab.problem import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

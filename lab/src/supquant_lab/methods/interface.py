@@ -6,6 +6,7 @@ takes the result of the one before. The same steps are used for scores of blocks
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from supquant.arrays import Array
 from supquant.codec.gaussian_map import GaussianMap
-from supquant.progress import Progress
+from supquant.progress import Progress, TimeLimit
 from supquant.published.anchor_kernel import AnchorKernel
-from supquant_lab.methods.training import Training
+from supquant_lab.problem import Training
 
 if TYPE_CHECKING:
     from supquant_lab.methods.kept import KeptFits
+
 
 Callback = Callable[[Progress], None]
 Steps = Mapping[str, Callable[[Array], Array]]
@@ -133,7 +135,7 @@ class Fitted(ABC):
 
     @abstractmethod
     def bytes_per_item(self, items: Any) -> float:
-        """Return the bytes of an item in the index."""
+        """Return the number of bytes per item in the index."""
 
     def distinct(self, items: Any) -> int | None:
         """Return the number of different codes; None if items are not codes."""
@@ -181,3 +183,42 @@ class Method(ABC):
     @abstractmethod
     def fitted(self, bits: int) -> Fitted:
         """Return the fitted method at this code length."""
+
+
+@dataclass
+class Watch:
+    """A callback that records the objective after each step, and ends the fit when its time is up.
+
+    Attributes
+    ----------
+    limit : float or None
+        Seconds from when the watch was made. The fit ends at the first step after them, unless this is its last step.
+    callback : callable or None
+        Gets every event as well.
+    convergence : list of (float, float)
+        Seconds and objective of each step of the last stage.
+
+    Examples
+    --------
+    >>> from supquant.progress import Reporter
+    >>> watch = Watch(limit=60)
+    >>> with Reporter(watch).stage("sweep") as stage:
+    ...     stage.step(objective=4.0)
+    >>> [objective for _, objective in watch.convergence]
+    [4.0]
+    """
+
+    limit: float | None = None
+    callback: Callback | None = None
+    convergence: list[tuple[float, float]] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    def __call__(self, progress: Progress) -> None:
+        """Record a step and pass it on; raise `TimeIsUpError` when the time is up."""
+        if progress.step == 1:
+            self.convergence.clear()
+        if "objective" in progress.values:
+            self.convergence.append((progress.elapsed, float(progress.values["objective"])))
+        if self.callback is not None:
+            self.callback(progress)
+        TimeLimit(self.limit, self.began)(progress)

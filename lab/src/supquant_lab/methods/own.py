@@ -1,4 +1,4 @@
-"""Report: a method of one's own, named as ``package.module:Class``.
+"""Report: your own method, named as ``package.module:Class``.
 
 The class is a `Method`, an estimator of the library, a subclass of one, or any class that has `fit` and `encode`, and either
 `tables` or `scores`. Its module may be in the current folder.
@@ -24,8 +24,7 @@ from supquant.model.quantizer import SupervisedQuantizer
 from supquant.progress import TimeIsUpError
 from supquant_lab.hashing.base import HashEstimator
 from supquant_lab.methods.codes import FittedCodes
-from supquant_lab.methods.interface import Fitted, Method, Steps
-from supquant_lab.methods.watch import Watch
+from supquant_lab.methods.interface import Fitted, Method, Steps, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -171,7 +170,7 @@ class FittedLibraryCodes(FittedCodes):
 
 
 class FittedOwn(Fitted):
-    """A fitted class that the library does not know; items are what its `encode` returns, one row an item."""
+    """A fitted class that the library does not know; items are what its `encode` returns, one row per item."""
 
     def __init__(
         self,
@@ -240,7 +239,7 @@ def _imported(name: str) -> type[Any]:
     if found is None:
         raise InputError(f"{module_name} has no {class_name!r}; it has {_classes(module)}")
     if not isinstance(found, type):
-        raise InputError(f"{name} is no class; {module_name} has {_classes(module)}")
+        raise InputError(f"{name} is not a class; {module_name} has {_classes(module)}")
     return found
 
 
@@ -256,7 +255,7 @@ def _check_methods(kind: type[Any], name: str) -> None:
     if missing:
         raise InputError(
             f"{name} has no method {' and no method '.join(missing)}: "
-            f"a method of one's own has fit and encode, and tables or scores; {GUIDE}"
+            f"your own method has fit and encode, and tables or scores; {GUIDE}"
         )
 
 

@@ -1,18 +1,17 @@
-"""Report: the look of a figure: colours, markers, names beside lines."""
+"""Report: the look of a figure: colours, markers, names next to lines."""
 
 from __future__ import annotations
 
-import importlib
 import io
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import matplotlib.figure
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from supquant.errors import InputError
 from supquant_lab.paper.results import OURS, REFERENCES
 
 if TYPE_CHECKING:
@@ -115,7 +114,6 @@ def draw(name: str, alt: str, paint: Any, *, height: float = HEIGHT) -> Figure:
 
     The same input gives the same bytes: there are no dates, and ids depend on the name alone.
     """
-    matplotlib = _matplotlib()
     with matplotlib.rc_context(
         {
             **matplotlib.rcParamsDefault,
@@ -140,7 +138,7 @@ def draw(name: str, alt: str, paint: Any, *, height: float = HEIGHT) -> Figure:
             "grid.color": PALETTE["line"],
         }
     ):
-        figure = importlib.import_module("matplotlib.figure").Figure(figsize=(WIDTH, height))
+        figure = matplotlib.figure.Figure(figsize=(WIDTH, height))
         paint(figure, figure.add_axes((0.13, 0.4 / height, 0.55, (height - 0.75) / height)))
         svg = io.StringIO()
         figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -174,7 +172,7 @@ def draw_lines(
     markers: bool = True,
     point_labels: Mapping[tuple[Series, float], str] | None = None,
 ) -> Figure:
-    """Return a figure of lines, each with its name beside its right end, ours on top."""
+    """Return a figure of lines, each with its name next to its right end, ours on top."""
 
     def paint(_figure: Any, axes: Any) -> None:
         axes.set_title(title, fontsize=min(9.5, 9.5 * 48 / len(title)))
@@ -269,10 +267,3 @@ def _name_lines(axes: Any, lines: Sequence[Line]) -> None:
             va="center",
             transform=axes.transAxes,
         )
-
-
-def _matplotlib() -> Any:
-    try:
-        return importlib.import_module("matplotlib")
-    except ImportError as error:
-        raise InputError("the report's figures need matplotlib: pip install 'supquant[lab]'") from error
