@@ -123,7 +123,7 @@ def test_foreign_file_of_points_is_refused(digits, tmp_path, content):
         tune(QUANTIZER, GRID, *digits, resume=file, **SETTINGS)
 
 
-def test_several_labels_a_row_are_accepted(digits):
+def test_several_labels_per_row_are_accepted(digits):
     X, y = digits
     indicator = np.stack([y % 2 == 0, y > 4, y == 3], axis=1).astype(int)
     indicator[indicator.sum(axis=1) == 0, 0] = 1

@@ -135,7 +135,7 @@ def test_gist_file_is_taken_where_there_is_one(gist_file, own_folder, pictures):
     np.testing.assert_array_equal(data.images, pictures[0])
 
 
-def test_sample_is_a_reference_and_no_data(own_folder, pictures):
+def test_the_sample_is_not_loaded_as_data(own_folder, pictures):
     np.savez(own_folder / "cifar10_sample.npz", images=pictures[0], gist=np.zeros((12, 512)), index=range(12))
     with pytest.raises(InputError, match="was not found in"):
         load("cifar10")

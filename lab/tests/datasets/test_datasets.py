@@ -72,7 +72,7 @@ def four_pictures(own_folder, monkeypatch):
     monkeypatch.setattr(arrays, "COCO30K", replace(arrays.COCO30K, checksum=checksum(X, y)))
 
 
-def test_coco_draws_a_hundred_queries_a_label(four_pictures):
+def test_coco_draws_a_hundred_queries_per_label(four_pictures):
     assert load("coco30k").queries_per_label == load("coco30k-noperson").queries_per_label == 100
 
 

@@ -89,7 +89,7 @@ def test_shards_are_joined_once(pictures, monkeypatch):
     np.testing.assert_array_equal(load("imagenet").X, first.X)
 
 
-def test_shards_that_changed_are_joined_anew(pictures):
+def test_shards_that_changed_are_joined_again(pictures):
     X, y, folder = pictures
     write_npy(folder, X, y)
     load("imagenet")
@@ -103,7 +103,7 @@ def test_shards_that_changed_are_joined_anew(pictures):
     )
 
 
-def test_killed_join_is_never_taken_for_a_whole(pictures, own_folder, telling_child):
+def test_a_killed_join_is_never_mistaken_for_a_complete_one(pictures, own_folder, telling_child):
     X, y, folder = pictures
     write_npy(folder, X, y)
 
@@ -229,12 +229,12 @@ def set_array(array):
         ("val_labels.npy", cut_short, "is damaged, short, or not an .npy file"),
         ("train-00.npy", lambda path: path.write_bytes(b""), "is damaged, short, or not an .npy file"),
         ("train-00.npy", several_arrays, "holds several arrays"),
-        ("train-01.npy", set_array(np.zeros((19, 7), dtype="f4")), "expected 8 features a row, got 7"),
+        ("train-01.npy", set_array(np.zeros((19, 7), dtype="f4")), "expected 8 features per row, got 7"),
         ("train-01.npy", set_array(np.zeros((19, 8), dtype=int)), "of floats, got .19, 8. int64"),
         ("train-01.npy", set_array(np.zeros(19)), "of floats, got .19,."),
         ("val_labels.npy", set_array(np.zeros(9, dtype=int)), "expected 10 integer labels, got .9,."),
         ("val_labels.npy", set_array(np.zeros(10)), "expected 10 integer labels, got .10,. float64"),
-        ("train_labels-00.npy", lambda path: path.unlink(), "has no labels beside it: expected"),
+        ("train_labels-00.npy", lambda path: path.unlink(), "has no labels next to it: expected"),
     ],
 )
 def test_damaged_npy_shard_is_refused_by_name(name, change, message, pictures):

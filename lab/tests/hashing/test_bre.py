@@ -114,7 +114,7 @@ def test_hash_functions_are_sums_over_landmarks(clusters):
     )
 
 
-def test_two_classes_on_a_line_are_told_apart_as_well_as_any_sign_can():
+def test_two_classes_on_a_line_are_separated_as_well_as_any_sign_can():
     """Rows lie on a line through the mean, and the best codes separate the classes."""
     X = np.array([[-4.0], [-3.0], [-2.5], [2.0], [3.5], [4.0]])
     y = np.array([0, 0, 0, 1, 1, 1])

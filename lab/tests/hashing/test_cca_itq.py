@@ -65,7 +65,7 @@ def test_directions_solve_the_generalised_eigenproblem(several_labels, ridge):
     np.testing.assert_allclose(left, cxx @ W * found.correlations**2, atol=1e-8)
 
 
-def test_one_label_a_row_of_three_leaves_two_directions(clusters):
+def test_three_classes_leave_two_directions(clusters):
     found = directions(*clusters, ridge=1e-4)
     assert found.directions.shape == (8, 2)
     assert 1 > found.correlations[0] > found.correlations[1] > 0.1

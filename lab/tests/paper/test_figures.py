@@ -62,7 +62,7 @@ def test_inline_figures_share_no_ids_and_follow_the_page_in_colour(results):
         assert 'role="img" aria-label="MAP by code length' in each
 
 
-def test_sweep_tells_both_best_points(results):
+def test_a_sweep_names_both_best_points(results):
     figure = sweep_figure(results, results.sweeps[0])
     assert "Best here: gamma 1e-03, mu 1e+00, validation MAP .7000" in figure.alt
     assert "In the paper: gamma 1e-07, mu 1e+01, validation MAP .9449" in figure.alt

@@ -46,7 +46,7 @@ def test_equal_is_level_and_not_first(stand):
     assert (found.verdict, found.sentence()) == ("level", "level with classifier (1 seed)")
 
 
-def test_float_vectors_and_scores_are_no_rivals_but_are_told(stand):
+def test_float_vectors_and_scores_are_reported_but_are_not_rivals(stand):
     found = stand("encoded", rivals={"classifier-scores": (None, 0.9)})
     assert found.verdict == "first"
     assert found.sentence().endswith("; classifier-scores is .5000 above it")
@@ -94,7 +94,7 @@ def test_only_seeds_that_both_have_are_compared(made, tmp_path):
     assert "sdh" in found.missing
 
 
-def test_seeds_that_say_the_opposite_are_counted(made, tmp_path):
+def test_seeds_with_the_opposite_sign_are_counted(made, tmp_path):
     ours = [made.cell(seed=seed, map_learned=value) for seed, value in enumerate((0.9, 0.9, 0.7))]
     cells = [*ours, *(made.cell("mnist", "sdh", seed=seed, map_learned=0.8) for seed in range(3))]
     results = read_results(made.folder(tmp_path, cells))
@@ -126,7 +126,7 @@ def test_the_shortest_and_the_longest_code_are_compared_with_the_paper(made, tmp
     )
 
 
-def test_a_stand_in_is_told_apart_from_the_data_of_the_paper(made, tmp_path):
+def test_a_stand_in_is_distinguished_from_the_data_of_the_paper(made, tmp_path):
     cells = [made.cell("tinyimagenet-1500", bits=bits, map=0.7) for bits in (16, 32)]
     said = headline(read_results(made.folder(tmp_path, cells)))
     assert said.with_paper == ""
@@ -138,13 +138,13 @@ def test_a_stand_in_is_told_apart_from_the_data_of_the_paper(made, tmp_path):
     assert headline(read_results(made.folder(tmp_path / "own", [made.cell()]))).stand_ins == ()
 
 
-def test_ours_under_another_ranking_is_no_rival(made, tmp_path):
+def test_our_other_ranking_is_not_a_rival(made, tmp_path):
     cells = [made.cell(), made.cell(ranking="label", map_learned=0.99), made.cell("mnist", "pq")]
     found = standing(read_results(made.folder(tmp_path, cells)), OURS[0], codes="learned", **WHERE)
     assert [rival.series.method for rival in found.rivals] == ["pq"]
 
 
-def test_more_anchors_are_rivals_of_what_has_features_of_its_own(made, tmp_path):
+def test_methods_with_more_anchors_are_rivals_of_the_label_ranking(made, tmp_path):
     cells = dict(
         made.cell("mnist", method, parameters={"anchors": 1000}) for method in ("sq", "sdh", "classifier")
     )
@@ -158,13 +158,13 @@ def test_more_anchors_are_rivals_of_what_has_features_of_its_own(made, tmp_path)
     assert by_meaning.verdict == "behind"
 
 
-def test_ours_not_measured_has_no_standing(made, tmp_path):
+def test_there_is_no_standing_if_ours_was_not_measured(made, tmp_path):
     results = read_results(made.folder(tmp_path, [made.cell("mnist", "pq")]))
     assert standing(results, OURS[0], codes="learned", **WHERE) is None
     assert headline(results).lead == ("There is nothing to compare yet.",)
 
 
-def test_sentences_join_lengths_and_tell_the_worst(made, tmp_path):
+def test_sentences_join_lengths_and_name_the_worst(made, tmp_path):
     cells = [made.cell(bits=bits, map_learned=0.5) for bits in (16, 32)]
     cells += [made.cell("mnist", "sdh", bits, map_learned=0.5 + bits / 1000) for bits in (16, 32)]
     other = {"parameters": {"solver": "alternating"}}

@@ -27,7 +27,7 @@ from supquant.inputs.parameters import check_integer
 N_BINS = 256
 """Number of bins of a feature: as many as a byte can number."""
 
-SMALLEST_ERROR = 1e-6
+MIN_ERROR = 1e-6
 """The weighted error of a tree is taken as at least this, so that the weight of a tree without errors is finite."""
 
 
@@ -177,7 +177,7 @@ def boost(
         kept = _heaviest(weights, boosting.kept_weight)
         tree = grow_tree(rows.bins, weights * targets, kept, boosting, rng, n_threads)
         votes = tree.votes[tree.leaf_of_row]  # (n,)
-        error = np.clip(weights[votes != targets].sum(), SMALLEST_ERROR, 1 - SMALLEST_ERROR)
+        error = np.clip(weights[votes != targets].sum(), MIN_ERROR, 1 - MIN_ERROR)
         tree_weight = np.log((1 - error) / error) / 2
         weights *= np.exp(-tree_weight * targets * votes)
         weights /= weights.sum()

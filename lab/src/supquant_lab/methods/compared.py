@@ -270,8 +270,7 @@ class FittedScores(FloatItems):
     """Items are class scores (n, L), ranked by their product with the scores of the query."""
 
     def __init__(self, labels: FittedCodes) -> None:
-        self.fit_seconds = self.chain_seconds = labels.fit_seconds
-        self.parameters = labels.parameters
+        super().__init__(labels.parameters, labels.fit_seconds)
         self._classifier = labels.estimator
 
     def encoded(self, X: Array) -> Array:
@@ -310,9 +309,13 @@ class FittedProbabilities(FloatItems):
     """
 
     def __init__(self, codes: FittedCodes, y: Array) -> None:
-        self.fit_seconds, self.chain_seconds = codes.fit_seconds, codes.chain_seconds
-        self.parameters = codes.parameters
-        self.truncated, self.convergence = codes.truncated, codes.convergence
+        super().__init__(
+            codes.parameters,
+            codes.fit_seconds,
+            chain_seconds=codes.chain_seconds,
+            truncated=codes.truncated,
+            convergence=codes.convergence,
+        )
         self._quantizer = codes.estimator
         self._labels = read_labels(y, classes=self._quantizer.classes_)
 
@@ -355,10 +358,10 @@ class FittedVectors(FloatItems):
     """Nothing is learned. Items are vectors (n, d), or their kernel features if all methods have these."""
 
     def __init__(self, kernel: GaussianMap | None) -> None:
-        self._kernel = kernel
-        self.parameters = (
+        super().__init__(
             {} if kernel is None else {"anchors": len(kernel.anchors), "features": "kernel, ours"}
         )
+        self._kernel = kernel
 
     def encoded(self, X: Array) -> Array:
         """Return the vectors as they are, or their features."""

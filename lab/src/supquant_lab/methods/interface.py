@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from supquant.arrays import Array
 from supquant.codec.gaussian_map import GaussianMap
-from supquant.progress import Progress, TimeLimit
+from supquant.progress import Progress, TimeIsUpError, TimeLimit
 from supquant.published.anchor_kernel import AnchorKernel
 from supquant_lab.problem import Training
 
@@ -121,6 +121,21 @@ class Fitted(ABC):
     truncated: bool = False
     convergence: Sequence[tuple[float, float]] = ()
 
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        seconds: float = 0.0,
+        *,
+        chain_seconds: float | None = None,
+        truncated: bool = False,
+        convergence: Sequence[tuple[float, float]] = (),
+    ) -> None:
+        self.parameters = parameters
+        self.fit_seconds = seconds
+        self.chain_seconds = seconds if chain_seconds is None else chain_seconds
+        self.truncated = truncated
+        self.convergence = convergence
+
     def learned(self) -> Any:
         """Return the items of the training rows that training itself made; None if it made none."""
         return None
@@ -212,6 +227,16 @@ class Watch:
     callback: Callback | None = None
     convergence: list[tuple[float, float]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
+
+    def fit(self, estimator: Any, X: Array, y: Array) -> dict[str, Any]:
+        """Fit an estimator that calls this watch; return the seconds, whether its time was up, and the convergence."""
+        began, truncated = time.perf_counter(), False
+        try:
+            estimator.fit(X, y)
+        except TimeIsUpError:
+            truncated = True
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "truncated": truncated, "convergence": self.convergence}
 
     def __call__(self, progress: Progress) -> None:
         """Record a step and pass it on; raise `TimeIsUpError` when the time is up."""

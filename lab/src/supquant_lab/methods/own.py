@@ -10,7 +10,6 @@ import importlib
 import inspect
 import os
 import sys
-import time
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +20,6 @@ from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.estimators.estimator import CodeEstimator
 from supquant.model.quantizer import SupervisedQuantizer
-from supquant.progress import TimeIsUpError
 from supquant_lab.hashing.base import HashEstimator
 from supquant_lab.methods.codes import FittedCodes
 from supquant_lab.methods.interface import Fitted, Method, Steps, Watch
@@ -134,18 +132,8 @@ class OwnEstimator(Method):
         watched = {"callback": watch} if "callback" in inspect.signature(self.kind).parameters else {}
         estimator = self.kind(**told, **watched)
         rows = self.training if _learns_without_labels(self.kind) else self.training.labelled()
-        began = time.perf_counter()
-        truncated = False
-        try:
-            estimator.fit(self._vectors(rows.every_row), rows.every_label)
-        except TimeIsUpError:
-            truncated = True
-        record: dict[str, Any] = {
-            "seconds": time.perf_counter() - began,
-            "parameters": told | ({"n_iter": estimator.n_iter_} if hasattr(estimator, "n_iter_") else {}),
-            "truncated": truncated,
-            "convergence": watch.convergence,
-        }
+        record = watch.fit(estimator, self._vectors(rows.every_row), rows.every_label)
+        record["parameters"] = told | ({"n_iter": estimator.n_iter_} if hasattr(estimator, "n_iter_") else {})
         if isinstance(estimator, CodeEstimator):
             return FittedLibraryCodes(
                 estimator, **record, feature_map=self._vectors, n_labelled=len(self.training.X)
@@ -177,15 +165,10 @@ class FittedOwn(Fitted):
         estimator: Any,
         name: str,
         vectors: Callable[[Array], Array],
-        *,
-        seconds: float,
-        parameters: Mapping[str, Any],
-        truncated: bool,
-        convergence: list[tuple[float, float]],
+        **record: Any,
     ) -> None:
+        super().__init__(**record)
         self.estimator, self._name, self._vectors = estimator, name, vectors
-        self.fit_seconds = self.chain_seconds = seconds
-        self.parameters, self.truncated, self.convergence = parameters, truncated, convergence
 
     def learned(self) -> Array | None:
         """Return `training_codes_` of the estimator; None if it has none."""

@@ -162,14 +162,12 @@ def _maps(results: Results) -> Section:
         if results.select(dataset=dataset, protocol="paper")
     ]
     words = (
-        (
-            "The database is the training set, as published. The figures show the mean average precision of every "
-            "method by code length. A colour stands for a family: ours and its variants, quantizers without labels, "
-            "hashing, and classifiers. Dotted lines are methods that store floats. Lines are means over the splits "
-            "(seeds) that all points of a figure have. Tables are means over all splits."
-        ),
+        "The database is the training set, as published. The figures show the mean average precision of every "
+        "method by code length. A colour stands for a family: ours and its variants, quantizers without labels, "
+        "hashing, and classifiers. Dotted lines are methods that store floats. Lines are means over the splits "
+        "(seeds) that all points of a figure have. Tables are means over all splits."
     )
-    return Section("map", "1. Accuracy by code length", words, tuple(parts) or (_missing(results, "sq"),))
+    return Section("map", "1. Accuracy by code length", (words,), tuple(parts) or (_missing(results, "sq"),))
 
 
 def _about(dataset: str) -> tuple[str, ...]:
@@ -180,17 +178,15 @@ def _about(dataset: str) -> tuple[str, ...]:
 
 def _times(results: Results) -> Section:
     words = (
-        (
-            "The time is that of a single query on one thread. Hashing encodes the query and scans. Composite "
-            "quantization makes tables and scans. Supervised quantization computes kernel features first: with 1,000 "
-            "anchors as published, and with up to 4,000 anchors for the label ranking. If the vectors are features of "
-            "a network, the ranking by distance has no kernel features. MAP depends on how the codes of the database "
-            "were made, and the time does not."
-        ),
+        "The time is that of a single query on one thread. Hashing encodes the query and scans. Composite "
+        "quantization makes tables and scans. Supervised quantization computes kernel features first: with 1,000 "
+        "anchors as published, and with up to 4,000 anchors for the label ranking. If the vectors are features of "
+        "a network, the ranking by distance has no kernel features. MAP depends on how the codes of the database "
+        "were made, and the time does not."
     )
     found = measurements.timed_results(results)
     if found is None:
-        return Section("time", "2. Accuracy against query time", words, (_missing(results, "sq"),))
+        return Section("time", "2. Accuracy against query time", (words,), (_missing(results, "sq"),))
     timed, machine = found
     parts = [
         Part(
@@ -213,7 +209,7 @@ def _times(results: Results) -> Section:
             folded=True,
         ),
     ]
-    return Section("time", "2. Accuracy against query time", words, tuple(parts))
+    return Section("time", "2. Accuracy against query time", (words,), tuple(parts))
 
 
 def _triplets(results: Results) -> Section:
@@ -249,11 +245,9 @@ def _transforms(results: Results) -> Section:
 
 def _penalties(results: Results) -> Section:
     words = (
-        (
-            "Gamma is the weight of the error between codes and projected vectors. Mu is the weight of the variation of "
-            "the products between the codewords of an item. As published, validation queries are training rows that stay "
-            "in the database. So MAP is higher here than for separate queries."
-        ),
+        "Gamma is the weight of the error between codes and projected vectors. Mu is the weight of the variation of "
+        "the products between the codewords of an item. As published, validation queries are training rows that stay "
+        "in the database. So MAP is higher here than for separate queries."
     )
     part = Part(
         points=tuple(
@@ -265,7 +259,7 @@ def _penalties(results: Results) -> Section:
         folded=True,
     )
     parts = (part,) if results.sweeps else (Part(missing=("supquant paper --only penalties",)),)
-    return Section("penalties", "5. Accuracy over gamma and mu", words, parts)
+    return Section("penalties", "5. Accuracy over gamma and mu", (words,), parts)
 
 
 def _convergence(results: Results) -> Section:
@@ -323,13 +317,11 @@ def _without_labels(results: Results) -> Section:
             ),
         ]
     words = (
-        (
-            "The paper did not measure items without labels. Under `unlabelled`, new items belong to the classes of "
-            "training. Under `unseen`, they belong to other classes. For comparison, `classifier-scores` stores float "
-            "scores of every item."
-        ),
+        "The paper did not measure items without labels. Under `unlabelled`, new items belong to the classes of "
+        "training. Under `unseen`, they belong to other classes. For comparison, `classifier-scores` stores float "
+        "scores of every item."
     )
-    return Section("without-labels", "7. Items without labels", words, tuple(parts))
+    return Section("without-labels", "7. Items without labels", (words,), tuple(parts))
 
 
 def _curves(results: Results) -> Section:
@@ -355,13 +347,11 @@ def _curves(results: Results) -> Section:
                 )
             )
     words = (
-        (
-            "Under `paper`, the codes are those that the papers of each method report: learned codes for quantizers and "
-            "`classifier`, encoded codes for hashing. Compare only codes of one kind. Under `unlabelled`, all codes are "
-            "made from the vectors alone."
-        ),
+        "Under `paper`, the codes are those that the papers of each method report: learned codes for quantizers and "
+        "`classifier`, encoded codes for hashing. Compare only codes of one kind. Under `unlabelled`, all codes are "
+        "made from the vectors alone."
     )
-    return Section("curves", "Precision", words, tuple(parts) or (_missing(results, "sq"),))
+    return Section("curves", "Precision", (words,), tuple(parts) or (_missing(results, "sq"),))
 
 
 def _sizes(results: Results) -> Section:
@@ -409,12 +399,10 @@ def _provenance(results: Results) -> Section:
         if (cells := sorted(results.select(dataset=dataset), key=provenance.cell_order))
     ]
     words = (
-        (
-            "Every measured number in the tables and figures is a field of a result file, or the mean of a field over "
-            "seeds. Only the numbers of the paper were typed."
-        ),
+        "Every measured number in the tables and figures is a field of a result file, or the mean of a field over "
+        "seeds. Only the numbers of the paper were typed."
     )
-    return Section("how", "How each number was made", words, tuple(parts))
+    return Section("how", "How each number was made", (words,), tuple(parts))
 
 
 def _drawn(drawings: Iterable[Figure | None]) -> tuple[Figure, ...]:
