@@ -176,7 +176,7 @@ def test_sweep_and_convergence_numbers_are_those_of_their_files(page, results_fo
     assert len(last) == 2
     for data in last:
         assert float(data["value"]) == cells[json.loads(data["cells"])[0]]["convergence"][-1][1]
-    for told in ("30 %", "0.1 %"):
+    for told in ("30%", "0.1%"):
         assert page.text.count(f"lowers the objective by less than {told}") == 1
 
 
@@ -239,7 +239,7 @@ def test_convergence_mentions_other_fits_and_a_lower_objective_with_a_lower_map(
     (folder / "curves").mkdir()
     (folder / "curves" / f"{name}.json").write_text(json.dumps(whole))
     index = render_report(folder, tmp_path / "out").index.read_text(encoding="utf-8")
-    assert "by less than 0.1 %; its fit in the tables of MAP, by less than 30 %." in index
+    assert "by less than 0.1%; its fit in the tables of MAP, by less than 30%." in index
     assert "`alternating` ends with the lower objective, `joint` with the higher MAP." in index
 
 

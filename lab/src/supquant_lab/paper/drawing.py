@@ -151,8 +151,10 @@ def _without_numbered_ids(svg: str) -> str:
     Matplotlib numbers its groups, and the groups of the next figure have the same numbers.
     """
     root = ET.fromstring(svg)
-    ET.indent(root, "")
     for element in root.iter():
+        element.text, element.tail = (
+            part if part and part.strip() else None for part in (element.text, element.tail)
+        )
         if f"#{element.get('id')}" not in svg:
             element.attrib.pop("id", None)
     return ET.tostring(root, encoding="unicode") + "\n"
