@@ -8,11 +8,11 @@ from preloaded import PreloadedModule
 @pytest.fixture(scope="session", autouse=True)
 def seconds_of_timing():
     """Time the queries of a cell in one round, not for a whole second. Return the seconds that it takes in earnest."""
-    from supquant_lab import query_time
+    from supquant_lab import cell
 
-    seconds = query_time.MOST_SECONDS
+    seconds = cell.MAX_SECONDS
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(query_time, "MOST_SECONDS", 0.0)
+        patch.setattr(cell, "MAX_SECONDS", 0.0)
         yield seconds
 
 

@@ -138,8 +138,3 @@ def test_scores_of_mnist_are_probabilities():
     assert (
         calibration["error"] < 0.02
     )  # for data with less certain labels it is mostly noise of the few queries
-
-
-def test_gamma_does_not_matter_to_meaning():
-    found = [by_meaning("digits", "paper", quantization_weight=gamma).map for gamma in (1e-7, 1e-4, 1e-1)]
-    assert max(found) - min(found) <= 0.005

@@ -8,12 +8,11 @@ import pytest
 
 from supquant.errors import InputError
 from supquant.progress import Progress, TimeIsUpError
-from supquant_lab.cell import Cell, check_cells, run_cells
+from supquant_lab.cell import Cell, check_cells, run_cells, time_queries
 from supquant_lab.datasets import load
 from supquant_lab.methods import METHODS, STEP_NAMES, Settings, Training
-from supquant_lab.methods.watch import Watch
+from supquant_lab.methods.interface import Watch
 from supquant_lab.problem import pose
-from supquant_lab.query_time import time_queries
 from supquant_lab.records import read_records
 from supquant_lab.tuning import GridPoint, Tuning
 
@@ -115,7 +114,7 @@ def test_a_cell_has_the_agreed_fields(data, more_data, method, protocol):
 
 @pytest.mark.parametrize("protocol", ["paper", "unlabelled"])
 @pytest.mark.parametrize("method", list(METHODS))
-def test_cells_with_several_labels_a_row(several_labels, method, protocol):
+def test_cells_with_several_labels_per_row(several_labels, method, protocol):
     (cell,) = run_cells(several_labels, method=method, protocol=protocol, settings=quick(method))
     assert cell.map > 0.5
 
@@ -156,7 +155,7 @@ def plain_average_precision(scores, relevant):
     return np.mean(np.cumsum(hits)[hits] / (np.flatnonzero(hits) + 1))
 
 
-def test_known_and_new_classes_are_measured_apart(more_data):
+def test_known_and_new_classes_are_measured_separately(more_data):
     problem = pose(more_data, protocol="open")
     (cell,) = run_cells(more_data, problem=problem, method="euclidean", protocol="open")
     scores = np.square(problem.queries[:, None] - problem.database).sum(axis=2)
@@ -182,7 +181,7 @@ def test_known_and_new_classes_are_measured_apart(more_data):
     assert cell.map_tie_aware == cell.map_encoded_tie_aware == pytest.approx(cell.map, abs=1e-3)
 
 
-def test_probabilities_of_known_and_new_classes_are_judged_apart(more_data):
+def test_probabilities_of_known_and_new_classes_are_judged_separately(more_data):
     told = {"settings": Settings(anchors=60, parameters={"max_iter": 1}), "ranking": "label"}
     for protocol, more in (("unseen", set()), ("open", {"error_known", "error_new"})):
         (cell,) = run_cells(more_data, protocol=protocol, **told)
@@ -224,7 +223,7 @@ def test_recall_is_of_the_items_that_map_is_about(data):
     assert cell.recall_within_class == pytest.approx(expected, abs=1e-12)
 
 
-def test_files_that_were_written_before_recalls_are_cells_all_the_same():
+def test_files_without_recalls_are_cells():
     records = read_records(Path(__file__).parents[2] / "docs" / "results" / "cells")
     cells = [Cell(**record.content) for record in records]
     assert any(cell.recall_at_10 is None for cell in cells)
@@ -260,7 +259,7 @@ def test_a_longer_code_that_starts_from_one_that_was_cut_short_says_so(data):
 
 def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("supquant_lab.methods.watch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("supquant_lab.methods.interface.time.monotonic", lambda: now[0])
     heard = []
     watch = Watch(limit=10.0, callback=heard.append, began=0.0)
 
@@ -279,8 +278,8 @@ def test_time_is_that_of_the_whole_fit_and_a_last_step_is_never_too_late(monkeyp
 
 def test_query_time_is_the_median_of_the_least_disturbed_round(monkeypatch, seconds_of_timing):
     now, rounds = [0.0], []
-    monkeypatch.setattr("supquant_lab.query_time.MOST_SECONDS", seconds_of_timing)
-    monkeypatch.setattr("supquant_lab.query_time.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("supquant_lab.cell.MAX_SECONDS", seconds_of_timing)
+    monkeypatch.setattr("supquant_lab.cell.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def scan(query):
         rounds.append(len(rounds) // 5)

@@ -69,7 +69,7 @@ def test_picture_of_one_grey_has_no_shape(value):
     assert not gist_descriptors(np.full((1, 32, 32), value, dtype=np.uint8)).any()
 
 
-def test_stripes_answer_to_the_filters_across_them():
+def test_filters_respond_to_stripes_across_them():
     stripes = np.zeros((32, 32), dtype=np.uint8)
     stripes[:, ::4] = 255  # upright: they vary along a row of pixels
     upright, lying = gist_descriptors(np.stack([stripes, stripes.T])).reshape(2, 4, 8, 16).mean(axis=(1, 3))
@@ -86,7 +86,7 @@ def test_pictures_need_not_be_square(shape, rng):
 
 
 @pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 65])
-def test_descriptors_depend_neither_on_threads_nor_on_company(n, pictures):
+def test_descriptors_depend_neither_on_threads_nor_on_other_pictures(n, pictures):
     one, two = (gist_descriptors(pictures[:n], n_jobs=n_jobs) for n_jobs in (1, 2))
     assert one.shape == (n, 512)
     assert one.dtype == np.float32
@@ -101,7 +101,7 @@ def test_mapped_pictures_are_read(pictures, tmp_path):
     np.testing.assert_array_equal(gist_descriptors(mapped), gist_descriptors(pictures[:5]))
 
 
-def test_progress_is_told_block_by_block(pictures):
+def test_progress_is_reported_after_every_block(pictures):
     events = []
     gist_descriptors(pictures, callback=events.append)
     assert [(event.step, event.total) for event in events] == [(1, 3), (2, 3), (3, 3)]

@@ -57,7 +57,7 @@ def test_a_kept_fit_measures_the_same_without_training(data, kept, monkeypatch, 
     np.testing.assert_array_equal(np.array(again.convergence), np.array(first.convergence))
 
 
-def test_a_longer_code_goes_on_from_a_kept_one_to_the_same_result(data, kept):
+def test_a_longer_code_continues_from_a_kept_one_with_the_same_result(data, kept):
     (whole,) = run_cells(data, bits=(32,), settings=QUICK)
     list(run_cells(data, bits=(16,), settings=QUICK, kept=kept))
     (resumed,) = run_cells(data, bits=(32,), settings=QUICK, kept=kept)

@@ -84,7 +84,7 @@ class Remembering:
 
 
 @pytest.mark.parametrize(("ranking", "anchors"), [("label", None), ("label", 60), ("euclidean", None)])
-def test_sq_on_its_own_features_gets_rows_without_labels(partly_labelled, ranking, anchors, monkeypatch):
+def test_the_default_model_gets_rows_without_labels(partly_labelled, ranking, anchors, monkeypatch):
     monkeypatch.setattr(METHODS["sq"], "make", lambda *_: Remembering())
     fitted = METHODS["sq"](partly_labelled, Settings(ranking=ranking, anchors=anchors)).fitted(16)
     if ranking == "label" and anchors is None:
@@ -129,7 +129,7 @@ def test_steps_give_the_scores_of_tables(training, name, ranking):
 
 
 @pytest.mark.parametrize("ranking", ["label", "position"])
-def test_sq_ranked_by_meaning_is_left_to_its_defaults_unless_anchors_are_given(training, ranking):
+def test_sq_with_the_label_ranking_is_the_default_model_unless_anchors_are_given(training, ranking):
     plain = METHODS["sq"](training, Settings(ranking=ranking, parameters={"max_iter": 1}))
     given = METHODS["sq"](training, Settings(ranking=ranking, anchors=60))
     published = METHODS["sq"](training, Settings(ranking="euclidean"))
@@ -242,7 +242,7 @@ def test_cosine_ranks_vectors_by_their_angle(training, for_all):
     assert fitted.learned() is None
 
 
-def test_items_are_as_large_as_they_say(training):
+def test_items_have_the_size_they_report(training):
     assert METHODS["euclidean"](training, Settings()).fitted(16).bytes_per_item(training.X) == 256
     classifier = METHODS["classifier"](training, Settings(anchors=60)).fitted(16)
     assert classifier.bytes_per_item(classifier.learned()) == 1
@@ -300,6 +300,6 @@ def test_the_bandwidth_of_the_kernel_can_be_given(training):
 @pytest.mark.parametrize(
     "name", [name for name, each in METHODS.items() if issubclass(each, EstimatorMethod)]
 )
-def test_an_estimator_has_the_published_features_by_default_too(name):
-    defaults = METHODS[name].make(16).get_params(deep=False)
+def test_an_estimator_has_the_published_features_by_default_too(training, name):
+    defaults = METHODS[name](training, Settings()).make(16).get_params(deep=False)
     assert (defaults.get("features") is not None) == METHODS[name].kernel

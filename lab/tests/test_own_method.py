@@ -149,7 +149,7 @@ def test_a_subclass_of_the_library_gives_the_same_figures_as_the_method_by_name(
     [
         ("no_such_module_here:Thing", "cannot import no_such_module_here"),
         ("{}:Absent", "has no 'Absent'; it has the classes"),
-        ("{}:a_function", "is no class"),
+        ("{}:a_function", "is not a class"),
         ("{}:NoEncode", "has no method encode"),
         ("{}:NoScores", "has no method tables and no method scores"),
         ("{}:NoLength", "needs a parameter n_codebooks or n_bits or bits"),
@@ -161,7 +161,9 @@ def test_a_subclass_of_the_library_gives_the_same_figures_as_the_method_by_name(
     ],
 )
 @pytest.mark.parametrize("command", ["experiment", "paper"])
-def test_what_is_no_method_ends_with_exit_code_2_and_one_line(folder, tmp_path, method, part, command):
+def test_a_class_that_is_not_a_method_ends_with_exit_code_2_and_one_line(
+    folder, tmp_path, method, part, command
+):
     (tmp_path / "broken.py").write_text("1 / 0")
     named = method.format(folder)
     if command == "paper" and "OneRow" in method:

@@ -1,6 +1,5 @@
 """Cells are read from files and from lines alike, and folding loses none of them."""
 
-import gzip
 import json
 import multiprocessing
 
@@ -96,17 +95,6 @@ def test_files_below_a_folder_keep_their_path_as_name_and_others_stay(tmp_path):
     assert "gamma-2/points" in contents(tmp_path, subfolders=True)
 
 
-def test_lines_that_gzip_compressed_are_read_and_move_with_the_next_cell(tmp_path):
-    old = tmp_path / "mnist.jsonl.gz"
-    old.write_bytes(gzip.compress(json.dumps({"name": "old", **CELL}).encode()))
-    assert [record.name for record in read_records(tmp_path)] == ["old"]
-    assert is_recorded(tmp_path / "old.json")
-    write(tmp_path / "new.json", CELL)
-    fold_cells(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["mnist.jsonl.xz"]
-    assert {record.name: record.content for record in read_records(tmp_path)} == {"new": CELL, "old": CELL}
-
-
 def test_a_record_is_found_as_a_file_and_as_a_line(tmp_path):
     write(tmp_path / "a.json", CELL)
     assert is_recorded(tmp_path / "a.json")
@@ -165,7 +153,7 @@ def test_processes_that_fold_one_folder_lose_no_cell(tmp_path):
         ('{"name": "a"', "line 1, is not a JSON object"),
         ('{"map": 1}', "line 1, is not a JSON object with a name"),
         ("[]", "line 1, is not a JSON object with a name"),
-        ('{"name": "a"}\n{"name": "a"}', "line 2: a stands there twice"),
+        ('{"name": "a"}\n{"name": "a"}', "line 2: a occurs twice"),
     ],
 )
 def test_lines_that_cannot_be_right_are_refused_by_number(tmp_path, lines, text, message):

@@ -44,7 +44,7 @@ def test_other_values_can_be_shown():
     assert table.rows[0][-1] == "111.7"
 
 
-def test_map_of_the_protocol_open_is_shown_with_both_of_its_parts():
+def test_map_of_the_protocol_open_is_shown_for_known_and_new_classes():
     of_open = cell(protocol="open", map=0.375, map_known=0.75, map_new=0.25)
     table = result_table([of_open, cell(bits=32)])
     assert table.header[-6:] == [
@@ -62,7 +62,7 @@ def test_map_of_the_protocol_open_is_shown_with_both_of_its_parts():
     assert result_table([of_open], "map_new").header[-1:] == ["16 bits"]
 
 
-def test_files_without_a_value_leave_its_place_empty():
+def test_a_missing_value_leaves_its_place_empty():
     table = result_table([cell(), cell(bits=32, recall_at_10=0.25)], "recall_at_10")
     assert table.rows[0][-2:] == ["-", ".2500"]
 
@@ -72,7 +72,7 @@ def test_unknown_value_is_refused():
         result_table([cell()], "accuracy")
 
 
-def test_a_folder_is_read_whatever_else_lies_in_it(tmp_path):
+def test_other_files_in_a_folder_are_ignored(tmp_path):
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "one.json").write_text(json.dumps(cell()))
     (tmp_path / "two.json").write_text(json.dumps([cell(bits=32), cell(bits=64)]))
@@ -90,7 +90,7 @@ def test_folders_without_cells_are_refused(tmp_path):
         read_cells(tmp_path)
 
 
-def test_cells_that_were_set_differently_stand_on_lines_of_their_own():
+def test_cells_with_different_settings_have_their_own_lines():
     cell = {
         "dataset": "digits",
         "protocol": "paper",

@@ -123,7 +123,7 @@ def test_foreign_file_of_points_is_refused(digits, tmp_path, content):
         tune(QUANTIZER, GRID, *digits, resume=file, **SETTINGS)
 
 
-def test_several_labels_a_row_are_accepted(digits):
+def test_several_labels_per_row_are_accepted(digits):
     X, y = digits
     indicator = np.stack([y % 2 == 0, y > 4, y == 3], axis=1).astype(int)
     indicator[indicator.sum(axis=1) == 0, 0] = 1
@@ -151,12 +151,11 @@ def test_impossible_settings_are_refused(digits, grid, wrong, message):
 def test_points_are_compared_by_the_ranking_asked_for_with_the_estimators_own_features(digits, ranking):
     X, y = digits[0][:300], digits[1][:300] // 2 + np.arange(300) % 2  # labels that are hard to predict
     model = SupervisedQuantizer(2, n_codewords=16, max_iter=1)
-    assert model.features_need_labels
     settings = {"n_validation": 50, "random_state": 3, "n_jobs": 1}
-    (point,) = tune(model, {"quantization_weight": [1e-3]}, X, y, ranking=ranking, **settings).points
+    (point,) = tune(model, {"tol": [1e-3]}, X, y, ranking=ranking, **settings).points
     rng = np.random.default_rng(3)
     rows = rng.permutation(300)
-    model.set_params(quantization_weight=1e-3, random_state=int(rng.integers(2**31))).fit(X[rows], y[rows])
+    model.set_params(tol=1e-3, random_state=int(rng.integers(2**31))).fit(X[rows], y[rows])
     labels = read_labels(y[rows])
     tables = model.codec_.tables(X[rows[:50]], ranking)
     found = evaluate_tables(tables, model.training_codes_, labels.take(np.arange(50)), labels)

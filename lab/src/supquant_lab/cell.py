@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from supquant.arrays import Array
 from supquant.codec.additive import AdditiveCodec
 from supquant.errors import InputError
 from supquant.evaluation import RetrievalQuality, evaluate_scores
@@ -14,12 +18,12 @@ from supquant.inputs.parameters import check_choice
 from supquant.model.codec import SupervisedCodec
 from supquant_lab.machine import describe_machine, peak_memory_mb
 from supquant_lab.methods import (
+    STEP_NAMES,
     EstimatorMethod,
     Fitted,
     KeptFits,
     Method,
     Settings,
-    Training,
     apply_steps,
     find_method,
     is_own,
@@ -27,8 +31,6 @@ from supquant_lab.methods import (
 from supquant_lab.methods.codes import FittedCodes
 from supquant_lab.probabilities import judge_first_answers
 from supquant_lab.problem import Problem, pose
-from supquant_lab.query_time import time_queries
-from supquant_lab.splits import PROTOCOLS
 from supquant_lab.tuning import Tuning, tune
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from supquant_lab.datasets import Dataset
+    from supquant_lab.methods import Steps
     from supquant_lab.methods.interface import Callback
+
 
 TIMED_QUERIES = 50
 """Number of queries that are timed one at a time."""
@@ -45,9 +49,16 @@ RANKINGS = ("euclidean", "hamming", "label", "position", "cosine")
 """Names of all rankings; a method has some of them."""
 
 
+MAX_ROUNDS = 20
+"""The same queries are timed at most this many times."""
+
+MAX_SECONDS = 1.0
+"""No further round begins after this many seconds."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """Everything that was measured; its fields are those of the JSON record.
+    """What was measured; its fields are those of the JSON record.
 
     Attributes
     ----------
@@ -69,11 +80,11 @@ class Cell:
     cut : int or None
         R: only this many of the first items count in MAP; all if None.
     precision_at : mapping
-        Share of true neighbours among the first 1, 10, 100 and 1,000 items.
+        Fraction of true neighbours among the first 1, 10, 100 and 1,000 items.
     precision_at_recall : mapping
         Precision at 20 levels of recall.
     recall_at_10 : float or None
-        Share of the ten vectors with the greatest cosine to the query that are among its first ten items; the mean over the
+        Fraction of the ten vectors with the greatest cosine to the query that are among its first ten items; the mean over the
         first 2,500 queries.
     recall_within_class : float or None
         The same among items that share a label with the query. Older records have neither.
@@ -168,7 +179,7 @@ def run_cells(
     problem : Problem, optional
         What `pose` returns for this data set, protocol, seed, `n_queries` and `fit_rows`, if the caller has it.
     method : str
-        A name in `METHODS`, or a class of one's own as ``package.module:Class``.
+        A name in `METHODS`, or your own class as ``package.module:Class``.
     bits : sequence of int
         Multiples of 8. `sq` fits a longer code from the shorter one, which is fitted first.
     protocol : {"paper", "unlabelled", "unseen", "open"}
@@ -186,7 +197,7 @@ def run_cells(
     tuning_file : path, optional
         The file in which "validate" keeps finished points.
     tuning_rows : int, default=20000
-        The largest number of training rows that "validate" uses.
+        Maximum number of training rows that "validate" uses.
     kept : KeptFits, optional
         Keeps fits; a fit that is there is not made again.
     callback : callable, optional
@@ -210,7 +221,7 @@ def run_cells(
     kind = find_method(method)
     if problem is None:
         problem = pose(dataset, protocol=protocol, seed=settings.seed, n_queries=n_queries, fit_rows=fit_rows)
-    training = Training(problem.X, problem.y, problem.unlabelled)
+    training = problem.training
     budget: dict[str, Any] = {"points": 0}
     if tuning is not None:
         if isinstance(tuning, str):
@@ -283,7 +294,7 @@ def check_cells(method: str, bits: Sequence[int], protocol: str, ranking: str | 
         raise InputError(f"method {method} has no ranking {ranking!r}; it has {', '.join(kind.rankings)}")
     for length in bits:
         if length < 8 or length % 8:
-            raise InputError(f"bits must be a multiple of 8, one byte a codebook; got {length}")
+            raise InputError(f"bits must be a multiple of 8, one byte per codebook; got {length}")
     return ranking
 
 
@@ -384,3 +395,34 @@ def _validated(
         resume=resume,
         callback=method.callback,
     )
+
+
+def time_queries(steps: Steps, queries: Array) -> dict[str, float]:
+    """Return the milliseconds of each step of a single query on one thread, and their sum.
+
+    A time is the median over queries, in the fastest of several rounds: other work of the machine can only make it longer.
+
+    Examples
+    --------
+    >>> sorted(time_queries({"scan": lambda query: query @ np.ones((2, 3))}, np.ones((5, 2))))
+    ['encode', 'features', 'projection', 'scan', 'tables', 'total']
+    """
+    rounds: list[dict[str, float]] = []
+    until = time.perf_counter() + MAX_SECONDS
+    with threadpool_limits(1):
+        while not rounds or (len(rounds) < MAX_ROUNDS and time.perf_counter() < until):
+            rounds.append(_time_once(steps, queries))
+    least = {name: min(each.get(name, 0.0) for each in rounds) for name in STEP_NAMES}
+    return {**least, "total": sum(least.values())}
+
+
+def _time_once(steps: Steps, queries: Array) -> dict[str, float]:
+    """Return the median milliseconds of each step over queries, one at a time."""
+    spent: dict[str, list[float]] = {name: [] for name in steps}
+    for row in range(len(queries)):
+        value = queries[row : row + 1]
+        for name, step in steps.items():
+            began = time.perf_counter()
+            value = step(value)
+            spent[name].append(1000 * (time.perf_counter() - began))
+    return {name: float(np.median(times)) for name, times in spent.items()}

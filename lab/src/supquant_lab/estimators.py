@@ -1,27 +1,19 @@
-"""The estimators of the lab by the name of their method, as `supquant fit --method` and `make_estimator` take them."""
+"""The estimators of the lab by the name of their method, as `supquant fit --method` and `make_estimator` take them.
+
+Each is a function from a number of bits to an estimator that is not fitted. The entry points in lab/pyproject.toml name them.
+"""
 
 from __future__ import annotations
-
-from functools import partial
 
 from supquant.published import PublishedQuantizer
 from supquant_lab.hashing import BRE, CCAITQ, KSH, MLH, SDH, SSH, ClassifierBits, ClassifierLabels, FastHash
 from supquant_lab.triplets import TripletQuantizer
 
-__all__ = [
-    "bre",
-    "cca_itq",
-    "classifier",
-    "classifier_bits",
-    "fasthash",
-    "ksh",
-    "mlh",
-    "sdh",
-    "sdh_linear",
-    "sq_no_transform",
-    "sq_triplet",
-    "ssh",
-]
+MAX_SDH_ROWS = 100_000
+"""Maximum number of rows that SDH learns from: it keeps the kernel features of all of them in memory."""
+
+MAX_CCA_ITQ_ROWS = 500_000
+"""Maximum number of rows that CCA-ITQ learns from."""
 
 
 def sq_triplet(bits: int) -> TripletQuantizer:
@@ -34,13 +26,25 @@ def sq_no_transform(bits: int) -> PublishedQuantizer:
     return PublishedQuantizer(bits // 8, projection="identity")
 
 
-def classifier(bits: int) -> ClassifierLabels:
+def sdh(bits: int) -> SDH:
+    """Return SDH with kernel features."""
+    return SDH(bits, max_rows=MAX_SDH_ROWS)
+
+
+def sdh_linear(bits: int) -> SDH:
+    """Return SDH on the vectors as they are."""
+    return SDH(bits, max_rows=MAX_SDH_ROWS, features=None)
+
+
+def cca_itq(bits: int) -> CCAITQ:
+    """Return CCA-ITQ."""
+    return CCAITQ(bits, max_rows=MAX_CCA_ITQ_ROWS)
+
+
+def classifier(_bits: int) -> ClassifierLabels:
     """Return the estimator whose codes are labels; the number of labels decides how long they are."""
-    del bits
     return ClassifierLabels()
 
 
-sdh = partial(SDH, max_rows=100_000)
-sdh_linear = partial(SDH, max_rows=100_000, features=None)
-cca_itq = partial(CCAITQ, max_rows=500_000)
+# The classes of the others are such functions themselves: their first parameter is the number of bits.
 ksh, fasthash, ssh, mlh, bre, classifier_bits = KSH, FastHash, SSH, MLH, BRE, ClassifierBits

@@ -47,16 +47,16 @@ BRIGHTNESS_CYCLES = 4.0
 """Cycles per longer side of a picture. Slower changes are brightness, not shape, and are removed."""
 
 WHITENING_BORDER = 5
-"""Pixels that are mirrored around the picture before it is whitened."""
+"""Number of pixels that are mirrored around the picture before it is whitened."""
 
 FILTER_BORDER = 32
-"""Pixels that are mirrored around the whitened picture, so that filters do not respond to its edges."""
+"""Number of pixels that are mirrored around the whitened picture, so that filters do not respond to its edges."""
 
-LEAST_CONTRAST = 0.2
-"""Number that is added to the local contrast before the picture is divided by it."""
+CONTRAST_OFFSET = 0.2
+"""Constant that is added to the local contrast before the picture is divided by it."""
 
 BLOCK_IMAGES = 32
-"""Pictures that are described at a time: their spectra fit into the cache of a core."""
+"""Number of pictures that are described at a time: their spectra fit into the cache of a core."""
 
 
 def gist_descriptors(
@@ -147,7 +147,7 @@ def _whitened(grey: Float32) -> Float32:
         return fft.irfft2(fft.rfft2(x) * low_pass, s=x.shape[1:])
 
     x -= slow_part(x)
-    x /= np.float32(LEAST_CONTRAST) + np.sqrt(np.abs(slow_part(np.square(x))))
+    x /= np.float32(CONTRAST_OFFSET) + np.sqrt(np.abs(slow_part(np.square(x))))
     return x[:, WHITENING_BORDER:-WHITENING_BORDER, WHITENING_BORDER:-WHITENING_BORDER]
 
 

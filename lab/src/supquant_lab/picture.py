@@ -1,4 +1,4 @@
-"""Report: pictures of figures, in files that are small enough to keep beside the text."""
+"""Report: pictures of figures, in files that are small enough to keep with the text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COLOURS = 128
-"""The size of the palette. Lines, and the edges of letters, need no more; three bytes a pixel take three times the space."""
+"""The size of the palette. Lines, and the edges of letters, need no more; three bytes per pixel take three times the space."""
 
 
 def save_picture(figure: Any, path: str | Path, *, dpi: int) -> None:

@@ -1,18 +1,15 @@
 """Report: the files of measurements. Cells have one file each while a grid runs, one line each afterwards.
 
 A process writes each cell that it finishes to a file of its own, ``<name>.json``. `fold_cells` moves these files into
-``<data set>.jsonl.xz``, one line a cell, sorted by name. Readers accept both forms, and files of lines that were
-compressed with gzip, as they were at first.
+``<data set>.jsonl.xz``, one line per cell, sorted by name. Readers accept both forms.
 """
 
 from __future__ import annotations
 
 import fcntl
-import gzip
 import json
 import lzma
 import os
-import zlib
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,10 +29,7 @@ CELL_FOLDERS = ("cells", "curves")
 """The folders of a results folder that hold cells."""
 
 LINES = ".jsonl.xz"
-"""The suffix of a compressed file with one record a line."""
-
-OLD_LINES = ".jsonl.gz"
-"""The suffix that such files had before. They are read; `fold_cells` moves their lines."""
+"""The suffix of a compressed file with one record per line."""
 
 
 @dataclass(frozen=True)
@@ -107,22 +101,15 @@ def read_records(folder: Path, *, subfolders: bool = False) -> list[Record]:
     find = folder.rglob if subfolders else folder.glob
     # Files go first: a file that another process folds meanwhile is then found among the lines.
     files = [record for path in sorted(find("*.json")) for record in _read_file(path, folder)]
-    lines = [
-        record
-        for suffix in (OLD_LINES, LINES)
-        for path in sorted(find(f"*{suffix}"))
-        for record in _read_lines(path, folder)
-    ]
+    lines = [record for path in sorted(find(f"*{LINES}")) for record in _read_lines(path, folder)]
     newest = {record.name: record for record in (*lines, *files)}
     return [newest[name] for name in sorted(newest)]
 
 
 def is_recorded(path: Path) -> bool:
-    """Whether the record of a file is there: as this file, or as a line of a .jsonl.xz file beside it."""
+    """Whether the record of a file is there: as this file, or as a line of a .jsonl.xz file in its folder."""
     return path.is_file() or any(
-        path.stem in _names_of_lines(beside, _version_of(beside))
-        for suffix in (LINES, OLD_LINES)
-        for beside in path.parent.glob(f"*{suffix}")
+        path.stem in _names_of_lines(folded, _version_of(folded)) for folded in path.parent.glob(f"*{LINES}")
     )
 
 
@@ -154,11 +141,9 @@ def fold_cells(folder: Path) -> dict[str, int]:
         for record in cells:
             by_file[Path(record.content["dataset"]).stem][record.name] = record.content
         for dataset, contents in by_file.items():
-            old, path = (folder / f"{dataset}{suffix}" for suffix in (OLD_LINES, LINES))
-            there = [each for each in (old, path) if each.is_file()]
-            before = {line.name: line.content for each in there for line in _read_lines(each, folder)}
+            path = folder / f"{dataset}{LINES}"
+            before = {line.name: line.content for line in _read_lines(path, folder)} if path.is_file() else {}
             _write_lines(path, before | contents)
-            old.unlink(missing_ok=True)
         for path in {record.path for record in cells}:
             path.unlink(missing_ok=True)
             with suppress(OSError):  # the folder itself, and folders that hold something else, stay
@@ -204,11 +189,10 @@ def _read_file(path: Path, folder: Path) -> list[Record]:
 def _read_lines(path: Path, folder: Path) -> list[Record]:
     parent = path.parent.relative_to(folder)
     found: dict[str, Record] = {}
-    decompress = gzip.decompress if path.suffix == ".gz" else lzma.decompress
     try:
-        lines = decompress(path.read_bytes()).splitlines()
-    except (lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is not a whole {path.suffix} file: {error}") from error
+        lines = lzma.decompress(path.read_bytes()).splitlines()
+    except (lzma.LZMAError, EOFError) as error:
+        raise InputError(f"{path} is not a whole .xz file: {error}") from error
     for number, line in enumerate(lines, 1):
         try:
             content = json.loads(line)
@@ -216,7 +200,7 @@ def _read_lines(path: Path, folder: Path) -> list[Record]:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}, line {number}, is not a JSON object with a name: {error!r}") from error
         if name in found:
-            raise InputError(f"{path}, line {number}: {name} stands there twice; keep one of the lines")
+            raise InputError(f"{path}, line {number}: {name} occurs twice; keep one of the lines")
         found[name] = Record(name, content, path)
     return list(found.values())
 

@@ -69,7 +69,7 @@ def markdown_lines(header: Sequence[str], rows: Sequence[Sequence[str]], *, numb
 
 
 def map_text(value: float) -> str:
-    """Return a share with four decimals and without the zero before them.
+    """Return a fraction with four decimals and without the zero before them.
 
     Examples
     --------

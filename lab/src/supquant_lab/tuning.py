@@ -27,6 +27,7 @@ from supquant.evaluation.retrieval import evaluate_tables
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_choice, check_integer, random_generator, resolve_jobs
 from supquant.inputs.validation import as_float32, check_vectors
+from supquant.model import SupervisedQuantizer
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter, TimeIsUpError, TimeLimit
 from supquant.published.anchor_kernel import fit_feature_map
@@ -155,7 +156,7 @@ def tune(
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from supquant import SupervisedQuantizer
+    >>> from supquant import PublishedQuantizer
     >>> X, y = load_digits(return_X_y=True)
     >>> quantizer = PublishedQuantizer(2, features=None, max_iter=3)
     >>> found = tune(quantizer, {"quantization_weight": [1e-5, 1e-3]}, X, y, max_rows=600, random_state=0, n_jobs=1)
@@ -184,7 +185,9 @@ def tune(
     X, labels = as_float32(X[rows]), labels.take(rows)
     if "callback" in known:
         fixed["callback"] = None  # a callback cannot be sent to other processes
-    if "features" in known and not estimator.features_need_labels:
+    if "features" in known and not isinstance(
+        estimator, SupervisedQuantizer
+    ):  # whose features are learned from labels
         with single_blas():
             feature_map = fit_feature_map(estimator.features, X, rng, n_jobs)
         X = X if feature_map is None else feature_map(X)

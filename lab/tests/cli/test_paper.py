@@ -106,7 +106,7 @@ def test_parts_of_the_plan_can_be_chosen(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--only", "table-9"), "nothing is called 'table-9'; there are map, query-time"),
+        (("--only", "table-9"), "there is no item 'table-9'; there are map, query-time"),
         (("--dataset", "minst"), "unknown data set 'minst'"),
         (("--quick", "--only", "map"), "--quick is one small version"),
         (("--render", "--results", "no-such-folder"), "no-such-folder"),

@@ -135,7 +135,7 @@ def test_gist_file_is_taken_where_there_is_one(gist_file, own_folder, pictures):
     np.testing.assert_array_equal(data.images, pictures[0])
 
 
-def test_sample_is_a_reference_and_no_data(own_folder, pictures):
+def test_the_sample_is_not_loaded_as_data(own_folder, pictures):
     np.savez(own_folder / "cifar10_sample.npz", images=pictures[0], gist=np.zeros((12, 512)), index=range(12))
     with pytest.raises(InputError, match="was not found in"):
         load("cifar10")
@@ -164,7 +164,7 @@ def test_short_archive_is_refused_by_name(length, own_folder, pictures):
     write_archive(own_folder, pictures[2])
     path = own_folder / cifar10.ARCHIVE
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(InputError, match=r"cifar-10-python\.tar\.gz is damaged or no archive"):
+    with pytest.raises(InputError, match=r"cifar-10-python\.tar\.gz is damaged or not an archive"):
         load("cifar10")
 
 

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from supquant.errors import InputError
 from supquant_lab import datasets
-from supquant_lab.datasets import banking77, coco30k, imagenet, load, tinyimagenet
+from supquant_lab.datasets import arrays, imagenet, load
 from supquant_lab.datasets.dataset import centred_unit_length, root_of_frequencies
 from supquant_lab.datasets.files import checksum
 from supquant_lab.problem import pose
@@ -67,10 +69,10 @@ def four_pictures(own_folder, monkeypatch):
     y = np.zeros((4, 18), dtype=np.uint8)
     y[0, 0] = y[1, [0, 3]] = y[2, 4] = y[3, 0] = 1
     np.savez(own_folder / "coco30k_bow.npz", X=X, y=y)
-    monkeypatch.setattr(coco30k, "CHECKSUM", checksum(X, y))
+    monkeypatch.setattr(arrays, "COCO30K", replace(arrays.COCO30K, checksum=checksum(X, y)))
 
 
-def test_coco_draws_a_hundred_queries_a_label(four_pictures):
+def test_coco_draws_a_hundred_queries_per_label(four_pictures):
     assert load("coco30k").queries_per_label == load("coco30k-noperson").queries_per_label == 100
 
 
@@ -82,38 +84,40 @@ def test_coco_without_person_drops_the_label_and_the_rows_left_empty(four_pictur
 
 
 def test_other_data_under_the_name_of_coco_are_refused(four_pictures, monkeypatch):
-    monkeypatch.setattr(coco30k, "CHECKSUM", "0" * 32)
+    monkeypatch.setattr(arrays, "COCO30K", replace(arrays.COCO30K, checksum="0" * 32))
     with pytest.raises(InputError, match=r"coco30k_bow\.npz does not hold the published data") as caught:
         load("coco30k")
     assert "uint16 (4, 500), uint8 (4, 18)" in str(caught.value)
 
 
-EMBEDDED = [(banking77, "banking77_minilm.npz"), (tinyimagenet, "tinyimagenet_effnet.npz")]
+EMBEDDED = ["BANKING77", "TINYIMAGENET"]
 
 
-@pytest.mark.parametrize(("loader", "file_name"), EMBEDDED)
-def test_embeddings_are_taken_as_they_are_in_float32(loader, file_name, own_folder, monkeypatch):
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_embeddings_are_taken_as_they_are_in_float32(name, own_folder, monkeypatch):
+    published = getattr(arrays, name)
     X, y = np.array([[0.5, -3.0], [7.0, 0.1]], dtype=np.float16), np.array([1, 0])
-    np.savez(own_folder / file_name, X=X, y=y)
-    monkeypatch.setattr(loader, "CHECKSUM", checksum(X, y))
-    data = load(loader.__name__.split(".")[-1])
+    np.savez(own_folder / published.name, X=X, y=y)
+    monkeypatch.setattr(arrays, name, replace(published, checksum=checksum(X, y)))
+    data = load(name.lower())
     ready = data.prepare(data.X[:1])(data.X)
     assert ready.dtype == np.float32
     np.testing.assert_array_equal(ready, X.astype(np.float32))
     np.testing.assert_array_equal(data.y, [1, 0])
 
 
-@pytest.mark.parametrize(("loader", "file_name"), EMBEDDED)
-def test_other_data_under_the_name_of_embeddings_are_refused(loader, file_name, own_folder):
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_other_data_under_the_name_of_embeddings_are_refused(name, own_folder):
+    file_name = getattr(arrays, name).name
     np.savez(own_folder / file_name, X=np.eye(2, dtype=np.float16), y=np.arange(2))
     with pytest.raises(InputError, match=f"{file_name} does not hold the published data"):
-        load(loader.__name__.split(".")[-1])
+        load(name.lower())
 
 
 def test_tiny_imagenet_has_the_cut_of_imagenet_under_a_name_of_its_own(own_folder, monkeypatch):
     X, y = np.zeros((10_000, 1), dtype=np.float16), np.arange(10_000) % 200
     np.savez(own_folder / "tinyimagenet_effnet.npz", X=X, y=y)
-    monkeypatch.setattr(tinyimagenet, "CHECKSUM", checksum(X, y))
+    monkeypatch.setattr(arrays, "TINYIMAGENET", replace(arrays.TINYIMAGENET, checksum=checksum(X, y)))
     whole, cut = load("tinyimagenet"), load("tinyimagenet-1500")
     assert (whole.name, whole.cut) == ("tinyimagenet", None)
     assert (cut.name, cut.cut) == ("tinyimagenet-1500", imagenet.CUT)

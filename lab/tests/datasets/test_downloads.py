@@ -61,7 +61,7 @@ def test_files_are_fetched_only_when_asked_for(served_mnist, own_folder):
     assert load("mnist").y.tolist() == [7, 2, 1]
 
 
-def test_nothing_is_printed_about_it(served_mnist, monkeypatch):
+def test_downloads_print_nothing(served_mnist, monkeypatch):
     printed = io.StringIO()
     logger = pooch.get_logger()
     monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(printed)])
@@ -90,7 +90,7 @@ def test_file_with_another_checksum_is_not_kept(served_mnist, own_folder):
     assert not (own_folder / name).exists()
 
 
-def test_broken_download_goes_on_where_it_stopped(served_mnist, own_folder):
+def test_a_broken_download_is_resumed(served_mnist, own_folder):
     last = served_mnist / "t10k-labels-idx1-ubyte.gz"
     content = last.read_bytes()
     last.unlink()
@@ -100,7 +100,7 @@ def test_broken_download_goes_on_where_it_stopped(served_mnist, own_folder):
     assert load("mnist", download=True).y.tolist() == [7, 2, 1]
 
 
-def test_server_out_of_reach_is_said_plainly(own_folder, monkeypatch):
+def test_an_unreachable_server_is_a_plain_error(own_folder, monkeypatch):
     monkeypatch.setattr(cifar10, "URL", "http://127.0.0.1:9/")
     with pytest.raises(InputError) as caught:
         load("cifar10", download=True)
@@ -111,7 +111,7 @@ def test_server_out_of_reach_is_said_plainly(own_folder, monkeypatch):
 def test_archive_that_is_there_is_not_fetched(own_folder, monkeypatch):
     monkeypatch.setattr(cifar10, "URL", "http://127.0.0.1:9/")
     (own_folder / cifar10.ARCHIVE).write_bytes(b"")
-    with pytest.raises(InputError, match="is damaged or no archive"):
+    with pytest.raises(InputError, match="is damaged or not an archive"):
         load("cifar10", download=True)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from supquant.errors import InputError
-from supquant_lab.datasets import cache_folder, imagenet, joining, load
+from supquant_lab.datasets import cache_folder, imagenet, load
 from supquant_lab.problem import pose
 
 WIDTH = 8
@@ -85,11 +85,11 @@ def test_shards_are_joined_once(pictures, monkeypatch):
     events = []
     first = load("imagenet", callback=events.append)
     assert [event.step for event in events] == [1, 2, 3]
-    monkeypatch.setattr(joining, "_join", None)
+    monkeypatch.setattr(imagenet, "_join", None)
     np.testing.assert_array_equal(load("imagenet").X, first.X)
 
 
-def test_shards_that_changed_are_joined_anew(pictures):
+def test_shards_that_changed_are_joined_again(pictures):
     X, y, folder = pictures
     write_npy(folder, X, y)
     load("imagenet")
@@ -103,7 +103,7 @@ def test_shards_that_changed_are_joined_anew(pictures):
     )
 
 
-def test_killed_join_is_never_taken_for_a_whole(pictures, own_folder, telling_child):
+def test_a_killed_join_is_never_mistaken_for_a_complete_one(pictures, own_folder, telling_child):
     X, y, folder = pictures
     write_npy(folder, X, y)
 
@@ -168,7 +168,7 @@ def test_full_disk_is_an_error_that_names_the_file(pictures, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(joining.os, "posix_fallocate", full)
+    monkeypatch.setattr(imagenet.os, "posix_fallocate", full)
     with pytest.raises(OSError, match=r"no room for 0\.0 GB: No space left on device.*X\.npy"):
         load("imagenet")
 
@@ -225,16 +225,16 @@ def set_array(array):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("train-01.npy", cut_short, "is damaged, short, or no .npy file"),
-        ("val_labels.npy", cut_short, "is damaged, short, or no .npy file"),
-        ("train-00.npy", lambda path: path.write_bytes(b""), "is damaged, short, or no .npy file"),
+        ("train-01.npy", cut_short, "is damaged, short, or not an .npy file"),
+        ("val_labels.npy", cut_short, "is damaged, short, or not an .npy file"),
+        ("train-00.npy", lambda path: path.write_bytes(b""), "is damaged, short, or not an .npy file"),
         ("train-00.npy", several_arrays, "holds several arrays"),
-        ("train-01.npy", set_array(np.zeros((19, 7), dtype="f4")), "expected 8 features a row, got 7"),
+        ("train-01.npy", set_array(np.zeros((19, 7), dtype="f4")), "expected 8 features per row, got 7"),
         ("train-01.npy", set_array(np.zeros((19, 8), dtype=int)), "of floats, got .19, 8. int64"),
         ("train-01.npy", set_array(np.zeros(19)), "of floats, got .19,."),
         ("val_labels.npy", set_array(np.zeros(9, dtype=int)), "expected 10 integer labels, got .9,."),
         ("val_labels.npy", set_array(np.zeros(10)), "expected 10 integer labels, got .10,. float64"),
-        ("train_labels-00.npy", lambda path: path.unlink(), "has no labels beside it: expected"),
+        ("train_labels-00.npy", lambda path: path.unlink(), "has no labels next to it: expected"),
     ],
 )
 def test_damaged_npy_shard_is_refused_by_name(name, change, message, pictures):
@@ -270,7 +270,7 @@ def test_damaged_hdf5_shard_is_refused_by_name(pictures):
     with pytest.raises(InputError, match=r"train-01\.h5 has no data set labels; it holds features"):
         load("imagenet")
     cut_short(folder / "train-00.h5")
-    with pytest.raises(InputError, match=r"train-00\.h5 is damaged, short, or no HDF5 file"):
+    with pytest.raises(InputError, match=r"train-00\.h5 is damaged, short, or not an HDF5 file"):
         load("imagenet")
 
 

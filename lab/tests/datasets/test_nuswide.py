@@ -53,7 +53,7 @@ def use_part_labels(folder, labels):
 
 
 @pytest.mark.parametrize("by_part", [False, True])
-def test_labels_meet_the_features_of_their_picture(by_part, originals):
+def test_labels_are_matched_with_the_features_of_their_picture(by_part, originals):
     folder, counts, labels = originals
     if by_part:
         use_part_labels(folder, labels)

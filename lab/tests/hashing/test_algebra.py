@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from supquant_lab.hashing.algebra import add_ridge, signs, top_eigenvectors
+from supquant_lab.hashing.rows import add_ridge, signs, top_eigenvectors
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])

@@ -149,7 +149,7 @@ def test_a_codec_file_holds_trees_and_their_feature_map(problem, tmp_path, kerne
     assert np.mean((codec.encode_items(X)[:, 0] == 255) == (signs > 0)) > 0.8
 
 
-def test_arrays_that_are_no_trees_are_refused(problem, tmp_path):
+def test_arrays_that_are_not_trees_are_refused(problem, tmp_path):
     X, signs = problem
     trees = frozen(boost(BinnedRows.of(X), signs, PLAIN, np.random.default_rng(0)))
     with pytest.raises(InputError, match=r"features must lie in 0 \.\. 2"):

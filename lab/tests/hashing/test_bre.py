@@ -5,8 +5,8 @@ import pytest
 
 from supquant.errors import InputError
 from supquant_lab.hashing import BRE
-from supquant_lab.hashing.algebra import signs
 from supquant_lab.hashing.bre import Partners, best_step, choose_partners
+from supquant_lab.hashing.rows import signs
 
 
 def random_problem(seed, n=12, k=4, n_bits=8):
@@ -114,7 +114,7 @@ def test_hash_functions_are_sums_over_landmarks(clusters):
     )
 
 
-def test_two_classes_on_a_line_are_told_apart_as_well_as_any_sign_can():
+def test_two_classes_on_a_line_are_separated_as_well_as_any_sign_can():
     """Rows lie on a line through the mean, and the best codes separate the classes."""
     X = np.array([[-4.0], [-3.0], [-2.5], [2.0], [3.5], [4.0]])
     y = np.array([0, 0, 0, 1, 1, 1])

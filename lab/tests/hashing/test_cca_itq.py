@@ -10,8 +10,13 @@ from sklearn.cross_decomposition import CCA
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant_lab.hashing import CCAITQ
-from supquant_lab.hashing.cca_itq import canonical_directions, label_moments
-from supquant_lab.hashing.itq import closest_rotation, random_rotation, rotations
+from supquant_lab.hashing.cca_itq import (
+    canonical_directions,
+    closest_rotation,
+    label_moments,
+    random_rotation,
+    rotations,
+)
 from supquant_lab.hashing.rows import HashRows
 
 
@@ -60,7 +65,7 @@ def test_directions_solve_the_generalised_eigenproblem(several_labels, ridge):
     np.testing.assert_allclose(left, cxx @ W * found.correlations**2, atol=1e-8)
 
 
-def test_one_label_a_row_of_three_leaves_two_directions(clusters):
+def test_three_classes_leave_two_directions(clusters):
     found = directions(*clusters, ridge=1e-4)
     assert found.directions.shape == (8, 2)
     assert 1 > found.correlations[0] > found.correlations[1] > 0.1

@@ -92,7 +92,7 @@ def test_several_labels_are_a_bit_each(several_labels):
 
 
 @pytest.mark.parametrize("n_labels", [2, 3, 255, 256, 257, 600])
-def test_class_numbers_of_any_size_are_told_apart(n_labels, rng):
+def test_class_numbers_of_any_size_are_distinguished(n_labels, rng):
     y = np.concatenate([np.arange(n_labels), rng.integers(n_labels, size=100)])
     X = rng.normal(size=(len(y), 5))
     model = ClassifierLabels(features=None).fit(X, y)

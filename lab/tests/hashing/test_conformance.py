@@ -91,7 +91,7 @@ def test_a_saved_model_encodes_as_before(estimator, clusters, tmp_path):
 
 
 @every
-def test_several_labels_a_row_are_learned_from(estimator, several_labels):
+def test_several_labels_per_row_are_learned(estimator, several_labels):
     X, Y = several_labels
     fitted = clone(estimator).set_params(n_bits=16).fit(X, Y)
     labels = read_labels(Y)

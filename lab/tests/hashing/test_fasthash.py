@@ -9,7 +9,7 @@ from supquant import AnchorKernel
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant_lab.hashing import FastHash
-from supquant_lab.hashing.bit_inference import (
+from supquant_lab.hashing.fasthash import (
     Pairs,
     cut_block,
     draw_pairs,
@@ -141,7 +141,7 @@ def test_the_trees_bits_replace_the_inferred_ones_in_the_next_step(clusters):
         assert values["error"] == np.mean(bits[:, bit] != inferred[:, bit])
 
 
-def test_trees_may_stand_on_kernel_features(clusters, tmp_path):
+def test_trees_may_take_kernel_features(clusters, tmp_path):
     X, y = clusters
     fitted = FastHash(8, features=AnchorKernel(20), **QUICK).fit(X, y)
     fitted.save(tmp_path / "model")

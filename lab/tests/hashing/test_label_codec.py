@@ -110,9 +110,9 @@ def test_no_rows_are_encoded_to_no_codes():
 
 def test_what_does_not_fit_is_refused(rng):
     X = rng.normal(size=(4, 6))
-    with pytest.raises(InputError, match="at most 16320 labels, 255 a byte; got 20000"):
+    with pytest.raises(InputError, match="at most 16320 labels, 255 per byte; got 20000"):
         codec_of(20000, d=1)
-    with pytest.raises(InputError, match="at most 512 labels, 8 a byte; got 513"):
+    with pytest.raises(InputError, match="at most 512 labels, 8 per byte; got 513"):
         codec_of(513, multilabel=True)
     with pytest.raises(InputError, match="projection"):
         LabelCodec(np.zeros((6, 3), dtype=np.float32), np.arange(4))

@@ -8,7 +8,6 @@ import pytest
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant_lab.hashing import MLH
-from supquant_lab.hashing.algebra import signs
 from supquant_lab.hashing.mlh import (
     PairSource,
     adjusted_codes,
@@ -16,7 +15,7 @@ from supquant_lab.hashing.mlh import (
     bound_gradient,
     loss_table,
 )
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, signs
 
 ALL_CODES = np.array(list(itertools.product([-1.0, 1.0], repeat=4)))  # (16, 4)
 

@@ -8,8 +8,7 @@ import pytest
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant_lab.hashing import SDH
-from supquant_lab.hashing.algebra import signs
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, signs
 from supquant_lab.hashing.sdh import Problem, descend, greedy_signs, recode, sum_bits
 
 

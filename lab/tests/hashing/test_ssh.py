@@ -8,8 +8,7 @@ import pytest
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant_lab.hashing import SSH
-from supquant_lab.hashing.algebra import top_eigenvectors
-from supquant_lab.hashing.pairs import LabelGroups
+from supquant_lab.hashing.rows import LabelGroups, top_eigenvectors
 from supquant_lab.hashing.ssh import PairLabels, nonorthogonal_directions, sequential_directions
 
 INDICATOR = np.array(

@@ -86,11 +86,11 @@ def test_triplets_and_transforms_are_where_the_paper_has_numbers():
     }
 
 
-def test_unseen_classes_are_of_data_sets_with_one_label():
+def test_unseen_classes_are_measured_on_data_sets_with_one_label():
     assert {dataset for dataset, *_ in cells_of(paper_tasks(["unseen"], DATASETS))} == {"mnist", "cifar10"}
 
 
-def test_ours_by_meaning_stands_beside_a_classifier_on_as_many_anchors(whole):
+def test_ours_with_the_label_ranking_is_compared_with_a_classifier_on_as_many_anchors(whole):
     def lengths_and_seeds(dataset, protocol, **changes):
         return {
             (bits, task.seed)
@@ -107,11 +107,11 @@ def test_ours_by_meaning_stands_beside_a_classifier_on_as_many_anchors(whole):
             ours = {"method": "sq", "ranking": "label", "anchors": None, "variant": ""}
             assert lengths_and_seeds(dataset, protocol, **ours) == all_of_them
             for method in ["classifier"] + ["classifier-scores"] * (protocol != "paper"):
-                beside = {"method": method, "anchors": 4000}
-                assert lengths_and_seeds(dataset, protocol, **beside) == all_of_them
+                compared = {"method": method, "anchors": 4000}
+                assert lengths_and_seeds(dataset, protocol, **compared) == all_of_them
 
 
-def test_imagenet_is_without_the_kernel_but_for_sdh_and_cq_is_after_pca():
+def test_on_imagenet_only_sdh_has_the_kernel_and_cq_follows_pca():
     plan = paper_tasks(["map"], ["imagenet"])
     by_meaning = [task for task in plan if task.ranking == "label"]
     assert {task.anchors for task in by_meaning} == {None}  # the library's own features
@@ -135,10 +135,10 @@ def test_the_stand_in_of_imagenet_has_all_methods_and_three_seeds_of_ours_alone(
     assert {method for _, method, _, _, seed in cells if seed} == {"sq"}
     by_meaning = {(bits, task.seed) for task in plan if task.ranking == "label" for bits in task.bits}
     assert by_meaning == {(bits, seed) for bits in (16, 64) for seed in (0, 1, 2)}
-    beside = [
+    compared = [
         (task.method, task.anchors, task.bits, task.seed) for task in plan if task.variant == MANY_ANCHORS
     ]
-    assert beside == [("classifier", 4000, (16, 64), 0)]
+    assert compared == [("classifier", 4000, (16, 64), 0)]
 
 
 def test_the_stand_in_of_imagenet_has_its_features_but_no_pca():
@@ -150,7 +150,7 @@ def test_the_stand_in_of_imagenet_has_its_features_but_no_pca():
     assert all(task.parameters == {} for task in published if not task.variant)
 
 
-def test_data_sets_that_are_large_join_in_where_their_files_are(monkeypatch, tmp_path):
+def test_large_data_sets_are_planned_if_their_files_are_there(monkeypatch, tmp_path):
     monkeypatch.setenv("SUPQUANT_DATA", str(tmp_path))
     assert not [task for task in paper_tasks() if task.dataset == "imagenet"]
     (tmp_path / "imagenet").mkdir()
@@ -164,7 +164,7 @@ def test_every_task_has_an_expected_time(whole):
     assert set(METHODS) <= set(FIT_SECONDS)
 
 
-def test_the_small_version_has_a_part_of_everything():
+def test_the_small_version_has_tasks_of_every_item():
     tasks = quick_tasks()
     assert {task.dataset for task in tasks} == {"digits"}
     assert {protocol for _, _, protocol, _, _ in cells_of(tasks)} == {"paper", "unlabelled", "unseen"}
@@ -173,5 +173,5 @@ def test_the_small_version_has_a_part_of_everything():
 
 
 def test_unknown_items_are_refused():
-    with pytest.raises(InputError, match="nothing is called 'table-9'"):
+    with pytest.raises(InputError, match="there is no item 'table-9'"):
         paper_tasks(["table-9"])

@@ -9,7 +9,7 @@ from supquant_lab.paper.measurements import convergence_cells
 from supquant_lab.paper.results import OURS, Series, read_results
 
 
-def test_series_are_told_apart_by_what_was_set(made, tmp_path):
+def test_series_are_distinguished_by_their_settings(made, tmp_path):
     cells = [
         made.cell(),
         made.cell(parameters={"solver": "alternating"}),
@@ -36,7 +36,7 @@ def test_anchors_are_named_only_where_they_differ_from_most(made, tmp_path):
     assert labels == ["sq", "sq (4,000 anchors)"]
 
 
-def test_anchors_of_features_of_our_own_do_not_make_others_unusual(made, tmp_path):
+def test_anchors_of_the_label_ranking_do_not_make_other_anchors_unusual(made, tmp_path):
     own = {"features": "labels", "anchors": 4000}
     cells = [made.cell(ranking="label", seed=seed, parameters=own) for seed in (0, 1, 2)]
     cells += [made.cell("mnist", "sdh", parameters={"anchors": 1000})]

@@ -46,7 +46,7 @@ def test_equal_is_level_and_not_first(stand):
     assert (found.verdict, found.sentence()) == ("level", "level with classifier (1 seed)")
 
 
-def test_float_vectors_and_scores_are_no_rivals_but_are_told(stand):
+def test_float_vectors_and_scores_are_reported_but_are_not_rivals(stand):
     found = stand("encoded", rivals={"classifier-scores": (None, 0.9)})
     assert found.verdict == "first"
     assert found.sentence().endswith("; classifier-scores is .5000 above it")
@@ -73,7 +73,7 @@ def test_variants_of_ours_are_rivals_but_not_needed(stand):
     assert (found.verdict, found.rivals[0].series.method, found.missing) == ("behind", "sq-triplet", ())
 
 
-def test_the_other_solver_takes_no_place_from_ours_but_is_told(made, tmp_path):
+def test_the_other_solver_is_named_but_is_not_a_rival_of_ours(made, tmp_path):
     cells = [made.cell("mnist", method, map_learned=0.3) for method in COMPARED]
     cells += [made.cell(map_learned=0.8), made.cell(map_learned=0.81, parameters={"solver": "alternating"})]
     results = read_results(made.folder(tmp_path, cells))
@@ -81,7 +81,7 @@ def test_the_other_solver_takes_no_place_from_ours_but_is_told(made, tmp_path):
     assert found.verdict == "first"
     assert "sq (alternating) is .0100 above it" in found.sentence()
     assert lead_sentences(results, "paper")[0].endswith(
-        "first in 1 of 1 comparisons, at every length on MNIST; sq (alternating) is above it in 1, by .0100 at the most."
+        "first in 1 of 1 comparisons, at every length on MNIST; sq (alternating) is above it in 1, by at most .0100."
     )
 
 
@@ -94,7 +94,7 @@ def test_only_seeds_that_both_have_are_compared(made, tmp_path):
     assert "sdh" in found.missing
 
 
-def test_seeds_that_say_the_opposite_are_counted(made, tmp_path):
+def test_seeds_with_the_opposite_sign_are_counted(made, tmp_path):
     ours = [made.cell(seed=seed, map_learned=value) for seed, value in enumerate((0.9, 0.9, 0.7))]
     cells = [*ours, *(made.cell("mnist", "sdh", seed=seed, map_learned=0.8) for seed in range(3))]
     results = read_results(made.folder(tmp_path, cells))
@@ -118,18 +118,18 @@ def test_rival_that_was_cut_short_at_one_of_several_lengths_is_named(made, tmp_p
     assert "stopped at the time limit: cq" in sentence
 
 
-def test_the_paper_stands_beside_the_shortest_and_the_longest_code(made, tmp_path):
+def test_the_shortest_and_the_longest_code_are_compared_with_the_paper(made, tmp_path):
     cells = [made.cell(bits=bits, map=0.96) for bits in (16, 32, 128)]
-    assert headline(read_results(made.folder(tmp_path, cells))).beside_paper == (
+    assert headline(read_results(made.folder(tmp_path, cells))).with_paper == (
         "sq reaches MAP .9600 where the paper has .9329 (MNIST, 16 bits), "
         ".9600 where the paper has .9400 (MNIST, 128 bits)."
     )
 
 
-def test_a_stand_in_is_told_apart_from_the_data_of_the_paper(made, tmp_path):
+def test_a_stand_in_is_distinguished_from_the_data_of_the_paper(made, tmp_path):
     cells = [made.cell("tinyimagenet-1500", bits=bits, map=0.7) for bits in (16, 32)]
     said = headline(read_results(made.folder(tmp_path, cells)))
-    assert said.beside_paper == ""
+    assert said.with_paper == ""
     (sentence,) = said.stand_ins
     assert sentence.startswith(
         "On other data, Tiny-ImageNet (R = 1,500), sq reaches MAP .7000 at 16 bits (the paper on ImageNet: .5039)."
@@ -138,13 +138,13 @@ def test_a_stand_in_is_told_apart_from_the_data_of_the_paper(made, tmp_path):
     assert headline(read_results(made.folder(tmp_path / "own", [made.cell()]))).stand_ins == ()
 
 
-def test_ours_under_another_ranking_is_no_rival(made, tmp_path):
+def test_our_other_ranking_is_not_a_rival(made, tmp_path):
     cells = [made.cell(), made.cell(ranking="label", map_learned=0.99), made.cell("mnist", "pq")]
     found = standing(read_results(made.folder(tmp_path, cells)), OURS[0], codes="learned", **WHERE)
     assert [rival.series.method for rival in found.rivals] == ["pq"]
 
 
-def test_more_anchors_are_rivals_of_what_has_features_of_its_own(made, tmp_path):
+def test_methods_with_more_anchors_are_rivals_of_the_label_ranking(made, tmp_path):
     cells = dict(
         made.cell("mnist", method, parameters={"anchors": 1000}) for method in ("sq", "sdh", "classifier")
     )
@@ -158,21 +158,19 @@ def test_more_anchors_are_rivals_of_what_has_features_of_its_own(made, tmp_path)
     assert by_meaning.verdict == "behind"
 
 
-def test_ours_not_measured_has_no_standing(made, tmp_path):
+def test_there_is_no_standing_if_ours_was_not_measured(made, tmp_path):
     results = read_results(made.folder(tmp_path, [made.cell("mnist", "pq")]))
     assert standing(results, OURS[0], codes="learned", **WHERE) is None
     assert headline(results).lead == ("There is nothing to compare yet.",)
 
 
-def test_sentences_join_lengths_and_tell_the_worst(made, tmp_path):
+def test_sentences_join_lengths_and_name_the_worst(made, tmp_path):
     cells = [made.cell(bits=bits, map_learned=0.5) for bits in (16, 32)]
     cells += [made.cell("mnist", "sdh", bits, map_learned=0.5 + bits / 1000) for bits in (16, 32)]
     other = {"parameters": {"solver": "alternating"}}
     cells += [made.cell(bits=bits, map_learned=0.6 - bits / 1000, **other) for bits in (16, 32)]
     results = read_results(made.folder(tmp_path, cells))
     sentence = verdict_sentences(results, "paper")[0]
-    assert sentence.startswith(
-        "MNIST, learned: at 16, 32 bits not first: at the worst .0320 behind sdh (1 seed)"
-    )
+    assert sentence.startswith("MNIST, learned: at 16, 32 bits not first: at worst .0320 behind sdh (1 seed)")
     assert "sq (alternating) is up to .0840 above it" in sentence
-    assert "not first in 2, at the worst .0320 behind sdh" in lead_sentences(results, "paper")[0]
+    assert "not first in 2, at worst .0320 behind sdh" in lead_sentences(results, "paper")[0]

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from supquant import AnchorKernel, ProductQuantizer, SupervisedQuantizer
 from supquant.errors import FileFormatError, InputError
 from supquant_lab.triplets import TripletQuantizer
-from supquant_lab.triplets import solver as triplet_solver
+from supquant_lab.triplets import quantizer as triplet_solver
 
 SMALL = {"n_codewords": 8, "features": None, "max_iter": 3, "triplets_per_row": 4, "random_state": 0}
 TERMS = ["triplet", "quantization", "constraint"]
@@ -92,7 +92,7 @@ def share_of_nearest(quantizer, codes, y, Q, labels):
     return (y[nearest] == labels[:, None]).mean()
 
 
-def test_learned_codes_tell_more_of_the_labels_than_unsupervised_ones(digits):
+def test_learned_codes_predict_labels_better_than_unsupervised_ones(digits):
     X, y = digits[0][:800], digits[1][:800]
     queries = digits[0][800:1000], digits[1][800:1000]
     ours = TripletQuantizer(2, n_codewords=16, max_iter=6, random_state=0).fit(X, y)
@@ -125,7 +125,7 @@ def test_more_codebooks_than_dimensions_are_learned(clusters, n_components, p):
     assert quantizer.encode(X[:, :p]).shape == (300, 3)
 
 
-def test_rows_that_form_no_triplet_are_quantized_all_the_same(clusters):
+def test_rows_without_triplets_are_still_quantized(clusters):
     quantizer = TripletQuantizer(2, **SMALL).fit(clusters[0], np.arange(300))
     assert quantizer.objective_[-1]["triplet"] == 0
     assert quantizer.encode(clusters[0]).shape == (300, 2)

@@ -7,8 +7,7 @@ import pytest
 
 from supquant_lab.triplets import codes as triplet_codes
 from supquant_lab.triplets.codes import CodeDescent, OwnCost
-from supquant_lab.triplets.objective import TripletLoss
-from supquant_lab.triplets.triplets import Triplets
+from supquant_lab.triplets.objective import TripletLoss, Triplets
 
 
 def psi(codes, codebooks, own, loss):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from small_problems import psi_terms
 
-from supquant_lab.triplets.objective import TripletLoss, TripletProblem
-from supquant_lab.triplets.triplets import Triplets
+from supquant_lab.triplets.objective import TripletLoss, TripletProblem, Triplets
 
 
 def draw_triplets(n, count, seed=1):
@@ -47,7 +47,7 @@ def problem(request, draw):
     return drawn, TripletProblem.of(drawn.problem, loss, drawn.codes)
 
 
-def test_psi_is_its_definition(problem, psi_terms):
+def test_psi_is_its_definition(problem):
     drawn, ours = problem
     C = ours.small.used_codewords(drawn.start.codebooks)
     P, eps = drawn.start.projection, 0.7

@@ -5,8 +5,8 @@ import pytest
 
 from supquant.inputs.labels import read_labels
 from supquant.parallel import row_blocks
-from supquant_lab.triplets import triplets
-from supquant_lab.triplets.triplets import choose_triplets, most_violated, part_size
+from supquant_lab.triplets import objective
+from supquant_lab.triplets.objective import choose_triplets, most_violated, part_size
 
 
 @pytest.fixture(params=["one label", "several labels"])
@@ -47,7 +47,7 @@ def test_of_every_part_the_most_violated_triplet_is_found(labelled, n_parts):
 
 def test_with_all_rows_in_one_part_it_is_the_most_violated_of_all(labelled, monkeypatch):
     S, labels, similar = labelled
-    monkeypatch.setattr(triplets, "SIMILAR_PER_PART", 1000)
+    monkeypatch.setattr(objective, "SIMILAR_PER_PART", 1000)
     found = choose_triplets(S, labels, 5, np.random.default_rng(0))
     assert len(found.anchor) == len(np.unique(found.anchor))
     for i, j, o in zip(found.anchor, found.similar, found.other, strict=True):
@@ -69,7 +69,7 @@ def test_rows_draw_parts_of_their_block_and_get_as_many_triplets_as_there_are_pa
     assert counts.mean() > 6  # a part of six lacks a similar row in one of eleven cases
     partners = [
         set(found.other[(found.anchor >= start) & (found.anchor < stop)])
-        for start, stop in row_blocks(900, triplets.BLOCK_ROWS)
+        for start, stop in row_blocks(900, objective.BLOCK_ROWS)
     ]
     assert all(not one & other for k, one in enumerate(partners) for other in partners[:k])
 

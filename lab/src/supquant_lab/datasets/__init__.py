@@ -1,21 +1,11 @@
-"""Data sets by name, or any .npz file; each data set has its own module."""
+"""Data sets by name, or any .npz file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from supquant.errors import InputError
-from supquant_lab.datasets import (
-    banking77,
-    cifar10,
-    coco30k,
-    digits,
-    imagenet,
-    mnist,
-    npz,
-    nuswide,
-    tinyimagenet,
-)
+from supquant_lab.datasets import arrays, cifar10, imagenet, mnist, nuswide
 from supquant_lab.datasets.dataset import Dataset, Preparation
 from supquant_lab.datasets.files import cache_folder, data_folder
 
@@ -30,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "Dataset", "Preparation", "cache_folder", "data_folder", "load"]
 
 _LOADERS: dict[str, Callable[[Callback], Dataset]] = {
-    "digits": lambda _: digits.load(),
+    "digits": lambda _: arrays.digits(),
     "mnist": lambda _: mnist.load(),
-    "cifar10": lambda callback: cifar10.load(callback=callback),
-    "coco30k": lambda _: coco30k.load(),
-    "coco30k-noperson": lambda _: coco30k.load_without_person(),
-    "banking77": lambda _: banking77.load(),
-    "tinyimagenet": lambda _: tinyimagenet.load(),
-    "tinyimagenet-1500": lambda _: tinyimagenet.load_first_1500(),
+    "cifar10": cifar10.load,
+    "coco30k": lambda _: arrays.coco30k(),
+    "coco30k-noperson": lambda _: arrays.coco30k_without_person(),
+    "banking77": lambda _: arrays.banking77(),
+    "tinyimagenet": lambda _: arrays.tinyimagenet(),
+    "tinyimagenet-1500": lambda _: arrays.tinyimagenet_first_1500(),
     "nuswide": lambda _: nuswide.load(),
-    "imagenet": lambda callback: imagenet.load(callback=callback),
+    "imagenet": imagenet.load,
 }
 _DOWNLOADS: dict[str, Callable[[], None]] = {"mnist": mnist.download, "cifar10": cifar10.download}
 
@@ -77,7 +67,7 @@ def load(name_or_path: str | Path, *, download: bool = False, callback: Callback
             _DOWNLOADS[name]()
         return _LOADERS[name](callback)
     if name.endswith(".npz"):
-        return npz.load(name)
+        return arrays.any_npz(name)
     raise InputError(
         f"unknown data set {name!r}: expected one of {', '.join(NAMES)}, or the path of an .npz file"
     )

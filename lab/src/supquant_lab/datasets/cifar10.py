@@ -14,10 +14,16 @@ from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.storage import write_file_atomically
 from supquant.storage.npz import read_arrays
-from supquant_lab.datasets import downloads
 from supquant_lab.datasets.dataset import Dataset, centred_unit_length
-from supquant_lab.datasets.files import cache_folder, check_published, checksum, data_folder, not_found
-from supquant_lab.datasets.pickles import read_pickle
+from supquant_lab.datasets.files import (
+    cache_folder,
+    check_published,
+    checksum,
+    data_folder,
+    fetch,
+    not_found,
+    read_pickle,
+)
 from supquant_lab.gist import RECIPE, gist_descriptors
 
 if TYPE_CHECKING:
@@ -54,7 +60,7 @@ BATCHES = {
 """The files of the archive in the order of rows, and the md5 that torchvision publishes."""
 
 
-def load(name: str = "cifar10", callback: Callable[[Progress], None] | None = None) -> Dataset:
+def load(callback: Callable[[Progress], None] | None = None) -> Dataset:
     """Load the GIST features; rows are centred and scaled to unit length.
 
     They are read from cifar10_gist.npz, or made once from the pictures and kept in the cache folder. The pictures are loaded as
@@ -62,7 +68,6 @@ def load(name: str = "cifar10", callback: Callable[[Progress], None] | None = No
 
     Parameters
     ----------
-    name : str
     callback : callable, optional
         Gets `Progress` events while features are made.
     """
@@ -76,14 +81,14 @@ def load(name: str = "cifar10", callback: Callable[[Progress], None] | None = No
     else:
         raise not_found(f"cifar10_gist.npz, {FOLDER}, {ARCHIVE} or cifar10.npz", HOW_TO_GET_IT)
     images = None if pictures is None else pictures[0]
-    return Dataset(name=name, X=X, y=y, prepare=centred_unit_length, images=images)
+    return Dataset("cifar10", X, y, centred_unit_length, images=images)
 
 
 def download() -> None:
     """Fetch the original archive into the data folder, unless the data are there in some form."""
     there = ("cifar10_gist.npz", "cifar10.npz", FOLDER, ARCHIVE)
     if not any((data_folder() / name).exists() for name in there):
-        downloads.download(URL, {ARCHIVE: ARCHIVE_HASH})
+        fetch(URL, {ARCHIVE: ARCHIVE_HASH})
 
 
 def _read_pictures() -> tuple[Array, Array] | None:
@@ -132,9 +137,9 @@ def _files_of_archive(path: Path) -> Iterator[tuple[Path, bytes]]:
                     missing.remove(name)
                     yield path / name, file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise InputError(f"{path} is damaged or no archive: {error}; get the file again") from error
+        raise InputError(f"{path} is damaged or not an archive: {error}; download the file again") from error
     if missing:
-        raise InputError(f"{path} has no file {FOLDER}/{min(missing)}; get the file again")
+        raise InputError(f"{path} has no file {FOLDER}/{min(missing)}; download the file again")
 
 
 def _read_batches(files: Iterator[tuple[Path, bytes]]) -> tuple[Array, Array]:
@@ -147,7 +152,7 @@ def _read_batch(path: Path, content: bytes) -> tuple[Array, Array]:
     """Read rows of 3,072 bytes: the reds of a picture, line by line, then its greens, then its blues."""
     came, expected = hashlib.md5(content, usedforsecurity=False).hexdigest(), BATCHES[path.name]
     if came != expected:
-        raise InputError(f"{path} is damaged: md5 {came}, expected {expected}; get the file again")
+        raise InputError(f"{path} is damaged: md5 {came}, expected {expected}; download the file again")
     batch = read_pickle(content, path)
     planes = batch["data"].reshape(-1, 3, *IMAGE_SHAPE)
     return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), np.array(batch["labels"], dtype=np.uint8)

@@ -25,7 +25,7 @@ class Dataset:
     X : ndarray of shape (n, d)
         Raw rows, in the order and dtype of their file.
     y : ndarray of shape (n,) or (n, L)
-        One class label a row, or a 0/1 indicator of several labels a row.
+        One class label per row, or a 0/1 indicator of several labels per row.
     prepare : callable
         ``prepare(training_rows)`` returns the function from raw rows to (n, d) float32 rows. What it learns, such as a mean, it
         learns from the training rows alone.

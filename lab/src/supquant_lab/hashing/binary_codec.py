@@ -1,6 +1,6 @@
 """Codes of bits, ranked by the number of bits that differ: the codec of hashing methods.
 
-    X -> features -> project -> compare with thresholds -> pack eight bits a byte -> codes
+    X -> features -> project -> compare with thresholds -> pack eight bits per byte -> codes
 
 A byte is one of 256 codewords. The tables of a query hold the number of bits in which each byte differs from its own, so that a
 sum over a code is a Hamming distance.

@@ -3,7 +3,7 @@
 These are the hash functions of "Fast Supervised Hashing with Decision Trees for High-Dimensional Data" (Lin, Shen, Shi, van den
 Hengel, Suter, CVPR 2014): ``h(x) = sign(sum_t w_t T_t(x))``, where T_t(x) in {1, -1} is a tree, learned by AdaBoost. Three things
 make training fast. Features are put into 256 bins once. A node looks at a random subset of the features (LazyBoost). Rows of
-small weight, which together hold a small share of the weight, are left out when a tree is grown (weight trimming).
+small weight, which together hold a small fraction of the weight, are left out when a tree is grown (weight trimming).
 
     features -> edges of bins -> bins -> trees, one after another with new weights -> arrays that a file can hold
 """
@@ -27,7 +27,7 @@ from supquant.inputs.parameters import check_integer
 N_BINS = 256
 """Number of bins of a feature: as many as a byte can number."""
 
-SMALLEST_ERROR = 1e-6
+MIN_ERROR = 1e-6
 """The weighted error of a tree is taken as at least this, so that the weight of a tree without errors is finite."""
 
 
@@ -177,7 +177,7 @@ def boost(
         kept = _heaviest(weights, boosting.kept_weight)
         tree = grow_tree(rows.bins, weights * targets, kept, boosting, rng, n_threads)
         votes = tree.votes[tree.leaf_of_row]  # (n,)
-        error = np.clip(weights[votes != targets].sum(), SMALLEST_ERROR, 1 - SMALLEST_ERROR)
+        error = np.clip(weights[votes != targets].sum(), MIN_ERROR, 1 - MIN_ERROR)
         tree_weight = np.log((1 - error) / error) / 2
         weights *= np.exp(-tree_weight * targets * votes)
         weights /= weights.sum()

@@ -27,9 +27,8 @@ from supquant.arrays import Flags, Float32, Float64
 from supquant.inputs.parameters import check_integer, check_nonnegative, check_positive
 from supquant.progress import Progress
 from supquant.published.anchor_kernel import Features
-from supquant_lab.hashing.algebra import signs
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, signs
 
 INITIAL_SPREAD = 1e-3
 """Standard deviation of the random weights that the fit starts from, as in the authors' release."""
@@ -51,18 +50,18 @@ class BRE(HashEstimator):
     n_landmarks : int, default=50
         Number of random rows in each hash function, as published; all rows if there are fewer.
     pairs : float, default=0.05
-        Share of the rows that each row is paired with, as in the authors' release. Above 0 and at most 1.
+        Fraction of the rows that each row is paired with, as in the authors' release. Above 0 and at most 1.
     similar : float, default=0.5
-        Share of a row's pairs that share a label with it, if there are enough such rows. From 0 to 1. The authors' release
+        Fraction of a row's pairs that share a label with it, if there are enough such rows. From 0 to 1. The authors' release
         draws pairs without regard to labels. Equal shares made better codes: on CIFAR-10 with 32 bits the validation MAP
-        was .216, against .191 with the natural share of a tenth.
+        was .216, compared with .191 with the natural fraction of a tenth.
     max_iter : int, default=200
-        Largest number of passes over the bits. A pass updates one weight of every hash function; the fit ends with the first
+        Maximum number of passes over the bits. A pass updates one weight of every hash function; the fit ends with the first
         pass that does not change the objective.
     features : AnchorKernel, 'auto' or None, default=None
         The features whose inner products are the kernel; None takes the vectors as features.
     max_rows : int or None, default=5000
-        Largest number of random rows to learn from; None for all.
+        Maximum number of random rows to learn from; None for all.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores. Codes do not depend on it.
     random_state : int, numpy Generator or None, default=None
@@ -77,7 +76,7 @@ class BRE(HashEstimator):
     codec_ : BinaryCodec
     training_codes_ : (n, n_bits / 8) uint8
     objective_ : list of dict
-        After each pass: "objective" is the mean squared error of the distance over the pairs; "changed" is the share of the
+        After each pass: "objective" is the mean squared error of the distance over the pairs; "changed" is the fraction of the
         bits that the pass flipped.
     n_iter_ : int
         Number of passes.
@@ -193,7 +192,7 @@ def choose_partners(share_label: Flags, share: float, similar: float, rng: np.ra
     share_label : (n, n) bool
         True where two rows share a label.
     share : float
-        Share of the rows that each row is paired with, from 0 to 1.
+        Fraction of the rows that each row is paired with, from 0 to 1.
     similar : float
         Share of the partners that share a label with the row, from 0 to 1.
     rng : numpy Generator

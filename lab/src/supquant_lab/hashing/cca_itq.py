@@ -6,7 +6,13 @@ features X and labels Y correlate most solve
     Cxy (Cyy + rho I)^-1 Cyx w = r^2 (Cxx + rho I) w
 
 for covariances C of centred X and Y. Each direction is scaled by its correlation r. The features along the directions are then
-rotated towards the corners of a cube (`supquant_lab.hashing.itq`).
+rotated towards the corners of a cube: a matrix R brings centred vectors V (n, q) close to corners B,
+
+    min |B - V R|^2  over signs B (n, bits) and R (q, bits) with R R' = I.
+
+Two steps alternate: B = sign(V R), and R solves the orthogonal Procrustes problem for B. The paper has q = bits. If there are
+fewer dimensions than bits, V padded with columns of zeros is the same problem: only the first q rows of the square R are ever
+multiplied by a number that is not zero, and R here is these rows.
 """
 
 from __future__ import annotations
@@ -23,16 +29,14 @@ from supquant.algebra import positive_factor
 from supquant.arrays import Float64
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_positive
-from supquant.parallel import row_blocks
+from supquant.parallel import ordered_map, row_blocks
 from supquant.progress import Progress
 from supquant.published.anchor_kernel import Features
 from supquant.published.rows import Moments
-from supquant_lab.hashing.algebra import add_ridge
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
-from supquant_lab.hashing.itq import rotations
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, add_ridge, signs
 
-SMALLEST_CORRELATION = 1e-6
+MIN_CORRELATION = 1e-6
 """Correlations up to this are rounding errors and are left out. Labels that sum to one in every row have one such."""
 
 
@@ -50,7 +54,7 @@ class CCAITQ(HashEstimator):
     features : AnchorKernel, "auto" or None, default=None
         The input of the hash functions; None takes the vectors, as published.
     max_rows : int or None, default=None
-        Largest number of random rows to learn from; None for all.
+        Maximum number of random rows to learn from; None for all.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores. Codes do not depend on it.
     random_state : int, numpy Generator or None, default=None
@@ -174,7 +178,7 @@ def canonical_directions(moments: Moments, labels: Labels, ridge: float) -> Cano
     lower_y = _factor_covariance(yy / n, y / n, ridge)
     half = solve_triangular(lower_x, moments.xy / n - np.outer(x, y / n), lower=True)  # (d, L)
     left, correlations, _ = svd(solve_triangular(lower_y, half.T, lower=True).T, full_matrices=False)
-    kept = max(1, int((correlations > SMALLEST_CORRELATION).sum()))
+    kept = max(1, int((correlations > MIN_CORRELATION).sum()))
     directions = solve_triangular(lower_x, left[:, :kept], lower=True, trans="T")
     return CanonicalDirections(x, directions, correlations[:kept])
 
@@ -192,3 +196,55 @@ def label_moments(labels: Labels) -> tuple[Float64, Float64]:
 def _factor_covariance(squares: Float64, mean: Float64, ridge: float) -> Float64:
     """Return the Cholesky factor (d, d) of a covariance with a ridge, given the mean products (d, d) and the mean (d,)."""
     return positive_factor(add_ridge(squares - np.outer(mean, mean), ridge, squares))
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """R after a round, and the squared distance that is left to the signs it was solved for."""
+
+    matrix: Float64  # (q, bits), q <= bits, with orthonormal rows
+    error: float  # |B - V R|^2
+
+
+def rotations(
+    V: Float64, n_bits: int, n_rounds: int, rng: np.random.Generator, n_jobs: int
+) -> Iterator[Rotation]:
+    """Yield a rotation after every round, from a random one on; the error never rises.
+
+    Parameters
+    ----------
+    V : (n, q) float64
+        Centred vectors, q <= `n_bits`.
+    n_bits : int
+        Number of columns of R.
+    n_rounds : int
+        Number of rotations to yield.
+    rng : numpy Generator
+        Draws the first rotation.
+    n_jobs : int
+        Number of threads.
+    """
+    R = random_rotation(V.shape[1], n_bits, rng)
+    constant = V.shape[0] * n_bits + np.vdot(V, V)  # |B|^2 + |V R|^2, the same for all B and R
+
+    def products(block: tuple[int, int]) -> Float64:
+        v = V[slice(*block)]
+        return v.T @ signs(v @ R)
+
+    for _ in range(n_rounds):
+        vb = sum(ordered_map(products, row_blocks(len(V)), n_jobs), start=np.zeros(R.shape))
+        R, correlation = closest_rotation(vb)
+        yield Rotation(R, float(constant - 2 * correlation))
+
+
+def random_rotation(n_dimensions: int, n_bits: int, rng: np.random.Generator) -> Float64:
+    """Draw R (q, bits) with orthonormal rows, uniformly over all directions."""
+    Q, triangle = np.linalg.qr(rng.normal(size=(n_bits, n_dimensions)))
+    rotation: Float64 = (Q * np.sign(np.diag(triangle))).T
+    return rotation
+
+
+def closest_rotation(vb: Float64) -> tuple[Float64, float]:
+    """Return the R with orthonormal rows that maximises the sum of R * V'B, given V'B (q, bits), and that sum."""
+    left, values, right = svd(vb, full_matrices=False)
+    return left @ right, float(values.sum())

@@ -26,10 +26,9 @@ from supquant.parallel import single_blas
 from supquant.progress import Progress
 from supquant.published.anchor_kernel import Features, check_features, fit_feature_map
 from supquant.published.rows import Moments
-from supquant_lab.hashing.algebra import add_ridge
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.label_codec import LabelCodec, check_label_count
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, add_ridge
 
 
 class ClassifierLabels(CodeEstimator):

@@ -31,13 +31,11 @@ from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_positive
 from supquant.progress import Progress
 from supquant.published.anchor_kernel import Features
-from supquant_lab.hashing.algebra import add_ridge, signs, top_eigenvectors
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
-from supquant_lab.hashing.pairs import LabelGroups
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, LabelGroups, add_ridge, signs, top_eigenvectors
 
 CONVERGED_CHANGE = 1e-2
-"""The ascent ends if a step changes the smoothed objective by at most this much a row, as in the authors' release."""
+"""The ascent ends if a step changes the smoothed objective by at most this much per row, as in the authors' release."""
 
 
 class KSH(HashEstimator):
@@ -50,11 +48,11 @@ class KSH(HashEstimator):
     ridge : float, default=1e-6
         Added to the diagonal of K'K, which is nearly singular, in units of the mean of that diagonal.
     max_iter : int, default=500
-        Largest number of gradient steps for each bit, as published; 0 keeps the spectral bits.
+        Maximum number of gradient steps for each bit, as published; 0 keeps the spectral bits.
     features : AnchorKernel, 'auto' or None, default='auto'
         The kernel; 'auto' has 1000 anchors (the authors took 300). None takes the vectors as features.
     max_rows : int or None, default=5000
-        Largest number of random rows to learn from; None for all. All pairs of these rows are fitted.
+        Maximum number of random rows to learn from; None for all. All pairs of these rows are fitted.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores. Codes do not depend on it.
     random_state : int, numpy Generator or None, default=None
@@ -220,7 +218,7 @@ def smooth_ascent(
     start : (d,) float64
         The direction to start from.
     max_iter : int
-        Largest number of steps.
+        Maximum number of steps.
 
     Returns
     -------

@@ -42,7 +42,7 @@ def check_label_count(n_labels: int, *, multilabel: bool) -> None:
     a_byte = 8 if multilabel else _CLASSES_A_BYTE
     if n_labels > MAX_CODEBOOKS * a_byte:
         raise InputError(
-            f"codes hold at most {MAX_CODEBOOKS * a_byte} labels, {a_byte} a byte; got {n_labels}"
+            f"codes hold at most {MAX_CODEBOOKS * a_byte} labels, {a_byte} per byte; got {n_labels}"
         )
 
 

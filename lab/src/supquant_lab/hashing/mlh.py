@@ -31,9 +31,8 @@ from supquant.arrays import Flags, Float64, RowNumbers
 from supquant.inputs.parameters import check_integer, check_nonnegative, check_positive
 from supquant.progress import Progress
 from supquant.published.anchor_kernel import Features
-from supquant_lab.hashing.algebra import signs
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, signs
 
 BATCH_PAIRS = 100
 """Number of pairs of one update, as published."""
@@ -42,7 +41,7 @@ EPOCH_PAIRS = 100_000
 """Number of pairs of one epoch, as published."""
 
 MOMENTUM = 0.9
-"""Share of the last update that is added to the next one, as published."""
+"""Fraction of the last update that is added to the next one, as published."""
 
 SIMILAR_SHARE = 0.5
 """At least this share of the drawn pairs share a label, as published."""
@@ -75,7 +74,7 @@ class MLH(HashEstimator):
     features : AnchorKernel, 'auto' or None, default=None
         None takes the vectors as features, as published; 'auto' is a kernel of 1000 anchors.
     max_rows : int or None, default=5000
-        Largest number of random rows to draw pairs from; None for all.
+        Maximum number of random rows to draw pairs from; None for all.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores. Codes do not depend on it.
     random_state : int, numpy Generator or None, default=None

@@ -26,9 +26,8 @@ from supquant.inputs.parameters import check_integer, check_positive
 from supquant.progress import Progress
 from supquant.published.anchor_kernel import Features
 from supquant.published.rows import Moments
-from supquant_lab.hashing.algebra import add_ridge, signs
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, add_ridge, signs
 
 
 class SDH(HashEstimator):
@@ -45,11 +44,11 @@ class SDH(HashEstimator):
     function_ridge : float, default=1e-6
         delta, the weight of the squared norm of the hash functions, in units of the mean diagonal of X'X.
     max_iter : int, default=5
-        Largest number of rounds of the three steps; the fit ends earlier if a round changes no bit.
+        Maximum number of rounds of the three steps; the fit ends earlier if a round changes no bit.
     features : AnchorKernel, "auto" or None, default="auto"
         The input of the hash functions; "auto" is a kernel of at most 1000 anchors, None takes the vectors.
     max_rows : int or None, default=None
-        Largest number of random rows to learn from; None for all.
+        Maximum number of random rows to learn from; None for all.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores. Codes do not depend on it.
     random_state : int, numpy Generator or None, default=None
@@ -269,7 +268,7 @@ def descend(B: Float64, linear: Float64, gram: Float64) -> Float64:
         Signs. No change of a single sign lowers the cost of its row.
     """
     others = gram - np.diag(np.diag(gram))
-    # A bit flips only if it gains more than rounding can produce. Otherwise a row could cycle for ever.
+    # A bit flips only if it gains more than rounding can produce. Otherwise a row could cycle forever.
     rounding = 1e-13 * (np.abs(linear).max(initial=0.0) + np.abs(gram).sum(axis=1).max())
     result = B.T.copy()  # (bits, m)
     unfinished = np.arange(len(B))

@@ -39,10 +39,8 @@ from supquant.errors import InputError
 from supquant.inputs.parameters import check_choice, check_nonnegative
 from supquant.progress import Progress
 from supquant.published.anchor_kernel import Features
-from supquant_lab.hashing.algebra import signs, top_eigenvectors
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
-from supquant_lab.hashing.pairs import LabelGroups
-from supquant_lab.hashing.rows import HashRows
+from supquant_lab.hashing.rows import HashRows, LabelGroups, signs, top_eigenvectors
 
 VARIANTS = ("sequential", "nonorthogonal", "orthogonal")
 
@@ -62,14 +60,14 @@ class SSH(HashEstimator):
     variant : {'sequential', 'nonorthogonal', 'orthogonal'}, default='sequential'
         The form of the method.
     variance_weight : float, default=30
-        eta, the weight of the variance of the n features beside the labels of n^2 pairs.
+        eta, the weight of the variance of the n features relative to the labels of n^2 pairs.
     correction : float, default=1
         alpha, the additional weight of pairs that a bit gets wrong, in the sequential form. It multiplies products of
         projections, so the default suits rows of about unit length.
     features : AnchorKernel, 'auto' or None, default=None
         None takes the vectors as features, as published; 'auto' is a kernel of 1000 anchors.
     max_rows : int or None, default=5000
-        Largest number of random rows to learn from; None for all.
+        Maximum number of random rows to learn from; None for all.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores. Codes do not depend on it.
     random_state : int, numpy Generator or None, default=None

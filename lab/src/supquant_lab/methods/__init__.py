@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 from supquant.errors import InputError
-from supquant_lab.methods.classifier import Classifier, ClassifierOfBits, ClassifierOfScores
 from supquant_lab.methods.codes import EstimatorMethod
-from supquant_lab.methods.hashing import (
-    CorrelationHashing,
-    KernelSupervisedHashing,
-    LinearDiscreteHashing,
-    MinimalLossHashing,
-    ReconstructiveHashing,
-    SemiSupervisedHashing,
-    SupervisedDiscreteHashing,
-    TreeHashing,
-)
+from supquant_lab.methods.compared import METHODS
 from supquant_lab.methods.interface import STEP_NAMES, Fitted, Method, Settings, Steps, apply_steps
 from supquant_lab.methods.kept import KeptFits
 from supquant_lab.methods.own import OWN_RANKING, is_own, own_method
-from supquant_lab.methods.probabilities import LabelProbabilities
-from supquant_lab.methods.quantization import (
-    CompositeQuantization,
-    OptimizedProductQuantization,
-    ProductQuantization,
-    SupervisedQuantization,
-    TripletQuantization,
-    WithoutTransform,
-)
-from supquant_lab.methods.training import Training
-from supquant_lab.methods.vectors import CosineVectors, EuclideanVectors
+from supquant_lab.problem import Training
 
 __all__ = [
     "METHODS",
@@ -46,35 +26,9 @@ __all__ = [
     "is_own",
 ]
 
-_KINDS: tuple[type[Method], ...] = (
-    SupervisedQuantization,
-    TripletQuantization,
-    WithoutTransform,
-    CompositeQuantization,
-    ProductQuantization,
-    OptimizedProductQuantization,
-    SupervisedDiscreteHashing,
-    LinearDiscreteHashing,
-    KernelSupervisedHashing,
-    TreeHashing,
-    CorrelationHashing,
-    SemiSupervisedHashing,
-    MinimalLossHashing,
-    ReconstructiveHashing,
-    EuclideanVectors,
-    CosineVectors,
-    Classifier,
-    ClassifierOfBits,
-    ClassifierOfScores,
-    LabelProbabilities,
-)
-
-METHODS = {kind.name: kind for kind in _KINDS}
-"""The class of every method, by its name."""
-
 
 def find_method(name: str) -> type[Method]:
-    """Return a method by its name, or that of a class of one's own, named as ``package.module:Class``.
+    """Return a method by its name, or that of your own class, named as ``package.module:Class``.
 
     Examples
     --------

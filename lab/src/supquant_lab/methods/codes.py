@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,15 +15,13 @@ from supquant.model.codec import SupervisedCodec
 from supquant.model.feature_map import SupervisedMap
 from supquant.models import make_estimator
 from supquant.parallel import row_blocks
-from supquant.progress import TimeIsUpError
 from supquant_lab.hashing.binary_codec import BinaryCodec
-from supquant_lab.methods.interface import Fitted, Method, Steps
+from supquant_lab.methods.interface import Fitted, Method, Steps, Watch
 from supquant_lab.methods.kept import fingerprint
-from supquant_lab.methods.training import Training
-from supquant_lab.methods.watch import Watch
+from supquant_lab.problem import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from supquant.estimators.base import CodeEstimator
     from supquant.published.anchor_kernel import AnchorKernel
@@ -36,34 +33,22 @@ _UNRECORDED = ("features", "init", "callback", "verbose")
 """Parameters that are not recorded: objects, and those that do not change the codes."""
 
 
-def _as_they_are(x: Array) -> Array:
-    return x
-
-
 class FittedCodes(Fitted):
     """A fitted estimator; items are codes (n, M) uint8."""
 
     def __init__(
         self,
         estimator: Any,
-        seconds: float,
-        parameters: Mapping[str, Any],
         *,
-        chain_seconds: float | None = None,
         encode_settings: Mapping[str, Any] | None = None,
-        feature_map: Callable[[Array], Array] = _as_they_are,
-        truncated: bool = False,
-        convergence: Sequence[tuple[float, float]] = (),
-        n_labelled: int | None = None,
+        feature_map: Callable[[Array], Array],
+        n_labelled: int,
+        **record: Any,
     ) -> None:
+        super().__init__(**record)
         self.estimator = estimator
         self._mapped = feature_map  # from vectors to what the estimator takes
-        self.fit_seconds = seconds
-        self.chain_seconds = seconds if chain_seconds is None else chain_seconds
-        self.parameters = parameters
         self.encode_settings = encode_settings or {}
-        self.truncated = truncated
-        self.convergence = convergence
         self._n_labelled = n_labelled
 
     def learned(self) -> Array:
@@ -206,14 +191,11 @@ class EstimatorMethod(Method):
     def _fit(self, bits: int, shorter: FittedCodes | None) -> FittedCodes:
         """Return the kept fit, or a new one."""
         estimator = self.estimator(bits)
-        if self.kept is None:
-            estimator, record = self._fit_now(estimator, bits, shorter)
-        else:
-            name = self._fit_name(estimator, bits)
-            found = self.kept.find(name)
-            estimator, record = found or self._fit_now(estimator, bits, shorter)
-            if found is None:
-                self.kept.keep(name, estimator, record)
+        name = self._fit_name(estimator, bits) if self.kept else ""
+        found = self.kept.find(name) if self.kept else None
+        estimator, record = found or self._fit_now(estimator, bits, shorter)
+        if self.kept and found is None:
+            self.kept.keep(name, estimator, record)
         return FittedCodes(
             estimator,
             **record,
@@ -231,20 +213,12 @@ class EstimatorMethod(Method):
         watch = Watch(self.settings.time_limit, self.callback)
         if "callback" in estimator.get_params(deep=False):
             estimator.set_params(callback=watch)
-        began = time.perf_counter()
-        truncated = False
-        try:
-            estimator.fit(self.vectors(rows.every_row), rows.every_label)
-        except TimeIsUpError:
-            truncated = True
-        seconds = time.perf_counter() - began
-        return estimator, {
-            "seconds": seconds,
-            "chain_seconds": seconds + (0.0 if shorter is None else shorter.chain_seconds),
-            "parameters": self._record(estimator, None if shorter is None else next_shorter(bits)),
-            "truncated": truncated or (shorter is not None and shorter.truncated),
-            "convergence": watch.convergence,
-        }
+        record = watch.fit(estimator, self.vectors(rows.every_row), rows.every_label)
+        record["parameters"] = self._record(estimator, None if shorter is None else next_shorter(bits))
+        if shorter is not None:
+            record["chain_seconds"] = record["seconds"] + shorter.chain_seconds
+            record["truncated"] |= shorter.truncated
+        return estimator, record
 
     def _fit_name(self, estimator: CodeEstimator, bits: int) -> str:
         """Return the name of a fit, from everything that it depends on; the number of threads does not change codes."""

@@ -6,6 +6,7 @@ takes the result of the one before. The same steps are used for scores of blocks
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from supquant.arrays import Array
 from supquant.codec.gaussian_map import GaussianMap
-from supquant.progress import Progress
+from supquant.progress import Progress, TimeIsUpError, TimeLimit
 from supquant.published.anchor_kernel import AnchorKernel
-from supquant_lab.methods.training import Training
+from supquant_lab.problem import Training
 
 if TYPE_CHECKING:
     from supquant_lab.methods.kept import KeptFits
+
 
 Callback = Callable[[Progress], None]
 Steps = Mapping[str, Callable[[Array], Array]]
@@ -119,6 +121,21 @@ class Fitted(ABC):
     truncated: bool = False
     convergence: Sequence[tuple[float, float]] = ()
 
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        seconds: float = 0.0,
+        *,
+        chain_seconds: float | None = None,
+        truncated: bool = False,
+        convergence: Sequence[tuple[float, float]] = (),
+    ) -> None:
+        self.parameters = parameters
+        self.fit_seconds = seconds
+        self.chain_seconds = seconds if chain_seconds is None else chain_seconds
+        self.truncated = truncated
+        self.convergence = convergence
+
     def learned(self) -> Any:
         """Return the items of the training rows that training itself made; None if it made none."""
         return None
@@ -133,7 +150,7 @@ class Fitted(ABC):
 
     @abstractmethod
     def bytes_per_item(self, items: Any) -> float:
-        """Return the bytes of an item in the index."""
+        """Return the number of bytes per item in the index."""
 
     def distinct(self, items: Any) -> int | None:
         """Return the number of different codes; None if items are not codes."""
@@ -181,3 +198,52 @@ class Method(ABC):
     @abstractmethod
     def fitted(self, bits: int) -> Fitted:
         """Return the fitted method at this code length."""
+
+
+@dataclass
+class Watch:
+    """A callback that records the objective after each step, and ends the fit when its time is up.
+
+    Attributes
+    ----------
+    limit : float or None
+        Seconds from when the watch was made. The fit ends at the first step after them, unless this is its last step.
+    callback : callable or None
+        Gets every event as well.
+    convergence : list of (float, float)
+        Seconds and objective of each step of the last stage.
+
+    Examples
+    --------
+    >>> from supquant.progress import Reporter
+    >>> watch = Watch(limit=60)
+    >>> with Reporter(watch).stage("sweep") as stage:
+    ...     stage.step(objective=4.0)
+    >>> [objective for _, objective in watch.convergence]
+    [4.0]
+    """
+
+    limit: float | None = None
+    callback: Callback | None = None
+    convergence: list[tuple[float, float]] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    def fit(self, estimator: Any, X: Array, y: Array) -> dict[str, Any]:
+        """Fit an estimator that calls this watch; return the seconds, whether its time was up, and the convergence."""
+        began, truncated = time.perf_counter(), False
+        try:
+            estimator.fit(X, y)
+        except TimeIsUpError:
+            truncated = True
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "truncated": truncated, "convergence": self.convergence}
+
+    def __call__(self, progress: Progress) -> None:
+        """Record a step and pass it on; raise `TimeIsUpError` when the time is up."""
+        if progress.step == 1:
+            self.convergence.clear()
+        if "objective" in progress.values:
+            self.convergence.append((progress.elapsed, float(progress.values["objective"])))
+        if self.callback is not None:
+            self.callback(progress)
+        TimeLimit(self.limit, self.began)(progress)

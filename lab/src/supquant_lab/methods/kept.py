@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from supquant.estimators.base import CodeEstimator
-    from supquant_lab.methods.training import Training
+    from supquant_lab.problem import Training
 
 RECIPE = 1
 """The version of fits. It grows when a change of the program changes fits, so that older ones are not used."""

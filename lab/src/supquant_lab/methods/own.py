@@ -1,4 +1,4 @@
-"""Report: a method of one's own, named as ``package.module:Class``.
+"""Report: your own method, named as ``package.module:Class``.
 
 The class is a `Method`, an estimator of the library, a subclass of one, or any class that has `fit` and `encode`, and either
 `tables` or `scores`. Its module may be in the current folder.
@@ -10,7 +10,6 @@ import importlib
 import inspect
 import os
 import sys
-import time
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,11 +20,9 @@ from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.estimators.base import CodeEstimator
 from supquant.model.quantizer import SupervisedQuantizer
-from supquant.progress import TimeIsUpError
 from supquant_lab.hashing.base import HashEstimator
 from supquant_lab.methods.codes import FittedCodes
-from supquant_lab.methods.interface import Fitted, Method, Steps
-from supquant_lab.methods.watch import Watch
+from supquant_lab.methods.interface import Fitted, Method, Steps, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,7 +82,8 @@ def own_method(name: str) -> type[Method]:
         if missing := sorted(getattr(kind, "__abstractmethods__", ())):
             raise InputError(f"{name} has no method {missing[0]}; {GUIDE}")
         return kind
-    _check_methods(kind, name)
+    if not issubclass(kind, CodeEstimator):
+        _check_methods(kind, name)
     _length_parameter(kind, name)
     published = "encoded" if issubclass(kind, HashEstimator) else "learned"
     described = {"name": name, "kind": kind, "published": published, "__doc__": kind.__doc__}
@@ -134,18 +132,8 @@ class OwnEstimator(Method):
         watched = {"callback": watch} if "callback" in inspect.signature(self.kind).parameters else {}
         estimator = self.kind(**told, **watched)
         rows = self.training if _learns_without_labels(self.kind) else self.training.labelled()
-        began = time.perf_counter()
-        truncated = False
-        try:
-            estimator.fit(self._vectors(rows.every_row), rows.every_label)
-        except TimeIsUpError:
-            truncated = True
-        record: dict[str, Any] = {
-            "seconds": time.perf_counter() - began,
-            "parameters": told | ({"n_iter": estimator.n_iter_} if hasattr(estimator, "n_iter_") else {}),
-            "truncated": truncated,
-            "convergence": watch.convergence,
-        }
+        record = watch.fit(estimator, self._vectors(rows.every_row), rows.every_label)
+        record["parameters"] = told | ({"n_iter": estimator.n_iter_} if hasattr(estimator, "n_iter_") else {})
         if isinstance(estimator, CodeEstimator):
             return FittedLibraryCodes(
                 estimator, **record, feature_map=self._vectors, n_labelled=len(self.training.X)
@@ -170,22 +158,17 @@ class FittedLibraryCodes(FittedCodes):
 
 
 class FittedOwn(Fitted):
-    """A fitted class that the library does not know; items are what its `encode` returns, one row an item."""
+    """A fitted class that the library does not know; items are what its `encode` returns, one row per item."""
 
     def __init__(
         self,
         estimator: Any,
         name: str,
         vectors: Callable[[Array], Array],
-        *,
-        seconds: float,
-        parameters: Mapping[str, Any],
-        truncated: bool,
-        convergence: list[tuple[float, float]],
+        **record: Any,
     ) -> None:
+        super().__init__(**record)
         self.estimator, self._name, self._vectors = estimator, name, vectors
-        self.fit_seconds = self.chain_seconds = seconds
-        self.parameters, self.truncated, self.convergence = parameters, truncated, convergence
 
     def learned(self) -> Array | None:
         """Return `training_codes_` of the estimator; None if it has none."""
@@ -239,7 +222,7 @@ def _imported(name: str) -> type[Any]:
     if found is None:
         raise InputError(f"{module_name} has no {class_name!r}; it has {_classes(module)}")
     if not isinstance(found, type):
-        raise InputError(f"{name} is no class; {module_name} has {_classes(module)}")
+        raise InputError(f"{name} is not a class; {module_name} has {_classes(module)}")
     return found
 
 
@@ -255,7 +238,7 @@ def _check_methods(kind: type[Any], name: str) -> None:
     if missing:
         raise InputError(
             f"{name} has no method {' and no method '.join(missing)}: "
-            f"a method of one's own has fit and encode, and tables or scores; {GUIDE}"
+            f"your own method has fit and encode, and tables or scores; {GUIDE}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Report: the tables that compare methods by MAP, beside the paper's numbers."""
+"""Report: the tables that compare methods by MAP, next to the paper's numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def map_table(results: Results, dataset: str, protocol: str) -> Table:
     where = {"dataset": dataset, "protocol": protocol}
     lengths, lines = results.lengths(**where), results.series(**where)
     kinds: list[Codes] = ["learned", "encoded"] if protocol == "paper" else ["encoded"]
-    beside_paper = protocol == "paper" and stands_beside_paper(dataset)
+    with_paper = protocol == "paper" and is_in_paper(dataset)
     columns = {
         (codes, bits): {line: results.mean(f"map_{codes}", line, bits, **where) for line in lines}
         for codes in kinds
@@ -43,9 +43,9 @@ def map_table(results: Results, dataset: str, protocol: str) -> Table:
         entries = [
             number(column[line], kind="best" if line in best[at] else "") for at, column in columns.items()
         ]
-        paper = _published_entries(dataset, line, lengths) if beside_paper else []
+        paper = _published_entries(dataset, line, lengths) if with_paper else []
         rows.append(Row(Entry(line.label), [*entries, *paper], _row_kind(line)))
-    said = [*kinds, *(["in the paper"] if beside_paper else [])]
+    said = [*kinds, *(["in the paper"] if with_paper else [])]
     return Table(
         f"map-{results.slug(dataset)}-{protocol}",
         f"MAP by code length, {title(dataset)}, protocol “{protocol}”. Bold: the best code of its column.",
@@ -69,12 +69,12 @@ def _group(codes: str, dataset: str) -> str:
     return _GROUPS[codes]
 
 
-def stands_beside_paper(dataset: str) -> bool:
-    """Whether the paper's numbers stand beside ours: the data set is one of the paper's, or stands in for one.
+def is_in_paper(dataset: str) -> bool:
+    """Whether the paper's numbers are shown next to ours: the data set is one of the paper's, or stands in for one.
 
     Examples
     --------
-    >>> [stands_beside_paper(name) for name in ("mnist", "tinyimagenet-1500", "digits")]
+    >>> [is_in_paper(name) for name in ("mnist", "tinyimagenet-1500", "digits")]
     [True, True, False]
     """
     return dataset in DATASETS or dataset in STAND_INS
@@ -125,7 +125,7 @@ def ablation_table(
     needs: str,
     datasets: Sequence[str] | None = None,
 ) -> Table | None:
-    """Return the table of ours beside variants of it, learned codes, with the paper's numbers.
+    """Return the table of ours next to variants of it, learned codes, with the paper's numbers.
 
     Data sets on which the method `needs` was not measured are left out; without any other it is None.
     """
@@ -199,7 +199,7 @@ def _notes(lines: Sequence[Series], protocol: str, dataset: str) -> list[str]:
     constant = [f"`{line.label}`" for line in lines if line.method in LENGTH_FREE]
     if constant:
         notes.append(f"The same at any length: {', '.join(constant)}.")
-    if protocol == "paper" and stands_beside_paper(dataset):
+    if protocol == "paper" and is_in_paper(dataset):
         notes += _other_data(dataset)
         notes.append(
             "* The paper printed the distance to its SQ, from which this follows. "

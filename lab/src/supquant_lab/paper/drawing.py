@@ -1,19 +1,18 @@
-"""Report: the look of a figure: colours, markers, names beside lines."""
+"""Report: the look of a figure: colours, markers, names next to lines."""
 
 from __future__ import annotations
 
-import importlib
 import io
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import matplotlib.figure
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from supquant.errors import InputError
 from supquant_lab.paper.results import OURS, REFERENCES
-from supquant_lab.paper.svg import inline, shrink
 
 if TYPE_CHECKING:
     from supquant_lab.paper.results import Series
@@ -40,7 +39,11 @@ _FAMILIES = {
 }
 _MARKERS = "osD^v<>ph"
 WIDTH, HEIGHT = 4.8, 4.4
-"""Inches of a figure. It fits a phone, and two of them fit beside each other on a screen."""
+"""Inches of a figure. It fits a phone, and two of them fit side by side on a screen."""
+
+_NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
+for _prefix, _uri in _NAMESPACES.items():
+    ET.register_namespace(_prefix, _uri)
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,13 @@ class Figure:
     svg: str
 
     def inline(self) -> str:
-        """Return the SVG for a page, whose colours it takes; no two figures share an id."""
-        return inline(self.svg, self.name, self.alt, PALETTE)
+        """Return the SVG for a page: the page sets its width and colours, and `alt` describes it. No two figures share an id."""
+        root = ET.fromstring(self.svg)
+        root.attrib = {"role": "img", "aria-label": self.alt, "viewBox": root.attrib["viewBox"]}
+        svg = ET.tostring(root, encoding="unicode")
+        for meaning, colour in PALETTE.items():
+            svg = svg.replace(colour, f"var(--{meaning})")
+        return svg
 
 
 @dataclass(frozen=True)
@@ -106,13 +114,13 @@ def draw(name: str, alt: str, paint: Any, *, height: float = HEIGHT) -> Figure:
 
     The same input gives the same bytes: there are no dates, and ids depend on the name alone.
     """
-    matplotlib = _matplotlib()
     with matplotlib.rc_context(
         {
             **matplotlib.rcParamsDefault,
             "backend": "agg",
             "svg.hashsalt": name,
             "svg.fonttype": "none",
+            "font.sans-serif": ["DejaVu Sans", "Verdana"],
             "font.size": 8.5,
             "axes.edgecolor": PALETTE["faint"],
             "axes.labelcolor": PALETTE["ink"],
@@ -130,11 +138,26 @@ def draw(name: str, alt: str, paint: Any, *, height: float = HEIGHT) -> Figure:
             "grid.color": PALETTE["line"],
         }
     ):
-        figure = importlib.import_module("matplotlib.figure").Figure(figsize=(WIDTH, height))
+        figure = matplotlib.figure.Figure(figsize=(WIDTH, height))
         paint(figure, figure.add_axes((0.13, 0.4 / height, 0.55, (height - 0.75) / height)))
         svg = io.StringIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return Figure(name, alt, shrink(svg.getvalue()))
+        figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return Figure(name, alt, _without_numbered_ids(svg.getvalue()))
+
+
+def _without_numbered_ids(svg: str) -> str:
+    """Return a drawing without indentation, and with no ids but those of markers and clips, which the name of the figure decides.
+
+    Matplotlib numbers its groups, and the groups of the next figure have the same numbers.
+    """
+    root = ET.fromstring(svg)
+    for element in root.iter():
+        element.text, element.tail = (
+            part if part and part.strip() else None for part in (element.text, element.tail)
+        )
+        if f"#{element.get('id')}" not in svg:
+            element.attrib.pop("id", None)
+    return ET.tostring(root, encoding="unicode") + "\n"
 
 
 def draw_lines(
@@ -151,7 +174,7 @@ def draw_lines(
     markers: bool = True,
     point_labels: Mapping[tuple[Series, float], str] | None = None,
 ) -> Figure:
-    """Return a figure of lines, each with its name beside its right end, ours on top."""
+    """Return a figure of lines, each with its name next to its right end, ours on top."""
 
     def paint(_figure: Any, axes: Any) -> None:
         axes.set_title(title, fontsize=min(9.5, 9.5 * 48 / len(title)))
@@ -246,10 +269,3 @@ def _name_lines(axes: Any, lines: Sequence[Line]) -> None:
             va="center",
             transform=axes.transAxes,
         )
-
-
-def _matplotlib() -> Any:
-    try:
-        return importlib.import_module("matplotlib")
-    except ImportError as error:
-        raise InputError("the report's figures need matplotlib: pip install 'supquant[lab]'") from error

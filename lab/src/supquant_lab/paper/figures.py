@@ -54,7 +54,7 @@ def map_figure(results: Results, dataset: str, protocol: str, codes: Codes) -> F
 
 
 def time_figure(results: Results, timed: Results, dataset: str, codes: Codes) -> Figure | None:
-    """Return the figure of MAP against milliseconds of a query, a point for each length; None if no cell has such codes."""
+    """Return the figure of MAP against milliseconds per query, with a point for each length; None if no cell has such codes."""
     where = {"dataset": dataset, "protocol": "paper"}
     heights, names = {}, {}
     for series in timed.series(**where):
@@ -72,7 +72,7 @@ def time_figure(results: Results, timed: Results, dataset: str, codes: Codes) ->
         f"MAP against the time of a query, {title(dataset)}, {_CODES[codes]}. {_order_at_end(lines)}",
         lines,
         title=f"{title(dataset)}: query time, {codes} codes",
-        x_label="milliseconds of a query, one thread (points: bits)",
+        x_label="milliseconds per query, one thread (points: bits)",
         y_label="mean average precision",
         point_labels=names,
     )

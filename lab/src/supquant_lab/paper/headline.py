@@ -34,8 +34,8 @@ class Headline:
     ----------
     lead : tuple of str
         The number of comparisons in which ours is first, by kind of codes and ranking.
-    beside_paper : str
-        Our MAP beside the paper's, at the shortest and the longest code for which the paper printed one.
+    with_paper : str
+        Our MAP next to the paper's, at the shortest and the longest code for which the paper printed one.
     stand_ins : tuple of str
         Our MAP on data sets that stand in for those of the paper, and how these differ.
     verdicts : tuple of str
@@ -47,7 +47,7 @@ class Headline:
     """
 
     lead: tuple[str, ...]
-    beside_paper: str
+    with_paper: str
     stand_ins: tuple[str, ...]
     verdicts: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
@@ -66,7 +66,7 @@ def headline(results: Results) -> Headline:
     """Return the first screen of the report."""
     return Headline(
         lead=tuple(lead_sentences(results, "paper")) or ("There is nothing to compare yet.",),
-        beside_paper=_beside_paper(results),
+        with_paper=_with_paper(results),
         stand_ins=tuple(_stand_ins(results)),
         verdicts=tuple(verdict_sentences(results, "paper")),
         facts=tuple(_facts(results)),
@@ -75,7 +75,7 @@ def headline(results: Results) -> Headline:
 
 
 def lead_sentences(results: Results, protocol: str) -> list[str]:
-    """Return a sentence for each kind of codes and ranking: how often ours is first, and how far behind it is at the worst."""
+    """Return a sentence for each kind of codes and ranking: how often ours is first, and how far behind it is at worst."""
     sentences = []
     for codes in CODES:
         for ours in results.ours:
@@ -126,7 +126,7 @@ def missing_cells(results: Results) -> dict[str, list[tuple[str, list[int]]]]:
 def missing_command(
     dataset: str, method: str, bits: list[int], protocol: str = "paper", solver: str = ""
 ) -> str:
-    """Return the command that measures what is missing. For data sets of the plan it runs that part of the plan.
+    """Return the command that measures what is missing. For data sets of the plan it runs that item of the plan.
 
     Examples
     --------
@@ -181,15 +181,13 @@ def _count(by_dataset: Mapping[str, Sequence[Standing]]) -> str:
         parts.append(f"level with another in {counts['level']}")
     if counts["behind"]:
         worst = min((each.rivals[0] for each in found if each.rivals), key=lambda rival: rival.margin)
-        at_worst = "at the worst " if counts["behind"] > 1 else ""
+        at_worst = "at worst " if counts["behind"] > 1 else ""
         by = f"{margin_text(-worst.margin)} behind {worst.series.label}"
         parts.append(f"not first in {counts['behind']}, {at_worst}{by}")
     kin = [other for each in found for other in each.above if other.series.method == "sq"]
     if kin:
         most = min(kin, key=lambda other: other.margin)
-        parts.append(
-            f"{most.series.label} is above it in {len(kin)}, by {margin_text(-most.margin)} at the most"
-        )
+        parts.append(f"{most.series.label} is above it in {len(kin)}, by at most {margin_text(-most.margin)}")
     return "; ".join(parts)
 
 
@@ -222,8 +220,8 @@ def _worst(found: Sequence[Standing]) -> Standing:
     )
 
 
-def _beside_paper(results: Results) -> str:
-    """Return our MAP beside the paper's, at the shortest and the longest code for which the paper printed one."""
+def _with_paper(results: Results) -> str:
+    """Return our MAP next to the paper's, at the shortest and the longest code for which the paper printed one."""
     pairs = []
     for dataset in results.datasets:
         found = [

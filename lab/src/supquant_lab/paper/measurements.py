@@ -70,7 +70,7 @@ def timed_results(results: Results) -> tuple[Results, str] | None:
 
 
 def time_table(results: Results, timed: Results, dataset: str, machine: str) -> Table:
-    """Return the table of milliseconds of a query by step, with MAP, for the results of one machine."""
+    """Return the table of milliseconds per query by step, with MAP, for the results of one machine."""
     where = {"dataset": dataset, "protocol": "paper"}
     rows = [
         Row(
@@ -89,7 +89,7 @@ def time_table(results: Results, timed: Results, dataset: str, machine: str) -> 
     ]
     return Table(
         f"query-time-{results.slug(dataset)}",
-        f"Milliseconds of a single query by part, {title(dataset)}, one thread of one machine ({machine}).",
+        f"Milliseconds per query by step, {title(dataset)}, one thread of one machine ({machine}).",
         ["method", "MAP, learned", "MAP, encoded", *QUERY_STEPS.values()],
         rows,
         notes=["A time is the median over 50 single queries, in the best of up to 20 rounds."],
@@ -118,11 +118,11 @@ def precision_table(results: Results, dataset: str, protocol: str, bits: int) ->
 
 
 def size_table(results: Results, dataset: str) -> Table:
-    """Return the table of bytes an item, distinct codes and seconds of a fit under protocol `paper`."""
+    """Return the table of bytes per item, distinct codes and seconds of a fit under protocol `paper`."""
     where = {"dataset": dataset, "protocol": "paper"}
     lengths = results.lengths(**where)
     shown = {
-        "index_bytes_per_item": ("bytes an item", "bytes"),
+        "index_bytes_per_item": ("bytes per item", "bytes"),
         "distinct_codes": ("distinct codes", "count"),
         "fit_seconds": ("seconds of a fit", "seconds"),
     }
@@ -287,12 +287,12 @@ def convergence_words(results: Results, cells: list[Cell]) -> list[str]:
             continue
         said = (
             f"`{_solver_of(cell)}` was set to end with the first iteration that lowers the objective by less than "
-            f"{100 * tol:g} %"
+            f"{100 * tol:g}%"
         )
         same = {name: cell[name] for name in ("dataset", "protocol", "bits", "seed")}
         for other in results.select(series=cell.series, **same):
             if other["parameters"].get("tol", tol) != tol:
-                said += f"; its fit in the tables of MAP, by less than {100 * other['parameters']['tol']:g} %"
+                said += f"; its fit in the tables of MAP, by less than {100 * other['parameters']['tol']:g}%"
         words.append(f"{said}.")
     if len(cells) == len(SOLVERS):
         lower = min(cells, key=lambda cell: cell["convergence"][-1][1])

@@ -1,18 +1,27 @@
-"""Report: the cells that must be measured for the tables and figures of the paper, and for ours beyond it."""
+"""Report: the cells that must be measured for the tables and figures of the paper, and for ours beyond it.
+
+A plan knows a little of its data sets: those of the paper, and any other, such as your own file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from supquant.errors import InputError
+from supquant.inputs.labels import read_labels
 from supquant.model.label_kernel import MAX_ANCHORS
-from supquant_lab.datasets import data_folder
+from supquant_lab.datasets import NAMES, data_folder
 from supquant_lab.grid import CellsTask, SamplesTask, SweepTask, Task
-from supquant_lab.grid.tasks import command
+from supquant_lab.grid.tasks import command, load_rows
 from supquant_lab.methods import find_method, is_own
-from supquant_lab.paper.planned_data import FEWEST_CLASSES, check_datasets, data_facts
 from supquant_lab.paper.results import LENGTH_FREE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 ITEMS = {
     "map": "MAP by code length, all methods",
@@ -25,7 +34,7 @@ ITEMS = {
     "unseen": "the comparison for classes that nothing was trained on",
     "samples": "sample queries as pictures",
 }
-"""The parts of the plan, by the name that `supquant paper --only` takes."""
+"""The items of the plan, by the name that `supquant paper --only` takes."""
 
 LENGTHS = (16, 32, 64, 128)
 """Code lengths of the paper, in bits."""
@@ -151,7 +160,30 @@ QUICK_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 """Parameters of methods in the small version of the plan."""
 
 MEASURING_SECONDS = 6
-"""Seconds that a cell of 60,000 rows takes beside its fit."""
+"""Seconds that a cell of 60,000 rows takes in addition to its fit."""
+
+
+N_ROWS = {
+    "mnist": 70_000,
+    "cifar10": 60_000,
+    "coco30k": 30_000,
+    "coco30k-noperson": 15_925,
+    "tinyimagenet-1500": 110_000,
+    "digits": 1_797,
+}
+"""Rows of a data set, from which the time of a fit is estimated. The other published ones have about 200,000."""
+
+PUBLISHED_ROWS = 200_000
+"""Rows of a published data set that is not in `N_ROWS`, roughly."""
+
+PUBLISHED = (*N_ROWS, "nuswide", "imagenet")
+"""Data sets that are not read to make a plan: their files may be missing when it is only listed."""
+
+SEVERAL_LABEL_DATASETS = ("coco30k", "coco30k-noperson", "nuswide")
+"""Published data sets whose rows have several labels each."""
+
+MIN_CLASSES = 3
+"""Classes that a data set must have for the protocol `unseen`; all published ones have more."""
 
 
 def paper_tasks(
@@ -180,7 +212,7 @@ def paper_tasks(
     """
     items = tuple(ITEMS) if items is None else items
     if unknown := [item for item in items if item not in ITEMS]:
-        raise InputError(f"nothing is called {unknown[0]!r}; there are {', '.join(ITEMS)}")
+        raise InputError(f"there is no item {unknown[0]!r}; there are {', '.join(ITEMS)}")
     for method in methods or ():
         find_method(method)
     if datasets is None:
@@ -228,7 +260,7 @@ def paper_tasks(
         if "unlabelled" in items and dataset not in OPTIONAL_DATASETS:
             tasks += _comparison_tasks(dataset, "unlabelled", TWO_LENGTHS, compared)
             tasks += _label_tasks(dataset, "unlabelled")
-        if "unseen" in items and single and data_facts(dataset).n_classes >= FEWEST_CLASSES:
+        if "unseen" in items and single and data_facts(dataset).n_classes >= MIN_CLASSES:
             tasks += _comparison_tasks(dataset, "unseen", TWO_LENGTHS, compared)
             tasks += _label_tasks(dataset, "unseen")
         if "samples" in items and dataset == "mnist":
@@ -371,3 +403,48 @@ def _unique(tasks: Iterable[Task]) -> list[Task]:
             kept.append(task)
         written.update(task.outputs())
     return kept
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What a plan needs to know of a data set: numbers of rows and of classes, and whether rows have several labels."""
+
+    n_rows: int
+    n_classes: int
+    several_labels: bool
+
+
+def data_facts(dataset: str) -> DataFacts:
+    """Return what a plan needs to know of a data set; one that is not published is loaded for it.
+
+    Examples
+    --------
+    >>> data_facts("nuswide").several_labels
+    True
+    """
+    if dataset in PUBLISHED:
+        return DataFacts(N_ROWS.get(dataset, PUBLISHED_ROWS), MIN_CLASSES, dataset in SEVERAL_LABEL_DATASETS)
+    data = load_rows(dataset, None)
+    labels = read_labels(data.y)
+    return DataFacts(len(data), labels.n_labels, labels.multilabel)
+
+
+def check_datasets(datasets: Sequence[str]) -> None:
+    """Raise an error if two data sets, or a file and a data set by name, would have result files of the same names.
+
+    Examples
+    --------
+    >>> check_datasets(["digits", "data/mnist.npz"])
+    Traceback (most recent call last):
+    ...
+    supquant.errors.InputError: data/mnist.npz: its results would have the names of those of mnist; give the file another name
+    """
+    stems: dict[str, str] = {}
+    for dataset in datasets:
+        stem = dataset if dataset in NAMES else Path(dataset).stem
+        other = stems.get(stem, stem if stem in NAMES and dataset not in NAMES else dataset)
+        if other != dataset:
+            raise InputError(
+                f"{dataset}: its results would have the names of those of {other}; give the file another name"
+            )
+        stems[stem] = dataset

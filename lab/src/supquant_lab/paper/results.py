@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 REFERENCES = frozenset({"euclidean", "cosine", "classifier-scores", "probabilities"})
-"""Methods whose items are float vectors or scores. They are shown beside the codes, and no code is compared with them."""
+"""Methods whose items are float vectors or scores. They are shown next to the codes, and no code is compared with them."""
 
 LENGTH_FREE = REFERENCES | {"classifier"}
 """Methods whose items are the same at any code length."""
@@ -332,7 +332,7 @@ def _records(folder: Path, fields: frozenset[str]) -> list[Record]:
         absent = fields - set(record.content if isinstance(record.content, dict) else ())
         if absent:
             raise InputError(
-                f"{record.name} in {record.path} should have {', '.join(sorted(absent))}; remove or mend it"
+                f"{record.name} in {record.path} should have {', '.join(sorted(absent))}; remove or repair it"
             )
     return records
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from supquant_lab.paper import comparisons, figures, measurements, provenance
 from supquant_lab.paper.headline import lead_sentences, missing_cells, missing_command, verdict_sentences
-from supquant_lab.paper.parts import Part, Section
 from supquant_lab.paper.plan import KERNEL_FREE_DATASETS
 from supquant_lab.paper.published import LENGTHS, STAND_INS
 from supquant_lab.paper.results import Results, Series, title
@@ -16,10 +15,55 @@ from supquant_lab.paper.results import Results, Series, title
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from supquant_lab.paper.drawing import Figure
+    from supquant_lab.paper.tables import Table
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a section.
+
+    Attributes
+    ----------
+    title : str
+    words : tuple of str
+        Paragraphs.
+    points : tuple of str
+        Entries of a list.
+    figures : tuple of Figure
+    tables : tuple of Table
+    folded : bool
+        Whether the tables are hidden until the reader opens them.
+    samples : mapping, optional
+        Sample queries with their answers, as a samples file has them.
+    missing : tuple of str
+        Commands that measure what is missing.
+    """
+
+    title: str = ""
+    words: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
+    folded: bool = False
+    samples: Mapping[str, Any] | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the report; `name` is that of its anchor on the page."""
+
+    name: str
+    title: str
+    words: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
 PROTOCOLS = {
     "unlabelled": "Of the rows that are not queries, one half trains. The other half is the database, encoded without "
     "its labels.",
-    "unseen": "The last 30 % of the classes are not in the training rows. All queries and items belong to these classes, "
+    "unseen": "The last 30% of the classes are not in the training rows. All queries and items belong to these classes, "
     "and no item has a label.",
 }
 """What each protocol means, in the words of the report."""
@@ -46,7 +90,7 @@ NO_KERNEL_NOTE = (
 
 
 def sections(results: Results) -> list[Section]:
-    """Return all sections; their figures are not drawn yet."""
+    """Return all sections."""
     return [
         _standings(results),
         _maps(results),
@@ -84,7 +128,7 @@ def _standings(results: Results) -> Section:
         "MAP of sq and the MAP that the paper printed, both solvers, learned codes.",
         (Series("sq", solver="alternating"),),
         needs="sq",
-        datasets=[name for name in results.datasets if comparisons.stands_beside_paper(name)],
+        datasets=[name for name in results.datasets if comparisons.is_in_paper(name)],
     )
     found = tuple(each for each in (table, beside) if each is not None)
     parts = [Part(tables=found) if found else _missing(results, "sq")]
@@ -109,9 +153,8 @@ def _maps(results: Results) -> Section:
         Part(
             title(dataset),
             words=_about(dataset),
-            figures=tuple(
-                partial(figures.map_figure, results, dataset, "paper", codes)
-                for codes in ("learned", "encoded")
+            figures=_drawn(
+                figures.map_figure(results, dataset, "paper", codes) for codes in ("learned", "encoded")
             ),
             tables=(comparisons.map_table(results, dataset, "paper"),),
         )
@@ -119,14 +162,12 @@ def _maps(results: Results) -> Section:
         if results.select(dataset=dataset, protocol="paper")
     ]
     words = (
-        (
-            "The database is the training set, as published. The figures show the mean average precision of every "
-            "method by code length. A colour stands for a family: ours and its variants, quantizers without labels, "
-            "hashing, and classifiers. Dotted lines are methods that store floats. Lines are means over the splits "
-            "(seeds) that all points of a figure have. Tables are means over all splits."
-        ),
+        "The database is the training set, as published. The figures show the mean average precision of every "
+        "method by code length. A colour stands for a family: ours and its variants, quantizers without labels, "
+        "hashing, and classifiers. Dotted lines are methods that store floats. Lines are means over the splits "
+        "(seeds) that all points of a figure have. Tables are means over all splits."
     )
-    return Section("map", "1. Accuracy by code length", words, tuple(parts) or (_missing(results, "sq"),))
+    return Section("map", "1. Accuracy by code length", (words,), tuple(parts) or (_missing(results, "sq"),))
 
 
 def _about(dataset: str) -> tuple[str, ...]:
@@ -137,22 +178,20 @@ def _about(dataset: str) -> tuple[str, ...]:
 
 def _times(results: Results) -> Section:
     words = (
-        (
-            "The time is that of a single query on one thread. Hashing encodes the query and scans. Composite "
-            "quantization makes tables and scans. Supervised quantization computes kernel features first: with 1,000 "
-            "anchors as published, and with up to 4,000 anchors for the label ranking. If the vectors are features of "
-            "a network, the ranking by distance has no kernel features. MAP depends on how the codes of the database "
-            "were made, and the time does not."
-        ),
+        "The time is that of a single query on one thread. Hashing encodes the query and scans. Composite "
+        "quantization makes tables and scans. Supervised quantization computes kernel features first: with 1,000 "
+        "anchors as published, and with up to 4,000 anchors for the label ranking. If the vectors are features of "
+        "a network, the ranking by distance has no kernel features. MAP depends on how the codes of the database "
+        "were made, and the time does not."
     )
     found = measurements.timed_results(results)
     if found is None:
-        return Section("time", "2. Accuracy against query time", words, (_missing(results, "sq"),))
+        return Section("time", "2. Accuracy against query time", (words,), (_missing(results, "sq"),))
     timed, machine = found
     parts = [
         Part(
-            figures=tuple(
-                partial(figures.time_figure, results, timed, dataset, codes)
+            figures=_drawn(
+                figures.time_figure(results, timed, dataset, codes)
                 for dataset in timed.datasets
                 for codes in ("learned", "encoded")
             ),
@@ -170,7 +209,7 @@ def _times(results: Results) -> Section:
             folded=True,
         ),
     ]
-    return Section("time", "2. Accuracy against query time", words, tuple(parts))
+    return Section("time", "2. Accuracy against query time", (words,), tuple(parts))
 
 
 def _triplets(results: Results) -> Section:
@@ -206,23 +245,21 @@ def _transforms(results: Results) -> Section:
 
 def _penalties(results: Results) -> Section:
     words = (
-        (
-            "Gamma is the weight of the error between codes and projected vectors. Mu is the weight of the variation of "
-            "the products between the codewords of an item. As published, validation queries are training rows that stay "
-            "in the database. So MAP is higher here than for separate queries."
-        ),
+        "Gamma is the weight of the error between codes and projected vectors. Mu is the weight of the variation of "
+        "the products between the codewords of an item. As published, validation queries are training rows that stay "
+        "in the database. So MAP is higher here than for separate queries."
     )
     part = Part(
         points=tuple(
             f"{measurements.sweep_title(sweep)}: {measurements.sweep_words(sweep)}"
             for sweep in results.sweeps
         ),
-        figures=tuple(partial(figures.sweep_figure, results, sweep) for sweep in results.sweeps),
+        figures=_drawn(figures.sweep_figure(results, sweep) for sweep in results.sweeps),
         tables=tuple(measurements.sweep_table(results, sweep) for sweep in results.sweeps),
         folded=True,
     )
     parts = (part,) if results.sweeps else (Part(missing=("supquant paper --only penalties",)),)
-    return Section("penalties", "5. Accuracy over gamma and mu", words, parts)
+    return Section("penalties", "5. Accuracy over gamma and mu", (words,), parts)
 
 
 def _convergence(results: Results) -> Section:
@@ -242,9 +279,7 @@ def _convergence(results: Results) -> Section:
     )
     part = Part(missing=missing)
     if cells:
-        drawn = tuple(
-            partial(figures.convergence_figure, results, cells, by) for by in ("iterations", "seconds")
-        )
+        drawn = tuple(figures.convergence_figure(results, cells, by) for by in ("iterations", "seconds"))
         part = Part(figures=drawn, tables=(measurements.convergence_table(cells),), missing=missing)
     words = (
         (
@@ -274,21 +309,19 @@ def _without_labels(results: Results) -> Section:
                 tables=(table,) if table else (),
             ),
             Part(
-                figures=tuple(
-                    partial(figures.map_figure, results, dataset, protocol, "encoded") for dataset in present
+                figures=_drawn(
+                    figures.map_figure(results, dataset, protocol, "encoded") for dataset in present
                 ),
                 tables=tuple(comparisons.map_table(results, dataset, protocol) for dataset in present),
                 folded=True,
             ),
         ]
     words = (
-        (
-            "The paper did not measure items without labels. Under `unlabelled`, new items belong to the classes of "
-            "training. Under `unseen`, they belong to other classes. For comparison, `classifier-scores` stores float "
-            "scores of every item."
-        ),
+        "The paper did not measure items without labels. Under `unlabelled`, new items belong to the classes of "
+        "training. Under `unseen`, they belong to other classes. For comparison, `classifier-scores` stores float "
+        "scores of every item."
     )
-    return Section("without-labels", "7. Items without labels", words, tuple(parts))
+    return Section("without-labels", "7. Items without labels", (words,), tuple(parts))
 
 
 def _curves(results: Results) -> Section:
@@ -303,22 +336,22 @@ def _curves(results: Results) -> Section:
             parts.append(
                 Part(
                     f"{title(dataset)}, {protocol}",
-                    figures=(
-                        partial(figures.precision_figure, results, dataset, protocol, bits),
-                        partial(figures.recall_figure, results, dataset, protocol, bits),
+                    figures=_drawn(
+                        (
+                            figures.precision_figure(results, dataset, protocol, bits),
+                            figures.recall_figure(results, dataset, protocol, bits),
+                        )
                     ),
                     tables=(measurements.precision_table(results, dataset, protocol, bits),),
                     folded=True,
                 )
             )
     words = (
-        (
-            "Under `paper`, the codes are those that the papers of each method report: learned codes for quantizers and "
-            "`classifier`, encoded codes for hashing. Compare only codes of one kind. Under `unlabelled`, all codes are "
-            "made from the vectors alone."
-        ),
+        "Under `paper`, the codes are those that the papers of each method report: learned codes for quantizers and "
+        "`classifier`, encoded codes for hashing. Compare only codes of one kind. Under `unlabelled`, all codes are "
+        "made from the vectors alone."
     )
-    return Section("curves", "Precision", words, tuple(parts) or (_missing(results, "sq"),))
+    return Section("curves", "Precision", (words,), tuple(parts) or (_missing(results, "sq"),))
 
 
 def _sizes(results: Results) -> Section:
@@ -366,12 +399,15 @@ def _provenance(results: Results) -> Section:
         if (cells := sorted(results.select(dataset=dataset), key=provenance.cell_order))
     ]
     words = (
-        (
-            "Every measured number in the tables and figures is a field of a result file, or the mean of a field over "
-            "seeds. Only the numbers of the paper were typed."
-        ),
+        "Every measured number in the tables and figures is a field of a result file, or the mean of a field over "
+        "seeds. Only the numbers of the paper were typed."
     )
-    return Section("how", "How each number was made", words, tuple(parts))
+    return Section("how", "How each number was made", (words,), tuple(parts))
+
+
+def _drawn(drawings: Iterable[Figure | None]) -> tuple[Figure, ...]:
+    """Return the figures without those that had nothing to draw."""
+    return tuple(figure for figure in drawings if figure is not None)
 
 
 def _unique(commands: Iterable[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Codes = Literal["learned", "encoded"]
 Verdict = Literal["first", "ahead", "level", "behind", "alone"]
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 """A sentence names at most this many methods that were not measured."""
 
 ROUNDING = 1e-12
@@ -112,13 +112,11 @@ class Standing:
             "first": f"first, {before}",
             "ahead": f"ahead of all that were measured, {before}",
             "level": f"level with {name} ({seeds})",
-            "behind": f"not first: {'at the worst ' if several else ''}{by} behind {name} ({seeds})",
+            "behind": f"not first: {'at worst ' if several else ''}{by} behind {name} ({seeds})",
         }[self.verdict]
         cut_short = [rival.series.label for rival in self.rivals if rival.truncated]
         up_to = "up to " if several else ""
-        absent = (
-            ", ".join(self.missing) if len(self.missing) <= MOST_NAMED else f"{len(self.missing)} methods"
-        )
+        absent = ", ".join(self.missing) if len(self.missing) <= MAX_NAMED else f"{len(self.missing)} methods"
         limits = [
             *(
                 f"{other.series.label} is {up_to}{margin_text(-other.margin)} above it"

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import Codes, Float32, Float64
 from supquant.parallel import ordered_map, row_blocks
-from supquant_lab.triplets.objective import TripletLoss
-from supquant_lab.triplets.triplets import Rows
+from supquant_lab.triplets.objective import Rows, TripletLoss
 
 BLOCK_PLACES = 16384
 """Number of places in triplets that the rows of one block have together."""
