@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from supquant import AnchorKernel, LabelKernel, ProductQuantizer, SupervisedQuantizer, kernels

@@ -6,8 +6,7 @@ import numpy as np
 
 from supquant.inputs.labels import read_labels
 from supquant.published.objective import SmallProblem
-from supquant.published.rows import CodedRows
-from supquant.published.rows import Penalties
+from supquant.published.rows import CodedRows, Penalties
 from supquant.published.solvers import Start
 
 

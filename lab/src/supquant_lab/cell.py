@@ -31,6 +31,7 @@ from supquant_lab.methods import (
 from supquant_lab.methods.codes import FittedCodes
 from supquant_lab.probabilities import judge_first_answers
 from supquant_lab.problem import Problem, pose
+from supquant_lab.splits import PROTOCOLS
 from supquant_lab.tuning import Tuning, tune
 
 if TYPE_CHECKING:
