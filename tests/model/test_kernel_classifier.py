@@ -17,11 +17,11 @@ from supquant.model.kernel_classifier import (
     STEP_SHARE,
     calibrate,
     descend,
+    gradient_of_all,
     learn_classifier,
     log_loss,
     retrace,
     ridge_path,
-    slope_of_all,
 )
 from supquant.model.kernel_rows import KernelRows, NormalEquations, near_map
 from supquant.row_sums import FeatureCache
@@ -258,25 +258,25 @@ def test_the_final_steps_visit_only_held_out_rows_if_rows_have_features_of_their
         rows_of(X[part], y[part], kernel=kernel)
         for part in (slice(600), slice(600, 750), slice(750), slice(750, None))
     )
-    lengths, slopes = [8.0, 8.0, 4.0], []
+    lengths, gradients = [8.0, 8.0, 4.0], []
     (factor, start), (factor_of_all, start_of_all) = (
         (factor, 4 * factor.solve(sums.products))
         for sums in (kept.normal_equations(), every.normal_equations())
         for factor in [sums.factor(1e-3)]
     )
 
-    def slope_at(weights):
-        slopes.append(kept.gradient(weights).astype(np.float32))
-        return slopes[-1]
+    def gradient_at(weights):
+        gradients.append(kept.gradient(weights).astype(np.float32))
+        return gradients[-1]
 
-    before = retrace(slope_at, start, factor, lengths)
+    before = retrace(gradient_at, start, factor, lengths)
     exact = retrace(every.gradient, start_of_all, factor_of_all, lengths)
     monkeypatch.setattr(KernelRows, "gradient", forbidden_beyond(len(held), KernelRows.gradient))
-    found = retrace(slope_of_all(kept, held, slopes, 1e-3), start_of_all, factor_of_all, lengths)
+    found = retrace(gradient_of_all(kept, held, gradients, 1e-3), start_of_all, factor_of_all, lengths)
     far, far_before = (np.abs(new.logits(each) - new.logits(exact)).mean() for each in (found, before))
     assert far < 0.2 * far_before
     with pytest.raises(AssertionError):  # with a larger ridge all rows are visited
-        retrace(slope_of_all(kept, held, slopes, 1e-2), start_of_all, factor_of_all, lengths)
+        retrace(gradient_of_all(kept, held, gradients, 1e-2), start_of_all, factor_of_all, lengths)
 
 
 def test_the_cache_keeps_held_out_rows_first(digits):

@@ -88,7 +88,7 @@ class SupervisedMap:
 
     @cached_property
     def n_columns(self) -> int:
-        """Columns of s: those of trained labels, then one for each added label."""
+        """r, the number of columns of s: those of trained labels, then one for each added label."""
         return self.spelling.n_columns + self.n_labels - self.n_trained
 
     @cached_property
@@ -213,27 +213,27 @@ class SupervisedMap:
 
         With `of_items`, c is zero: only queries need it.
         """
-        L, k, g = self.n_columns, self.metric.shape[1], self.n_position
+        r, k, g = self.n_columns, self.metric.shape[1], self.n_position
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
         place = self._place(x, features, of_items=of_items)
         p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
         s = self.spelling.of_probabilities(p)
-        features[:, L + 1 + k : L + 1 + g] = self._opinions(s)
+        features[:, r + 1 + k : r + 1 + g] = self._opinions(s)
         u = self._novelty(outputs, p)
-        features[:, :L], features[:, L] = (
+        features[:, :r], features[:, r] = (
             divided(s, u, place, self._by_place, self.n_trained) if self.n_trained < self.n_labels else (s, u)
         )
         return features
 
     def opinions(self, outputs: Float32) -> Float32:
-        """Return the second part of z (b, g - k) by logits and discriminator (b, L + 1)."""
+        """Return the second part of z (b, g - k), from the logits and the discriminator (b, L + 1)."""
         p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
         return self._opinions(self.spelling.of_probabilities(p))
 
     def with_opinions(self, features: Float32) -> Float32:
         """Recompute the opinions in features (b, r + 1 + 2 g) from s; change the features in place and return them."""
-        L, k, g = self.n_columns, self.metric.shape[1], self.n_position
-        features[:, L + 1 + k : L + 1 + g] = self._opinions(features[:, :L])
+        r, k, g = self.n_columns, self.metric.shape[1], self.n_position
+        features[:, r + 1 + k : r + 1 + g] = self._opinions(features[:, :r])
         return features
 
     def _opinions(self, s: Float32) -> Float32:

@@ -69,7 +69,7 @@ class FittedRows:
     novelty_of_new : ndarray of shape (s,), float32
         Probabilities of being new of rows from new classes; empty if there are no new classes.
     sureness_of_new : float
-        The mean sum of squared probabilities of words of such rows.
+        The mean sum of squared probabilities of the labels of such rows.
     directions : Directions or None
         The principal directions of positions; None if the map was taken from a shorter code.
     metric_ridge : float
@@ -183,9 +183,10 @@ def learn_features(
     discriminator, novelty = learn_novelty(X, labels, learned, held_logits, study, new_classes, rng)
     weights = np.column_stack([learned.weights, discriminator]).astype(np.float32)
     outputs = None
+    # If the classifier learned from all labelled rows, their kernel features need not be computed again.
     if learned.kernel is not None and len(kernel_rows) == len(known):
         outputs = _outputs(kernel_rows, weights)
-    del kernel_rows  # with all kernel features
+    del kernel_rows  # frees their kernel features
     n_position = metric.shape[1] + opinion.shape[1]
     map_ = SupervisedMap(
         learned.kernel,
@@ -215,9 +216,9 @@ def learn_features(
         labels,
         map_,
         _features_of_all(map_, X, labels.known, outputs, n_jobs, reporter),
-        known[learned.held_rows],
-        held_features,
-        novelty.share,
+        held_rows=known[learned.held_rows],
+        held_features=held_features,
+        new_classes=novelty.share,
         novelty_of_new=expit(novelty.of_new).astype(np.float32),
         sureness_of_new=study.sureness * (float(squares.mean()) if len(held) else 1.0),
         directions=directions,
@@ -318,7 +319,7 @@ def _metric(
 
 
 def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:
-    """Return the mean (L,) of opinions (n, L), and their leading directions (L, r).
+    """Return the mean (r,) of opinions (n, r), and their leading directions (r, g - k).
 
     Directions are scaled so that the root mean square length of centred opinions is `weight`; if that is 0, there are none.
     """

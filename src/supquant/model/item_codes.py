@@ -19,9 +19,11 @@ from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
 from supquant.estimators.course import NamedStep, Record
 from supquant.model.words import (
+    FAMILIAR,
     FREE_WORD,
     KNOWN_WORD,
     LABEL_WORD,
+    LABELLED,
     POSITION_WORD,
     LabelSearch,
     allowed_words,
@@ -68,7 +70,7 @@ class ItemRows:
 
     vectors: Float32  # (n, D)
     kinds: NDArray[np.intp]  # (n,)  ascending
-    weights: Float32  # (kinds, 2)  weights of a squared error in meaning and of one in position
+    weights: Float32  # (N_KINDS, 2)  weights of a squared error in meaning and of one in position
     n_meaning: int  # number of columns of meaning, the first ones
 
     @property
@@ -92,7 +94,7 @@ class CodebookStep(NamedStep):
     iteration: int
     codebooks: Float32  # (M, K, D)
     error: float
-    changed: int  # number of rows that the step recoded, or about this number where some are judged
+    changed: int  # number of rows that the step recoded, estimated from the judged rows
 
     def as_record(self) -> Record:
         """Return the entry of `objective_`."""
@@ -199,7 +201,7 @@ def _start_codebook(
     """
     a = sample.n_meaning
     weights = sample.weights[sample.kinds].astype(np.float32)  # (s, 2)
-    labelled = sample.kinds == 0
+    labelled = sample.kinds == LABELLED
     codebook = np.zeros((len(words), left.shape[1]), dtype=np.float32)
     for_labels = np.flatnonzero(words == LABEL_WORD)
     if len(for_labels):
@@ -215,17 +217,18 @@ def _start_codebook(
     if len(for_position):
         placed = np.ascontiguousarray(left[:, a:])
         codebook[for_position, a:] = weighted_means(placed, weights, 0, len(for_position), rng, n_jobs)
-    for kind, users in (
+    for purpose, users in (
         (FREE_WORD, ~labelled if words.any() else np.full(len(left), True)),
         (KNOWN_WORD, labelled),
     ):
-        chosen = np.flatnonzero(words == kind)
+        chosen = np.flatnonzero(words == purpose)
         if len(chosen) and users.any():
             codebook[chosen] = weighted_means(left[users], weights[users], a, len(chosen), rng, n_jobs)
     nearest = np.empty(len(left), dtype=np.intp)
     scaled = left * np.repeat(weights, (a, left.shape[1] - a), axis=1)
-    for kind in (0, 1):
-        these, among = labelled == (kind == 0), np.flatnonzero(allowed_words(words[None], kind)[0])
+    # New items may have the same words as familiar ones.
+    for kind, these in ((LABELLED, labelled), (FAMILIAR, ~labelled)):
+        among = np.flatnonzero(allowed_words(words[None], kind)[0])
         nearest[these] = among[_nearest(scaled[these], weights[these], codebook[among], a, n_jobs)]
     return codebook, nearest
 

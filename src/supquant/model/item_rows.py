@@ -76,7 +76,7 @@ def blank_codec(
 ) -> SupervisedCodec:
     """Return the codec of a fit before its codebooks (M, K, D) are learned: they are zeros.
 
-    If the fit starts from a shorter code, weights are its weights, and words begin with its words.
+    If the fit starts from a `shorter` code, the weights and the first words are those of the shorter code.
     """
     map_, multilabel, balance = rows.map, rows.labels.multilabel, _balance(rows)
     words = word_purposes(

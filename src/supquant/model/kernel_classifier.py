@@ -101,13 +101,13 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     path, factor = ridge_path(equations, judges, ridges)
     best = next(each for each in path if each.ridge == factor.ridge)
     passes = min(MAX_PASSES, int(MAX_WORK / (4 * max(len(kept), 1) * equations.products.size)))
-    slopes: list[Float32] = []
+    gradients: list[Float32] = []
 
-    def slope_at(weights: Float64) -> Float64:
-        slopes.append(kept.gradient(weights).astype(np.float32))
-        return slopes[-1].astype(np.float64)
+    def gradient_at(weights: Float64) -> Float64:
+        gradients.append(kept.gradient(weights).astype(np.float32))
+        return gradients[-1].astype(np.float64)
 
-    found = descend(slope_at, best.logit_weights, best.loss, factor, len(kept), held, passes)
+    found = descend(gradient_at, best.logit_weights, best.loss, factor, len(kept), held, passes)
 
     start = best.logit_weights
     if of_held is not None:
@@ -116,7 +116,7 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
         factor = equations.safe_factor(best.ridge)
         start = best.calibration.applied(factor.solve(equations.products))
     return LabelClassifier(
-        weights=retrace(slope_of_all(kept, held, slopes, factor.ridge), start, factor, found.lengths),
+        weights=retrace(gradient_of_all(kept, held, gradients, factor.ridge), start, factor, found.lengths),
         held_weights=found.weights,
         ridge=best.ridge,
         n_iter=len(found.lengths),
@@ -125,18 +125,18 @@ def learn_classifier(kept: KernelRows, held: KernelRows) -> LabelClassifier:
     )
 
 
-def slope_of_all(
-    kept: KernelRows, held: KernelRows, slopes: Iterable[Float32], ridge: float
+def gradient_of_all(
+    kept: KernelRows, held: KernelRows, gradients: Iterable[Float32], ridge: float
 ) -> Callable[[Float64], Float64]:
     """Return the function that computes the gradient of all rows at weights (d + 1, L), step by step.
 
-    If rows have features of their own, the gradients (d + 1, L) of the kept rows are the `slopes` of their own steps, at weights
-    near those of these steps, and only the held rows are visited. The ridge is that of the metric.
+    If rows have features of their own, the kept rows are not visited again: their part is the `gradients` (d + 1, L) of their own
+    steps, at weights near those of these steps. The ridge is that of the metric.
     """
     own_features = kept.kernel is not None and len(kept) <= MAX_REUSED_ROWS * kept.width
     if ridge > MAX_REUSED_RIDGE or not own_features:
         return kept.joined(held).gradient
-    of_kept = iter(slopes)
+    of_kept = iter(gradients)
     return lambda weights: next(of_kept) + held.gradient(weights)
 
 
@@ -277,7 +277,7 @@ class Descent:
 
 
 def descend(
-    slope_at: Callable[[Float64], Float64],
+    gradient_at: Callable[[Float64], Float64],
     start: Float64,
     loss: float,
     factor: Factor,
@@ -289,7 +289,7 @@ def descend(
 
     Parameters
     ----------
-    slope_at : callable
+    gradient_at : callable
         Returns the gradient at weights (d + 1, L).
     start : ndarray of shape (d + 1, L), float64
         Weights to begin with.
@@ -317,7 +317,7 @@ def descend(
     some = evenly_spaced(scores)
     Y_some = Y[some]
     while len(lengths) < max_steps:
-        step = factor.solve(-slope_at(weights))
+        step = factor.solve(-gradient_at(weights))
         change = judges.logits(step)  # logits are linear in weights: to try lengths takes no more passes
         length = _best_length(scores[some], change[some], Y_some, longest, multilabel=multilabel)
         lengths.append(STEP_SHARE * length)
@@ -348,12 +348,12 @@ def _best_length(
 
 
 def retrace(
-    slope_at: Callable[[Float64], Float64], start: Float64, factor: Factor, lengths: Sequence[float]
+    gradient_at: Callable[[Float64], Float64], start: Float64, factor: Factor, lengths: Sequence[float]
 ) -> Float64:
-    """Return the weights (d + 1, L) after steps of given lengths, with one call of `slope_at` for each."""
+    """Return the weights (d + 1, L) after steps of given lengths, with one call of `gradient_at` for each."""
     weights = start
     for length in lengths:
-        weights = weights - length * factor.solve(slope_at(weights))
+        weights = weights - length * factor.solve(gradient_at(weights))
     return weights
 
 

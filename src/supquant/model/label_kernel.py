@@ -138,6 +138,7 @@ class LabelKernel(BaseEstimator):
             classifier = learn_class_means(kept, held) if by_means else learn_classifier(kept, held)
             if n_held:
                 shown = held
+                # The model maps new vectors in all dimensions, so held-out rows are judged in all of them.
                 if isinstance(near, NearMap) and near.basis is not None:
                     shown = held.here(replace(near, basis=None))
                 held_logits = shown.logits(classifier.held_weights)

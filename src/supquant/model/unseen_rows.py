@@ -1,7 +1,7 @@
 """Features of training rows, changed to those of rows that the model has not seen.
 
 A model is too sure of its training rows, and has no rows of new classes. Codebooks and curves must suit unseen rows too, so they
-are learned from rows that imitate them. Features are ``[p | u | z | c]``, as a `SupervisedMap` makes them.
+are learned from rows that imitate them. Features are ``[s | u | z | c]``, as a `SupervisedMap` makes them.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def imitate_held_out_rows(
     if not len(held) or not len(features):
         return features
     changed = features.copy()
-    n_labels = labels.shape[1]
+    n_columns = labels.shape[1]  # r, of s
     every = max(1, labels.size // MAX_QUANTILE_VALUES)
     of_others, of_own = (
         _quantile_map(
-            features[::every, :n_labels][labels[::every] == own], held[:, :n_labels][held_labels == own]
+            features[::every, :n_columns][labels[::every] == own], held[:, :n_columns][held_labels == own]
         )
         for own in (False, True)
     )
@@ -74,7 +74,7 @@ def imitate_held_out_rows(
     least, of_small = (points[n_small - 1], 0.0) if n_small else (points[0], images[0])
 
     def change(block: tuple[int, int]) -> None:
-        p, own = changed[slice(*block), :n_labels], labels[slice(*block)]
+        p, own = changed[slice(*block), :n_columns], labels[slice(*block)]
         own_values = np.interp(p[own], *of_own)
         counting = p > least
         values = np.interp(p[counting], points, images)
@@ -134,19 +134,20 @@ def temper_to_sureness(p: Float32, wanted: float) -> Float32:
 
 
 def mix_rows(
-    first: Float32, second: Float32, novelty: Float32, n_labels: int, rng: np.random.Generator
+    first: Float32, second: Float32, novelty: Float32, n_columns: int, rng: np.random.Generator
 ) -> Float32:
     """Return features (n, F) of imaginary rows of new classes, each between two rows with features (n, F).
 
-    The first `n_labels` columns are probabilities. Every row gets a novelty of rows of left-out classes, drawn from (s,).
+    The first `n_columns` columns are s, and the next one is u. Each u is drawn from `novelty` (k,), that of rows of left-out
+    classes.
     """
     n = len(first)
     if not n:
         return first
     share = rng.uniform(size=(n, 1)).astype(np.float32)
     mixed = share * first + (1 - share) * second
-    mixed[:, n_labels + 1 :] /= np.sqrt(share**2 + (1 - share) ** 2)  # positions keep their mean length
-    mixed[:, n_labels] = rng.choice(novelty, size=n)
+    mixed[:, n_columns + 1 :] /= np.sqrt(share**2 + (1 - share) ** 2)  # positions keep their mean length
+    mixed[:, n_columns] = rng.choice(novelty, size=n)
     return mixed
 
 
@@ -160,8 +161,8 @@ def hide_own_classes(
 ) -> Float32:
     """Return features (n, F) of rows as if the model did not know their classes `own` (n,).
 
-    Their novelty is drawn from that of rows of left-out classes (s,), and their `sureness` about the other classes becomes the
-    one `wanted`, that of rows of left-out classes.
+    Their `novelty` is drawn from that of rows of left-out classes (s,), and their `sureness` about the other classes becomes the
+    one `wanted`, that of the label probabilities of rows of left-out classes.
     """
     if not len(features):
         return features
@@ -171,6 +172,7 @@ def hide_own_classes(
     p[:] = spelling.without(p, own)
     sums = p.sum(axis=1, keepdims=True)
     p[:] = np.where(sums > 0, p / np.maximum(sums, 1e-30), 1 / r)
+    # Each of the t words of a label has 1 / t of its probability, so the sum of squares is 1 / t of that of labels.
     p[:] = temper_to_sureness(p, wanted / spelling.length)
     drawn = np.sort(rng.choice(novelty, size=len(changed)))[::-1]
     changed[np.argsort(p.max(axis=1)), r] = drawn  # a row that resembles one known class is less new
