@@ -9,7 +9,7 @@ import pytest
 from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
-from supquant.model.added_classes import class_logits, class_means, divided
+from supquant.model.added_classes import class_logits, divided, mean_positions
 
 KNOWN = 8  # digits 8 and 9 are new
 FEW = 10
@@ -215,6 +215,6 @@ def test_the_mean_of_a_class_is_that_of_its_rows(rng, several):
     z = rng.normal(size=(50, 3))
     carried = rng.uniform(size=(50, 4)) < 0.4 if several else np.eye(4, dtype=bool)[rng.integers(4, size=50)]
     labels = read_labels(carried.astype(int) if several else carried.argmax(axis=1))
-    means = class_means(z, labels)
+    means = mean_positions(z, labels)
     for each in range(4):
         np.testing.assert_allclose(means[each], z[carried[:, each]].mean(axis=0), rtol=1e-5)

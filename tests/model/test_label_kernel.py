@@ -296,5 +296,5 @@ def test_features_of_items_are_made_from_the_outputs_of_the_classifier(digits, n
     )
     exact = rows.map(X)
     used = rows.map.n_features - rows.map.n_position  # the last ones, c, are zero: items do not need them
-    np.testing.assert_allclose(rows.kept[:, :used], exact[:, :used], atol=2e-3)
-    assert not rows.kept[: 400 - n_unknown, used:].any()
+    np.testing.assert_allclose(rows.features_of_all[:, :used], exact[:, :used], atol=2e-3)
+    assert not rows.features_of_all[: 400 - n_unknown, used:].any()

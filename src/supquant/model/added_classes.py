@@ -1,6 +1,7 @@
 """Vectors to features: classes that are added after the fit, from a few labelled rows of each.
 
-An added class is described by the mean of the positions of its rows. Items have no column for it, so codes stay as they are.
+A class is described by the mean of the positions of its rows; the fit computes these means for the trained classes. Items have no
+column for an added class, so codes stay as they are.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ def read_new_labels(y: ArrayLike, n_rows: int, known: NDArray[Any]) -> Labels:
     return found
 
 
-def class_means(z: NDArray[Any], labels: Labels) -> Float32:
+def mean_positions(z: NDArray[Any], labels: Labels) -> Float32:
     """Return the mean positions (L, g) of classes, from positions z (n, g) of rows with one or several labels each.
 
     Examples
     --------
     >>> from supquant.inputs.labels import read_labels
     >>> labels = read_labels(["cat", "cat", "dog"])
-    >>> class_means(np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0]]), labels)
+    >>> mean_positions(np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0]]), labels)
     array([[1., 1.],
            [5., 5.]], dtype=float32)
     """

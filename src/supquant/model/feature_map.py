@@ -19,7 +19,7 @@ from supquant.codec.queries import row_products
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels
 from supquant.kernels import FeatureKernel, MeaningParts, Packed, pack_rows
-from supquant.model.added_classes import class_directions, class_logits, class_means, divided
+from supquant.model.added_classes import class_directions, class_logits, divided, mean_positions
 from supquant.model.spelling import Spelling, spelling_from
 from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
@@ -271,7 +271,7 @@ class SupervisedMap:
     def with_classes(self, x: Float32, labels: Labels) -> SupervisedMap:
         """Return a map that knows more classes, those of rows x (n, p) with labels."""
         z = self(x)[:, self.n_columns + 1 :][:, : self.n_position]
-        return replace(self, means=np.concatenate([self.means, class_means(z, labels)]))
+        return replace(self, means=np.concatenate([self.means, mean_positions(z, labels)]))
 
     def _novelty(self, outputs: Float32, p: Float32) -> NDArray[np.floating]:
         """Return u (b,); with several labels per row, the probability that the row carries none."""

@@ -14,7 +14,7 @@ from supquant.codec.gaussian_map import map_rows
 from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
-from supquant.model.added_classes import class_means
+from supquant.model.added_classes import mean_positions
 from supquant.model.feature_map import SupervisedMap, opinion_roots
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import LabelKernel
@@ -58,7 +58,7 @@ class FittedRows:
         Their labels; some may be unknown.
     map : SupervisedMap
         The map from vectors to features.
-    kept : ndarray of shape (n, F), float32, or None
+    features_of_all : ndarray of shape (n, F), float32, or None
         The features of all rows as items; None if they are made when they are needed.
     held_rows : ndarray of shape (s,), int64
         Rows that the classifier held out.
@@ -81,7 +81,7 @@ class FittedRows:
     X: Rows
     labels: Labels
     map: SupervisedMap
-    kept: Float32 | None
+    features_of_all: Float32 | None
     held_rows: NDArray[np.int64]
     held_features: Float32
     new_classes: float
@@ -93,8 +93,8 @@ class FittedRows:
 
     def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Float32:
         """Return the features (r, F) of some rows (r,); if all are `labelled`, only what their item vectors need."""
-        if self.kept is not None:
-            return self.kept[rows]
+        if self.features_of_all is not None:
+            return self.features_of_all[rows]
         mapped = self.map.of_labelled if labelled else self.map
         return map_rows(mapped, self.X[rows], self.map.n_features, self.n_jobs, self.map.block_rows)
 
@@ -207,7 +207,7 @@ def learn_features(
         z = np.hstack([placed, map_.opinions(outputs[sample])])
     elif opinion.shape[1]:
         z = map_rows(map_.positions, x, n_position, n_jobs, map_.block_rows)
-    map_ = replace(map_, means=class_means(z, of_sample))
+    map_ = replace(map_, means=mean_positions(z, of_sample))
     of_held = discriminator_values(learned.kernel, discriminator, held).astype(np.float32)
     held_features = map_.from_logits(np.column_stack([learned.held_logits, of_held]), held)
     squares = spelling.length * np.square(held_features[:, : map_.n_columns]).sum(axis=1)

@@ -154,12 +154,12 @@ def _mixed_rows(rows: FittedRows, n: int, rng: np.random.Generator) -> Float32:
 
 def encode_rows(rows: FittedRows, codec: SupervisedCodec) -> Codes:
     """Return the codes (n, M) of all rows, which hold their labels if known."""
-    if rows.kept is None:
+    if rows.features_of_all is None:
         return encode_training_rows(codec, rows.X, rows.labels, rows.n_jobs)
     codes = np.empty((len(rows.X), codec.n_codebooks), dtype=np.uint8)
     for start, stop in row_blocks(len(codes), ENCODED_ROWS):
         spelled = rows.map.spelling.of_labels(rows.labels, start, stop)
-        items = codec.item_vectors(rows.kept[start:stop], spelled)
+        items = codec.item_vectors(rows.features_of_all[start:stop], spelled)
         codes[start:stop] = encode_items(codec, items, rows.labels.known[start:stop], rows.n_jobs)
     return codes
 

@@ -150,7 +150,7 @@ def fit_feature_map(
     ----------
     features : AnchorKernel, "auto" or None
         The parameter of the estimator.
-    X : ndarray of shape (n, p)
+    X : ndarray or Rows of shape (n, p)
         Training rows.
     rng : numpy Generator
         Seeds a kernel that has no seed of its own.

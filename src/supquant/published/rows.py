@@ -1,4 +1,4 @@
-"""The rows of training: a solver sends passes over them and gets sums back. All sums are float64.
+"""The rows of training: a solver asks for passes over them and gets sums back. All sums are float64.
 
 A solver sees its data through `CodedRows` alone. The vectors are `Rows`: they are in memory, in a file, or read by other
 processes. `FeatureCache` (`row_sums.py`) keeps the features of rows between passes.

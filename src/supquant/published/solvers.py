@@ -54,7 +54,7 @@ class Start:
     projection_type: type[Projection] = LearnedProjection  # whether P is learned or fixed
 
     def solver(self) -> Projection:
-        """Return what the solver knows about P for all codes."""
+        """Return what a solver knows about P, whatever the codes: a factor of X'X + delta I, or the fixed P."""
         return self.projection_type.of(self.moments, self.projection, self.penalties.projection_ridge)
 
     def problem(self, projection: Projection, statistics: CodeStatistics) -> SmallProblem:
