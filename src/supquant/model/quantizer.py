@@ -193,7 +193,7 @@ class SupervisedQuantizer(LabelEstimator):
             )
             course: Course[CodebookStep] = Course(reporter)
             try:
-                course.take(f"codes, {self.n_codebooks} codebooks", self.max_iter + 1, steps)
+                course.take(f"codes, {self.n_codebooks} codebooks", self.max_iter + 1, steps)  # + the start
             finally:  # also after an interrupt: the last finished round is the best one
                 if course.last is not None:
                     codec = replace(codec, codebooks=as_halves(course.last.codebooks))
