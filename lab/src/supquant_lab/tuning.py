@@ -23,7 +23,7 @@ from sklearn.base import clone
 
 from supquant.arrays import Array, Float32
 from supquant.errors import InputError
-from supquant.evaluation.retrieval import evaluate_tables
+from supquant.evaluation import evaluate_tables
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_choice, check_integer, random_generator, resolve_jobs
 from supquant.inputs.validation import as_float32, check_vectors
