@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from supquant.progress import Progress, Reporter, TimeIsUpError, TimeLimit
+from supquant.progress import Progress, Reporter
 
 
 @pytest.fixture
@@ -147,11 +147,3 @@ def test_a_callback_that_raised_is_not_called_again(clock):
     with reporter.stage("two") as stage:
         stage.step()
     assert len(calls) == 1
-
-
-def test_a_time_limit_does_not_end_a_fit_before_there_is_a_model(clock):
-    limit = TimeLimit(1.0, began=100.0)
-    clock(5.0)
-    limit(Progress("classifier", 0, 1, elapsed=5.0, remaining=1.0, values={}))
-    with pytest.raises(TimeIsUpError):
-        limit(Progress("codes", 1, 9, elapsed=5.0, remaining=1.0, values={}))

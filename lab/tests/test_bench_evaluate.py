@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from supquant.errors import InputError
-from supquant.evaluation import evaluate_scores
 from supquant.inputs.labels import read_labels
 from supquant_lab.bench import WrongAnswersError, evaluate
 from supquant_lab.bench.process import run_fresh
+from supquant_lab.quality import evaluate_scores
 
 LABELS = read_labels([0, 1, 0, 1])
 SCORES = np.array([[1, 1, 0, 2], [3, 1, 1, 0]])

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from supquant.errors import InputError
-from supquant.progress import Progress, TimeIsUpError
+from supquant.progress import Progress
 from supquant_lab.cell import Cell, check_cells, run_cells, time_queries
 from supquant_lab.datasets import load
 from supquant_lab.methods import METHODS, STEP_NAMES, Settings, Training
 from supquant_lab.methods.interface import Watch
 from supquant_lab.problem import pose
 from supquant_lab.records import read_records
+from supquant_lab.time_limit import TimeIsUpError
 from supquant_lab.tuning import GridPoint, Tuning
 
 FIELDS = [

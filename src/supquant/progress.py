@@ -9,13 +9,13 @@ import logging
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Progress", "Reporter", "Stage", "TimeIsUpError", "TimeLimit"]
+__all__ = ["Progress", "Reporter", "Stage"]
 
 _logger = logging.getLogger("supquant")
 
@@ -206,35 +206,3 @@ class Stage:
         if self._n_reports < 3 * self._at_once or now - first_time < MIN_SECONDS:
             return None
         return left * (now - first_time) / (self._step - first_step)
-
-
-class TimeIsUpError(Exception):
-    """A callback raises this to end a fit; the estimator keeps the model of the last finished step."""
-
-
-@dataclass(frozen=True)
-class TimeLimit:
-    """A callback that ends a fit at the first step after a time limit, unless this is the last step.
-
-    Attributes
-    ----------
-    seconds : float or None, default=None
-        Time from `began` on, in seconds; None for no limit.
-    began : float
-        Start by ``time.monotonic()``; by default the time when the limit was made.
-
-    Examples
-    --------
-    >>> with Reporter(TimeLimit(60)).stage("sweep") as stage:
-    ...     stage.step(psi=4.0)
-    """
-
-    seconds: float | None = None
-    began: float = field(default_factory=time.monotonic)
-
-    def __call__(self, progress: Progress) -> None:
-        """Raise `TimeIsUpError` if the time is up."""
-        if self.seconds is None or progress.step in (0, progress.total):  # at step 0 there is no model yet
-            return
-        if time.monotonic() - self.began > self.seconds:
-            raise TimeIsUpError(f"{progress.stage} took more than {self.seconds:.0f} s")

@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from npz import read_arrays
 
 from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.cli.files import write_answers
-from supquant.storage.npz import read_arrays
 
 
 @pytest.fixture

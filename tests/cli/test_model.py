@@ -9,10 +9,10 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
+from npz import read_arrays
 
 from supquant import SupervisedQuantizer, load_model
 from supquant.models import METHODS, method_names
-from supquant.storage.npz import read_arrays
 
 
 def test_info_names_version_instruction_set_and_threads(run):

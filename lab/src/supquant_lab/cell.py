@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 from supquant.arrays import Array
 from supquant.codec.additive import AdditiveCodec
 from supquant.errors import InputError
-from supquant.evaluation import RetrievalQuality, evaluate_scores
 from supquant.inputs.parameters import check_choice
 from supquant.model.codec import SupervisedCodec
 from supquant_lab.machine import describe_machine, peak_memory_mb
@@ -31,6 +30,7 @@ from supquant_lab.methods import (
 from supquant_lab.methods.codes import FittedCodes
 from supquant_lab.probabilities import judge_first_answers
 from supquant_lab.problem import Problem, pose
+from supquant_lab.quality import RankingQuality, evaluate_scores
 from supquant_lab.splits import PROTOCOLS
 from supquant_lab.tuning import Tuning, tune
 
@@ -302,7 +302,7 @@ def check_cells(method: str, bits: Sequence[int], protocol: str, ranking: str | 
 def _measure(
     problem: Problem, fitted: Fitted, ranking: str, published: str, n_jobs: int | None
 ) -> dict[str, Any]:
-    def quality(items: Any, *, published: bool) -> RetrievalQuality:
+    def quality(items: Any, *, published: bool) -> RankingQuality:
         return evaluate_scores(
             partial(apply_steps, fitted.steps(items, ranking)),
             problem.queries,
@@ -342,7 +342,7 @@ def _measure(
     }
 
 
-def _maps(name: str, quality: RetrievalQuality | None) -> dict[str, float | None]:
+def _maps(name: str, quality: RankingQuality | None) -> dict[str, float | None]:
     """Return MAP and tie-aware MAP; under `open` they are harmonic means over both kinds of queries. None without a quality."""
     judged = None if quality is None else quality.open or quality
     return {

@@ -23,15 +23,16 @@ from sklearn.base import clone
 
 from supquant.arrays import Array, Float32
 from supquant.errors import InputError
-from supquant.evaluation.retrieval import evaluate_tables
+from supquant.evaluation import evaluate_tables
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_choice, check_integer, random_generator, resolve_jobs
 from supquant.inputs.validation import as_float32, check_vectors
 from supquant.model import SupervisedQuantizer
 from supquant.parallel import single_blas
-from supquant.progress import Progress, Reporter, TimeIsUpError, TimeLimit
+from supquant.progress import Progress, Reporter
 from supquant.published.anchor_kernel import fit_feature_map
 from supquant_lab.splits import default_queries
+from supquant_lab.time_limit import TimeIsUpError, TimeLimit
 
 if TYPE_CHECKING:
     import os

@@ -8,10 +8,10 @@ import pytest
 from supquant import AnchorKernel
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
-from supquant.metrics import relevance
 from supquant_lab.hashing import KSH
 from supquant_lab.hashing.ksh import Relaxation, Residue, smooth_ascent, smooth_cost
 from supquant_lab.hashing.rows import signs
+from supquant_lab.quality import relevance
 
 SEVERAL = np.random.default_rng(5).random((40, 5)) < 0.3
 SEVERAL[:3] = [[0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0]]

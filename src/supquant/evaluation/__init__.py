@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 from supquant.evaluation.forecast import Forecast, forecast
-from supquant.evaluation.retrieval import (
-    KindQuality,
-    OpenQuality,
-    RetrievalQuality,
-    cosine_scores,
-    euclidean_scores,
-    evaluate_scores,
-    evaluate_tables,
-    neighbour_recalls,
-)
+from supquant.evaluation.retrieval import RetrievalQuality, evaluate_tables
 
-__all__ = [
-    "Forecast",
-    "KindQuality",
-    "OpenQuality",
-    "RetrievalQuality",
-    "cosine_scores",
-    "euclidean_scores",
-    "evaluate_scores",
-    "evaluate_tables",
-    "forecast",
-    "neighbour_recalls",
-]
+__all__ = ["Forecast", "RetrievalQuality", "evaluate_tables", "forecast"]
 
 
 def __dir__() -> list[str]:

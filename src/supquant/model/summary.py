@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from supquant import kernels
 from supquant.arrays import Codes, Float32
 from supquant.estimators.calibration import spread_rows
-from supquant.metrics import average_precision
+from supquant.metrics import average_precision, rank_codes
 from supquant.model.item_rows import encode_items
 from supquant.parallel import ordered_map
 
@@ -193,24 +192,7 @@ def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: 
     codes = np.ascontiguousarray(codes)
 
     def precision(number: int) -> float:
-        sums = kernels.active().table_sums(codes, tables[number][None])
-        order = _stable_order(sums[0])
-        return float(average_precision(asking.take(np.array([number])).shared_with(labels.take(order)))[0])
+        _, relevant = rank_codes(tables[number], codes, asking.take(np.array([number])), labels)
+        return float(average_precision(relevant[None])[0])
 
     return float(np.mean(list(ordered_map(precision, range(len(tables)), n_jobs))))
-
-
-def _stable_order(values: Float32) -> NDArray[np.int64]:
-    """Return the indices that sort values (n,) in ascending order; equal values keep their order.
-
-    NumPy's stable sort takes six times as long as sorting numbers that hold both value and index.
-
-    Examples
-    --------
-    >>> _stable_order(np.array([2.5, -1.0, 0.0, 2.5, -0.0], dtype=np.float32))
-    array([1, 2, 4, 0, 3])
-    """
-    bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # the sum has no negative zero
-    keys = (bits ^ (bits >> 31 & 0x7FFFFFFF)) << 32 | np.arange(len(values))
-    keys.sort()
-    return keys & 0xFFFFFFFF

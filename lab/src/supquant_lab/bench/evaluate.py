@@ -13,19 +13,18 @@ import numpy as np
 from supquant import kernels
 from supquant.arrays import Array
 from supquant.errors import InputError
-from supquant.evaluation import RetrievalQuality, euclidean_scores, evaluate_scores
-from supquant.evaluation.retrieval import PRECISION_CUTS, RECALL_LEVELS
+from supquant.evaluation.retrieval import PRECISION_CUTS
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, resolve_jobs
-from supquant.metrics import relevance
 from supquant_lab.bench import WrongAnswersError
 from supquant_lab.bench.process import run_fresh
 from supquant_lab.machine import describe_machine, peak_memory_mb
+from supquant_lab.quality import RECALL_LEVELS, RankingQuality, euclidean_scores, evaluate_scores, relevance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from supquant.evaluation.retrieval import Score
+    from supquant_lab.quality import Score
 
 
 KINDS = ("tables", "hamming", "vectors")
@@ -118,7 +117,7 @@ def check_quality(
             raise WrongAnswersError(f"{case}: {name} is {found[name]}, by plain loops {expected}")
 
 
-def plain_quality(scores: Array, relevant: Array) -> RetrievalQuality:
+def plain_quality(scores: Array, relevant: Array) -> RankingQuality:
     """Return the quality of scores (q, n) of items that are `relevant` (q, n) or not, by plain loops.
 
     Examples
@@ -133,7 +132,7 @@ def plain_quality(scores: Array, relevant: Array) -> RetrievalQuality:
     def mean(values: list[float]) -> float:
         return sum(values) / max(len(values), 1)
 
-    return RetrievalQuality(
+    return RankingQuality(
         map=mean([quality.map for quality in each]),
         map_tie_aware=mean([quality.map_tie_aware for quality in each]),
         precision_at={k: mean([quality.precision_at[k] for quality in each]) for k in each[0].precision_at},
@@ -144,7 +143,7 @@ def plain_quality(scores: Array, relevant: Array) -> RetrievalQuality:
     )
 
 
-def _plain(scores: list[float], relevant: list[bool]) -> RetrievalQuality:
+def _plain(scores: list[float], relevant: list[bool]) -> RankingQuality:
     """Return the quality of one query; without true neighbours it has no recall."""
     order = sorted(range(len(scores)), key=lambda item: (scores[item], item))
     hits = [relevant[item] for item in order]
@@ -163,7 +162,7 @@ def _plain(scores: list[float], relevant: list[bool]) -> RetrievalQuality:
             others = right and (right - 1) * place / max(size - 1, 1)
             expected += right / size * (before + 1 + others) / (start + place + 1)
         start, before = start + size, before + right
-    return RetrievalQuality(
+    return RankingQuality(
         map=sum(precisions) / max(found, 1),
         map_tie_aware=expected / max(found, 1),
         precision_at={k: sum(hits[:k]) / k for k in PRECISION_CUTS if k <= len(hits)},
@@ -175,7 +174,7 @@ def _plain(scores: list[float], relevant: list[bool]) -> RetrievalQuality:
     )
 
 
-def _flat(quality: RetrievalQuality) -> Mapping[str, float]:
+def _flat(quality: RankingQuality) -> Mapping[str, float]:
     """Return every figure of a quality by a name."""
     return {
         "map": quality.map,

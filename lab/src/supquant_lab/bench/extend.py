@@ -16,11 +16,11 @@ import numpy as np
 
 from supquant import kernels
 from supquant.arrays import Array
-from supquant.evaluation import evaluate_scores
 from supquant.model import SupervisedQuantizer
 from supquant_lab.datasets import Dataset
 from supquant_lab.machine import describe_machine
 from supquant_lab.problem import Problem, pose
+from supquant_lab.quality import evaluate_scores
 
 
 def bench_extend(

@@ -10,8 +10,8 @@ import numpy as np
 
 from supquant.arrays import Array
 from supquant.inputs.parameters import check_integer, resolve_jobs
-from supquant.storage.npz import read_arrays
 from supquant_lab.datasets import data_folder
+from supquant_lab.datasets.npz import read_arrays
 from supquant_lab.gist import gist_descriptors
 from supquant_lab.machine import describe_machine, peak_memory_mb
 

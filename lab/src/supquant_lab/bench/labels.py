@@ -19,17 +19,17 @@ import numpy.typing as npt
 
 from supquant.arrays import Array, Float32
 from supquant.errors import InputError
-from supquant.evaluation.retrieval import ranked
 from supquant.index import CodeIndex
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, check_positive, resolve_jobs
-from supquant.metrics import average_precision, precision_at, relevance
+from supquant.metrics import average_precision
 from supquant.model import SupervisedQuantizer
 from supquant.parallel import single_blas
 from supquant_lab.bench.data import SEVERAL_SPREAD, GaussianClasses, spread_for
 from supquant_lab.bench.process import run_fresh
 from supquant_lab.bench.timing import seconds_of
 from supquant_lab.machine import describe_machine, peak_memory_mb, resident_memory_mb
+from supquant_lab.quality import precision_at, ranked, relevance
 
 SIZES = {
     100: (20_000, 64),

@@ -23,9 +23,9 @@ from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant.inputs.validation import check_vectors
-from supquant.storage.npz import read_arrays
 from supquant_lab.datasets.dataset import Dataset, divided_by, root_of_frequencies, unchanged
 from supquant_lab.datasets.files import check_published, find
+from supquant_lab.datasets.npz import read_arrays
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import numpy as np
 from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant.storage import write_file_atomically
-from supquant.storage.npz import read_arrays
 from supquant_lab.datasets.dataset import Dataset, centred_unit_length
 from supquant_lab.datasets.files import (
     cache_folder,
@@ -24,6 +23,7 @@ from supquant_lab.datasets.files import (
     not_found,
     read_pickle,
 )
+from supquant_lab.datasets.npz import read_arrays
 from supquant_lab.gist import RECIPE, gist_descriptors
 
 if TYPE_CHECKING:

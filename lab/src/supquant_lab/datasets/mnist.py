@@ -13,7 +13,6 @@ import numpy as np
 
 from supquant.arrays import Array
 from supquant.errors import InputError
-from supquant.storage.npz import read_arrays
 from supquant_lab.datasets.dataset import Dataset, divided_by
 from supquant_lab.datasets.files import (
     check_published,
@@ -23,6 +22,7 @@ from supquant_lab.datasets.files import (
     read_bytes,
     read_pickle,
 )
+from supquant_lab.datasets.npz import read_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path

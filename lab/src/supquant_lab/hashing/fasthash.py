@@ -34,13 +34,13 @@ from supquant import kernels
 from supquant.arrays import Flags, RowNumbers
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_positive
-from supquant.metrics import relevance
 from supquant.parallel import row_blocks
 from supquant.progress import Progress
 from supquant.published.anchor_kernel import Features
 from supquant_lab.hashing.base import HashEstimator, HashFunctions, HashStep
 from supquant_lab.hashing.boosted_trees import BinnedRows, BoostedTrees, Boosting, boost
 from supquant_lab.hashing.rows import HashRows, signs
+from supquant_lab.quality import relevance
 
 MAX_TREE_DEPTH = 12
 """Maximum number of levels of a tree. All 2**depth leaves of a tree are stored."""

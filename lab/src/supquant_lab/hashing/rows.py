@@ -13,8 +13,8 @@ from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Array, Flags, Float32, Float64
 from supquant.codec.interface import FeatureMap
 from supquant.inputs.labels import Labels
-from supquant.metrics import relevance
 from supquant.published.rows import CodedRows, Moments
+from supquant_lab.quality import relevance
 
 Result = TypeVar("Result")
 

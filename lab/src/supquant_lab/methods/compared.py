@@ -14,19 +14,19 @@ import numpy as np
 
 from supquant.arrays import Array
 from supquant.codec.probabilities import label_weights
-from supquant.evaluation import cosine_scores, euclidean_scores
 from supquant.inputs.labels import read_labels
 from supquant_lab.methods.codes import SHORTEST_BITS, EstimatorMethod, FittedCodes
 from supquant_lab.methods.interface import Fitted, Method, Steps
+from supquant_lab.quality import cosine_scores, euclidean_scores
 from supquant_lab.tuning import PENALTIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from supquant.codec.gaussian_map import GaussianMap
-    from supquant.evaluation.retrieval import Score
     from supquant.published.anchor_kernel import AnchorKernel
     from supquant_lab.methods.interface import Settings
+    from supquant_lab.quality import Score
 
 Grid = dict[str, tuple[Any, ...]]
 

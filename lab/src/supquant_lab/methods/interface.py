@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from supquant.arrays import Array
 from supquant.codec.gaussian_map import GaussianMap
-from supquant.progress import Progress, TimeIsUpError, TimeLimit
+from supquant.progress import Progress
 from supquant.published.anchor_kernel import AnchorKernel
 from supquant_lab.problem import Training
+from supquant_lab.time_limit import TimeIsUpError, TimeLimit
 
 if TYPE_CHECKING:
     from supquant_lab.methods.kept import KeptFits

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float64
 from supquant.inputs.labels import Labels
-from supquant.metrics import relevance
 from supquant.parallel import ordered_map, row_blocks
 from supquant.published.objective import SmallProblem
 from supquant.published.projections import Projected
+from supquant_lab.quality import relevance
 
 Rows = NDArray[np.intp]
 """Rows are given by their numbers."""

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supquant.evaluation import cosine_scores, evaluate_scores, neighbour_recalls, retrieval
-from supquant.evaluation.retrieval import first_items
 from supquant.inputs.labels import read_labels
+from supquant_lab import quality as judging
+from supquant_lab.quality import cosine_scores, evaluate_scores, first_items, neighbour_recalls
 
 
 def plain_first(scores, k, among):
@@ -94,7 +94,7 @@ def test_vectors_change_no_other_figure_and_blocks_and_threads_nothing(asked, mo
     assert (without.recall_at_10, without.recall_within_class) == (None, None)
     for field in ("map", "map_tie_aware", "precision_at", "precision_at_recall"):
         assert getattr(whole, field) == getattr(without, field)
-    monkeypatch.setattr(retrieval, "_BLOCK_BYTES", 7 * 4 * 60)
+    monkeypatch.setattr(judging, "_BLOCK_BYTES", 7 * 4 * 60)
     for n_jobs in (1, 2, 3):
         again = evaluate_scores(lambda block: block, scores, queries, items, vectors=vectors, n_jobs=n_jobs)
         assert again == whole
@@ -111,8 +111,8 @@ def test_only_the_first_queries_are_asked_for_their_neighbours(asked, monkeypatc
     first = evaluate_scores(
         lambda block: block, scores[:8], queries.take(np.arange(8)), items, vectors=vectors
     )
-    monkeypatch.setattr(retrieval, "MAX_NEIGHBOUR_QUERIES", 8)
-    monkeypatch.setattr(retrieval, "_BLOCK_BYTES", 5 * 4 * 60)
+    monkeypatch.setattr(judging, "MAX_NEIGHBOUR_QUERIES", 8)
+    monkeypatch.setattr(judging, "_BLOCK_BYTES", 5 * 4 * 60)
     some = evaluate_scores(lambda block: block, scores, queries, items, vectors=vectors)
     assert some.recall_at_10 == first.recall_at_10
     assert some.recall_within_class == first.recall_within_class

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from supquant.errors import InputError
-from supquant.evaluation.retrieval import ordered_keys, ranked
+from supquant_lab.quality import ordered_keys, ranked
 
 DTYPES = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", ">f4", ">i4", ">u2"]
 
