@@ -16,9 +16,10 @@ from supquant.distributed.process_workers import ProcessWorkers
 from supquant.distributed.shard import ShardFacts, describe_shard, which_ids
 from supquant.errors import InputError
 from supquant.index import CodeIndex
+from supquant.index.id_kinds import Ids
 from supquant.index.ids import name_some, read_ids
 
-__all__ = ["Shards", "id_array", "moved"]
+__all__ = ["Shards", "array_of", "id_array", "moved"]
 
 
 class Shards:
@@ -161,5 +162,9 @@ def moved(ids: Array, by: int) -> Array:
 
 def id_array(ids: ArrayLike, *, distinct: bool = False) -> Array:
     """Return ids (n,) of a user as an array of int64, or of objects that are str. If `distinct`, none may come twice."""
-    read = read_ids(ids, distinct=distinct)
-    return read.take(np.arange(len(read)))
+    return array_of(read_ids(ids, distinct=distinct))
+
+
+def array_of(ids: Ids) -> Array:
+    """Return ids (n,) as an array of int64, or of objects that are str."""
+    return ids.take(np.arange(len(ids)))

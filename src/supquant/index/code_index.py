@@ -6,11 +6,8 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Sized
 from pathlib import Path
 from typing import Any, Literal, Self
-
-import numpy as np
 
 from supquant.arrays import ArrayLike, Codes
 from supquant.codec.interface import AnyCodec
@@ -21,13 +18,13 @@ from supquant.index.id_kinds import Ids
 from supquant.index.ids import join_ids, read_ids
 from supquant.index.ordering import CodeOrder
 from supquant.index.reader import IndexReader
+from supquant.index.searchable import Change
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
 from supquant.inputs.parameters import check_choice
 from supquant.model.codec import SupervisedCodec
-from supquant.sources import VectorSource
 
-__all__ = ["CodeIndex", "beside_items", "check_length", "encode_rows"]
+__all__ = ["CodeIndex"]
 
 
 class CodeIndex(IndexReader):
@@ -81,45 +78,34 @@ class CodeIndex(IndexReader):
 
     # changes -------------------------------------------------------------------------------------------------------------
 
-    def _add_items(
-        self, X: ArrayLike, y: ArrayLike, ids: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        y, ids, metadata = beside_items(X, y, ids, metadata)
-        read = _read_new_ids(ids)
-        self._snapshot.check_new(read)  # before the long work of encoding
-        return self._append(encode_rows(self.codec, X, y, n_jobs), read, metadata)
+    def _check_change(self, change: Change, ids: Ids | None) -> None:
+        if change == "add":
+            self._snapshot.check_new(ids)
+        elif ids is not None:
+            (self._snapshot.locate if change == "update" else self._snapshot.find)(ids)
 
-    def _check_new(self, ids: ArrayLike | None = None) -> None:
-        """Check that rows with these ids can be added, before the work of encoding them.
-
-        Parameters
-        ----------
-        ids : sequence or array (n,) of int or str, default=None
-            As in `add`, which raises the same errors.
-        """
-        self._snapshot.check_new(_read_new_ids(ids))
-
-    def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
-        """Append rows that are already encoded.
-
-        Parameters
-        ----------
-        codes : array (n, M) of int
-            The codes.
-        ids, metadata
-            As in `add`, which has the same result and raises the same errors.
-        """
-        return self._append(self.codec.check_codes(codes), _read_new_ids(ids), metadata)
-
-    def _append(self, codes: Codes, ids: Ids | None, metadata: object) -> Self:
-        if ids is not None:
-            check_length(ids, codes)
-        segment = Segment.of_codes(codes, order=self._snapshot.order) if len(codes) else None
+    def _change_rows(
+        self, change: Change, ids: Ids | None, codes: Codes, metadata: object, **place: int
+    ) -> None:
+        del place  # all rows are in one place
+        is_add = change == "add" and len(codes) > 0
+        segment = Segment.of_codes(codes, order=self._snapshot.order) if is_add else None
         with self._write_lock:
-            columns = read_columns(metadata, len(codes), self._snapshot)
+            snapshot = self._snapshot
+            columns = read_columns(metadata, len(codes), snapshot)
             if segment is not None:
-                self._snapshot = self._snapshot.with_rows(segment, ids, columns)
-        return self
+                snapshot = snapshot.with_rows(segment, ids, columns)
+            elif ids is not None and change == "update" and len(codes):
+                snapshot = snapshot.with_codes(ids, codes, columns)
+            elif ids is not None and change == "upsert":
+                there = snapshot.find(ids) >= 0
+                old, new = (None if columns is None else columns.kept(mask) for mask in (there, ~there))
+                if there.any():
+                    snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there], old)
+                if not there.all():
+                    segment = Segment.of_codes(codes[~there], order=snapshot.order)
+                    snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
+            self._snapshot = snapshot
 
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows.
@@ -141,67 +127,6 @@ class CodeIndex(IndexReader):
         removed = read_ids(ids, distinct=True)
         with self._write_lock:
             self._snapshot = self._snapshot.without_rows(removed)
-        return self
-
-    def _update_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        read = read_ids(ids, distinct=True)
-        self._snapshot.locate(read)  # before the long work of encoding
-        return self._replace(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
-
-    def update_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
-        """Replace the codes of rows. Each row keeps its id and its place.
-
-        Parameters
-        ----------
-        codes : array (n, M) of int
-            The new codes.
-        ids, metadata
-            As in `update`, which has the same result and raises the same errors.
-        """
-        return self._replace(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
-
-    def _upsert_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        read = read_ids(ids, distinct=True)
-        self._snapshot.find(read)  # before the long work of encoding
-        return self._put(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
-
-    def upsert_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
-        """Update the codes of rows whose ids are in the index, and append the others.
-
-        Parameters
-        ----------
-        codes : array (n, M) of int
-            The codes.
-        ids, metadata
-            As in `upsert`, which has the same result and raises the same errors.
-        """
-        return self._put(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
-
-    def _put(self, ids: Ids, codes: Codes, metadata: object) -> Self:
-        check_length(ids, codes)
-        with self._write_lock:
-            snapshot = self._snapshot
-            columns = read_columns(metadata, len(codes), snapshot)
-            there = snapshot.find(ids) >= 0
-            old, new = (None if columns is None else columns.kept(mask) for mask in (there, ~there))
-            if there.any():
-                snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there], old)
-            if not there.all():
-                segment = Segment.of_codes(codes[~there], order=snapshot.order)
-                snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
-            self._snapshot = snapshot
-        return self
-
-    def _replace(self, ids: Ids, codes: Codes, metadata: object) -> Self:
-        check_length(ids, codes)
-        with self._write_lock:
-            columns = read_columns(metadata, len(codes), self._snapshot)
-            if len(codes):
-                self._snapshot = self._snapshot.with_codes(ids, codes, columns)
         return self
 
     def compact(self) -> Self:
@@ -406,28 +331,6 @@ class CodeIndex(IndexReader):
         self._last_saved = folder, snapshot
 
 
-def beside_items(X: ArrayLike, y: Any, ids: Any, metadata: object) -> tuple[Any, Any, Any]:
-    """Return labels, ids and metadata of items X. Those that are None are taken from X, if it is a `VectorSource`."""
-    if not isinstance(X, VectorSource):
-        return y, ids, metadata
-    return (
-        X.labels if y is None else y,
-        X.ids if ids is None else ids,
-        X.metadata if metadata is None else metadata,
-    )
-
-
-def encode_rows(codec: AnyCodec, X: ArrayLike, y: Any, n_jobs: int | None) -> Codes:
-    """Return the codes (n, M) of items X (n, p), an array or a `VectorSource`, with their labels y or None."""
-    if not isinstance(X, VectorSource):
-        return codec.encode_items(X, y, n_jobs=n_jobs)
-    codes = np.empty((len(X), codec.n_codebooks), dtype=np.uint8)
-    for block in X.blocks():
-        rows = slice(block.start, block.start + len(block))
-        codes[rows] = codec.encode_items(block.X, None if y is None else y[rows], n_jobs=n_jobs)
-    return codes
-
-
 def _read_codec(given: object) -> AnyCodec:
     if not isinstance(given, AnyCodec) and hasattr(given, "fit"):
         from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415  # slow to import, rarely needed
@@ -437,16 +340,6 @@ def _read_codec(given: object) -> AnyCodec:
     if not isinstance(codec, AnyCodec):
         raise InputError(f"expected a codec or a fitted quantizer, got a {type(given).__name__}")
     return codec
-
-
-def _read_new_ids(ids: ArrayLike) -> Ids | None:
-    return None if ids is None else read_ids(ids, distinct=True)
-
-
-def check_length(ids: Sized, codes: Codes) -> None:
-    """Raise an `InputError` if there is not one id for each of the codes (n, M)."""
-    if len(ids) != len(codes):
-        raise InputError(f"expected one id for every row, got {len(ids)} ids for {len(codes)} rows")
 
 
 _indexes: weakref.WeakSet[CodeIndex] = weakref.WeakSet()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from supquant.index.columns import import_pyarrow
 from supquant.index.files import StoredCodec
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
 from supquant.index.ids import read_ids
-from supquant.index.parts import Positions, Sums
-from supquant.index.searchable import SearchableIndex, SearchOptions
+from supquant.index.local import LocalIndex
+from supquant.index.searchable import SearchOptions
 from supquant.index.searching import Search
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
@@ -28,7 +28,7 @@ from supquant.model.codec import SupervisedCodec
 __all__ = ["IndexReader", "answer_table", "check_state", "row_table"]
 
 
-class IndexReader(SearchableIndex):
+class IndexReader(LocalIndex):
     """The part of `CodeIndex` that reads rows: searches, ids and codes.
 
     Every method reads the reference to the snapshot once. So it sees the index as it was at one moment, without a lock.
@@ -55,13 +55,6 @@ class IndexReader(SearchableIndex):
 
     def __len__(self) -> int:
         return self._snapshot.n_live
-
-    def __contains__(self, id_: object) -> bool:
-        """Return whether a row has this id."""
-        try:
-            return bool(self._snapshot.find(read_ids([id_]))[0] >= 0)
-        except InputError:  # ids of this kind are not in the index
-            return False
 
     def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
         """Return for each of some ids (n,) whether a row has it: (n,) bool."""
@@ -144,36 +137,9 @@ class IndexReader(SearchableIndex):
             "segments": segments,
         }
 
-    def codes(self, ids: ArrayLike) -> Codes:
-        """Return the codes of rows.
-
-        Parameters
-        ----------
-        ids : sequence or array (n,) of int or str
-            The ids of the rows.
-
-        Returns
-        -------
-        ndarray (n, M) uint8
-
-        Raises
-        ------
-        InputError
-            If an id is not in the index.
-        """
+    def codes(self, ids: ArrayLike) -> Codes:  # noqa: D102  # `LocalIndex` documents it
         snapshot = self._snapshot
         return snapshot.codes_at(snapshot.locate(read_ids(ids)), self.codec.n_codebooks)
-
-    def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
-        """Return the vectors that the codes of rows stand for.
-
-        Parameters and errors are those of `codes`.
-
-        Returns
-        -------
-        ndarray (n, r) float32
-        """
-        return self.codec.decode(self.codes(ids))
 
     @property
     def columns(self) -> list[str]:
@@ -302,22 +268,6 @@ class IndexReader(SearchableIndex):
         snapshot = self._snapshot
         check_state(snapshot.state, state)
         return snapshot.ids_at(chosen_positions(snapshot, choose(snapshot, where)))
-
-    # searches ------------------------------------------------------------------------------------------------------------
-
-    def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Sums, Array]:
-        return self._start_search(options).find_best(Q, k, options.ranking)
-
-    def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Sums, Array]:
-        return self._start_search(options).find_lowest_sums(tables, k)
-
-    def _find_in_range(
-        self, Q: ArrayLike, threshold: float, options: SearchOptions
-    ) -> tuple[Positions, Sums, Array]:
-        return self._start_search(options).find_in_range(Q, threshold, options.ranking)
-
-    def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Sums, Array]]:
-        return self._start_search(options).rank_rows(Q, options.ranking)
 
     def filter(self, where: ArrayLike, *, state: str | None = None) -> Filter:
         """Prepare searches among some of the rows.
