@@ -30,10 +30,8 @@ from supquant.distributed.shards import Shards, array_of, id_array, moved
 from supquant.errors import InputError, WorkerError
 from supquant.index.columns import Columns, read_columns
 from supquant.index.filters import as_mask, is_condition
-from supquant.index.id_kinds import Ids
-from supquant.index.ids import name_some, read_ids
-from supquant.index.local import LocalIndex
-from supquant.index.reader import answer_table, check_state, row_table
+from supquant.index.ids import Ids, name_some
+from supquant.index.local import LocalIndex, check_state
 from supquant.index.searchable import Change, SearchOptions
 from supquant.index.snapshot import Snapshot
 from supquant.inputs.parameters import check_integer, resolve_jobs
@@ -98,9 +96,8 @@ class ShardedIndex(LocalIndex):
     ) -> None:
         resolve_jobs(n_jobs)
         self._n_jobs = n_jobs
-        self._lock = self._reading = (
-            threading.RLock()
-        )  # while a method runs, no other thread changes the index
+        # While a method runs, no other thread changes the index.
+        self._lock = self._reading = threading.RLock()
         self._shards = Shards(folders, workers)
         self._note_new_rows(read_again=True)
 
@@ -304,10 +301,10 @@ class ShardedIndex(LocalIndex):
             resolve_jobs(self._n_jobs if options.n_jobs is None else options.n_jobs),
             options.novelty,
             self._shards.all_labelled,
-            self._shards,
-            self._among(options.where, missing),
-            options.where if isinstance(options.where, ShardedFilter) else None,
-            missing,
+            shards=self._shards,
+            among=self._among(options.where, missing),
+            filter=options.where if isinstance(options.where, ShardedFilter) else None,
+            missing=missing,
         )
 
     def _among(self, where: object, missing: dict[int, str] | None = None) -> dict[int, Among]:
@@ -339,13 +336,6 @@ class ShardedIndex(LocalIndex):
 
     # tables --------------------------------------------------------------------------------------------------------------
 
-    def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
-        """Return the columns of rows as a `pyarrow.Table`, as `CodeIndex.get` does."""
-        with self._lock:
-            table = _Table(self._shards)
-            positions = table.locate(read_ids(ids))  # first, because it refuses what are no ids
-            return row_table({"id": np.asarray(ids)}, table, positions, columns)
-
     def search_table(
         self,
         Q: ArrayLike,
@@ -361,10 +351,8 @@ class ShardedIndex(LocalIndex):
             scores, ids, *_ = self.search(Q, k, **search)
             return self._tabulate(scores, ids, columns)
 
-    def _tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
-        """Return the answers of a search as one `pyarrow.Table`, like those of `search_table`."""
-        with self._lock:
-            return answer_table(_Table(self._shards), np.asarray(scores), np.asarray(ids), columns)
+    def _table(self) -> _Table:
+        return _Table(self._shards)
 
     # changes -------------------------------------------------------------------------------------------------------------
 
@@ -454,7 +442,8 @@ class ShardedIndex(LocalIndex):
         """Remove rows, as `CodeIndex.remove` does."""
         given = id_array(ids, distinct=True)
         with self._lock:
-            gone = {number: there for number, (_, there) in self._of_owners(given).items()}
+            each = self._shards.each(given)
+            gone = {number: each[number][1][own] for number, own in self._shards.owned(given).items()}
             changes = {number: {"ids": there} for number, there in gone.items()}
             self._change("remove", changes, {number: -len(there) for number, there in gone.items()})
             for number, there in gone.items():
@@ -475,11 +464,6 @@ class ShardedIndex(LocalIndex):
             if any(facts.is_new for facts in self._shards.facts):
                 self._note_new_rows(read_again=True)
         return self
-
-    def _of_owners(self, ids: Array) -> dict[int, tuple[Array, Array]]:
-        """Return which of the ids (n,) each shard has, as a mask, and these ids as the shard knows them."""
-        each = self._shards.each(ids)
-        return {number: (own, each[number][1][own]) for number, own in self._shards.owned(ids).items()}
 
     def _change(self, method: str, changes: Mapping[int, dict[str, Any]], added: Mapping[int, int]) -> None:
         """Change shards, all at once. If a worker was lost, its folder shows whether its change was made.
@@ -530,7 +514,7 @@ class _Table:
 
     def locate(self, ids: Ids) -> Array:
         """Return the ids (n,), which must be in the index."""
-        given = ids.take(np.arange(len(ids)))
+        given = array_of(ids)
         self._shards.owned(given)
         return given
 

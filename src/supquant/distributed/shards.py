@@ -13,11 +13,10 @@ import numpy as np
 from supquant.arrays import Array, ArrayLike, Flags
 from supquant.distributed.pool import Failure, Workers
 from supquant.distributed.process_workers import ProcessWorkers
-from supquant.distributed.shard import ShardFacts, describe_shard, which_ids
+from supquant.distributed.shard import ShardFacts, describe_shard, read_shard
 from supquant.errors import InputError
 from supquant.index import CodeIndex
-from supquant.index.id_kinds import Ids
-from supquant.index.ids import name_some, read_ids
+from supquant.index.ids import Ids, name_some, read_ids
 
 __all__ = ["Shards", "array_of", "id_array", "moved"]
 
@@ -130,7 +129,7 @@ class Shards:
 
     def which(self, ids: Array, *, catch: bool = False) -> dict[int, Any]:
         """Return for each shard which of the ids (n,) it has, as a mask (n,); with `catch`, as in `ask`."""
-        return self.ask(which_ids, dict(enumerate(self.each(ids))), catch=catch)
+        return self.ask(read_shard, dict(enumerate(self.each(ids))), "contains", catch=catch)
 
     def owned(self, ids: Array, *, partial: bool = False) -> dict[int, Flags]:
         """Return which of the ids (n,) each shard has, for shards that have any. An id of no shard is an `InputError`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
@@ -12,13 +12,13 @@ import numpy as np
 from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32, RowNumbers
 from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
-from supquant.index.id_kinds import Ids
-from supquant.index.ids import read_ids
+from supquant.index.columns import import_pyarrow
+from supquant.index.ids import Ids, read_ids
 from supquant.index.searchable import Change, SearchableIndex, SearchOptions
 from supquant.index.searching import Search
 from supquant.sources import VectorSource
 
-__all__ = ["LocalIndex"]
+__all__ = ["LocalIndex", "answer_table", "check_state"]
 
 
 class LocalIndex(SearchableIndex):
@@ -35,6 +35,10 @@ class LocalIndex(SearchableIndex):
     @abstractmethod
     def _start_search(self, options: SearchOptions) -> Search:
         """Return a search of the present rows."""
+
+    @abstractmethod
+    def _table(self) -> Any:
+        """Return the columns of the present rows, as a snapshot has them."""
 
     @abstractmethod
     def _check_change(self, change: Change, ids: Ids | None) -> None:
@@ -88,6 +92,61 @@ class LocalIndex(SearchableIndex):
         ndarray (n, r) float32
         """
         return self.codec.decode(self.codes(ids))
+
+    def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+        """Return the columns of rows.
+
+        Parameters
+        ----------
+        ids : sequence or array (n,) of int or str
+            The ids of the rows.
+        columns : sequence of str, default=None
+            The names of the columns. None stands for all.
+
+        Returns
+        -------
+        pyarrow.Table
+            The column ``id``, and those that were asked for. ``.to_pandas()`` makes it a DataFrame.
+
+        Raises
+        ------
+        InputError
+            If an id or a column is not in the index.
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec, CodeIndex
+        >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32)))
+        >>> _ = index.add_codes([[0], [1]], ["hat", "shoe"], metadata={"price": [5, 50]})
+        >>> index.get(["shoe"]).to_pylist()
+        [{'id': 'shoe', 'price': 50}]
+        """
+        with self._reading:
+            table = self._table()
+            positions = table.locate(read_ids(ids))  # first, because it refuses what are no ids
+            return row_table({"id": np.asarray(ids)}, table, positions, columns)
+
+    def _tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
+        """Return the answers of a search as one table, as `search_table` does.
+
+        Parameters
+        ----------
+        scores, ids : array (q, k), or (k,) for one query
+            What `search` returned.
+        columns : sequence of str, default=None
+            The columns to return. None stands for all that are kept with the codes.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Raises
+        ------
+        InputError
+            If an id or a column is not in the index.
+        """
+        with self._reading:
+            return answer_table(self._table(), np.asarray(scores), np.asarray(ids), columns)
 
     # searches ------------------------------------------------------------------------------------------------------------
 
@@ -197,3 +256,43 @@ class LocalIndex(SearchableIndex):
 
 def _read_distinct(change: Change, ids: ArrayLike) -> Ids | None:
     return None if change == "add" and ids is None else read_ids(ids, distinct=True)
+
+
+def check_state(present: str, state: str | None) -> None:
+    """Raise an `InputError` if rows have another state than the one that is given."""
+    if state is not None and state != present:
+        raise InputError(
+            "rows were added or removed since the mask was made, or it was made for another index: "
+            "read the state, make the mask again, or choose rows by their ids"
+        )
+
+
+def answer_table(snapshot: Any, scores: Any, ids: Any, columns: Sequence[str] | None) -> Any:
+    """Return a table of the answers (q, k) or (k,) of a search."""
+    scores, ids = np.atleast_2d(scores), np.atleast_2d(ids)
+    n_queries, n_answers = ids.shape
+    fixed = {
+        "query": np.repeat(np.arange(n_queries), n_answers),
+        "rank": np.tile(np.arange(1, n_answers + 1), n_queries),
+        "id": ids.ravel(),
+        "score": scores.ravel(),
+    }
+    return row_table(fixed, snapshot, snapshot.locate(read_ids(ids.ravel())), columns)
+
+
+def row_table(fixed: dict[str, Any], snapshot: Any, positions: Any, columns: Sequence[str] | None) -> Any:
+    """Return a table of fixed columns, and the columns of rows by their positions."""
+    pa = import_pyarrow("tables of answers")
+    known = snapshot.column_types()
+    wanted = list(known) if columns is None else list(columns)
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"the index has no column {name!r}: it has {', '.join(known) or 'none'}")
+    table = pa.table(fixed)
+    kept = snapshot.columns_at(positions) if wanted else None
+    for name in wanted:
+        values = pa.nulls(len(positions), known[name])
+        if kept is not None and name in kept.table().column_names:
+            values = kept.table()[name]
+        table = table.append_column(name if name not in fixed else f"{name}_", values)
+    return table

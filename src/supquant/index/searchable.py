@@ -306,11 +306,5 @@ class SearchableIndex(ABC):
 
     @abstractmethod
     def _change_items(
-        self,
-        change: Change,
-        ids: ArrayLike,
-        X: ArrayLike,
-        y: ArrayLike,
-        metadata: object,
-        n_jobs: int | None,
+        self, change: Change, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self: ...
