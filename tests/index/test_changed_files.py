@@ -10,7 +10,8 @@ import pytest
 
 from supquant import AdditiveCodec, CodeIndex, ProductQuantizer, load_model
 from supquant.errors import FileFormatError
-from supquant.index import files, searching
+from supquant.index import files
+from supquant.index.searching import Search
 
 N = 150_000
 QUERY = np.zeros((1, 2), dtype=np.float32)
@@ -148,14 +149,14 @@ def test_a_change_during_a_search_is_noticed_after_it(tmp_path, monkeypatch, pre
     path = next((tmp_path / "index").glob("codes-*"))
     if prepared:
         index.search(QUERY, n_jobs=1)
-    find_lowest = searching.find_lowest
+    lowest = Search.lowest
 
     def change_then_scan(*arguments):
         before = path.read_bytes()
         in_place(path, before[:-1] + bytes([before[-1] ^ 1]))
-        return find_lowest(*arguments)
+        return lowest(*arguments)
 
-    monkeypatch.setattr(searching, "find_lowest", change_then_scan)
+    monkeypatch.setattr(Search, "lowest", change_then_scan)
     with pytest.raises(FileFormatError, match=path.name):
         index.search(QUERY, n_jobs=1)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from supquant import CodeIndex, InputError
-from supquant.index.searching import find_lowest
+from supquant.index.searching import Search
 from supquant.index.segments import Segment
 
 
@@ -120,7 +120,7 @@ def test_a_filter_keeps_its_rows_through_merges_removals_and_updates(
         chosen -= left
         assert same(index.search_tables(tables, len(index), where=where), among(index, tables, chosen))
     # A search that began before all of this still gets what was there then.
-    sums, positions = find_lowest(where.views(before), tables, None, 500, 1)
+    sums, positions = Search(tied_codec, before, where.views(before), 1).lowest(tables, None, 500)
     assert same((sums, before.ids_at(positions)), expected)
 
 

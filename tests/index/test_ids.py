@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from texts import texts as any_texts
 
 from supquant.errors import InputError
-from supquant.index.id_kinds import ListedIntegers, NumberRange, StringIds
-from supquant.index.ids import join_ids, read_ids
+from supquant.index.ids import ListedIntegers, NumberRange, StringIds, join_ids, read_ids
 
 LOW, HIGH = -(2**63), 2**63 - 1
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from supquant import kernels
 from supquant.index import parts as parts_module
 from supquant.index.bitmaps import LiveRows, bits_of_rows, rows_in_bits
-from supquant.index.id_kinds import NumberRange
+from supquant.index.ids import NumberRange
 from supquant.index.parts import Part, merge_parts, merge_similar, stack_layers
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials

@@ -26,7 +26,7 @@ from supquant.client.values import (
     without_none,
 )
 from supquant.errors import InputError
-from supquant.index.searchable import SearchableIndex, SearchOptions
+from supquant.index.searchable import Change, SearchableIndex, SearchOptions
 from supquant.inputs.parameters import check_choice, resolve_jobs
 from supquant.inputs.validation import as_float32, refuse_masked
 
@@ -266,27 +266,12 @@ class Client(SearchableIndex):
 
     # changes -------------------------------------------------------------------------------------------------------------
 
-    def _add_items(
-        self, X: ArrayLike, y: ArrayLike, ids: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        return self._change_items("add", ids, X, y, metadata, n_jobs)
-
-    def _update_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        return self._change_items("update", ids, X, y, metadata, n_jobs)
-
-    def _upsert_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        return self._change_items("upsert", ids, X, y, metadata, n_jobs)
-
     def _change_items(
-        self, operation: str, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
+        self, change: Change, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self:
         resolve_jobs(n_jobs)
         vectors = to_base64(read_vectors(X, "X", self._n_inputs))
-        return self._change(operation, ids, metadata, vectors=vectors, labels=plain_labels(y))
+        return self._change(change, ids, metadata, vectors=vectors, labels=plain_labels(y))
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
         """Append rows that are already encoded, as `CodeIndex.add_codes` does."""

@@ -76,7 +76,8 @@ class RayWorkers(Workers):
                     time.sleep(0.2)
                     waiting[self._begin(number)] = number
             if waiting and time.monotonic() - began > START_SECONDS:
-                self._give_up(numbers)
+                for number in numbers:
+                    self._stop(number)
                 resources = self._ray.available_resources()
                 raise WorkerError(
                     f"{len(waiting)} of {self.n_workers} workers did not start in {START_SECONDS:.0f} s; free in the cluster: "
@@ -87,10 +88,6 @@ class RayWorkers(Workers):
         """Ask for an actor, and return the reference of the answer that says that it runs."""
         self._actors[number] = self._actor.remote()
         return self._actors[number].__ray_ready__.remote()
-
-    def _give_up(self, numbers: list[int]) -> None:
-        for number in numbers:
-            self._stop(number)
 
     def _send(self, number: int, request: bytes, common: bytes | None) -> None:
         sent: Any = common

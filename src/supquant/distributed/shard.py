@@ -21,18 +21,15 @@ from supquant.model.codec import SupervisedCodec
 __all__ = [
     "ALL_ROWS",
     "Among",
-    "Lowest",
     "ShardFacts",
-    "Within",
+    "Sought",
     "change_shard",
     "describe_shard",
     "prepare_filter",
     "read_columns_of",
     "read_shard",
     "search_shard",
-    "search_shard_within",
     "select_in_shard",
-    "which_ids",
     "which_taken",
 ]
 
@@ -79,22 +76,12 @@ class ShardFacts:
 
 
 @dataclass(frozen=True)
-class Lowest:
-    """What all shards get for the k best rows of each query."""
+class Sought:
+    """What all shards get for the k best rows of each query, or for all rows whose sums are at most a limit."""
 
     tables: Float32  # (q, M, K)
     bits: Array | None  # (q, M) uint8
-    k: int
-    n_jobs: int | None
-
-
-@dataclass(frozen=True)
-class Within:
-    """What all shards get for all rows whose sums are at most a limit."""
-
-    tables: Float32  # (q, M, K)
-    bits: Array | None  # (q, M) uint8
-    limits: Float32  # (q,)
+    up_to: Any  # k, or the limits (q,) float32
     n_jobs: int | None
 
 
@@ -110,32 +97,20 @@ def describe_shard(memory: Memory, common: object, folder: str) -> ShardFacts:
     return _facts(memory, index, is_new=index._snapshot is not before)
 
 
-def search_shard(memory: Memory, common: Lowest, item: tuple[str, Among]) -> tuple[Float32, Array] | str:
-    """Return the lowest sums (q, k') and their ids; the item is the folder and the rows to search."""
-    search = _start_search(memory, common.n_jobs, *item)
-    if search is None:
-        return UNPREPARED
-    sums, positions = search.lowest(common.tables, common.bits, common.k)
-    return sums, search.ids_at(positions)
+def search_shard(memory: Memory, common: Sought, item: tuple[str, Among]) -> tuple[Array, ...] | str:
+    """Return the lowest sums (q, k') and their ids, or the queries, sums and ids of all rows within limits.
 
-
-def search_shard_within(
-    memory: Memory, common: Within, item: tuple[str, Among]
-) -> tuple[Array, Float32, Array] | str:
-    """Return the queries, sums and ids of all rows within the limits; the item is as in `search_shard`."""
-    search = _start_search(memory, common.n_jobs, *item)
-    if search is None:
-        return UNPREPARED
-    which, sums, positions = search.within(common.tables, common.bits, common.limits)
-    return which, sums, search.ids_at(positions)
-
-
-def _start_search(memory: Memory, n_jobs: int | None, folder: str, among: Among) -> Search | None:
-    """Return a search of some rows; None if their filter is not prepared here."""
+    The item is the folder and the rows to search. If their filter is not prepared here, the answer is `UNPREPARED`.
+    """
+    folder, among = item
     index = _shard(memory, folder)
     snapshot = index._snapshot
-    views = _views(memory, snapshot, among)
-    return None if views is None else Search(index.codec, snapshot, views, resolve_jobs(n_jobs))
+    if (views := _views(memory, snapshot, among)) is None:
+        return UNPREPARED
+    search = Search(index.codec, snapshot, views, resolve_jobs(common.n_jobs))
+    find = search.lowest if isinstance(common.up_to, int) else search.within
+    *found, positions = find(common.tables, common.bits, common.up_to)
+    return *found, search.ids_at(positions)
 
 
 def _views(memory: Memory, snapshot: Snapshot, among: Among) -> list[View] | None:
@@ -163,13 +138,6 @@ def prepare_filter(memory: Memory, common: str, item: tuple[str, Array]) -> None
     filters[common] = Filter(snapshot.origin, choose(snapshot, ids))
     for oldest in list(filters)[:-KEPT_FILTERS]:
         del filters[oldest]
-
-
-def which_ids(memory: Memory, common: object, item: tuple[str, Array]) -> Flags:
-    """Return which ids (n,) are in a shard; the item is its folder, and the ids."""
-    del common
-    folder, ids = item
-    return _shard(memory, folder).contains(ids)
 
 
 def which_taken(memory: Memory, common: object, item: tuple[str, Array | None]) -> Flags:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 
-from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32, RowNumbers
+from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32
 from supquant.codec.interface import AnyCodec
 from supquant.distributed.pool import Failure, Workers
 from supquant.distributed.shard import (
@@ -26,15 +26,13 @@ from supquant.distributed.shard import (
     which_taken,
 )
 from supquant.distributed.sharded_search import ShardedFilter, ShardedSearch
-from supquant.distributed.shards import Shards, id_array, moved
+from supquant.distributed.shards import Shards, array_of, id_array, moved
 from supquant.errors import InputError, WorkerError
-from supquant.index.code_index import beside_items, check_length, encode_rows
 from supquant.index.columns import Columns, read_columns
 from supquant.index.filters import as_mask, is_condition
-from supquant.index.id_kinds import Ids
-from supquant.index.ids import name_some, read_ids
-from supquant.index.reader import answer_table, check_state, row_table
-from supquant.index.searchable import SearchableIndex, SearchOptions
+from supquant.index.ids import Ids, name_some
+from supquant.index.local import LocalIndex, check_state
+from supquant.index.searchable import Change, SearchOptions
 from supquant.index.snapshot import Snapshot
 from supquant.inputs.parameters import check_integer, resolve_jobs
 
@@ -56,7 +54,7 @@ class _ShardedOptions(SearchOptions):
     missing: dict[int, str] | None = None
 
 
-class ShardedIndex(SearchableIndex):
+class ShardedIndex(LocalIndex):
     """One index whose rows are in several folders, each written by `CodeIndex.save`.
 
     Its methods take and return what those of `CodeIndex` do. A query goes to all shards. Answers are those of one `CodeIndex`
@@ -98,7 +96,8 @@ class ShardedIndex(SearchableIndex):
     ) -> None:
         resolve_jobs(n_jobs)
         self._n_jobs = n_jobs
-        self._lock = threading.RLock()  # while a method runs, no other thread changes the index
+        # While a method runs, no other thread changes the index.
+        self._lock = self._reading = threading.RLock()
         self._shards = Shards(folders, workers)
         self._note_new_rows(read_again=True)
 
@@ -138,12 +137,6 @@ class ShardedIndex(SearchableIndex):
 
     def __len__(self) -> int:
         return len(self._shards)
-
-    def __contains__(self, id_: object) -> bool:
-        try:
-            return bool(self.contains([id_])[0])
-        except InputError:  # ids of this kind are not in the index
-            return False
 
     def contains(self, ids: ArrayLike) -> Flags:
         """Return for each of some ids (n,) whether a row has it: (n,) bool."""
@@ -194,10 +187,6 @@ class ShardedIndex(SearchableIndex):
             for own, found in self._shards.ask_owners(read_shard, given, "codes").values():
                 codes[own] = found
         return codes
-
-    def reconstruct(self, ids: ArrayLike) -> Float32:
-        """Return the vectors (n, r) float32 that the codes of rows stand for."""
-        return self.codec.decode(self.codes(ids))
 
     def _read_all(self, name: str) -> list[Any]:
         """Return what a method or an attribute of the index of each shard gives."""
@@ -275,24 +264,6 @@ class ShardedIndex(SearchableIndex):
             return scores, ids
         return PartialAnswer(scores, ids, {self.folders[number]: why for number, why in missing.items()})
 
-    def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
-        with self._lock:
-            return self._start_search(options).find_best(Q, k, options.ranking)
-
-    def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
-        with self._lock:
-            return self._start_search(options).find_lowest_sums(tables, k)
-
-    def _find_in_range(
-        self, Q: ArrayLike, threshold: float, options: SearchOptions
-    ) -> tuple[RowNumbers, Float32, Array]:
-        with self._lock:
-            return self._start_search(options).find_in_range(Q, threshold, options.ranking)
-
-    def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Float32, Array]]:
-        with self._lock:
-            return self._start_search(options).rank_rows(Q, options.ranking)
-
     def filter(self, where: ArrayLike, *, state: str | None = None) -> ShardedFilter:
         """Prepare searches among some of the rows, as `CodeIndex.filter` does.
 
@@ -330,10 +301,10 @@ class ShardedIndex(SearchableIndex):
             resolve_jobs(self._n_jobs if options.n_jobs is None else options.n_jobs),
             options.novelty,
             self._shards.all_labelled,
-            self._shards,
-            self._among(options.where, missing),
-            options.where if isinstance(options.where, ShardedFilter) else None,
-            missing,
+            shards=self._shards,
+            among=self._among(options.where, missing),
+            filter=options.where if isinstance(options.where, ShardedFilter) else None,
+            missing=missing,
         )
 
     def _among(self, where: object, missing: dict[int, str] | None = None) -> dict[int, Among]:
@@ -365,47 +336,23 @@ class ShardedIndex(SearchableIndex):
 
     # tables --------------------------------------------------------------------------------------------------------------
 
-    def get(self, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
-        """Return the columns of rows as a `pyarrow.Table`, as `CodeIndex.get` does."""
-        with self._lock:
-            table = _Table(self._shards)
-            positions = table.locate(read_ids(ids))  # first, because it refuses what are no ids
-            return row_table({"id": np.asarray(ids)}, table, positions, columns)
-
     def search_table(
         self,
         Q: ArrayLike,
         k: int = 10,
         columns: Sequence[str] | None = None,
-        *,
-        ranking: str | None = None,
-        novelty: ArrayLike | None = None,
-        where: object = None,
-        state: str | None = None,
-        n_jobs: int | None = None,
-        partial: bool = False,
+        **search: Any,
     ) -> Any:
         """Find the k best rows for every query, and return them as one `pyarrow.Table`, as `CodeIndex.search_table` does.
 
         `partial` is as in `search`.
         """
         with self._lock:
-            scores, ids, *_ = self.search(
-                Q,
-                k,
-                ranking=ranking,
-                novelty=novelty,
-                where=where,
-                state=state,
-                n_jobs=n_jobs,
-                partial=partial,
-            )
+            scores, ids, *_ = self.search(Q, k, **search)
             return self._tabulate(scores, ids, columns)
 
-    def _tabulate(self, scores: ArrayLike, ids: ArrayLike, columns: Sequence[str] | None = None) -> Any:
-        """Return the answers of a search as one `pyarrow.Table`, like those of `search_table`."""
-        with self._lock:
-            return answer_table(_Table(self._shards), np.asarray(scores), np.asarray(ids), columns)
+    def _table(self) -> _Table:
+        return _Table(self._shards)
 
     # changes -------------------------------------------------------------------------------------------------------------
 
@@ -433,107 +380,75 @@ class ShardedIndex(SearchableIndex):
         -------
         self
         """
-        return self._add_items(X, y, ids, metadata, n_jobs, shard)
-
-    def _add_items(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        ids: ArrayLike,
-        metadata: object,
-        n_jobs: int | None,
-        shard: int = -1,
-    ) -> Self:
-        y, ids, metadata = beside_items(X, y, ids, metadata)
-        self._check_new(ids)  # before the long work of encoding
-        return self.add_codes(encode_rows(self.codec, X, y, n_jobs), ids, metadata=metadata, shard=shard)
+        return self._change_items("add", ids, X, y, metadata, n_jobs, shard=shard)
 
     def add_codes(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None, shard: int = -1
     ) -> Self:
         """Append rows that are already encoded to a shard, as `CodeIndex.add_codes` does; `shard` is as in `add`."""
-        n = len(self.folders)
-        number = range(n)[check_integer(shard, "shard", -n, n - 1)]
-        if ids is None and number < n - 1:
-            raise InputError("rows that are numbered automatically can only be added to the last shard")
-        checked = self.codec.check_codes(codes)
-        given = None if ids is None else id_array(ids, distinct=True)
-        if given is not None:
-            check_length(given, checked)
-        with self._lock:
-            self._check_new(given)
-            columns = read_columns(metadata, len(checked), self._shards)
-            if len(checked):
-                rows = {"codes": checked, "ids": given, "metadata": _table(columns)}
-                self._change("add_codes", {number: rows}, {number: len(checked)})
-        return self
+        return self._change_codes("add", ids, codes, metadata, shard=shard)
 
-    def _check_new(self, ids: ArrayLike | None = None) -> None:
+    def _check_change(self, change: Change, ids: Ids | None) -> None:
+        given = None if ids is None else array_of(ids)
+        if change == "add":
+            self._check_addable(given)
+        elif given is not None and change == "update":
+            self._shards.owned(given)
+        elif given is not None:
+            self._shards.which(given)  # ids of another kind are refused
+
+    def _check_addable(self, given: Array | None) -> None:
         """Check that rows with these ids can be added, as `CodeIndex.add` does."""
-        given = None if ids is None else id_array(ids, distinct=True)
         there = [None] * len(self.folders) if given is None else [own for _, own in self._shards.each(given)]
         taken = self._shards.ask_all(which_taken, list(zip(self.folders, there, strict=True)))
         if given is not None and (found := np.any(taken, axis=0)).any():
             raise InputError(f"these ids are in the index already: {name_some(given[found])}")
 
+    def _change_rows(
+        self, change: Change, ids: Ids | None, codes: Codes, metadata: object, **place: int
+    ) -> None:
+        n = len(self.folders)
+        last = range(n)[check_integer(place.get("shard", -1), "shard", -n, n - 1)]  # gets new rows
+        if ids is None and last < n - 1:
+            raise InputError("rows that are numbered automatically can only be added to the last shard")
+        given = None if ids is None else array_of(ids)
+        with self._lock:
+            if change == "add":
+                self._check_addable(given)
+            columns = read_columns(metadata, len(codes), self._shards)
+            new = np.full(len(codes), change == "add")
+            rows: dict[int, Array] = {}  # of each shard
+            if given is not None and change != "add":
+                if change == "upsert":
+                    new = ~self.contains(given)
+                old = np.flatnonzero(~new)
+                rows = {number: old[own] for number, own in self._shards.owned(given[old]).items()}
+                if new.any():
+                    self._check_addable(given[new])
+            if new.any():
+                rows[last] = np.concatenate([rows.get(last, np.empty(0, np.int64)), np.flatnonzero(new)])
+            each = None if given is None else self._shards.each(given)
+            changes = {
+                number: {
+                    "ids": None if each is None else each[number][1][own],
+                    "codes": codes[own],
+                    "metadata": None if columns is None else columns.take(own),
+                }
+                for number, own in rows.items()
+            }
+            self._change(f"{change}_codes", changes, {last: int(new.sum())})
+
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows, as `CodeIndex.remove` does."""
         given = id_array(ids, distinct=True)
         with self._lock:
-            gone = {number: there for number, (_, there) in self._of_owners(given).items()}
+            each = self._shards.each(given)
+            gone = {number: each[number][1][own] for number, own in self._shards.owned(given).items()}
             changes = {number: {"ids": there} for number, there in gone.items()}
             self._change("remove", changes, {number: -len(there) for number, there in gone.items()})
             for number, there in gone.items():
                 for filter_ in self._filters:
                     filter_.forget(number, there)
-        return self
-
-    def _update_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        given = id_array(ids, distinct=True)
-        self._shards.owned(given)  # before the long work of encoding
-        return self.update_codes(given, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata=metadata)
-
-    def update_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
-        """Replace the codes of rows, as `CodeIndex.update_codes` does."""
-        given, checked = id_array(ids, distinct=True), self.codec.check_codes(codes)
-        check_length(given, checked)
-        with self._lock:
-            columns = read_columns(metadata, len(checked), self._shards)
-            changes = {
-                number: _rows(there, checked, columns, own)
-                for number, (own, there) in self._of_owners(given).items()
-            }
-            self._change("update_codes", changes, {})
-        return self
-
-    def _upsert_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        given = id_array(ids, distinct=True)
-        self.contains(given)  # ids of another kind are refused before the long work of encoding
-        return self.upsert_codes(given, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata=metadata)
-
-    def upsert_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
-        """Update the codes of rows whose ids are in the index, and append the others to the last shard."""
-        given, checked = id_array(ids, distinct=True), self.codec.check_codes(codes)
-        check_length(given, checked)
-        with self._lock:
-            columns = read_columns(metadata, len(checked), self._shards)
-            old = self.contains(given)
-            owned = self._of_owners(given[old])
-            places, last = np.flatnonzero(old), len(self.folders) - 1
-            chosen = {number: places[own] for number, (own, _) in owned.items()}
-            if not old.all():
-                self._check_new(given[~old])
-                chosen[last] = np.concatenate([chosen.get(last, places[:0]), np.flatnonzero(~old)])
-            each = self._shards.each(given)
-            changes = {
-                number: _rows(each[number][1][rows], checked, columns, rows)
-                for number, rows in chosen.items()
-            }
-            self._change("upsert_codes", changes, {last: int((~old).sum())})
         return self
 
     def compact(self) -> Self:
@@ -549,11 +464,6 @@ class ShardedIndex(SearchableIndex):
             if any(facts.is_new for facts in self._shards.facts):
                 self._note_new_rows(read_again=True)
         return self
-
-    def _of_owners(self, ids: Array) -> dict[int, tuple[Array, Array]]:
-        """Return which of the ids (n,) each shard has, as a mask, and these ids as the shard knows them."""
-        each = self._shards.each(ids)
-        return {number: (own, each[number][1][own]) for number, own in self._shards.owned(ids).items()}
 
     def _change(self, method: str, changes: Mapping[int, dict[str, Any]], added: Mapping[int, int]) -> None:
         """Change shards, all at once. If a worker was lost, its folder shows whether its change was made.
@@ -604,7 +514,7 @@ class _Table:
 
     def locate(self, ids: Ids) -> Array:
         """Return the ids (n,), which must be in the index."""
-        given = ids.take(np.arange(len(ids)))
+        given = array_of(ids)
         self._shards.owned(given)
         return given
 
@@ -618,14 +528,3 @@ class _Table:
             return None
         order = np.concatenate([np.flatnonzero(own) for own, _ in found])
         return Columns.of_table(joined.take(np.argsort(order)))
-
-
-def _rows(ids: Array, codes: Codes, columns: Columns | None, rows: Array) -> dict[str, Any]:
-    """Return some rows, by a mask or by their numbers, as arguments of a method that changes codes."""
-    numbers = np.flatnonzero(rows) if rows.dtype == bool else rows
-    metadata = None if columns is None else columns.take(numbers)
-    return {"ids": ids, "codes": codes[numbers], "metadata": metadata}
-
-
-def _table(columns: Columns | None) -> Any:
-    return None if columns is None else columns.table()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Array, ArrayLike, Float32
 from supquant.distributed.pool import Failure
-from supquant.distributed.shard import (
-    Among,
-    Lowest,
-    Within,
-    prepare_filter,
-    search_shard,
-    search_shard_within,
-)
+from supquant.distributed.shard import Among, Sought, prepare_filter, search_shard
 from supquant.distributed.shards import Shards, moved
 from supquant.index.parts import Positions, Sums
 from supquant.index.searching import Search, merge_answers
@@ -55,7 +48,7 @@ class ShardedFilter:
             self.ids[shard] = self.ids[shard][~np.isin(self.ids[shard], removed)]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class ShardedSearch(Search):
     """A search of the rows of all shards. In place of positions it has ids.
 
@@ -71,15 +64,14 @@ class ShardedSearch(Search):
         Shards that could not answer, and why: they are not asked again. None if that is an error.
     """
 
-    shards: Shards | None = None
-    among: Mapping[int, Among] = field(default_factory=dict)
+    shards: Shards
+    among: Mapping[int, Among]
     filter: ShardedFilter | None = None
     missing: dict[int, str] | None = None
 
     @property
     def n_rows(self) -> int:
         """The number of rows of all shards."""
-        assert self.shards is not None
         return len(self.shards)
 
     def ids_at(self, positions: Positions) -> NDArray[Any]:
@@ -96,7 +88,7 @@ class ShardedSearch(Search):
 
     def lowest(self, tables: Sums, bits: Array | None, k: int) -> tuple[Float32, Array]:
         """Return the lowest sums (q, k') of all shards, and the ids of their rows."""
-        answers = self._answers(search_shard, Lowest(tables, bits, k, self.n_threads))
+        answers = self._answers(Sought(tables, bits, int(k), self.n_threads))
         found, ids, first = [], [], 0
         for sums, own in answers:
             places = np.arange(first, first + sums.shape[1])
@@ -108,7 +100,7 @@ class ShardedSearch(Search):
 
     def within(self, tables: Sums, bits: Array | None, limits: Sums) -> tuple[Positions, Float32, Array]:
         """Return the query, the sum and the id of every row whose sum is at most a limit."""
-        answers = self._answers(search_shard_within, Within(tables, bits, limits, self.n_threads))
+        answers = self._answers(Sought(tables, bits, limits, self.n_threads))
         none = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         which, sums = (
             np.concatenate(each) for each in zip(none, *(answer[:2] for answer in answers), strict=True)
@@ -119,25 +111,23 @@ class ShardedSearch(Search):
 
     def _joined(self, ids: list[Array], shape: tuple[int, ...]) -> Array:
         """Join ids of shards; those of none have a shape."""
-        assert self.shards is not None
         kind: type = object if self.shards.id_kind == "str" else np.int64
         return np.concatenate([np.empty(shape, dtype=kind), *ids], axis=-1)
 
-    def _answers(self, task: Callable[..., Any], common: object) -> list[tuple[Any, ...]]:
+    def _answers(self, common: Sought) -> list[tuple[Any, ...]]:
         """Return the answers of the shards that are asked and can answer, in order, with ids of the whole index."""
         shards, missing = self.shards, self.missing
-        assert shards is not None
         items = {
             number: (shards.folders[number], among)
             for number, among in self.among.items()
             if missing is None or number not in missing
         }
-        found = shards.ask(task, items, common, catch=missing is not None)
+        found = shards.ask(search_shard, items, common, catch=missing is not None)
         unprepared = [number for number, answer in found.items() if isinstance(answer, str)]
         if self.filter is not None and unprepared:
             chosen = {number: (shards.folders[number], self.filter.ids[number]) for number in unprepared}
             shards.ask(prepare_filter, chosen, self.filter.name)
-            found |= shards.ask(task, {number: items[number] for number in unprepared}, common)
+            found |= shards.ask(search_shard, {number: items[number] for number in unprepared}, common)
         lost = {number: str(answer.error) for number, answer in found.items() if isinstance(answer, Failure)}
         if missing is not None and lost:
             missing |= lost

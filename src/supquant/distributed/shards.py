@@ -13,12 +13,12 @@ import numpy as np
 from supquant.arrays import Array, ArrayLike, Flags
 from supquant.distributed.pool import Failure, Workers
 from supquant.distributed.process_workers import ProcessWorkers
-from supquant.distributed.shard import ShardFacts, describe_shard, which_ids
+from supquant.distributed.shard import ShardFacts, describe_shard, read_shard
 from supquant.errors import InputError
 from supquant.index import CodeIndex
-from supquant.index.ids import name_some, read_ids
+from supquant.index.ids import Ids, name_some, read_ids
 
-__all__ = ["Shards", "id_array", "moved"]
+__all__ = ["Shards", "array_of", "id_array", "moved"]
 
 
 class Shards:
@@ -129,7 +129,7 @@ class Shards:
 
     def which(self, ids: Array, *, catch: bool = False) -> dict[int, Any]:
         """Return for each shard which of the ids (n,) it has, as a mask (n,); with `catch`, as in `ask`."""
-        return self.ask(which_ids, dict(enumerate(self.each(ids))), catch=catch)
+        return self.ask(read_shard, dict(enumerate(self.each(ids))), "contains", catch=catch)
 
     def owned(self, ids: Array, *, partial: bool = False) -> dict[int, Flags]:
         """Return which of the ids (n,) each shard has, for shards that have any. An id of no shard is an `InputError`.
@@ -161,5 +161,9 @@ def moved(ids: Array, by: int) -> Array:
 
 def id_array(ids: ArrayLike, *, distinct: bool = False) -> Array:
     """Return ids (n,) of a user as an array of int64, or of objects that are str. If `distinct`, none may come twice."""
-    read = read_ids(ids, distinct=distinct)
-    return read.take(np.arange(len(read)))
+    return array_of(read_ids(ids, distinct=distinct))
+
+
+def array_of(ids: Ids) -> Array:
+    """Return ids (n,) as an array of int64, or of objects that are str."""
+    return ids.take(np.arange(len(ids)))

@@ -4,7 +4,7 @@ A writer never changes what a search may be reading. It makes a new snapshot and
 
     code_index    CodeIndex, the class for users: adds, removes, saves and loads rows
     searchable    SearchableIndex, the searches and changes of every index, described once
-    reader        IndexReader, the part of CodeIndex that only reads: searches, ids, codes, tables
+    local         LocalIndex, what CodeIndex and ShardedIndex do alike: encode, search, answer as tables
     searching     one search over one snapshot: queries to answers
     filters       Filter: searches among some of the rows
     files         the folder that an index is saved as

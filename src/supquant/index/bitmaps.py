@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,7 @@ class LiveRows(StoredArrays):
     """
 
     KIND: ClassVar[str] = "live"
+    ARRAYS = FOLLOWED = ("words",)
 
     def __init__(self, words: Words, n_rows: int, count: int, file: ArrayFile | None = None) -> None:
         super().__init__(file)
@@ -115,12 +116,6 @@ class LiveRows(StoredArrays):
     def _unpacked(self) -> Flags:
         bits = np.unpackbits(self._words.view(np.uint8), bitorder="little", count=self.n_rows)
         return bits.view(np.bool_)
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"words": self._words}
-
-    def _followed(self) -> set[str]:
-        return {"words"}
 
     def _find_flaw(self) -> str | None:
         within, found = int(self._unpacked().sum()), kernels.active().count_bits(self._words)

@@ -1,4 +1,4 @@
-"""Codes to answers: the index for users, which adds, updates and removes rows."""
+"""Codes to answers: the index for users, which searches, adds, updates and removes rows."""
 
 from __future__ import annotations
 
@@ -6,31 +6,35 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Sized
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from supquant.arrays import ArrayLike, Codes
+from supquant import kernels
+from supquant.arrays import Array, ArrayLike, Codes
 from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
 from supquant.index.columns import read_columns
 from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
-from supquant.index.id_kinds import Ids
-from supquant.index.ids import join_ids, read_ids
+from supquant.index.filters import Filter, choose, chosen_positions, views_of
+from supquant.index.ids import Ids, join_ids, read_ids
+from supquant.index.local import LocalIndex, answer_table, check_state
 from supquant.index.ordering import CodeOrder
-from supquant.index.reader import IndexReader
+from supquant.index.searchable import Change, SearchOptions
+from supquant.index.searching import Search
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
-from supquant.inputs.parameters import check_choice
+from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
 from supquant.model.codec import SupervisedCodec
-from supquant.sources import VectorSource
 
-__all__ = ["CodeIndex", "beside_items", "check_length", "encode_rows"]
+__all__ = ["CodeIndex"]
 
 
-class CodeIndex(IndexReader):
+class CodeIndex(LocalIndex):
     """An exact index of compact codes.
 
     A row is a code with an id. A search adds up a query's look-up tables over every code, and returns the best rows. Of equal
@@ -67,7 +71,11 @@ class CodeIndex(IndexReader):
         self._initialize(StoredCodec(read), Snapshot(order=CodeOrder(read)))
 
     def _initialize(self, codec: StoredCodec, snapshot: Snapshot) -> None:
-        super().__init__(codec, snapshot)
+        self._codec = codec
+        self._snapshot = (
+            snapshot  # every method that reads takes it once, without a lock; a writer replaces it
+        )
+        self._has_unlabelled: weakref.WeakKeyDictionary[Segment, bool] = weakref.WeakKeyDictionary()
         self._write_lock = threading.Lock()
         self._mapped = True  # whether a reload maps large files
         # A reload replaces it, so a save that began before knows nothing of the reload.
@@ -79,47 +87,265 @@ class CodeIndex(IndexReader):
     def __repr__(self) -> str:
         return f"CodeIndex({len(self)} rows of {self.codec.n_codebooks} bytes)"
 
+    # rows ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def codec(self) -> AnyCodec:
+        """The codec, which encodes items and makes the tables of queries."""
+        return self._codec.codec
+
+    def __len__(self) -> int:
+        return self._snapshot.n_live
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Return for each of some ids (n,) whether a row has it: (n,) bool."""
+        return self._snapshot.find(read_ids(ids)) >= 0
+
+    @property
+    def ids(self) -> Array:
+        """The ids of all rows, in order of insertion: int64, or objects that are str."""
+        return self._snapshot.live_ids()
+
+    @property
+    def state(self) -> str:
+        """Names the present rows and their order. Every `add` and `remove` changes it, an `update` does not.
+
+        A mask is by position, so it is right only for the rows that it was made for. Read the state first, make the mask, and
+        give the state to the search: if rows were added or removed meanwhile, the search is refused.
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec, CodeIndex
+        >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32))).add_codes(np.zeros((4, 1), int))
+        >>> state = index.state
+        >>> mask = index.ids % 2 == 1
+        >>> index.search([[0]], k=4, where=mask, state=state)[1]
+        array([[1, 3]])
+        """
+        return self._snapshot.state
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of codes, ids and removals, in memory or mapped from files, without the codec."""
+        return sum(part.nbytes for part in self._snapshot.parts)
+
+    def info(self) -> dict[str, Any]:
+        """Describe the index.
+
+        Returns
+        -------
+        dict
+            - ``rows``: the number of rows
+            - ``removed``: the number of removed rows that still take memory
+            - ``bytes_per_code``: M
+            - ``id_kind``: ``"automatic"``, ``"int64"``, ``"str"``, or None before the first rows
+            - ``bytes``: the number of bytes of ``codes``, ``ids``, ``removals`` and ``codec``
+            - ``instruction_set``: the one that the kernels use
+            - ``segments``: for each segment the number of ``rows``, how many of them are ``removed``, whether equal codes are
+              ``grouped``, the number of ``distinct_codes``, which is None if they are not grouped, and whether codes are
+              ``sorted``
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec, CodeIndex
+        >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32))).add_codes(np.zeros((100, 1), int))
+        >>> index.info()["segments"]
+        [{'rows': 100, 'removed': 0, 'grouped': True, 'distinct_codes': 1, 'sorted': False}]
+        """
+        snapshot = self._snapshot
+        segments = [
+            {
+                "rows": part.n_rows,
+                "removed": part.n_rows - part.n_live,
+                "grouped": part.segment.grouped,
+                "distinct_codes": part.segment.n_distinct,
+                "sorted": part.segment.sorted,
+            }
+            for part in snapshot.parts
+        ]
+        return {
+            "rows": snapshot.n_live,
+            "removed": snapshot.first_positions[-1] - snapshot.n_live,
+            "bytes_per_code": self.codec.n_codebooks,
+            "id_kind": snapshot.id_kind,
+            "bytes": {
+                "codes": sum(segment.nbytes for part in snapshot.parts for segment in part.segments),
+                "ids": sum(part.ids.nbytes for part in snapshot.parts),
+                "removals": sum(part.live.nbytes for part in snapshot.parts if part.live is not None),
+                "codec": self.codec.nbytes,
+            },
+            "instruction_set": kernels.isa(),
+            "segments": segments,
+        }
+
+    def codes(self, ids: ArrayLike) -> Codes:  # noqa: D102  # `LocalIndex` documents it
+        snapshot = self._snapshot
+        return snapshot.codes_at(snapshot.locate(read_ids(ids)), self.codec.n_codebooks)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that are kept with the codes."""
+        return list(self._snapshot.column_types())
+
+    def search_table(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        columns: Sequence[str] | None = None,
+        **search: Any,
+    ) -> Any:
+        """Find the k best rows for every query, as `search` does, and return them as one table.
+
+        Parameters
+        ----------
+        Q, k
+            As in `search`.
+        columns : sequence of str, default=None
+            The columns to return. None stands for all that are kept with the codes.
+        **search
+            `ranking`, `novelty`, `where`, `state` and `n_jobs`, as in `search`.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row for each answer, with the columns ``query`` (its number), ``rank`` (from 1), ``id``, ``score``, and those that
+            were asked for. Answers to the first query come first. ``.to_pandas()`` makes it a DataFrame.
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec, CodeIndex
+        >>> index = CodeIndex(AdditiveCodec(np.array([[[0], [1]]], dtype=np.float32)))
+        >>> _ = index.add_codes([[0], [1]], ["hat", "shoe"], metadata={"price": [5, 50]})
+        >>> index.search_table([[1]], k=1).to_pylist()
+        [{'query': 0, 'rank': 1, 'id': 'shoe', 'score': 0.0, 'price': 50}]
+        """
+        snapshot, options = self._snapshot, SearchOptions(**search)
+        queries = Q[None] if isinstance(Q, np.ndarray) and Q.ndim == 1 else Q
+        k = check_integer(k, "k", 1)
+        scores, ids = self._start_search(options, snapshot).find_best(queries, k, options.ranking)
+        return answer_table(snapshot, scores, ids, columns)
+
+    def select(self, where: object, *, state: str | None = None) -> NDArray[Any]:
+        """Return the ids of some rows, in order of insertion.
+
+        Parameters
+        ----------
+        where : ids, mask (n,) of bool, or condition
+            The rows, as in `search`.
+        state : str, default=None
+            As in `search`.
+
+        Returns
+        -------
+        ndarray (m,)
+            int64, or objects that are str.
+
+        Raises
+        ------
+        InputError
+            As in `filter`.
+
+        Examples
+        --------
+        >>> from supquant import AdditiveCodec, CodeIndex
+        >>> index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32)))
+        >>> _ = index.add_codes([[0], [1]], ["hat", "shoe"], metadata={"price": [5, 50]})
+        >>> index.select("price > 10")
+        array(['shoe'], dtype=object)
+        """
+        snapshot = self._snapshot
+        check_state(snapshot.state, state)
+        return snapshot.ids_at(chosen_positions(snapshot, choose(snapshot, where)))
+
+    def filter(self, where: ArrayLike, *, state: str | None = None) -> Filter:
+        """Prepare searches among some of the rows.
+
+        Parameters
+        ----------
+        where : ids, mask (n,) of bool, or condition
+            The rows, as `where` in `search`.
+        state : str, default=None
+            As in `search`.
+
+        Returns
+        -------
+        Filter
+            An argument `where` of the searches. It always selects the same rows, even after the index changes.
+
+        Raises
+        ------
+        InputError
+            If an id is not in the index, a mask was made for other rows, or a condition cannot be evaluated.
+        """
+        snapshot = self._snapshot
+        check_state(snapshot.state, state)
+        return Filter(snapshot.origin, choose(snapshot, where))
+
+    def _start_search(self, options: SearchOptions, snapshot: Snapshot | None = None) -> Search:
+        snapshot, where = snapshot or self._snapshot, options.where
+        if options.state is not None:
+            check_state(snapshot.state, options.state)
+        codec = self.codec
+        all_labelled = isinstance(codec, SupervisedCodec) and not self._any_unlabelled(snapshot)
+        if where is None:
+            views = snapshot.views
+        elif not isinstance(where, Filter):
+            views = views_of(snapshot, choose(snapshot, where))
+        elif where.belongs_to(snapshot):
+            views = where.views(snapshot)
+        else:
+            raise InputError(
+                "the filter was made by another index, or before this one was copied or reloaded: make one with the filter "
+                "method of this index"
+            )
+        return Search(codec, snapshot, views, resolve_jobs(options.n_jobs), options.novelty, all_labelled)
+
+    def _any_unlabelled(self, snapshot: Snapshot) -> bool:
+        """Return whether any item was added without labels. A removed item counts until a merge drops it."""
+        codec = self.codec
+        assert isinstance(codec, SupervisedCodec)
+        for part in snapshot.parts:
+            for segment in part.segments:
+                has = self._has_unlabelled.get(segment)
+                if has is None:
+                    has = self._has_unlabelled[segment] = codec.any_unlabelled(segment.codes())
+                if has:
+                    return True
+        return False
+
+    def _table(self) -> Snapshot:
+        return self._snapshot
+
     # changes -------------------------------------------------------------------------------------------------------------
 
-    def _add_items(
-        self, X: ArrayLike, y: ArrayLike, ids: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        y, ids, metadata = beside_items(X, y, ids, metadata)
-        read = _read_new_ids(ids)
-        self._snapshot.check_new(read)  # before the long work of encoding
-        return self._append(encode_rows(self.codec, X, y, n_jobs), read, metadata)
+    def _check_change(self, change: Change, ids: Ids | None) -> None:
+        if change == "add":
+            self._snapshot.check_new(ids)
+        elif ids is not None:
+            (self._snapshot.locate if change == "update" else self._snapshot.find)(ids)
 
-    def _check_new(self, ids: ArrayLike | None = None) -> None:
-        """Check that rows with these ids can be added, before the work of encoding them.
-
-        Parameters
-        ----------
-        ids : sequence or array (n,) of int or str, default=None
-            As in `add`, which raises the same errors.
-        """
-        self._snapshot.check_new(_read_new_ids(ids))
-
-    def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
-        """Append rows that are already encoded.
-
-        Parameters
-        ----------
-        codes : array (n, M) of int
-            The codes.
-        ids, metadata
-            As in `add`, which has the same result and raises the same errors.
-        """
-        return self._append(self.codec.check_codes(codes), _read_new_ids(ids), metadata)
-
-    def _append(self, codes: Codes, ids: Ids | None, metadata: object) -> Self:
-        if ids is not None:
-            check_length(ids, codes)
-        segment = Segment.of_codes(codes, order=self._snapshot.order) if len(codes) else None
+    def _change_rows(
+        self, change: Change, ids: Ids | None, codes: Codes, metadata: object, **place: int
+    ) -> None:
+        del place  # all rows are in one place
+        is_add = change == "add" and len(codes) > 0
+        segment = Segment.of_codes(codes, order=self._snapshot.order) if is_add else None
         with self._write_lock:
-            columns = read_columns(metadata, len(codes), self._snapshot)
+            snapshot = self._snapshot
+            columns = read_columns(metadata, len(codes), snapshot)
             if segment is not None:
-                self._snapshot = self._snapshot.with_rows(segment, ids, columns)
-        return self
+                snapshot = snapshot.with_rows(segment, ids, columns)
+            elif ids is not None and change == "update" and len(codes):
+                snapshot = snapshot.with_codes(ids, codes, columns)
+            elif ids is not None and change == "upsert":
+                there = snapshot.find(ids) >= 0
+                old, new = (None if columns is None else columns.kept(mask) for mask in (there, ~there))
+                if there.any():
+                    snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there], old)
+                if not there.all():
+                    segment = Segment.of_codes(codes[~there], order=snapshot.order)
+                    snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
+            self._snapshot = snapshot
 
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows.
@@ -141,67 +367,6 @@ class CodeIndex(IndexReader):
         removed = read_ids(ids, distinct=True)
         with self._write_lock:
             self._snapshot = self._snapshot.without_rows(removed)
-        return self
-
-    def _update_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        read = read_ids(ids, distinct=True)
-        self._snapshot.locate(read)  # before the long work of encoding
-        return self._replace(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
-
-    def update_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
-        """Replace the codes of rows. Each row keeps its id and its place.
-
-        Parameters
-        ----------
-        codes : array (n, M) of int
-            The new codes.
-        ids, metadata
-            As in `update`, which has the same result and raises the same errors.
-        """
-        return self._replace(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
-
-    def _upsert_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self:
-        read = read_ids(ids, distinct=True)
-        self._snapshot.find(read)  # before the long work of encoding
-        return self._put(read, self.codec.encode_items(X, y, n_jobs=n_jobs), metadata)
-
-    def upsert_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
-        """Update the codes of rows whose ids are in the index, and append the others.
-
-        Parameters
-        ----------
-        codes : array (n, M) of int
-            The codes.
-        ids, metadata
-            As in `upsert`, which has the same result and raises the same errors.
-        """
-        return self._put(read_ids(ids, distinct=True), self.codec.check_codes(codes), metadata)
-
-    def _put(self, ids: Ids, codes: Codes, metadata: object) -> Self:
-        check_length(ids, codes)
-        with self._write_lock:
-            snapshot = self._snapshot
-            columns = read_columns(metadata, len(codes), snapshot)
-            there = snapshot.find(ids) >= 0
-            old, new = (None if columns is None else columns.kept(mask) for mask in (there, ~there))
-            if there.any():
-                snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there], old)
-            if not there.all():
-                segment = Segment.of_codes(codes[~there], order=snapshot.order)
-                snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
-            self._snapshot = snapshot
-        return self
-
-    def _replace(self, ids: Ids, codes: Codes, metadata: object) -> Self:
-        check_length(ids, codes)
-        with self._write_lock:
-            columns = read_columns(metadata, len(codes), self._snapshot)
-            if len(codes):
-                self._snapshot = self._snapshot.with_codes(ids, codes, columns)
         return self
 
     def compact(self) -> Self:
@@ -241,7 +406,7 @@ class CodeIndex(IndexReader):
             )
         index = CodeIndex(other)
         with self._write_lock:
-            index._snapshot = self._snapshot.detached().ordered_by(CodeOrder(index.codec))
+            index._snapshot = replace(self._snapshot.detached(), order=CodeOrder(index.codec))
             index._known_folders = self._known_folders.copy()
         return index
 
@@ -406,28 +571,6 @@ class CodeIndex(IndexReader):
         self._last_saved = folder, snapshot
 
 
-def beside_items(X: ArrayLike, y: Any, ids: Any, metadata: object) -> tuple[Any, Any, Any]:
-    """Return labels, ids and metadata of items X. Those that are None are taken from X, if it is a `VectorSource`."""
-    if not isinstance(X, VectorSource):
-        return y, ids, metadata
-    return (
-        X.labels if y is None else y,
-        X.ids if ids is None else ids,
-        X.metadata if metadata is None else metadata,
-    )
-
-
-def encode_rows(codec: AnyCodec, X: ArrayLike, y: Any, n_jobs: int | None) -> Codes:
-    """Return the codes (n, M) of items X (n, p), an array or a `VectorSource`, with their labels y or None."""
-    if not isinstance(X, VectorSource):
-        return codec.encode_items(X, y, n_jobs=n_jobs)
-    codes = np.empty((len(X), codec.n_codebooks), dtype=np.uint8)
-    for block in X.blocks():
-        rows = slice(block.start, block.start + len(block))
-        codes[rows] = codec.encode_items(block.X, None if y is None else y[rows], n_jobs=n_jobs)
-    return codes
-
-
 def _read_codec(given: object) -> AnyCodec:
     if not isinstance(given, AnyCodec) and hasattr(given, "fit"):
         from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415  # slow to import, rarely needed
@@ -437,16 +580,6 @@ def _read_codec(given: object) -> AnyCodec:
     if not isinstance(codec, AnyCodec):
         raise InputError(f"expected a codec or a fitted quantizer, got a {type(given).__name__}")
     return codec
-
-
-def _read_new_ids(ids: ArrayLike) -> Ids | None:
-    return None if ids is None else read_ids(ids, distinct=True)
-
-
-def check_length(ids: Sized, codes: Codes) -> None:
-    """Raise an `InputError` if there is not one id for each of the codes (n, M)."""
-    if len(ids) != len(codes):
-        raise InputError(f"expected one id for every row, got {len(ids)} ids for {len(codes)} rows")
 
 
 _indexes: weakref.WeakSet[CodeIndex] = weakref.WeakSet()

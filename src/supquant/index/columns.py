@@ -38,6 +38,7 @@ class Columns(StoredArrays):
     """
 
     KIND: ClassVar[str] = "columns"
+    ARRAYS = FOLLOWED = ("ipc",)
 
     def __init__(self, ipc: NDArray[np.uint8], n_rows: int, file: ArrayFile | None = None) -> None:
         super().__init__(file)
@@ -69,7 +70,8 @@ class Columns(StoredArrays):
         pa = import_pyarrow()
         tables = []
         for columns, n_rows, mask in pieces:
-            table = _nulls(n_rows) if columns is None else columns.table()
+            without = pa.table({_ROW: pa.nulls(n_rows)}).select([])  # rows without columns
+            table = without if columns is None else columns.table()
             tables.append(table if mask is None else table.filter(pa.array(mask)))
         return cls.of_table(pa.concat_tables(tables, promote_options="default"))
 
@@ -112,12 +114,6 @@ class Columns(StoredArrays):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_opened"}
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"ipc": self._ipc}
-
-    def _followed(self) -> set[str]:
-        return {"ipc"}
 
     def _find_flaw(self) -> str | None:
         pa = import_pyarrow()
@@ -241,12 +237,6 @@ def _database(process: int) -> Any:
     """
     del process  # the key
     return import_module("duckdb").connect(config={"enable_external_access": "false", "threads": "1"})
-
-
-def _nulls(n_rows: int) -> Any:
-    """Return a table of some rows without columns."""
-    pa = import_pyarrow()
-    return pa.table({_ROW: pa.nulls(n_rows)}).select([])
 
 
 def import_pyarrow(needed_by: str = "columns beside codes") -> Any:

@@ -27,7 +27,7 @@ from supquant.codec.registry import codec_of_file
 from supquant.errors import FileFormatError, InputError, SaveConflictError
 from supquant.index.bitmaps import LiveRows
 from supquant.index.columns import Columns
-from supquant.index.id_kinds import Ids, ListedIntegers, NumberRange, StringIds
+from supquant.index.ids import Ids, ListedIntegers, NumberRange, StringIds
 from supquant.index.manifest import (
     FILE_NAME,
     FORMAT,

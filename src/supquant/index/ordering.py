@@ -63,17 +63,12 @@ class CodeOrder:
         queries = self.codec.decode(sample[:: -(-len(sample) // _SAMPLED_QUERIES)])
         # The last ranking of a codec compares vectors in the space of the codewords.
         tables = self.codec.tables_of(queries, self.codec.rankings[-1])
-        entries = _entries_of(tables, sample)
+        entries = np.take_along_axis(tables, sample.T[None].astype(np.intp), axis=2)  # (q, M, n)
         weights = entries.var(axis=2).sum(axis=0)  # (M,)
         lead = np.argsort(-weights, kind="stable")[:MAX_LEVELS]
         if _needed_fraction(entries, lead[:2]) >= MAX_NEEDED:
             return ()
         return tuple(lead.tolist())
-
-
-def _entries_of(tables: Float32, codes: Codes) -> Float32:
-    """Return the entries (q, M, n) of tables (q, M, K) at codes (n, M)."""
-    return np.take_along_axis(tables, codes.T[None].astype(np.intp), axis=2)
 
 
 def _needed_fraction(entries: Float32, lead: NDArray[np.intp]) -> float:

@@ -14,8 +14,7 @@ from supquant import kernels
 from supquant.arrays import Codes, Flags, RowNumbers
 from supquant.index.bitmaps import LiveRows, Words, rows_in_bits
 from supquant.index.columns import Columns
-from supquant.index.id_kinds import Ids
-from supquant.index.ids import join_ids
+from supquant.index.ids import Ids, join_ids
 from supquant.index.ordering import CodeOrder
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials

@@ -8,14 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
 from supquant.arrays import Array, ArrayLike, Float32, RowNumbers
 from supquant.inputs.parameters import check_integer
 
-__all__ = ["SearchOptions", "SearchableIndex"]
+__all__ = ["Change", "SearchOptions", "SearchableIndex"]
+
+Change = Literal["add", "update", "upsert"]
 
 
 @dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
@@ -210,7 +212,7 @@ class SearchableIndex(ABC):
         InputError
             If an id is already in the index, is given twice, or is of another kind. Then the index is unchanged.
         """
-        return self._add_items(X, y, ids, metadata, n_jobs)
+        return self._change_items("add", ids, X, y, metadata, n_jobs)
 
     def update(
         self,
@@ -243,7 +245,7 @@ class SearchableIndex(ABC):
         InputError
             As in `remove`.
         """
-        return self._update_items(ids, X, y, metadata, n_jobs)
+        return self._change_items("update", ids, X, y, metadata, n_jobs)
 
     def upsert(
         self,
@@ -282,7 +284,7 @@ class SearchableIndex(ABC):
         >>> index.upsert(["a", "b"], [[0], [0]]).upsert(["b", "c"], [[1], [1]]).codes(["a", "b", "c"]).tolist()
         [[0], [1], [1]]
         """
-        return self._upsert_items(ids, X, y, metadata, n_jobs)
+        return self._change_items("upsert", ids, X, y, metadata, n_jobs)
 
     # what an index implements --------------------------------------------------------------------------------------------
 
@@ -303,16 +305,6 @@ class SearchableIndex(ABC):
     def _rank_rows(self, Q: ArrayLike, options: SearchOptions) -> Iterator[tuple[Float32, Array]]: ...
 
     @abstractmethod
-    def _add_items(
-        self, X: ArrayLike, y: ArrayLike, ids: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self: ...
-
-    @abstractmethod
-    def _update_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
-    ) -> Self: ...
-
-    @abstractmethod
-    def _upsert_items(
-        self, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
+    def _change_items(
+        self, change: Change, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
     ) -> Self: ...

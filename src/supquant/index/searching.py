@@ -23,7 +23,7 @@ from supquant.inputs.validation import check_vectors, refuse_masked
 from supquant.model.codec import SupervisedCodec
 from supquant.parallel import BLOCK_ROWS, row_blocks
 
-__all__ = ["Search", "find_lowest", "find_within", "merge_answers"]
+__all__ = ["Search", "merge_answers"]
 
 _RANKING_BYTES = 16 << 20
 """The sums and positions of one block of whole rankings take at most this number of bytes, or those of one query."""
@@ -39,7 +39,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 @dataclass(eq=False, slots=True)  # not frozen, because that takes longer to make
 class Search:
-    """The rows that one call searches, even if the index changes meanwhile. `IndexReader` says what the answers are.
+    """The rows that one call searches, even if the index changes meanwhile. `SearchableIndex` says what the answers are.
 
     `lowest`, `within`, `ids_at` and `n_rows` are all that it does with rows. A search of rows that lie elsewhere has others.
 
@@ -50,7 +50,8 @@ class Search:
     snapshot : Snapshot
         The rows of the index.
     views : sequence of View
-        The rows of the snapshot to search.
+        The rows of the snapshot to search. A view begins where the one before it begins, and has other rows of the same run, or
+        after all of its rows.
     n_threads : int
         The number of threads.
     novelty : float or array (q,), default=None
@@ -68,16 +69,15 @@ class Search:
 
     def find_best(self, Q: ArrayLike, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
         """Return the scores and ids (q, k') of the best rows for every query."""
-        found = [self._best_of_block(queries, k) for queries in self.table_blocks(Q, ranking)]
+        found = []
+        for queries in self.table_blocks(Q, ranking):
+            sums, positions = self.lowest(queries.tables, queries.bits, k)
+            found.append((queries.scores(sums), positions))
         if len(found) == 1:
             scores, positions = found[0]
         else:
             scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return scores, self.ids_at(positions)
-
-    def _best_of_block(self, queries: QueryTables, k: int) -> tuple[Sums, Positions]:
-        sums, positions = self.lowest(queries.tables, queries.bits, k)
-        return queries.scores(sums), positions
 
     def find_lowest_sums(self, tables: ArrayLike, k: int) -> tuple[Sums, NDArray[Any]]:
         """Return the sums and ids (q, k') of the rows with the lowest sums for every table."""
@@ -139,12 +139,39 @@ class Search:
     # what is done with rows ----------------------------------------------------------------------------------------------
 
     def lowest(self, tables: Sums, bits: Bits | None, k: int) -> tuple[Sums, Positions]:
-        """Return the lowest sums (q, k') and the positions of their rows, as `find_lowest` does."""
-        return find_lowest(self.views, tables, bits, k, self.n_threads)
+        """Return the k lowest sums (q, k') for every query, in ascending order, and the positions of their rows.
+
+        k' is k, or the number of rows if that is smaller. `bits` are the codes of the queries if sums are Hamming distances.
+        """
+        scan = kernels.active().scan
+        found = []
+        for view in self.views:
+            view.segment.check_before_scan()
+            try:
+                sums, rows = scan(view.scanned, tables, k, bits, n_threads=self.n_threads)
+            except ValueError as error:
+                raise InputError(f"these queries cannot be ranked: {error}") from error
+            found.append((sums, view.positions(rows)))
+        return merge_answers(found, k, len(tables), mixed=len(found) > 1 and _are_mixed(self.views))
 
     def within(self, tables: Sums, bits: Bits | None, limits: Sums) -> tuple[Positions, Sums, Positions]:
-        """Return the query, the sum and the position of every row whose sum is at most a limit, as `find_within` does."""
-        return find_within(self.views, tables, bits, limits, self.n_threads)
+        """Return the query, the sum and the position of every row whose sum is at most the limit (q,) of the query.
+
+        Queries ascend, and sums ascend for each query.
+        """
+        scan = kernels.active().scan_within
+        found = [(np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64))]
+        for view in self.views:
+            view.segment.check_before_scan()
+            try:
+                starts, sums, rows = scan(view.scanned, tables, limits, bits, n_threads=self.n_threads)
+            except ValueError as error:
+                raise InputError(f"these queries cannot be ranked: {error}") from error
+            found.append((np.repeat(np.arange(len(tables)), np.diff(starts)), sums, view.positions(rows)))
+        queries, sums, positions = (np.concatenate(each) for each in zip(*found, strict=True))
+        # The sort is stable: rows of equal sums stay in order of position, unless rows were updated.
+        order = np.lexsort((positions, sums, queries) if _are_mixed(self.views) else (sums, queries))
+        return queries[order], sums[order], positions[order]
 
     def ids_at(self, positions: Positions) -> NDArray[Any]:
         """Return the ids of the rows that a scan found, in the shape of `positions`."""
@@ -207,43 +234,6 @@ def _sum_limits(queries: QueryTables, threshold: np.float32) -> Sums:
     return np.where(np.isinf(bounds), none_or_all, limits)
 
 
-def find_lowest(
-    views: Sequence[View], tables: Sums, bits: NDArray[np.uint8] | None, k: int, n_threads: int
-) -> tuple[Sums, Positions]:
-    """Find the k rows with the lowest sums for every query.
-
-    Parameters
-    ----------
-    views : sequence of View
-        The rows to search. A view begins where the one before it begins, and has other rows of the same run, or after all of its
-        rows.
-    tables : ndarray (q, M, K) float32
-        The look-up tables of the queries.
-    bits : ndarray (q, M) uint8 or None
-        The codes of the queries, if the sums are Hamming distances.
-    k : int
-        The number of rows to find.
-    n_threads : int
-        The number of threads.
-
-    Returns
-    -------
-    sums : ndarray (q, k') float32
-        In ascending order. k' is k, or the number of rows if that is smaller.
-    positions : ndarray (q, k') int64
-    """
-    scan = kernels.active().scan
-    found = []
-    for view in views:
-        view.segment.check_before_scan()
-        try:
-            sums, rows = scan(view.scanned, tables, k, bits, n_threads=n_threads)
-        except ValueError as error:
-            raise InputError(f"these queries cannot be ranked: {error}") from error
-        found.append((sums, view.positions(rows)))
-    return merge_answers(found, k, len(tables), mixed=len(views) > 1 and _are_mixed(views))
-
-
 def _are_mixed(views: Sequence[View]) -> bool:
     """Return whether the positions of some views lie between those of others, because rows were updated."""
     return any(one.first == other.first for one, other in pairwise(views))
@@ -285,40 +275,3 @@ def merge_answers(
     order = np.lexsort((positions, sums)) if mixed else sums.argsort(axis=1, kind="stable")
     order = order[:, :k]
     return np.take_along_axis(sums, order, axis=1), np.take_along_axis(positions, order, axis=1)
-
-
-def find_within(
-    views: Sequence[View], tables: Sums, bits: NDArray[np.uint8] | None, limits: Sums, n_threads: int
-) -> tuple[Positions, Sums, Positions]:
-    """Find all rows whose sum is at most the limit of the query.
-
-    Parameters
-    ----------
-    views, tables, bits, n_threads
-        As in `find_lowest`.
-    limits : ndarray (q,) float32
-        The limit of every query.
-
-    Returns
-    -------
-    queries : ndarray (n,) int64
-        The number of the query, in ascending order.
-    sums : ndarray (n,) float32
-        In ascending order for each query.
-    positions : ndarray (n,) int64
-    """
-    scan = kernels.active().scan_within
-    found = []
-    for view in views:
-        view.segment.check_before_scan()
-        try:
-            starts, sums, rows = scan(view.scanned, tables, limits, bits, n_threads=n_threads)
-        except ValueError as error:
-            raise InputError(f"these queries cannot be ranked: {error}") from error
-        found.append((np.repeat(np.arange(len(tables)), np.diff(starts)), sums, view.positions(rows)))
-    if not found:
-        return np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64)
-    queries, sums, positions = (np.concatenate(each) for each in zip(*found, strict=True))
-    # The sort is stable: rows of equal sums stay in order of position, unless rows were updated.
-    order = np.lexsort((positions, sums, queries) if _are_mixed(views) else (sums, queries))
-    return queries[order], sums[order], positions[order]

@@ -22,7 +22,7 @@ from supquant.arrays import Codes, RowNumbers
 from supquant.errors import FileFormatError
 from supquant.index import ordering
 from supquant.index.bitmaps import Words
-from supquant.index.id_kinds import find_flaw_of_rows
+from supquant.index.ids import find_flaw_of_rows
 from supquant.index.ordering import MAX_LEVELS, CodeOrder, find_cells, sort_codes
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.kernels import BLOCK_ROWS, Cells, Scanned, blocks_of
@@ -63,6 +63,8 @@ class Segment(StoredArrays):
     """
 
     KIND: ClassVar[str] = "codes"
+    ARRAYS = ("blocks", "starts", "members", "lead", "updated")
+    FOLLOWED = ("starts", "members", "lead", "updated")
 
     def __init__(
         self,
@@ -264,34 +266,22 @@ class Segment(StoredArrays):
         # for code in range(n_codes):
         #     left = [new_number[row] for row in members[starts[code]:starts[code + 1]] if row in rows]
         #     if left: keep the code, with the rows `left`
-        new_number = np.full(
-            self.n_rows, len(rows), dtype=np.uint32
-        )  # len(rows) marks a row that is not copied
+        new_number = np.full(self.n_rows, len(rows), dtype=np.uint32)  # len(rows): a row that is not copied
         new_number[rows] = np.arange(len(rows), dtype=np.uint32)
         members = new_number[self._members]
         copied = members < len(rows)
         if self._starts is None:
             places = np.flatnonzero(copied).astype(np.uint32)
             return Segment(take(self._blocks, places), len(rows), members=members[copied], lead=self._lead)
-        ends = np.concatenate([[0], np.cumsum(copied)])[
-            self._starts
-        ]  # (n_codes + 1,) copied rows of earlier codes
+        # (n_codes + 1,) copied rows of earlier codes
+        ends = np.concatenate([[0], np.cumsum(copied)])[self._starts]
         used = np.flatnonzero(np.diff(ends)).astype(np.uint32)
         starts = np.concatenate([[0], ends[used + 1]]).astype(np.uint32)
         return Segment(take(self._blocks, used), len(used), starts, members[copied])
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {"blocks": self._blocks}
-        for name in ("starts", "members", "lead"):
-            if (array := getattr(self, f"_{name}")) is not None:
-                arrays[name] = array
-        if self._updated is not None:
-            arrays["updated"] = self._updated
-        return arrays
-
     def _followed(self) -> set[str]:
         # A code is followed into tables of n_codewords entries. With 256 of them, no byte leads outside.
-        return {"starts", "members", "updated", "lead"} | ({"blocks"} if self._n_codewords < 256 else set())
+        return super()._followed() | ({"blocks"} if self._n_codewords < 256 else set())
 
     def _find_flaw(self) -> str | None:
         if self._blocks.size and (largest := int(self._blocks.max())) >= self._n_codewords:

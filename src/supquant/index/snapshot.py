@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Codes
 from supquant.errors import InputError
 from supquant.index.columns import Columns
-from supquant.index.id_kinds import Ids, NumberRange, StringIds
-from supquant.index.ids import name_some
+from supquant.index.ids import Ids, NumberRange, StringIds, name_some
 from supquant.index.ordering import CodeOrder
 from supquant.index.parts import Part, Positions, View, merge_parts, merge_similar
 from supquant.index.segments import Segment
@@ -297,10 +296,6 @@ class Snapshot:
     def detached(self, origin: Origin | None = None) -> Snapshot:
         """Return a snapshot of the same rows for another index, whose later rows have serials of its own."""
         return replace(self, origin=origin or Origin())
-
-    def ordered_by(self, order: CodeOrder) -> Snapshot:
-        """Return a snapshot of the same rows whose later parts are sorted in another way."""
-        return replace(self, order=order)
 
     def compacted(self) -> Snapshot:
         """Return a snapshot with all live rows in one part."""

@@ -85,6 +85,15 @@ class StoredArrays(Stored):
         The file that the arrays come from. None if they were made in memory.
     """
 
+    ARRAYS: ClassVar[tuple[str, ...]]
+    """The names of the arrays in a file. One that is None is not written."""
+
+    FOLLOWED: ClassVar[tuple[str, ...]]
+    """The names of arrays that say where to read in other arrays. They are copied from a mapped file.
+
+    A later change of the file then cannot make a kernel read outside an array.
+    """
+
     def __init__(self, file: ArrayFile | None = None) -> None:
         super().__init__(file)
         self._file = file  # None once nothing depends on the file any more
@@ -95,20 +104,18 @@ class StoredArrays(Stored):
         self.check_once()
         return super().__getstate__()
 
-    @abstractmethod
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return all arrays by their names in a file."""
+        found = {name: getattr(self, f"_{name}") for name in self.ARRAYS}
+        return {name: array for name, array in found.items() if array is not None}
 
     @abstractmethod
     def _find_flaw(self) -> str | None:
         """Return what is wrong with the values, or None. Wrong values could make a kernel read outside an array."""
 
-    @abstractmethod
     def _followed(self) -> set[str]:
-        """Return the names of arrays that say where to read in other arrays. They are copied from a mapped file.
-
-        A later change of the file then cannot make a kernel read outside an array.
-        """
+        """Return the names of the arrays that are copied from a mapped file."""
+        return set(self.FOLLOWED)
 
     @property
     def nbytes(self) -> int:

@@ -45,7 +45,8 @@ def check_array(
     """Refuse anything but a C-contiguous array of one of `dtypes` and of `shape`, where None is any length; return the shape."""
     if not isinstance(array, np.ndarray) or array.dtype.type not in dtypes or not array.dtype.isnative:
         wanted = " or ".join(np.dtype(dtype).name for dtype in dtypes)
-        raise ValueError(f"{name} must be an array of {wanted}, got {_describe(array)}")
+        got = array.dtype.name if isinstance(array, np.ndarray) else type(array).__name__
+        raise ValueError(f"{name} must be an array of {wanted}, got {got}")
     sizes = array.shape
     fits = len(sizes) == len(shape)
     for have, want in zip(sizes, shape, strict=False):
@@ -56,10 +57,6 @@ def check_array(
     if not array.flags.c_contiguous:
         raise ValueError(f"{name} must be C-contiguous")
     return sizes
-
-
-def _describe(value: object) -> str:
-    return f"{value.dtype.name}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def check_codes(codes: Bytes, K: int, n_codebooks: int | None = None, name: str = "codes") -> tuple[int, int]:

@@ -213,25 +213,13 @@ def _prepared(scanned: Scanned) -> tuple[_native.Space, int, int]:
     known: tuple[_native.Space, int, int] | None = scanned.prepared.get("native")
     if known is None:
         M, n_rows = arguments.check_scanned(scanned)
-        known = scanned.prepared["native"] = _space(scanned), M, n_rows
+        arrays = scanned.blocks, scanned.n, scanned.starts, scanned.members, scanned.eligible
+        cells = scanned.cells
+        lead, starts, words = ([], [], []) if cells is None else (cells.lead, cells.starts, cells.words)
+        used = None if cells is None else cells.used
+        space = _native.space(*arrays, used, list(lead), list(starts), list(words))
+        known = scanned.prepared["native"] = space, M, n_rows
     return known
-
-
-def _space(scanned: Scanned) -> _native.Space:
-    cells = scanned.cells
-    lead, starts, words = ([], [], []) if cells is None else (cells.lead, cells.starts, cells.words)
-    used = None if cells is None else cells.used
-    return _native.space(
-        scanned.blocks,
-        scanned.n,
-        scanned.starts,
-        scanned.members,
-        scanned.eligible,
-        used,
-        list(lead),
-        list(starts),
-        list(words),
-    )
 
 
 def scores(

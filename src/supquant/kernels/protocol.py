@@ -34,13 +34,11 @@ class Kernels(Protocol):
 
         With the indicator matrix B (n, M*K) of the codes this is B'X.
         """
-        ...
 
     def pair_counts(
         self, codes: Bytes, K: int, counts: NDArray[np.float64 | np.int64] | None = None, n_threads: int = 1
     ) -> Float64:
         """Return how many rows have both of two codewords: B'B (M*K, M*K). Row i counts `counts[i]` times."""
-        ...
 
     def interaction(
         self,
@@ -74,7 +72,6 @@ class Kernels(Protocol):
         derivative : ndarray like `gram`
             Derivative of `sum_sq` with respect to `gram`. It is symmetric, and zero within one codebook.
         """
-        ...
 
     def assign(
         self,
@@ -111,7 +108,6 @@ class Kernels(Protocol):
         -------
         ndarray (n, M) uint8
         """
-        ...
 
     def beam(self, unary: Float32, cross: Float32, K: int, width: int = 1, n_threads: int = 1) -> Bytes:
         """Return codes (n, M) to start a search from, chosen one codebook after the other.
@@ -120,26 +116,21 @@ class Kernels(Protocol):
         codebook m adds ``unary[m k] + 2 sum_{b < m} cross[b c_b, m k]`` to the cost. Of equal costs, the earlier beginning
         and then the smaller k wins. A width of 1 is a greedy choice.
         """
-        ...
 
     def table_sums(self, codes: Bytes, tables: Float32, n_threads: int = 1) -> Float32:
         """Return the sums (q, n) of the tables (q, M, K) at the codes, added in float32 and in the order of the codebooks.
 
         ``sums[j, i] = tables[j, 0, codes[i, 0]] + tables[j, 1, codes[i, 1]] + ...``
         """
-        ...
 
     def decode(self, codes: Bytes, codebooks: NDArray[Real], n_threads: int = 1) -> NDArray[Real]:
         """Return the sums (n, r) of the codewords in codebooks (M, K, r), added in the order of the codebooks."""
-        ...
 
     def distinct(self, codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
         """Return the distinct codes (u, M) in lexicographic order, and how many rows have each (u,)."""
-        ...
 
     def group(self, codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
         """Return the distinct codes (u, M) in lexicographic order, and their rows as `starts` and `members` of `Scanned`."""
-        ...
 
     def scan(
         self,
@@ -170,7 +161,6 @@ class Kernels(Protocol):
         sums : ndarray (q, min(k, eligible rows)) float32
         rows : ndarray like `sums`, int64
         """
-        ...
 
     def scan_within(
         self,
@@ -189,7 +179,6 @@ class Kernels(Protocol):
         sums : ndarray (starts[-1],) float32
         rows : ndarray (starts[-1],) int64
         """
-        ...
 
     def scores(
         self,
@@ -212,31 +201,24 @@ class Kernels(Protocol):
         curve_of : ndarray (q,) int64, optional
             The number of the curve of each query. By default all have the first one.
         """
-        ...
 
     def count_distinct(self, codes: Bytes, limit: int) -> int:
         """Return the number of distinct codes, or ``limit + 1`` if there are more than `limit`."""
-        ...
 
     def take(self, blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
         """Return new blocks (ceil(r / 64), M, 64) with the codes of the given rows (r,)."""
-        ...
 
     def pack_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
         """Return a mask (n,) as bits of words (ceil(n / 64),): bit ``i % 64`` of word ``i // 64`` is ``mask[i]``."""
-        ...
 
     def count_bits(self, words: NDArray[np.uint64]) -> int:
         """Return the number of set bits in words (w,)."""
-        ...
 
     def set_bits(self, words: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """Return the numbers of the set bits in words (w,), ascending; bit i is bit ``i % 64`` of word ``i // 64``."""
-        ...
 
     def hamming(self, codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
         """Return the number of bits (q, n) in which codes (n, M) differ from queries (q, M)."""
-        ...
 
     def products(self, x: Float32, y: Packed, n_threads: int = 1) -> Float32:
         """Return the inner products ``x y'`` (q, n) of rows x (q, d) and of a packed matrix y (n, d).
@@ -244,21 +226,18 @@ class Kernels(Protocol):
         A product does not depend on the other rows of x and y, because all additions have a fixed order. The products of
         `PRODUCT_DEPTH` columns are added one after the other by fused multiply-adds, then the sums of these parts.
         """
-        ...
 
     def counted_exponentials(self, exponents: Float32, counts: Counts) -> None:
         """Write ``round(2**15 * exp(exponents))`` into `counts`, both (n, d); exponents above 0 count as 0.
 
         Features of a Gaussian kernel are kept as such counts. They take half the memory of floats.
         """
-        ...
 
     def count_products(self, x: Counts, weights: Float32) -> Float32:
         """Return the inner products (n, L) of rows of counts x (n, d) and weights (L, d). d is a multiple of `GROUP`.
 
         `GROUP` sums of products of every `GROUP`-th column are added up by halves: the second half of them to the first.
         """
-        ...
 
     def count_slopes(
         self, x: Counts, weights: Float32, targets: Float32, out: Float32, *, several: bool
@@ -269,7 +248,6 @@ class Kernels(Protocol):
         label alone if there may be `several` in a row, else of all labels together. Rows are added one after the other by fused
         multiply-adds. It takes a third of the time of matrix products of floats, which read all rows twice.
         """
-        ...
 
     def gaussian(
         self, x: Float32, anchors: Packed, norms: Float32, scale: float, n_threads: int = 1
@@ -285,7 +263,6 @@ class Kernels(Protocol):
         scale : float
             It is rounded to float32.
         """
-        ...
 
     def tree_sums(
         self,
@@ -313,7 +290,6 @@ class Kernels(Protocol):
         -------
         ndarray (n, groups) float32
         """
-        ...
 
     def best_splits(
         self,
@@ -350,4 +326,3 @@ class Kernels(Protocol):
         last : ndarray (nodes,) uint8
             The last bin that goes left.
         """
-        ...

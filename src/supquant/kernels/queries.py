@@ -89,7 +89,6 @@ class FeatureKernel(Protocol):
 
     def features(self, x: Float32, of_items: bool, features: Float32, n_threads: int) -> None:
         """Write the features (b, F) of vectors x (b, p): all of them, or those that items need and zeros."""
-        ...
 
 
 class QueryKernel(Protocol):
@@ -102,7 +101,6 @@ class QueryKernel(Protocol):
 
         `given` (q,) replaces the novelty that is predicted, unless it is None. Return False if x is not finite.
         """
-        ...
 
 
 class CompiledKernels(Kernels, Protocol):
@@ -110,11 +108,9 @@ class CompiledKernels(Kernels, Protocol):
 
     def meaning_map(self, parts: MeaningParts) -> FeatureKernel:
         """Return the map that `supquant.model.feature_map.SupervisedMap` describes."""
-        ...
 
     def query_vectors(self, features: Float32, rule: QueryRule) -> Float32:
         """Return the vectors (b, r + 1 + g) of queries with features (b, r + 1 + 2 g)."""
-        ...
 
     def query_map(
         self, features: FeatureKernel, rule: QueryRule, codewords: Packed, bins: Float32
@@ -131,4 +127,3 @@ class CompiledKernels(Kernels, Protocol):
         bins : ndarray (b,) float32
             Ascending bounds between groups of queries by their novelty. A bound belongs to the group above it.
         """
-        ...
