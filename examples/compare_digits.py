@@ -26,5 +26,5 @@ methods = [
 ]
 for method in methods:
     codes = method.fit(X[train], y[train]).encode(X[items])  # (800, bytes) uint8
-    found = evaluate_tables(method.tables(X[queries]), codes, labels.take(queries), labels.take(items))
+    found = evaluate_tables(method.codec_.tables(X[queries]), codes, labels.take(queries), labels.take(items))
     print(f"{type(method).__name__:20} {codes.shape[1]} bytes  MAP {found.map:.3f}")

@@ -107,107 +107,107 @@ struct KernelTable {
     // Two tables for M == 2, one after the other. The first is (K, padded(K)):
     //   table[j, k] = 2 cross[0 j, 1 k] + mu (2 product[0 j, 1 k] - eps)^2, and infinity in the padding.
     // The second, (K,), holds the lowest entry of each row of the first.
-    void (*fold_pair_table)(const AssignProblem& problem, float* table);
+    void (*fold_pair_table)(const AssignProblem& problem, float* table) = nullptr;
 
     // Writes the codes of rows begin .. end.
-    void (*assign)(const AssignProblem& problem, size_t begin, size_t end);
+    void (*assign)(const AssignProblem& problem, size_t begin, size_t end) = nullptr;
 
     // Takes the codebooks in turn and keeps the `width` codes so far that have the lowest costs, at most kMaxBeam. The
     // cost of a code grows by unary[i, m k] + 2 sum_{b < m} cross[b c_b, m k] with codeword k of codebook m. Of equal
     // costs the first wins. Writes the best code of rows begin .. end.
     void (*beam)(const float* unary, const float* cross, int M, int K, int width, size_t begin, size_t end,
-                 uint8_t* codes);
+                 uint8_t* codes) = nullptr;
 
     // Sums the rows of `slice` (n, kSumColumns) by codeword of one codebook. Codeword k has the rows rows[starts[k]] up
     // to rows[starts[k + 1]]; for each such row i: sums[k * stride + j] += slice[i, j], j < columns.
     void (*code_sums)(const uint32_t* rows, const uint32_t* starts, const float* slice, int K, size_t stride,
-                      int columns, double* sums);
+                      int columns, double* sums) = nullptr;
 
     // Sets `block` (height, width) to zero; then, for i = 0 .. n: block[codes[i, a], codes[i, b]] += weights[i].
     void (*pair_block)(const uint8_t* codes, const double* weights, size_t n, int M, int a, int b, size_t height,
-                       size_t width, double* block);
+                       size_t width, double* block) = nullptr;
 
     // e[i] = sum_{a != b} gram[first[a] + codes[i, a], first[b] + codes[i, b]] for rows begin .. end. gram is symmetric
     // and first[M] wide; the codewords of codebook m begin at first[m].
     void (*interaction)(const uint8_t* codes, const double* gram, int M, const uint64_t* first, size_t begin,
-                        size_t end, double* e);
+                        size_t end, double* e) = nullptr;
 
     // sums[i] = table[0, codes[i, 0]] + table[1, codes[i, 1]] + ..., added in that order, for rows begin .. end.
-    void (*table_sums)(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums);
+    void (*table_sums)(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums) = nullptr;
 
     // out[i] (r,) = codebooks[0, codes[i, 0]] + codebooks[1, codes[i, 1]] + ..., added in that order.
     // Rows begin .. end.
     void (*decode_float)(const uint8_t* codes, const float* codebooks, int M, int K, size_t r, size_t begin, size_t end,
-                         float* out);
+                         float* out) = nullptr;
     void (*decode_double)(const uint8_t* codes, const double* codebooks, int M, int K, size_t r, size_t begin,
-                          size_t end, double* out);
+                          size_t end, double* out) = nullptr;
 
     // What is fast at this level:
-    int query_lanes;    // queries that one vector of bytes serves in mark_many
-    int group_from;     // number of queries from which mark_many is faster than one query after the other
-    bool fast_lookup;   // whether mark_by_tables is faster than block_sums
-    int coarse_rows;    // coarse tables pay if at most one row in so many passes; 0 if they never do
+    int query_lanes = {};    // queries that one vector of bytes serves in mark_many
+    int group_from = {};     // number of queries from which mark_many is faster than one query after the other
+    bool fast_lookup = {};   // whether mark_by_tables is faster than block_sums
+    int coarse_rows = {};    // coarse tables pay if at most one row in so many passes; 0 if they never do
 
     // Marks rows by sums of bytes: bit i of rows[b] is set if row i of the b-th listed block has a sum of
     // table[m, code[m]], over m, of at most `limit`. The table is (M, 256). With `coarse`, codeword k has the entry
     // k / 2. Sums saturate at 255; the limit is below 255.
-    void (*mark_by_tables)(const BlockList& blocks, const uint8_t* table, bool coarse, uint8_t limit, uint64_t* rows);
+    void (*mark_by_tables)(const BlockList& blocks, const uint8_t* table, bool coarse, uint8_t limit, uint64_t* rows) = nullptr;
 
     // Lists the marked rows of the blocks, ascending: row i of the b-th listed block if bit i of marks[b] is set.
     // Returns their number. `rows` has kListedRows places.
-    size_t (*list_marked)(const BlockList& blocks, const uint64_t* marks, uint32_t* rows);
+    size_t (*list_marked)(const BlockList& blocks, const uint64_t* marks, uint32_t* rows) = nullptr;
 
     // sums[i] = table[0, code[0]] + table[1, code[1]] + ..., added in that order, for the row rows[i] of all blocks.
     void (*row_sums)(const BlockList& blocks, const uint32_t* rows, size_t count, const float* table, int K,
-                     float* sums);
+                     float* sums) = nullptr;
 
     // Marks rows by Hamming distance: bit i of rows[b] is set if the code differs from the query (M,) in at most
     // `limit` bits.
-    void (*mark_by_bits)(const BlockList& blocks, const uint8_t* query, uint8_t limit, uint64_t* rows);
+    void (*mark_by_bits)(const BlockList& blocks, const uint8_t* query, uint8_t limit, uint64_t* rows) = nullptr;
 
     // Marks rows for several queries: table (M, 256, query_lanes) and limits (query_lanes,) have one lane for each
     // query. Lists the rows, ascending, whose sum is at most the limit of at least one query; bit j of lanes[i] is set
     // if query j lets rows[i] pass. Returns the length of the list. `rows` and `lanes` have a place for every row of
     // the blocks.
     size_t (*mark_many)(const BlockList& blocks, const uint8_t* table, const uint8_t* limits, uint32_t* rows,
-                        uint64_t* lanes);
+                        uint64_t* lanes) = nullptr;
 
     // sums[b, i] = table[0, code[0]] + table[1, code[1]] + ..., added in that order, for row i of the b-th listed
     // block. sums is (count, 64). Bit i of rows[b] is set if that sum is below the limit.
-    void (*block_sums)(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows);
+    void (*block_sums)(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) = nullptr;
 
     // distances[i] = number of bits in which code i of codes (n, M) differs from the query (M,).
-    void (*hamming)(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances);
+    void (*hamming)(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances) = nullptr;
 
     // sums[i, g] = sum of the leaves that row i of x (n, d) reaches in the trees of group g, added tree by tree, for
     // rows begin .. end.
-    void (*tree_sums)(const TreeEnsemble& trees, const float* x, size_t begin, size_t end, float* sums);
+    void (*tree_sums)(const TreeEnsemble& trees, const float* x, size_t begin, size_t end, float* sums) = nullptr;
 
     // Finds the split with the greatest score among features[begin] up to features[end], the first of equal ones. The
     // score is the sum, over both sides, of (sum of weights)^2 / (sum of |weights|).
-    void (*best_split)(const SplitProblem& problem, const int32_t* features, size_t begin, size_t end, Split* best);
+    void (*best_split)(const SplitProblem& problem, const int32_t* features, size_t begin, size_t end, Split* best) = nullptr;
 
     // sums[i * stride + j] = x[i] . y[first + j], for rows x (q, d) and the columns of some panels of y, filled up to
     // groups; `first` is the first column of the first panel.
     void (*products)(const float* x, size_t q, const Packed& y, size_t first_panel, size_t end_panel, float* sums,
-                     size_t stride);
+                     size_t stride) = nullptr;
 
     // values[j] = exp(scale * max(0, norms[j] + length - 2 values[j])) for j < n, a multiple of kGroup; scale <= 0.
-    void (*gaussian)(float* values, const float* norms, size_t n, float length, float scale);
+    void (*gaussian)(float* values, const float* norms, size_t n, float length, float scale) = nullptr;
 
     // Rows of counts: features between 0 and 1 in units of 2^-15. d and n are multiples of kGroup.
     // counts[j] = round(2^15 exp(min(0, exponents[j]))) for j < n; halves are rounded up.
-    void (*counted_exponentials)(const float* exponents, size_t n, uint16_t* counts);
+    void (*counted_exponentials)(const float* exponents, size_t n, uint16_t* counts) = nullptr;
 
     // scores[i * stride + l] = x[i] . weights[l] for rows x (n, d) and weights (n_labels, d).
     void (*count_products)(const uint16_t* x, size_t n, size_t d, const float* weights, size_t n_labels, float* scores,
-                           size_t stride);
+                           size_t stride) = nullptr;
 
     // sums[l, j] += residual[0, l] x[0, j] + residual[1, l] x[1, j] + ..., by fused multiply-adds in that order, where a
     // residual is the probability of a label less its target (n, n_labels). Products with the weights are logits: of each
     // label alone if there may be `several` in a row. There are at most kMaxFewLabels labels.
     void (*count_slopes)(const uint16_t* x, size_t n, size_t d, const float* weights, const float* targets,
-                         size_t n_labels, bool several, float* sums);
+                         size_t n_labels, bool several, float* sums) = nullptr;
 };
 
 }  // namespace supquant

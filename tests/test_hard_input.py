@@ -113,12 +113,11 @@ def test_rows_with_squares_beyond_float32_are_refused(name, case):
         estimator(name).fit(*make())
 
 
-@pytest.mark.parametrize("features", [AnchorKernel(10), LabelKernel(10)])
 @pytest.mark.parametrize("case", REFUSED)
-def test_feature_maps_refuse_them_too(features, case):
+def test_feature_maps_refuse_them_too(case):
     make, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
-        features.fit(*make())
+        AnchorKernel(10).fit(*make())
 
 
 @pytest.mark.parametrize("name", ["published", "sq-triplet"])

@@ -278,7 +278,7 @@ def test_kernel_for_all_reaches_every_method(training, name):
 
 
 def test_unknown_parameters_are_refused(training):
-    with pytest.raises(InputError, match="ProductQuantizer has no parameter 'solver'"):
+    with pytest.raises(InputError, match="the method pq has no parameter 'solver'"):
         METHODS["pq"](training, Settings(parameters={"solver": "joint"})).fitted(16)
 
 

@@ -99,9 +99,7 @@ def import_faiss() -> Any:
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
-        raise ModuleNotFoundError(
-            "FAISS is not installed: pip install faiss-cpu brings it", name="faiss"
-        ) from error
+        raise ModuleNotFoundError("FAISS is not installed: pip install faiss-cpu", name="faiss") from error
 
 
 def euclidean_index(

@@ -228,7 +228,7 @@ def test_relative_links_lead_to_files():
 def test_extras_of_the_readme_are_those_of_the_package():
     named = re.findall(r"'supquant\[(\w+)\]'", (ROOT / "README.md").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert named == ["arrow", "sql", "hdf5", "audit", "serve", "ray", "lab"]
+    assert named == ["arrow", "sql", "hdf5", "audit", "serve", "ray"]
     assert set(named) <= set(project["optional-dependencies"])
 
 

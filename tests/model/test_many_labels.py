@@ -114,6 +114,6 @@ def test_predictions_of_many_classes_are_made_in_blocks(monkeypatch):
     X, y = drawn(900, 300)
     model = SupervisedQuantizer(2, random_state=0).fit(X, y)
     whole = model.predict(X)
-    monkeypatch.setattr("supquant.estimators.labelled.BLOCK_SCORES", 300 * 7)
+    monkeypatch.setattr("supquant.estimators.base.BLOCK_SCORES", 300 * 7)
     np.testing.assert_array_equal(model.predict(X), whole)
     assert (whole == y).mean() > 0.9

@@ -8,7 +8,8 @@ from supquant import AnchorKernel, LabelKernel, ProductQuantizer, SupervisedQuan
 from supquant.errors import InputError
 from supquant.estimators import calibration
 from supquant.inputs.labels import read_labels
-from supquant.model import curves, label_kernel
+from supquant.model import calibration as curves
+from supquant.model import label_kernel
 
 SMALL = {"n_codewords": 8, "max_iter": 3, "random_state": 0}
 

@@ -174,7 +174,7 @@ def test_records_carry_the_step_the_terms_and_the_rows_changed(draw, solver):
     before = drawn.codes.copy()
     records = [step.as_record() for step in solver(drawn.start, max_iter=1, tol=0.0)]
     for record in records:
-        assert list(record) == ["iteration", "step", *TERMS, "total", "changed"]
+        assert list(record) == ["codebooks", "iteration", "step", *TERMS, "total", "changed"]
         assert record["total"] == pytest.approx(sum(record[name] for name in TERMS), rel=1e-12)
     assert records[-1]["changed"] == (drawn.codes != before).any(axis=1).sum() > 0
     assert all(record["changed"] == 0 for record in records[:-1])
