@@ -207,7 +207,7 @@ def test_methods_page_searches_bits(folder, few_digits):
 
 
 def test_every_page_with_python_is_run():
-    run_elsewhere = {"docs/own-method.md"}  # tests/experiments/test_own_method.py
+    run_elsewhere = {"docs/own-method.md"}  # lab/tests/test_own_method.py
     run_here = set(re.findall(r'run_page\("([^"]+)"', Path(__file__).read_text(encoding="utf-8")))
     with_python = {
         page.relative_to(ROOT).as_posix() for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))
