@@ -193,7 +193,7 @@ def test_codes_that_are_not_of_the_codec_are_refused(index, bad):
 def test_an_index_holds_a_limited_number_of_rows(index, codes, monkeypatch):
     monkeypatch.setattr(snapshot_module, "MAX_ROWS", 150)
     index.add_codes(codes)
-    with pytest.raises(InputError, match="at most 150 rows, got 100 beside 100"):
+    with pytest.raises(InputError, match="at most 150 rows, got 100 in addition to 100"):
         index.add_codes(codes)
     assert len(index.update_codes(range(60), codes[:60])) == 100
     assert len(index.add_codes(codes[:50])) == 150

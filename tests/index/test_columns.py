@@ -1,4 +1,4 @@
-"""Columns beside codes follow their rows through every change, and choose rows by conditions."""
+"""Columns of an index follow their rows through every change, and choose rows by conditions."""
 
 from __future__ import annotations
 

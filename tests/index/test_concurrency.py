@@ -1,4 +1,4 @@
-"""Searches beside writers in other threads, and answers that depend on nothing but the rows."""
+"""Searches while other threads write, and answers that depend on nothing but the rows."""
 
 import os
 import shutil

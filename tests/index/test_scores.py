@@ -1,4 +1,4 @@
-"""Scores at the edges: radii that scores meet exactly, sums that vanish beside their offsets, rankings that descend."""
+"""Scores at the edges: radii that scores meet exactly, sums that vanish next to their offsets, rankings that descend."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 class IndexMachine(RuleBasedStateMachine):
-    """One index beside one list; every rule changes or asks both."""
+    """One index and one list; every rule changes or asks both."""
 
     def __init__(self, codec, kind, draw_codes, exhaustive, both_forms):
         super().__init__()

@@ -20,7 +20,7 @@ def fork(work):
     The child ends with status 0, with 1 after an error, or by a signal if it hangs; then it writes where.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn: there are threads
         child = os.fork()
     if child:
         return child

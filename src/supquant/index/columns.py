@@ -1,4 +1,4 @@
-"""Columns beside codes: what rows are called, cost or look like. They are kept as Arrow tables, and chosen by expressions."""
+"""Columns of an index: what rows are called, cost or look like. They are kept as Arrow tables, and chosen by expressions."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _database(process: int) -> Any:
     return import_module("duckdb").connect(config={"enable_external_access": "false", "threads": "1"})
 
 
-def import_pyarrow(needed_by: str = "columns beside codes") -> Any:
+def import_pyarrow(needed_by: str = "columns of an index") -> Any:
     """Return pyarrow. If it is missing, raise an `InputError` that says how to install it and what needs it."""
     try:
         return import_module("pyarrow")

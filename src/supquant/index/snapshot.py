@@ -255,7 +255,7 @@ class Snapshot:
         """
         if self.first_positions[-1] + segment.n_rows > MAX_ROWS:
             raise InputError(
-                f"an index holds at most {MAX_ROWS} rows, got {segment.n_rows} beside {self.first_positions[-1]}"
+                f"an index holds at most {MAX_ROWS} rows, got {segment.n_rows} in addition to {self.first_positions[-1]}"
             )
         kind = self.check_new(ids)
         next_number = self.next_number

@@ -167,7 +167,7 @@ def open_descriptor(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
 
 
 def _open_temporary(target: Path) -> BinaryIO:
-    """Create a temporary file beside a file, and lock it for as long as it is open."""
+    """Create a temporary file next to a file, and lock it for as long as it is open."""
     while True:
         path = target.with_name(f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp")
         file = cast("BinaryIO", path.open("xb"))
