@@ -8,7 +8,7 @@ from supquant import AnchorKernel, LabelKernel, ProductQuantizer, SupervisedQuan
 from supquant.errors import InputError
 from supquant.estimators import calibration
 from supquant.inputs.labels import read_labels
-from supquant.model import calibration as curves
+from supquant.model import calibration as model_calibration
 from supquant.model import label_kernel
 
 SMALL = {"n_codewords": 8, "max_iter": 3, "random_state": 0}
@@ -60,7 +60,7 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     X, y = digits[0][:400], digits[1][:400]
     seen = []
     monkeypatch.setattr(
-        curves, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
+        model_calibration, "fit_curve", lambda *pairs: seen.append(pairs) or np.float32([[0, 1], [0, 1]])
     )
     kernel = LabelKernel(50, random_state=0)
     quantizer = SupervisedQuantizer(2, n_codewords=16, features=kernel, max_iter=1, random_state=0).fit(X, y)
