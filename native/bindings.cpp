@@ -175,16 +175,19 @@ class MeaningMap {
   public:
     MeaningMap(const std::vector<In<float, 1>>& floats, const std::vector<In<uint16_t, 1>>& halves,
                const std::vector<std::pair<size_t, size_t>>& shapes, bool has_kernel, float scale, In<float, 1> norms,
-               In<float, 1> shifts, In<float, 1> mean, In<float, 1> opinion_mean, In<float, 1> novelty,
+               In<float, 1> shifts, In<float, 1> mean, In<float, 1> novelty, float cluster_scale,
+               In<float, 1> cluster_norms, In<float, 1> cluster_ratios, In<int64_t, 1> cluster_ends,
                In<int32_t, 2> words, size_t n_columns, bool multilabel)
-        : floats_(floats), halves_(halves), vectors_{norms, shifts, mean, opinion_mean, novelty}, words_(words) {
+        : floats_(floats), halves_(halves),
+          vectors_{norms, shifts, mean, novelty, cluster_norms, cluster_ratios}, ends_(cluster_ends), words_(words) {
         const auto matrix = [&](size_t i) {
             return packed(floats_[i], halves_[i], shapes[i].first, shapes[i].second);
         };
-        meaning_ = {has_kernel,   matrix(0),           norms.data(), scale,           matrix(1),
-                    shifts.data(), mean.data(),        matrix(2),    matrix(3),       opinion_mean.data(),
-                    matrix(4),    novelty.data(),      words.data(), words.shape(0), words.shape(1),
-                    n_columns,    multilabel};
+        meaning_ = {has_kernel,    matrix(0),          norms.data(),          scale,          matrix(1),
+                    shifts.data(), mean.data(),        matrix(2),             matrix(3),      matrix(4),
+                    matrix(5),     cluster_scale,      cluster_norms.data(),  cluster_ratios.data(),
+                    cluster_ends.data(), cluster_ends.shape(0), novelty.data(), words.data(), words.shape(0),
+                    words.shape(1), n_columns,         multilabel};
     }
 
     void features(In<float, 2> x, bool of_items, Out<float, 2> features, int n_threads) const {
@@ -198,6 +201,7 @@ class MeaningMap {
     std::vector<In<float, 1>> floats_;
     std::vector<In<uint16_t, 1>> halves_;
     std::vector<In<float, 1>> vectors_;
+    In<int64_t, 1> ends_;
     In<int32_t, 2> words_;
     supquant::Meaning meaning_;
 };
@@ -213,7 +217,7 @@ class QueryMap {
     QueryMap(const MeaningMap& features, const supquant::QueryRule& rule, In<float, 1> floats, In<uint16_t, 1> halves, size_t n,
              In<float, 1> bins)
         : floats_(floats), halves_(halves), bins_(bins),
-          map_{&features.meaning(), rule, packed(floats, halves, n, rule.r + 1 + rule.g), bins.data(), bins.shape(0)} {}
+          map_{&features.meaning(), rule, packed(floats, halves, n, rule.width()), bins.data(), bins.shape(0)} {}
 
     bool tables(In<float, 2> x, Maybe<float, 1> given, Out<float, 3> tables, Out<int64_t, 1> groups, int n_threads) const {
         Released released;
@@ -371,15 +375,16 @@ NB_MODULE(_native, module) {
                exact("values"), "n_threads"_a);
     nb::class_<MeaningMap>(module, "MeaningMap")
         .def(nb::init<std::vector<In<float, 1>>, std::vector<In<uint16_t, 1>>, std::vector<std::pair<size_t, size_t>>,
-                      bool, float, In<float, 1>, In<float, 1>, In<float, 1>, In<float, 1>, In<float, 1>,
-                      In<int32_t, 2>, size_t, bool>(),
+                      bool, float, In<float, 1>, In<float, 1>, In<float, 1>, In<float, 1>, float, In<float, 1>,
+                      In<float, 1>, In<int64_t, 1>, In<int32_t, 2>, size_t, bool>(),
              "floats"_a, "halves"_a, "shapes"_a, "has_kernel"_a, "scale"_a, exact("norms"), exact("shifts"),
-             exact("mean"), exact("opinion_mean"), exact("novelty"), exact("words"), "n_columns"_a, "multilabel"_a)
+             exact("mean"), exact("novelty"), "cluster_scale"_a, exact("cluster_norms"), exact("cluster_ratios"),
+             exact("cluster_ends"), exact("words"), "n_columns"_a, "multilabel"_a)
         .def("features", &MeaningMap::features, exact("x"), "of_items"_a, exact("features"), "n_threads"_a);
     const auto optional = [](const char* name) { return nb::arg(name).noconvert().none(); };
     nb::class_<supquant::QueryRule>(module, "QueryRule")
-        .def(nb::init<size_t, size_t, size_t, bool, bool, double, float, float, float>(), "n_columns"_a, "n_position"_a,
-             "length"_a, "by_position"_a, "multilabel"_a, "least"_a, "bonus"_a, "position"_a, "cosine"_a);
+        .def(nb::init<size_t, size_t, size_t, size_t, bool, bool, double, float, float>(), "n_columns"_a, "n_likeness"_a,
+             "n_position"_a, "length"_a, "by_position"_a, "multilabel"_a, "least"_a, "position"_a, "cosine"_a);
     module.def("query_vectors", &query_vectors, exact("features"), "rule"_a, exact("vectors"));
     nb::class_<QueryMap>(module, "QueryMap")
         .def(nb::init<const MeaningMap&, const supquant::QueryRule&, In<float, 1>, In<uint16_t, 1>, size_t, In<float, 1>>(),

@@ -49,33 +49,42 @@ class Block {
     void compute() {
         const size_t p = m_.n_inputs(), h = m_.has_kernel ? padded_width(m_.anchors) : 0;
         const size_t outputs = padded_width(m_.weights), place = padded_width(m_.metric);
-        const size_t opinion = padded_width(m_.opinion);
+        const size_t likeness = padded_width(m_.likeness);
+        const size_t clusters = m_.n_clusterings ? padded_width(m_.centres) : 0;
+        const size_t powers = m_.n_clusterings ? m_.centres.n : m_.r;
         thread_local Scratch scratch;
-        scratch.start(rows_ * (2 * p + h + outputs + 2 * place + m_.L + m_.r + opinion));
+        scratch.start(rows_ * (2 * p + h + outputs + 2 * place + m_.metric.n + m_.L + clusters + powers + likeness));
         units_ = scratch.take(rows_ * p);
         centred_ = scratch.take(rows_ * p);
         phi_ = scratch.take(rows_ * h);
         outputs_ = scratch.take(rows_ * outputs);
         place_ = scratch.take(rows_ * place);
         cosine_ = scratch.take(rows_ * place);
+        turned_ = scratch.take(rows_ * m_.metric.n);
         labels_ = scratch.take(rows_ * m_.L);
-        roots_ = scratch.take(rows_ * m_.r);
-        opinion_ = scratch.take(rows_ * opinion);
+        clusters_ = scratch.take(rows_ * clusters);
+        powers_ = scratch.take(rows_ * powers);
+        likeness_ = scratch.take(rows_ * likeness);
 
         if (m_.has_kernel) multiply(x_, m_.anchors, phi_);
         for (size_t i = 0; i < rows_; ++i) take_vector(i, h);
         multiply(m_.has_kernel ? phi_ : x_, m_.weights, outputs_);
         multiply(centred_, m_.metric, place_);
         if (!of_items_) multiply(units_, m_.cosine, cosine_);
-        for (size_t i = 0; i < rows_; ++i) take_outputs(i, outputs_ + i * outputs);
-        if (m_.opinion.n) multiply(roots_, m_.opinion, opinion_);
+        if (m_.n_clusterings) {
+            for (size_t i = 0; i < rows_; ++i) turn(place_ + i * place, turned_ + i * m_.metric.n);
+            multiply(turned_, m_.centres, clusters_);
+        }
+        for (size_t i = 0; i < rows_; ++i) take_outputs(i, outputs_ + i * outputs, clusters_ + i * clusters, powers_ + i * powers);
+        if (m_.likeness.n) multiply(powers_, m_.likeness, likeness_);
         for (size_t i = 0; i < rows_; ++i) {
-            float* z = features_ + i * m_.n_features() + m_.r + 1;
-            float* c = z + m_.n_position();
-            std::copy_n(place_ + i * place, m_.metric.n, z);
-            std::copy_n(opinion_ + i * opinion, m_.opinion.n, z + m_.metric.n);
-            std::fill_n(c, m_.n_position(), 0.0f);
-            if (!of_items_) std::copy_n(cosine_ + i * place, m_.metric.n, c);
+            float* alike = features_ + i * m_.n_features() + m_.r + 1;
+            float* z = std::copy_n(likeness_ + i * likeness, m_.likeness.n, alike);
+            float* c = std::copy_n(place_ + i * place, m_.metric.n, z);
+            if (of_items_)
+                std::fill_n(c, m_.metric.n, 0.0f);
+            else
+                std::copy_n(cosine_ + i * place, m_.metric.n, c);
         }
     }
 
@@ -101,12 +110,19 @@ class Block {
         if (h != m_.anchors.n) std::copy_n(phi, m_.anchors.n, phi_ + i * m_.anchors.n);
     }
 
-    // Turns the logits of one row into s and u, and s into a centred opinion.
-    void take_outputs(size_t i, float* outputs) const {
+    // Divides a position by its length.
+    void turn(const float* place, float* turned) const {
+        const double squares = squared_length(place, m_.metric.n);
+        const double length = squares > 0 ? std::sqrt(squares) : 1;
+        for (size_t k = 0; k < m_.metric.n; ++k) turned[k] = float(place[k] / length);
+    }
+
+    // Turns the logits and the products with centres of one row into s, u and powers.
+    void take_outputs(size_t i, float* outputs, float* clusters, float* powers) const {
         const size_t L = m_.L;
-        for (size_t j = 0; j <= L; ++j) outputs[j] += m_.shifts[j];
+        for (size_t j = 0; j < L; ++j) outputs[j] += m_.shifts[j];
         float* p = labels_ + i * L;
-        double u;
+        double evidence = 0, u = 1;
         if (m_.multilabel) {
             double weights = 0;
             for (size_t j = 0; j < L; ++j) {
@@ -123,17 +139,45 @@ class Block {
                 sum += share;
             }
             for (size_t j = 0; j < L; ++j) p[j] = float(p[j] / sum);
-            const double evidence = highest + std::log(sum);
-            u = sigmoid(m_.novelty[0] * evidence + double(m_.novelty[1]) * outputs[L] + m_.novelty[2]);
+            evidence = highest + std::log(sum);
         }
         float* s = features_ + i * m_.n_features();
         spell(p, s);
+        const double ratio = m_.n_clusterings ? take_memberships(i, clusters, powers) : take_labels(s, powers);
+        if (!m_.multilabel)
+            u = -std::expm1(-std::max(m_.novelty[0] * evidence + m_.novelty[1] * ratio + double(m_.novelty[2]), 0.0));
         s[m_.r] = float(u);
+    }
+
+    // Turns products with centres into powers of memberships (w,); returns the log of how much more often rows without
+    // labels are members.
+    double take_memberships(size_t i, float* clusters, float* powers) const {
+        const float* turned = turned_ + i * m_.metric.n;
+        gaussian_row(clusters, m_.cluster_norms, padded_width(m_.centres), squared_length(turned, m_.metric.n),
+                     m_.cluster_scale);
+        double ratio = 0;
+        size_t first = 0;
+        for (size_t r = 0; r < m_.n_clusterings; ++r) {
+            const size_t end = size_t(m_.cluster_ends[r]);
+            double sum = 0;
+            for (size_t j = first; j < end; ++j) sum += clusters[j];
+            const double divisor = sum > 0 ? sum : 1;
+            for (size_t j = first; j < end; ++j) {
+                const float membership = float(clusters[j] / divisor), root = std::sqrt(membership);
+                ratio += double(membership) * m_.cluster_ratios[j];
+                powers[j] = root * std::sqrt(root);
+            }
+            first = end;
+        }
+        return ratio;
+    }
+
+    // Turns the mean vector of labels (r,) into its fourth roots, scaled to unit length.
+    double take_labels(const float* s, float* powers) const {
         double sum = 0;
-        float* roots = roots_ + i * m_.r;
         for (size_t j = 0; j < m_.r; ++j) sum += std::sqrt(s[j]);
-        for (size_t j = 0; j < m_.r; ++j)
-            roots[j] = float(std::sqrt(std::sqrt(s[j]) / std::max(sum, 1e-30))) - m_.opinion_mean[j];
+        for (size_t j = 0; j < m_.r; ++j) powers[j] = float(std::sqrt(std::sqrt(s[j]) / std::max(sum, 1e-30)));
+        return 0;
     }
 
     // The mean (r,) of the vectors of labels, weighted by their probabilities p (L,).
@@ -154,7 +198,7 @@ class Block {
     const bool of_items_;
     float* const features_;
     const KernelTable& kernels_;
-    float *units_, *centred_, *phi_, *outputs_, *place_, *cosine_, *labels_, *roots_, *opinion_;
+    float *units_, *centred_, *phi_, *outputs_, *place_, *cosine_, *turned_, *labels_, *clusters_, *powers_, *likeness_;
 };
 
 }  // namespace
@@ -170,14 +214,14 @@ void meaning_features(const Meaning& meaning, const float* x, size_t n, bool of_
 }
 
 void query_vectors(const QueryRule& rule, const float* features, size_t n, float* vectors) {
-    const size_t r = rule.r, g = rule.g;
+    const size_t r = rule.r, f = rule.f, g = rule.g;
     const double most = std::log1p(1 / rule.least);
     for (size_t i = 0; i < n; ++i) {
-        const float *s = features + i * (r + 1 + 2 * g), *z = s + r + 1, *c = z + g;
-        float* v = vectors + i * (r + 1 + g);
+        const float *s = features + i * (r + 1 + f + 2 * g), *alike = s + r + 1, *z = alike + f, *c = z + g;
+        float *v = vectors + i * rule.width(), *near = v + r + f;
         if (rule.by_position) {
-            std::fill_n(v, r + 1, 0.0f);
-            std::copy_n(c, g, v + r + 1);
+            std::fill_n(v, r + f, 0.0f);
+            std::copy_n(c, g, near);
             continue;
         }
         const float u = s[r], known = 1 - u, t = float(rule.t);
@@ -195,10 +239,10 @@ void query_vectors(const QueryRule& rule, const float* features, size_t n, float
                 weight = total * (std::log1p(s[j] / total * (t / rule.least)) / most);
             v[j] = known * float(weight);
         }
-        v[r] = u * rule.bonus;
+        for (size_t j = 0; j < f; ++j) v[r + j] = u * alike[j];
         const double certainty = std::min(t * squares, 1.0);
         const float position = rule.position * u, cosine = rule.cosine * float(certainty * certainty * certainty);
-        for (size_t j = 0; j < g; ++j) v[r + 1 + j] = position * z[j] + cosine * c[j];
+        for (size_t j = 0; j < g; ++j) near[j] = position * z[j] + cosine * c[j];
     }
 }
 

@@ -6,46 +6,53 @@
 
 namespace supquant {
 
-// The fitted map. Letters: p numbers in a vector, h kernel features, L labels of t words in r columns, k numbers of the
-// vector and o of the opinion in a position.
+// The fitted map. Letters: p numbers in a vector, h kernel features, L labels of t words in r columns, w memberships in
+// clusterings, f numbers in a likeness and g in a position.
 struct Meaning {
     bool has_kernel;
     Packed anchors;       // (h, p); unused without a kernel, and then h = p
     const float* norms;   // (h,) filled up to groups with zeros: squared lengths of the anchors
     float scale;          // -1 / (2 sigma^2)
-    Packed weights;       // (L + 1, h) of the logits and of the discriminator
-    const float* shifts;  // (L + 1,) their intercepts
+    Packed weights;       // (L, h) of the logits
+    const float* shifts;  // (L,) their intercepts
     const float* mean;    // (p,)
-    Packed metric;        // (k, p)
-    Packed cosine;        // (k, p)
-    const float* opinion_mean;  // (r,)
-    Packed opinion;             // (o, r)
-    const float* novelty;       // (3,)
-    const int32_t* words;       // (L, t)
+    Packed metric;        // (g, p)
+    Packed cosine;        // (g, p)
+    Packed likeness;      // (f, w), or (f, r) without clusterings
+    Packed centres;       // (w, g); unused without clusterings
+    float cluster_scale;
+    const float* cluster_norms;    // (w,) filled up to groups with zeros: squared lengths of the centres
+    const float* cluster_ratios;   // (w,)
+    const int64_t* cluster_ends;   // (n_clusterings,) the column after the last one of each clustering
+    size_t n_clusterings;
+    const float* novelty;          // (3,)
+    const int32_t* words;          // (L, t)
     size_t L, t, r;
     bool multilabel;
 
     size_t n_inputs() const { return metric.d; }
-    size_t n_position() const { return metric.n + opinion.n; }
-    size_t n_features() const { return r + 1 + 2 * n_position(); }
+    size_t n_position() const { return metric.n; }
+    size_t n_features() const { return r + 1 + likeness.n + 2 * n_position(); }
 };
 
-// features (n, r + 1 + 2 g) of vectors x (n, p). If they are those of items, c is zero: only queries need it.
+// features (n, r + 1 + f + 2 g) of vectors x (n, p). If they are those of items, c is zero: only queries need it.
 void meaning_features(const Meaning& meaning, const float* x, size_t n, bool of_items, float* features, int n_threads);
 
 // How features become vectors of queries.
 struct QueryRule {
-    size_t r, g, t;
+    size_t r, f, g, t;
     bool by_position;  // whether items are ranked by position alone; then nothing below counts
     bool multilabel;
-    double least;                   // probability of a word from which on it counts
-    float bonus, position, cosine;  // weights of novelty, of positions and of cosines
+    double least;            // probability of a word from which on it counts
+    float position, cosine;  // weights of positions and of cosines
+
+    size_t width() const { return r + f + g; }
 };
 
-// vectors (n, r + 1 + g) of queries with features (n, r + 1 + 2 g).
+// vectors (n, r + f + g) of queries with features (n, r + 1 + f + 2 g).
 void query_vectors(const QueryRule& rule, const float* features, size_t n, float* vectors);
 
-// Vectors to look-up tables in one piece. `codewords` (M K, r + 1 + g) are the negative ones.
+// Vectors to look-up tables in one piece. `codewords` (M K, r + f + g) are the negative ones.
 struct QueryMap {
     const Meaning* meaning;
     QueryRule rule;

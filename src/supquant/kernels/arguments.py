@@ -224,23 +224,28 @@ def check_meaning(parts: MeaningParts) -> None:
     matrices, words, has_kernel = parts.matrices, parts.words, parts.has_kernel
     for each in matrices:
         check_packed(each)
-    anchors, _, metric, _, opinion = matrices
-    means = parts.mean, parts.opinion_mean
-    (p,), (r,) = (check_array(each, "a mean", (None,), np.float32) for each in means)
+    anchors, _, metric, _, likeness, centres = matrices
+    (p,) = check_array(parts.mean, "mean", (None,), np.float32)
     L, t = check_array(words, "words", (None, None), np.int32)
-    check_array(parts.shifts, "shifts", (L + 1,), np.float32)
+    check_array(parts.shifts, "shifts", (L,), np.float32)
     check_array(parts.novelty, "novelty", (3,), np.float32)
-    h = anchors.n if has_kernel else p
+    h, r, g = anchors.n if has_kernel else p, parts.n_columns, metric.n
     if has_kernel:
         check_array(parts.norms, "norms", (-(-h // GROUP) * GROUP,), np.float32)
-    found = [(each.n, each.d) for each in (*matrices[not has_kernel :],)]
-    wanted = [(h, p)] * has_kernel + [(L + 1, h), (metric.n, p), (metric.n, p), (opinion.n, r)]
+    has_clusters = len(parts.cluster_ends) > 0
+    w = centres.n if has_clusters else r
+    if has_clusters:
+        check_array(parts.cluster_norms, "cluster_norms", (-(-w // GROUP) * GROUP,), np.float32)
+        check_array(parts.cluster_ratios, "cluster_ratios", (w,), np.float32)
+        check_array(parts.cluster_ends, "cluster_ends", (None,), np.int64)
+        if (np.diff(parts.cluster_ends, prepend=0) < 1).any() or parts.cluster_ends[-1] != w:
+            raise ValueError(f"cluster_ends must ascend to {w}, got {parts.cluster_ends}")
+    found = [(each.n, each.d) for each in (*matrices[not has_kernel : 5 + has_clusters],)]
+    wanted = [(h, p)] * has_kernel + [(L, h), (g, p), (g, p), (likeness.n, w)] + [(w, g)] * has_clusters
     if found != wanted:
         raise ValueError(f"matrices must have the shapes {wanted}, got {found}")
-    if r != parts.n_columns or not L or not t or (t == 1 and r != L) or words.min() < 0 or words.max() >= r:
-        raise ValueError(
-            f"{L} labels of {t} words must be spelled with {parts.n_columns} columns, got {r} columns"
-        )
+    if not L or not t or (t == 1 and r != L) or words.min() < 0 or words.max() >= r:
+        raise ValueError(f"{L} labels of {t} words cannot be spelled with {r} columns")
 
 
 def check_decode(codes: Bytes, codebooks: NDArray[Real], n_threads: int) -> tuple[int, int, int]:

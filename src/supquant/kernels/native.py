@@ -145,7 +145,7 @@ def meaning_map(parts: MeaningParts) -> FeatureKernel:
 
 
 def query_vectors(features: Float32, rule: QueryRule) -> Float32:
-    n, _ = arguments.check_array(features, "features", (None, rule.width + rule.n_position), np.float32)
+    n, _ = arguments.check_array(features, "features", (None, rule.n_features), np.float32)
     vectors = np.empty((n, rule.width), dtype=np.float32)
     _native.query_vectors(features, _native.QueryRule(**vars(rule)), vectors)
     return vectors

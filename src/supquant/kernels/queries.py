@@ -13,14 +13,14 @@ __all__ = ["CompiledKernels", "FeatureKernel", "MeaningParts", "QueryKernel", "Q
 
 @dataclass(frozen=True)
 class QueryRule:
-    """How features ``[s | u | z | c]`` (b, r + 1 + 2 g) become vectors (b, r + 1 + g) of queries.
+    """How features ``[s | u | F | z | c]`` (b, r + 1 + f + 2 g) become vectors (b, r + f + g) of queries.
 
     `supquant.model.vectors` says what they are.
 
     Parameters
     ----------
-    n_columns, n_position : int
-        r and g.
+    n_columns, n_likeness, n_position : int
+        r, f and g.
     length : int
         The number of words of a label.
     by_position : bool
@@ -28,24 +28,29 @@ class QueryRule:
     multilabel : bool
     least : float
         The probability of a word from which on it counts.
-    bonus, position, cosine : float
-        The weights of novelty, of positions and of cosines.
+    position, cosine : float
+        The weights of positions and of cosines.
     """
 
     n_columns: int
+    n_likeness: int
     n_position: int
     length: int
     by_position: bool
     multilabel: bool
     least: float
-    bonus: float
     position: float
     cosine: float
 
     @property
     def width(self) -> int:
-        """The width of the vectors, r + 1 + g."""
-        return self.n_columns + 1 + self.n_position
+        """The width of the vectors, r + f + g."""
+        return self.n_columns + self.n_likeness + self.n_position
+
+    @property
+    def n_features(self) -> int:
+        """The width of the features, r + 1 + f + 2 g."""
+        return self.width + 1 + self.n_position
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +60,21 @@ class MeaningParts:
     Parameters
     ----------
     matrices : sequence of Packed
-        Anchors (h, p), weights (L + 1, d), metric (k, p), cosine (k, p) and opinion (o, r). Without a kernel the anchors
-        are not used.
+        Anchors (h, p), weights (L, d), metric (g, p), cosine (g, p), likeness (f, w) and centres (w, g) of clusterings. Without
+        a kernel the anchors are not used; without clusterings the centres are not, and w is r.
     has_kernel : bool
     scale, norms
         As in `Kernels.gaussian`.
-    shifts : ndarray (L + 1,) float32
+    shifts : ndarray (L,) float32
         The intercepts of the weights.
-    mean, opinion_mean, novelty : ndarray, float32
-        Of shapes (p,), (r,) and (3,).
+    mean, novelty : ndarray, float32
+        Of shapes (p,) and (3,).
+    cluster_scale, cluster_norms
+        As in `Kernels.gaussian`, of the centres.
+    cluster_ratios : ndarray (w,) float32
+        What each membership adds to the logarithm of a density ratio.
+    cluster_ends : ndarray (R,) int64
+        The column after the last one of each clustering; empty without clusterings.
     words : ndarray (L, t) int32
         The columns of the words of every label, below r.
     n_columns : int
@@ -77,8 +88,11 @@ class MeaningParts:
     norms: Float32
     shifts: Float32
     mean: Float32
-    opinion_mean: Float32
     novelty: Float32
+    cluster_scale: float
+    cluster_norms: Float32
+    cluster_ratios: Float32
+    cluster_ends: RowNumbers
     words: Numbers
     n_columns: int
     multilabel: bool
@@ -110,7 +124,7 @@ class CompiledKernels(Kernels, Protocol):
         """Return the map that `supquant.model.feature_map.SupervisedMap` describes."""
 
     def query_vectors(self, features: Float32, rule: QueryRule) -> Float32:
-        """Return the vectors (b, r + 1 + g) of queries with features (b, r + 1 + 2 g)."""
+        """Return the vectors (b, r + f + g) of queries with features (b, r + 1 + f + 2 g)."""
 
     def query_map(
         self, features: FeatureKernel, rule: QueryRule, codewords: Packed, bins: Float32
@@ -123,7 +137,7 @@ class CompiledKernels(Kernels, Protocol):
             What `meaning_map` returned.
         rule : QueryRule
         codewords : Packed
-            The negative codewords (M K, r + 1 + g).
+            The negative codewords (M K, r + f + g).
         bins : ndarray (b,) float32
             Ascending bounds between groups of queries by their novelty. A bound belongs to the group above it.
         """

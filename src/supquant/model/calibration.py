@@ -96,11 +96,11 @@ def _treat_as_new(
         features[hidden], own[hidden], rows.novelty_of_new, rows.sureness_of_new, map_.spelling, rng
     )
     if metric is not None:
-        first, k = map_.n_columns + 1, map_.metric.shape[1]
+        first, k = map_.n_columns + 1 + map_.n_likeness, map_.n_position
         units = unit_rows(as_float32(rows.X[numbers[hidden]]))
         left_out[:, first : first + k] = (units - map_.mean) @ metric
     changed = features.copy()
-    changed[hidden] = map_.with_opinions(left_out)
+    changed[hidden] = map_.with_likeness(left_out)
     return changed
 
 

@@ -33,6 +33,7 @@ from supquant.model.feature_map import SupervisedMap
 from supquant.model.vectors import (
     FeatureParts,
     checked_novelty,
+    item_novelty,
     item_vectors,
     label_queries,
     position_queries,
@@ -44,7 +45,6 @@ from supquant.model.words import (
     LabelSearch,
     any_unlabelled,
     item_kinds,
-    item_novelty,
     item_search,
 )
 
@@ -73,13 +73,13 @@ class SupervisedCodec(CodebookCodec):
     Parameters
     ----------
     codebooks : ndarray of shape (M, K, D), float32
-        The codewords. D is r + 1 + g, the widths of m, n and z; the column of n is scaled by `NOVELTY_WEIGHT`.
+        The codewords. D is r + f + g, the widths of m, E and z.
     classes : ndarray of shape (L,)
         The labels; with `multilabel`, their column numbers.
     multilabel : bool
         Whether an item may have several labels.
     weights : ndarray of shape (3, 2), float32
-        Weights of a squared error in meaning (m and n) and in position (z) while codes are searched: for items with known
+        Weights of a squared error in meaning (m and E) and in position (z) while codes are searched: for items with known
         labels, for items that look familiar, and for items that look new.
     words : ndarray of shape (M, K), uint8
         The purpose of every codeword, such as `FREE_WORD`; see `model/words.py`.
@@ -131,8 +131,8 @@ class SupervisedCodec(CodebookCodec):
 
     @property
     def _n_meaning(self) -> int:
-        """Width of m and n together."""
-        return self.map.spelling.n_columns + 1
+        """Width of m and E together."""
+        return self.map.spelling.n_columns + self.map.n_likeness
 
     @property
     def rankings(self) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ class SupervisedCodec(CodebookCodec):
             spelled = known.copy()
             if given is not None:  # no codeword means an added label
                 spelled &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
-            items = self.item_vectors(self.map.of_labelled(x) if known.all() else self.map.of_items(x), given)
+            items = self.item_vectors(self.map.of_labelled(x) if spelled.all() else self.map.of_items(x), given)
             if missing_labels == "drop":
                 items[~known, : self._n_meaning] = 0
             return self.encode_vectors(items, spelled)
@@ -216,7 +216,7 @@ class SupervisedCodec(CodebookCodec):
     def encode_vectors(self, items: Float32, known: NDArray[np.bool_]) -> Codes:
         """Return the codes (n, M) of item vectors t (n, D), searched on one thread; `known` (n,) says whose labels are known."""
         codes = np.empty((len(items), self.n_codebooks), dtype=np.uint8)
-        kinds = item_kinds(items[:, self._n_meaning - 1], known)
+        kinds = item_kinds(item_novelty(items[:, : self.map.spelling.n_columns], self.map)[:, 0], known)
         for kind, search in enumerate(self._searches):
             rows = kinds == kind
             if rows.all():
@@ -229,7 +229,9 @@ class SupervisedCodec(CodebookCodec):
     def _searches(self) -> list[ItemSearch | LabelSearch]:
         """The searches for codes: one for each kind of items."""
         return [
-            item_search(self.codebooks, self.words, self._n_meaning, kind, weights)
+            item_search(
+                self.codebooks, self.words, self.map.spelling.n_columns, self._n_meaning, kind, weights
+            )
             for kind, weights in enumerate(self.weights)
         ]
 
@@ -330,14 +332,14 @@ class SupervisedCodec(CodebookCodec):
 
     def item_tables(self, codes: Codes, ranking: str | None = None) -> QueryTables:
         """Return what a scan needs to find items like those of codes (q, M) uint8."""
-        ranking, g, r = self._ranking(ranking), self.map.n_position, self.map.spelling.n_columns
-        decoded = self.decode(codes)  # (q, r + 1 + g): meaning, novelty, position
-        novelty = item_novelty(decoded[:, r : r + 1])
-        position = decoded[:, r + 1 :]
-        features = np.zeros((len(codes), self.map.n_columns + 1 + 2 * g), dtype=np.float32)
-        features[:, :r] = np.clip(decoded[:, :r] / np.maximum(1 - novelty, _MIN_SHARE), 0, 1)
-        features[:, self.map.n_columns] = novelty[:, 0]
-        features[:, self.map.n_columns + 1 :] = np.hstack([position, self.map.cosines(position)])
+        ranking, map_ = self._ranking(ranking), self.map
+        r = map_.spelling.n_columns
+        meaning, likeness, place = np.split(self.decode(codes), [r, self._n_meaning], axis=1)
+        u = item_novelty(meaning, map_)
+        known = np.clip(meaning / np.maximum(1 - u, _MIN_SHARE), 0, 1)
+        added = np.zeros((len(codes), map_.n_columns - r), dtype=np.float32)
+        alike = likeness / np.maximum(u, _MIN_SHARE)
+        features = np.hstack([known, added, u, alike, place, map_.cosines(place)], dtype=np.float32)
         tables = self.tables_of(self.prepare(features, ranking), ranking)
         return self._finished(tables, ranking, self.curves_of(features))
 
@@ -394,7 +396,7 @@ class SupervisedCodec(CodebookCodec):
         if len(Q) <= QUERY_ROWS:
             features = self.features(as_float32(Q))
         else:
-            features = np.empty((len(Q), self.map.n_columns + 1 + 2 * self.map.n_position), dtype=np.float32)
+            features = np.empty((len(Q), self.map.n_features), dtype=np.float32)
             self._by_queries(Q, n_threads, (features,), lambda made: (made,))
         if given is not None:
             features[:, self.map.n_columns] = given

@@ -20,6 +20,7 @@ from supquant.errors import InputError
 from supquant.inputs.labels import Labels
 from supquant.kernels import FeatureKernel, MeaningParts, Packed, pack_rows
 from supquant.model.added_classes import class_directions, class_logits, divided, mean_positions
+from supquant.model.clusters import Clusters, cluster_powers, clusters_from_arrays
 from supquant.model.spelling import Spelling, spelling_from
 from supquant.parallel import BLOCK_ROWS
 from supquant.storage import lay_out_as_stored
@@ -27,30 +28,27 @@ from supquant.storage import lay_out_as_stored
 BLOCK_SCORES = 1 << 24
 """A block of rows has at most this many scores, one per row and label."""
 
-SMOOTHING = 2.0
-"""Temperature of opinions. Above one it raises low probabilities: new classes differ in which known classes they resemble."""
-
-
 @dataclass(frozen=True)
 class SupervisedMap:
-    """The fitted, frozen map from vectors to features ``[s | u | z | c]``, which a `SupervisedCodec` holds.
+    """The fitted, frozen map from vectors to features ``[s | u | F | z | c]``, which a `SupervisedCodec` holds.
 
     s (r,) is the mean of the spelled vectors of labels, weighted by the probabilities p (L,) of labels; s is p if every label
-    has a column. u is the probability of no known class. The position z (g,) has two parts: the vector itself, of unit length,
-    centred, in a learned metric; and the opinion of the classifier, the square roots of smoothed probabilities, so that the
-    product of two opinions is a similarity of distributions. The product of c (g,) of one vector with z of another is the cosine
-    of the two vectors, less a constant of the first.
+    has a column. u is the probability of no known class. The product of the likenesses F (f,) of two vectors says how probably
+    they share a class if it is none of the known ones. The position z (g,) is the vector itself: of unit length, centred, in a
+    learned metric. The product of c (g,) of one vector with z of another is the cosine of the two vectors, less a constant of
+    the first.
     """
 
     kernel: GaussianMap | None  # None takes vectors as features: d = p
-    weights: Float32  # (d + 1, L + 1) of the logits of labels and of the discriminator; the last row is the intercept
+    weights: Float32  # (d + 1, L) of the logits of labels; the last row is the intercept
     mean: Float32  # (p,) of unit vectors
-    metric: Float32  # (p, k) from centred unit vectors to the first part of z
-    cosine: Float32  # (p, k) from unit vectors to the first part of c
-    opinion_mean: Float32  # (r,)
-    opinion: Float32  # (r, g - k) from centred roots of smoothed s to the second part of z
-    novelty: Float32  # (3,) weights of evidence and of the discriminator in the logit of u, and its shift
-    scatter: Float32  # (k, k) of the first part of z around the means of trained labels
+    metric: Float32  # (p, g) from centred unit vectors to z
+    cosine: Float32  # (p, g) from unit vectors to c
+    clusters: Clusters | None  # the clusterings in which likenesses count; None takes the probabilities of labels
+    likeness: Float32  # (w, f) from powers of memberships to F; f is 0 if no class can be new
+    novelty: Float32  # (3,) weights of evidence and of the clusterings in the logarithm of 1 / (1 - u), and its shift
+    nearness: Float32  # (1,) weight of the product of positions for a query that is surely new
+    scatter: Float32  # (g, g) of z around the means of trained labels
     means: Float32  # (L, g) positions of labels: first those that were trained, then those that were added
     multilabel: bool
     spelling: Spelling  # of trained labels
@@ -61,9 +59,9 @@ class SupervisedMap:
         "mean",
         "metric",
         "cosine",
-        "opinion_mean",
-        "opinion",
+        "likeness",
         "novelty",
+        "nearness",
         "scatter",
         "means",
     )
@@ -79,7 +77,7 @@ class SupervisedMap:
     @property
     def n_trained(self) -> int:
         """Number of labels that were trained on. They are the first ones."""
-        return int(self.weights.shape[1]) - 1
+        return int(self.weights.shape[1])
 
     @property
     def n_labels(self) -> int:
@@ -94,20 +92,25 @@ class SupervisedMap:
     @cached_property
     def n_position(self) -> int:
         """g, the width of z and of c."""
-        return int(self.metric.shape[1] + self.opinion.shape[1])
+        return int(self.metric.shape[1])
+
+    @cached_property
+    def n_likeness(self) -> int:
+        """f, the width of F."""
+        return int(self.likeness.shape[1])
 
     @cached_property
     def n_features(self) -> int:
-        """Width of the features, r + 1 + 2 g."""
-        return self.n_columns + 1 + 2 * self.n_position
+        """Width of the features, r + 1 + f + 2 g."""
+        return self.n_columns + 1 + self.n_likeness + 2 * self.n_position
 
     @property
     def block_rows(self) -> int:
         """Number of rows that are mapped at a time: fewer if there are many labels."""
-        return max(1, min(BLOCK_ROWS, BLOCK_SCORES // (self.n_trained + 1)))
+        return max(1, min(BLOCK_ROWS, BLOCK_SCORES // self.n_trained))
 
     def __call__(self, x: Float32) -> Float32:
-        """Map a block (b, p) to its features (b, r + 1 + 2 g)."""
+        """Map a block (b, p) to its features (b, r + 1 + f + 2 g)."""
         return self._mapped(x, of_items=False)
 
     def of_items(self, x: Float32) -> Float32:
@@ -116,7 +119,7 @@ class SupervisedMap:
 
     def _mapped(self, x: Float32, *, of_items: bool) -> Float32:
         if self.compiled is None:
-            return self.from_logits(self._outputs(x), x, of_items=of_items)
+            return self.from_logits(self._logits(x), x, of_items=of_items)
         features = np.empty((len(x), self.n_features), dtype=np.float32)
         self.compiled.features(np.ascontiguousarray(x), of_items, features, 1)
         return features
@@ -127,20 +130,24 @@ class SupervisedMap:
         compiled = kernels.compiled()
         if compiled is None or self.n_trained < self.n_labels:
             return None
-        packed = self._packed
-        kernel = self.kernel
+        packed, kernel, clusters = self._packed, self.kernel, self.clusters
+        unused = np.empty(0, dtype=np.float32)
         parts = MeaningParts(
             [
                 packed["metric"] if kernel is None else kernel.packed,
-                *(packed[name] for name in ("weights", "metric", "cosine", "opinion")),
+                *(packed[name] for name in ("weights", "metric", "cosine", "likeness")),
+                packed["metric"] if clusters is None else clusters.kernel.packed,
             ],
             has_kernel=kernel is not None,
             scale=0.0 if kernel is None else kernel.scale,
-            norms=np.empty(0, dtype=np.float32) if kernel is None else kernel.norms,
+            norms=unused if kernel is None else kernel.norms,
             shifts=np.ascontiguousarray(self.weights[-1]),
             mean=self.mean,
-            opinion_mean=self.opinion_mean,
             novelty=self.novelty,
+            cluster_scale=0.0 if clusters is None else clusters.kernel.scale,
+            cluster_norms=unused if clusters is None else clusters.kernel.norms,
+            cluster_ratios=unused if clusters is None else clusters.ratios,
+            cluster_ends=np.empty(0, dtype=np.int64) if clusters is None else clusters.ends,
             words=self.spelling.words,
             n_columns=self.spelling.n_columns,
             multilabel=self.multilabel,
@@ -152,47 +159,32 @@ class SupervisedMap:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def of_labelled(self, x: Float32) -> Float32:
-        """Map a block (b, p) of items with known labels; s, u and c are zero unless opinions need them."""
-        if self.opinion.shape[1]:
-            return self.of_items(x)
+        """Map a block (b, p) of items with known labels; only z, all that they need, is not zero."""
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
-        features[:, self.n_columns + 1 :][:, : self.metric.shape[1]] = self.positions(x)
+        features[:, self._first_of_place :][:, : self.n_position] = self.positions(x)
         return features
+
+    @property
+    def _first_of_place(self) -> int:
+        """The column at which z begins."""
+        return self.n_columns + 1 + self.n_likeness
 
     def positions(self, x: Float32) -> Float32:
         """Return z (b, g) of a block (b, p)."""
-        if self.opinion.shape[1]:
-            return self.of_items(x)[:, self.n_columns + 1 :][:, : self.n_position]
-        return self._placed(unit_rows(x))
-
-    def _placed(self, units: Float32) -> Float32:
-        """Return the first part of z (b, k) for vectors of unit length (b, p)."""
-        return row_products(units - self.mean, self._packed["metric"])
-
-    def _place(self, x: Float32, features: Float32, *, of_items: bool) -> Float32:
-        """Fill the first parts of z and c in the features (b, r + 1 + 2 g) of a block (b, p); return that of z (b, k)."""
-        first, k = self.n_columns + 1, self.metric.shape[1]
-        units = unit_rows(x)
-        place = self._placed(units)
-        features[:, first : first + k] = place
-        if not of_items:
-            first += self.n_position
-            features[:, first : first + k] = row_products(units, self._packed["cosine"])
-        return place
+        return row_products(unit_rows(x) - self.mean, self._packed["metric"])
 
     def cosines(self, z: Float32) -> Float32:
         """Return c (b, g) of vectors that lie at positions z (b, g)."""
-        k = self.metric.shape[1]
-        units = self.mean + row_products(np.ascontiguousarray(z[:, :k]), self._from_place)
-        return np.pad(row_products(units, self._packed["cosine"]), ((0, 0), (0, self.n_position - k)))
+        units = self.mean + row_products(np.ascontiguousarray(z), self._from_place)
+        return row_products(units, self._packed["cosine"])
 
     @cached_property
     def _from_place(self) -> Packed:
-        """Matrix (p, k) from the first part of z to a centred unit vector: the inverse of the metric if it has one."""
+        """Matrix (p, g) from z to a centred unit vector: the inverse of the metric if it has one."""
         return pack_rows(np.linalg.pinv(self.metric.T).astype(np.float32))
 
-    def _outputs(self, x: Float32) -> Float32:
-        """Return the logits of trained labels and the discriminator (b, L + 1) of a block (b, p)."""
+    def _logits(self, x: Float32) -> Float32:
+        """Return the logits (b, L) of trained labels for a block (b, p)."""
         return row_products(kernel_features(self.kernel, x), self._packed["weights"]) + self.weights[-1]
 
     def probabilities(self, x: Float32) -> Float32:
@@ -201,46 +193,51 @@ class SupervisedMap:
             self.compiled is not None and self.spelling.length == 1
         ):  # then they are features, with the bits of a query
             return np.ascontiguousarray(self(x)[:, : self.n_labels])
-        outputs = self._outputs(x)
-        p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
+        logits = self._logits(x)
+        p = label_probabilities(logits, multilabel=self.multilabel)
         if self.n_trained == self.n_labels:
             return p
-        place = self._placed(unit_rows(x))
-        return divided(p, self._novelty(outputs, p), place, self._by_place, self.n_trained)[0]
+        z = self.positions(x)
+        return divided(p, self._novelty(logits, p, self._memberships(z)), z, self._by_place, self.n_trained)[0]
 
-    def from_logits(self, outputs: Float32, x: Float32, *, of_items: bool = False) -> Float32:
-        """Return the features (b, r + 1 + 2 g) of a block x (b, p), from its logits and discriminator (b, L + 1).
+    def from_logits(self, logits: Float32, x: Float32, *, of_items: bool = False) -> Float32:
+        """Return the features (b, r + 1 + f + 2 g) of a block x (b, p), from its logits (b, L).
 
         With `of_items`, c is zero: only queries need it.
         """
-        r, k, g = self.n_columns, self.metric.shape[1], self.n_position
+        r, g, first = self.n_columns, self.n_position, self._first_of_place
         features = np.zeros((len(x), self.n_features), dtype=np.float32)
-        place = self._place(x, features, of_items=of_items)
-        p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
+        z = self.positions(x)
+        features[:, first : first + g] = z
+        if not of_items:
+            features[:, first + g :] = row_products(unit_rows(x), self._packed["cosine"])
+        p = label_probabilities(logits, multilabel=self.multilabel)
         s = self.spelling.of_probabilities(p)
-        features[:, r + 1 + k : r + 1 + g] = self._opinions(s)
-        u = self._novelty(outputs, p)
+        memberships = self._memberships(z)
+        features[:, r + 1 : first] = self._likeness(s, memberships)
+        u = self._novelty(logits, p, memberships)
         features[:, :r], features[:, r] = (
-            divided(s, u, place, self._by_place, self.n_trained) if self.n_trained < self.n_labels else (s, u)
+            divided(s, u, z, self._by_place, self.n_trained) if self.n_trained < self.n_labels else (s, u)
         )
         return features
 
-    def opinions(self, outputs: Float32) -> Float32:
-        """Return the second part of z (b, g - k), from the logits and the discriminator (b, L + 1)."""
-        p = label_probabilities(outputs[:, : self.n_trained], multilabel=self.multilabel)
-        return self._opinions(self.spelling.of_probabilities(p))
-
-    def with_opinions(self, features: Float32) -> Float32:
-        """Recompute the opinions in features (b, r + 1 + 2 g) from s; change the features in place and return them."""
-        r, k, g = self.n_columns, self.metric.shape[1], self.n_position
-        features[:, r + 1 + k : r + 1 + g] = self._opinions(features[:, :r])
+    def with_likeness(self, features: Float32) -> Float32:
+        """Recompute F in features (b, r + 1 + f + 2 g), where it depends on s; change the features in place and return them."""
+        if self.clusters is None:
+            r = self.n_columns
+            features[:, r + 1 : self._first_of_place] = self._likeness(features[:, :r], None)
         return features
 
-    def _opinions(self, s: Float32) -> Float32:
-        """Return the second part of z (b, g - k) for mean vectors s (b, r) of trained labels."""
-        if not self.opinion.shape[1]:
+    def _memberships(self, z: Float32) -> Float32 | None:
+        """Return the memberships (b, w) of vectors at positions z (b, g) in all clusterings; None if there are none."""
+        return None if self.clusters is None else self.clusters.memberships(z)
+
+    def _likeness(self, s: Float32, memberships: Float32 | None) -> Float32:
+        """Return F (b, f), given mean vectors s (b, r) of trained labels and memberships (b, w)."""
+        if not self.n_likeness:
             return np.zeros((len(s), 0), dtype=np.float32)
-        return row_products(opinion_roots(s) - self.opinion_mean, self._packed["opinion"])
+        powers = label_powers(s) if memberships is None else cluster_powers(memberships)
+        return row_products(powers, self._packed["likeness"])
 
     @cached_property
     def _packed(self) -> dict[str, Packed]:
@@ -249,43 +246,39 @@ class SupervisedMap:
             "weights": self.weights[:-1],
             "metric": self.metric,
             "cosine": self.cosine,
-            "opinion": self.opinion,
+            "likeness": self.likeness,
         }
         return {name: pack_rows(matrix.T) for name, matrix in matrices.items()}
 
     @cached_property
     def _by_place(self) -> Packed:
-        """Weights (L, k + 1) from the first part of z to the logits of all labels; the last column holds the shifts."""
-        return class_logits(self.means[:, : len(self.scatter)], self.scatter)
+        """Weights (L, g + 1) from z to the logits of all labels; the last column holds the shifts."""
+        return class_logits(self.means, self.scatter)
 
     @cached_property
     def added_directions(self) -> Float32:
-        """Directions (c, g) of the added labels: their product with a position is 1 at the mean of the label.
-
-        They are zero in the columns of opinions, since rows of a new class may differ in their opinions.
-        """
-        k = len(self.scatter)
-        directions = class_directions(self.means[self.n_trained :, :k], self.scatter)
-        return np.pad(directions, ((0, 0), (0, self.n_position - k)))
+        """Directions (c, g) of the added labels: their product with a position is 1 at the mean of the label."""
+        return class_directions(self.means[self.n_trained :], self.scatter)
 
     def with_classes(self, x: Float32, labels: Labels) -> SupervisedMap:
         """Return a map that knows more classes, those of rows x (n, p) with labels."""
-        z = self(x)[:, self.n_columns + 1 :][:, : self.n_position]
-        return replace(self, means=np.concatenate([self.means, mean_positions(z, labels)]))
+        return replace(self, means=np.concatenate([self.means, mean_positions(self.positions(x), labels)]))
 
-    def _novelty(self, outputs: Float32, p: Float32) -> NDArray[np.floating]:
+    def _novelty(self, logits: Float32, p: Float32, memberships: Float32 | None) -> NDArray[np.floating]:
         """Return u (b,); with several labels per row, the probability that the row carries none."""
         if self.multilabel:
             return np.asarray(np.exp(-label_weights(p, multilabel=True).sum(axis=1)))
-        slope, weight, shift = self.novelty
-        return np.asarray(
-            scipy.special.expit(slope * evidence(outputs[:, :-1]) + weight * outputs[:, -1] + shift)
-        )
+        of_evidence, of_clusters, shift = self.novelty.astype(np.float64)
+        exponent = of_evidence * evidence(logits.astype(np.float64))
+        if self.clusters is not None and memberships is not None:
+            exponent += of_clusters * (memberships @ self.clusters.ratios.astype(np.float64))
+        return np.asarray(-np.expm1(-np.maximum(exponent + shift, 0)), dtype=np.float32)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file must hold."""
         return (
             kernel_arrays(self.kernel)
+            | ({} if self.clusters is None else self.clusters.arrays())
             | {name: getattr(self, name) for name in self._ARRAYS}
             | {"multilabel": np.array([self.multilabel], dtype=np.uint8), "spelling": self.spelling.words}
         )
@@ -296,23 +289,26 @@ class SupervisedMap:
         own = {name: arrays[name] for name in cls._ARRAYS}
         sizes = check_parts(
             own,
-            weights=("d", "T"),
+            weights=("d", "L"),
             mean=("p",),
-            metric=("p", "k"),
-            cosine=("p", "k"),
-            opinion_mean=("r",),
-            opinion=("r", "o"),
+            metric=("p", "g"),
+            cosine=("p", "g"),
+            likeness=("w", "f"),
             novelty=(3,),
-            scatter=("k", "k"),
-            means=("L", "g"),
+            nearness=(1,),
+            scatter=("g", "g"),
+            means=("T", "g"),
         )
-        spelling = spelling_from(arrays, sizes["T"] - 1)
-        if sizes["g"] != sizes["k"] + sizes["o"] or not 0 < sizes["T"] - 1 <= sizes["L"]:
+        if not 0 < sizes["L"] <= sizes["T"]:
             raise InputError(f"means of shape {own['means'].shape} do not fit the other arrays")
-        if spelling.n_columns != sizes["r"]:
-            raise InputError(f"labels are spelled with {spelling.n_columns} words, expected {sizes['r']}")
+        spelling = spelling_from(arrays, sizes["L"])
+        clusters = clusters_from_arrays(arrays, sizes["g"])
+        n_columns = spelling.n_columns if clusters is None else len(clusters.ratios)
+        if sizes["w"] != n_columns:
+            raise InputError(f"likenesses are made from {sizes['w']} memberships, expected {n_columns}")
         return cls(
             kernel=kernel_from_arrays(arrays, sizes["p"], sizes["d"] - 1),
+            clusters=clusters,
             multilabel=bool(number_in(arrays, "multilabel")),
             spelling=spelling,
             **own,
@@ -333,16 +329,18 @@ def unit_rows(x: NDArray[Any]) -> Float32:
     return np.divide(x, np.where(lengths > 0, lengths, 1), out=units, casting="same_kind")
 
 
-def opinion_roots(p: NDArray[Any]) -> NDArray[Any]:
-    """Return the square roots (b, L) of smoothed probabilities: p to the power ``1 / SMOOTHING``, with a sum of one.
+def label_powers(s: NDArray[Any]) -> NDArray[Any]:
+    """Return the fourth roots (b, r) of mean vectors of labels s (b, r), scaled to unit length.
+
+    A smoothed distribution says more about a vector of a new class, which resembles several known ones.
 
     Examples
     --------
-    >>> opinion_roots(np.array([[0.64, 0.04, 0.0]])) ** 2
+    >>> label_powers(np.array([[0.64, 0.04, 0.0]])) ** 2
     array([[0.8, 0.2, 0. ]])
     """
-    smoothed = p ** p.dtype.type(1 / SMOOTHING)
-    return np.asarray(np.sqrt(smoothed / np.maximum(smoothed.sum(axis=1, keepdims=True), 1e-30)))
+    roots = np.sqrt(s)
+    return np.asarray(np.sqrt(roots / np.maximum(roots.sum(axis=1, keepdims=True), 1e-30)))
 
 
 def evidence(scores: NDArray[Any]) -> NDArray[Any]:

@@ -7,25 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from supquant.arrays import Flags, Float32
+from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import map_rows
 from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import mean_positions
-from supquant.model.feature_map import SupervisedMap, opinion_roots
+from supquant.model.clusters import Clusters
+from supquant.model.feature_map import SupervisedMap, evidence, label_powers, unit_rows
+from supquant.model.found_classes import cluster_likeness, density_ratio, find_classes, likeness_directions, new_share
 from supquant.model.kernel_rows import KernelRows
-from supquant.model.label_kernel import LabelKernel
-from supquant.model.new_classes import (
-    DEFAULT_SHARE,
-    NOTHING_LEARNED,
-    discriminator_values,
-    learn_novelty,
-    leave_classes_out,
-    root_mean_square,
-)
+from supquant.model.label_kernel import LabelKernel, LearnedLabels
+from supquant.model.left_out import DEFAULT_SHARE, NEARNESS, evidence_ratio, leave_classes_out, root_mean_square, spread_of
 from supquant.model.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.model.spelling import Spelling
 from supquant.model.unseen_rows import imitate_held_out_rows
@@ -36,11 +30,26 @@ from supquant.rows import RowBlock, Rows
 if TYPE_CHECKING:
     from supquant.model.codec import SupervisedCodec
 
-MAX_OPINIONS = 32
-"""At most this number of columns of a position hold the opinion."""
-
 SAMPLE_ROWS = 16384
-"""Metric, spreads and class means are measured on at most this number of rows."""
+"""Metric, means and clusterings are learned from at most this number of labelled rows, and of unlabelled ones."""
+
+MIN_UNLABELLED = 200
+"""With fewer rows without labels, or with fewer than a quarter as many held-out rows, no classes are found among them."""
+
+MAX_FOUND_LABELS = 1024
+"""With more labels, no classes are found: a vector would be compared with too many columns."""
+
+EVIDENCE_ROWS = 4096
+"""Evidence and novelty of rows without labels are measured on at most this number of them."""
+
+FOUND_RIDGE = 1.0
+"""Ridge of the metric of positions in which classes are found."""
+
+FOUND_NEARNESS = 0.1
+"""Weight of the product of positions for a query that is surely new, where classes were found: likenesses say more."""
+
+MAX_LABEL_LIKENESS = 64
+"""Likenesses by the probabilities of labels are kept along at most this number of directions."""
 
 FEATURE_BYTES = 1 << 29
 """The features of all rows are kept if they take at most this number of bytes. Otherwise they are made when they are needed."""
@@ -109,7 +118,7 @@ class FittedRows:
             multilabel=self.labels.multilabel,
             n_jobs=self.n_jobs,
         )
-        return self.map.with_opinions(changed)
+        return self.map.with_likeness(changed)
 
     def metric_without(self, classes: NDArray[np.intp], rng: np.random.Generator) -> Float32 | None:
         """Return the metric (p, k) of positions that is learned without the rows of some classes (c,).
@@ -121,8 +130,9 @@ class FittedRows:
         assert self.labels.indices is not None
         rows = rng.permutation(np.flatnonzero(self.labels.known & ~np.isin(self.labels.indices, classes)))
         rows = np.sort(rows[:SAMPLE_ROWS])
-        x, labels = as_float32(self.X[rows]), self.labels.take(rows)
-        return _metric(self.directions, x, labels, self.metric_ridge)[0]
+        x = as_float32(self.X[rows])
+        scatter = within_scatter(self.directions(x), self.labels.take(rows))
+        return _metric(self.directions, x, scatter, self.metric_ridge).matrix
 
 
 def learn_features(
@@ -165,52 +175,49 @@ def learn_features(
     X_known, labels_known = _rows_where(X, labels.known), labels.take(known)
     with reporter.task("classifier"):
         learned, kernel_rows = kernel.learn(X_known, labels_known)
+    sample = np.sort(_held_first(learned.held_rows, len(known), rng)[:SAMPLE_ROWS])
+    x, of_sample = as_float32(X_known[sample]), labels_known.take(sample)
     with reporter.task("new classes"):
         directions = principal_directions(X, n_jobs)
-        study = NOTHING_LEARNED
+        held = np.isin(sample, learned.held_rows)
+        scatter = within_scatter(directions(x[~held]), of_sample.take(np.flatnonzero(~held)))
+        news = None
         if not labels.multilabel and new_classes != 0:
-            study = leave_classes_out(
-                X_known, labels_known, directions, rng, anchored=learned.kernel is not None, n_jobs=n_jobs
-            )
-
-    sample = np.sort(rng.permutation(len(known))[:SAMPLE_ROWS])
-    x, of_sample = as_float32(X_known[sample]), labels_known.take(sample)
-    metric, cosine, placed = _metric(directions, x, of_sample, study.metric_ridge)
-    held = as_float32(X_known[learned.held_rows])
-    held_logits = learned.held_logits if len(held) else learned.logits(x)  # so few rows are all in the sample
-    p = label_probabilities(held_logits, multilabel=labels.multilabel)
-    opinion_mean, opinion = _opinion(opinion_roots(spelling.of_probabilities(p)), study.opinion_weight)
-    discriminator, novelty = learn_novelty(X, labels, learned, held_logits, study, new_classes, rng)
-    weights = np.column_stack([learned.weights, discriminator]).astype(np.float32)
+            others = rng.permutation(np.flatnonzero(~labels.known))[:SAMPLE_ROWS]
+            if (
+                len(others) >= MIN_UNLABELLED
+                and len(learned.held_rows) >= MIN_UNLABELLED // 4
+                and labels.n_labels <= MAX_FOUND_LABELS
+            ):
+                metric = _metric(directions, x, scatter, FOUND_RIDGE)
+                news = _find(learned, metric, spelling, x, of_sample, held, as_float32(X[np.sort(others)]), new_classes, rng, n_jobs)
+            else:
+                news = _leave_out(learned, X_known, labels_known, spelling, directions, x, new_classes, rng, n_jobs)
+    if news is None:
+        news = _nothing_new(spelling)
+    metric = _metric(directions, x, scatter, news.metric_ridge)
     outputs = None
     # If the classifier learned from all labelled rows, their kernel features need not be computed again.
     if learned.kernel is not None and len(kernel_rows) == len(known):
-        outputs = _outputs(kernel_rows, weights)
+        outputs = _outputs(kernel_rows, learned.weights)
     del kernel_rows  # frees their kernel features
-    n_position = metric.shape[1] + opinion.shape[1]
+    z = metric.placed(x)
     map_ = SupervisedMap(
         learned.kernel,
-        weights,
+        learned.weights,
         directions.mean,
-        metric,
-        cosine,
-        opinion_mean,
-        opinion,
-        novelty=np.array([novelty.slope, novelty.weight, novelty.shift], dtype=np.float32),
-        scatter=within_scatter(placed, of_sample).astype(np.float32),
-        means=np.zeros((labels.n_labels, n_position), dtype=np.float32),
+        metric.matrix,
+        metric.cosine,
+        news.clusters,
+        news.likeness,
+        news.novelty,
+        nearness=np.array([news.nearness], dtype=np.float32),
+        scatter=within_scatter(z, of_sample).astype(np.float32),
+        means=mean_positions(z, of_sample),
         multilabel=labels.multilabel,
         spelling=spelling,
     )
-    z = placed
-    if outputs is not None:
-        z = np.hstack([placed, map_.opinions(outputs[sample])])
-    elif opinion.shape[1]:
-        z = map_rows(map_.positions, x, n_position, n_jobs, map_.block_rows)
-    map_ = replace(map_, means=mean_positions(z, of_sample))
-    of_held = discriminator_values(learned.kernel, discriminator, held).astype(np.float32)
-    held_features = map_.from_logits(np.column_stack([learned.held_logits, of_held]), held)
-    squares = spelling.length * np.square(held_features[:, : map_.n_columns]).sum(axis=1)
+    held_features = map_.from_logits(learned.held_logits, as_float32(X_known[learned.held_rows]))
     return FittedRows(
         X,
         labels,
@@ -218,12 +225,128 @@ def learn_features(
         _features_of_all(map_, X, labels.known, outputs, n_jobs, reporter),
         held_rows=known[learned.held_rows],
         held_features=held_features,
-        new_classes=novelty.share,
-        novelty_of_new=expit(novelty.of_new).astype(np.float32),
-        sureness_of_new=study.sureness * (float(squares.mean()) if len(held) else 1.0),
+        new_classes=news.share,
+        novelty_of_new=news.of_new,
+        sureness_of_new=news.sureness,
         directions=directions,
-        metric_ridge=study.metric_ridge,
+        metric_ridge=news.metric_ridge,
         n_jobs=n_jobs,
+    )
+
+
+def _held_first(held: NDArray[np.int64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the numbers (n,) of rows in random order, those that were held out first."""
+    order = rng.permutation(n)
+    return np.concatenate([held, order[~np.isin(order, held)]])
+
+
+@dataclass(frozen=True, eq=False)
+class News:
+    """What is known of classes that have no labels, as a `SupervisedMap` needs it."""
+
+    clusters: Clusters | None
+    likeness: Float32  # (w, f)
+    novelty: Float32  # (3,)
+    nearness: float
+    metric_ridge: float
+    share: float  # fraction of new rows
+    of_new: Float32  # (s,) probabilities of being new of rows of new classes
+    sureness: float  # mean sum of squared probabilities of the labels of such rows
+
+
+def _nothing_new(spelling: Spelling) -> News:
+    return News(
+        None,
+        np.zeros((spelling.n_columns, 0), dtype=np.float32),
+        np.zeros(3, dtype=np.float32),
+        NEARNESS,
+        np.inf,
+        0.0,
+        np.zeros(0, dtype=np.float32),
+        0.0,
+    )
+
+
+def _find(
+    learned: LearnedLabels,
+    metric: Metric,
+    spelling: Spelling,
+    x: Float32,
+    labels: Labels,
+    held: Flags,
+    unlabelled: Float32,
+    new_classes: float | None,
+    rng: np.random.Generator,
+    n_jobs: int,
+) -> News | None:
+    """Find classes among unlabelled rows (m, p), given labelled rows x (n, p), of which some are `held` (n,) out.
+
+    None if nothing is new.
+    """
+    assert labels.indices is not None
+    z = metric.placed(unlabelled)
+    found = find_classes(metric.placed(x), labels.indices, labels.n_labels, z, held, rng, n_jobs)
+    share = new_share(found.of_labelled[found.judged], found.of_unlabelled[found.seen]) if new_classes is None else new_classes
+    seen = np.flatnonzero(found.seen)[:EVIDENCE_ROWS]
+    logits = map_rows(learned.logits, unlabelled[seen], labels.n_labels, n_jobs)
+    of_held, of_seen = (evidence(each.astype(np.float64)) for each in (learned.held_logits, logits))
+    (by_clusters, by_evidence), shift = density_ratio(
+        np.column_stack([found.of_labelled[held], -of_held]),
+        np.column_stack([found.of_unlabelled[seen], -of_seen]),
+    )
+    if not share or not by_clusters:
+        return None
+    novelty = np.array([-by_evidence, by_clusters, shift - np.log1p(-share)], dtype=np.float32)
+    exponent = novelty[0] * of_seen + novelty[1] * found.of_unlabelled[seen] + novelty[2]
+    u = -np.expm1(-np.maximum(exponent, 0)).astype(np.float32)
+    if not u.any():
+        return None
+    p = label_probabilities(logits, multilabel=False)
+    return News(
+        found.clusters,
+        cluster_likeness(found.clusters, z[seen], u),
+        novelty,
+        FOUND_NEARNESS,
+        FOUND_RIDGE,
+        share,
+        rng.choice(u, size=len(u), p=u / u.sum()).astype(np.float32),
+        float(u @ np.square(p).sum(axis=1) / u.sum()),
+    )
+
+
+def _leave_out(
+    learned: LearnedLabels,
+    X: Rows,
+    labels: Labels,
+    spelling: Spelling,
+    directions: Directions,
+    x: Float32,
+    new_classes: float | None,
+    rng: np.random.Generator,
+    n_jobs: int,
+) -> News | None:
+    """Learn from left-out classes what is new. None if there are too few classes or rows for that."""
+    study = leave_classes_out(X, labels, directions, rng, anchored=learned.kernel is not None, n_jobs=n_jobs)
+    if study is None:
+        return None
+    share = DEFAULT_SHARE if new_classes is None else new_classes
+    slope, shift = evidence_ratio(study.known, study.left_out, share)
+    # with few rows, none is held out
+    logits = learned.held_logits if len(learned.held_logits) else learned.logits(x)
+    centre, spread = spread_of(evidence(logits.astype(np.float64)))
+    shift -= float(np.log1p(-share))
+    u = -np.expm1(-np.maximum(slope * study.left_out + shift, 0))
+    p = label_probabilities(logits, multilabel=False)
+    s = spelling.of_probabilities(p)
+    return News(
+        None,
+        likeness_directions(label_powers(s), MAX_LABEL_LIKENESS),
+        np.array([slope / spread, 0, shift - slope * centre / spread], dtype=np.float32),
+        NEARNESS,
+        study.metric_ridge,
+        share,
+        u.astype(np.float32),
+        study.sureness * float(np.square(p).sum(axis=1).mean()),
     )
 
 
@@ -238,7 +361,7 @@ def inherited_features(
         _features_of_all(shorter.map, X, labels.known, None, n_jobs, reporter),
         held_rows=np.zeros(0, dtype=np.int64),
         held_features=np.zeros((0, 0), dtype=np.float32),
-        new_classes=float(np.isfinite(shorter.map.novelty[-1])) * DEFAULT_SHARE,
+        new_classes=float(shorter.map.novelty.any()) * DEFAULT_SHARE,
         novelty_of_new=np.zeros(0, dtype=np.float32),
         sureness_of_new=0.0,
         directions=None,
@@ -257,7 +380,7 @@ def _features_of_all(
 ) -> Float32 | None:
     """Return the features (n, F) of all rows as items, or None if they would take more than `FEATURE_BYTES`.
 
-    Rows with `known` (n,) labels are not compared with the anchors again if their outputs (m, L + 1) are there.
+    Rows with `known` (n,) labels are not compared with the anchors again if their outputs (m, L) are there.
     """
     if len(X) * map_.n_features * 4 > FEATURE_BYTES:
         return None
@@ -280,7 +403,7 @@ def _rows_where(X: Rows, chosen: Flags) -> Rows:
 
 
 def _outputs(rows: KernelRows, weights: Float32) -> Float32:
-    """Return the logits and the discriminator (n, L + 1) of all rows by weights (d + 1, L + 1), in the order of row numbers."""
+    """Return the logits (n, L) of all rows by weights (d + 1, L), in the order of row numbers."""
     with single_blas():
         found = rows.logits(weights.astype(np.float64))
     outputs = np.empty_like(found)
@@ -289,7 +412,7 @@ def _outputs(rows: KernelRows, weights: Float32) -> Float32:
 
 
 def _from_outputs(map_: SupervisedMap, X: Rows, outputs: Float32, n_jobs: int) -> Float32:
-    """Return the features (n, F) of rows X (n, p) as items, from their logits and discriminator (n, L + 1)."""
+    """Return the features (n, F) of rows X (n, p) as items, from their logits (n, L)."""
     features = np.empty((len(X), map_.n_features), dtype=np.float32)
     blocks = row_blocks(len(X))
     own = [outputs[slice(*block)] for block in blocks]
@@ -302,32 +425,26 @@ def _of_block(block: RowBlock, outputs: Float32, map_: SupervisedMap) -> Float32
     return map_.from_logits(outputs, as_float32(block.x), of_items=True)
 
 
-def _metric(
-    directions: Directions, x: Float32, labels: Labels, ridge: float
-) -> tuple[Float32, Float32, Float32]:
-    """Return the map (p, k) from centred unit vectors to z, that from unit vectors to c, and z (n, k) of rows x (n, p).
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """How unit vectors become positions, whose mean squared length is one for the rows that it was learned from."""
 
-    Positions z of these rows have a mean squared length of one; ``c . z`` is a cosine, less a constant of the first vector.
-    """
-    z = directions(x)
-    root, inverse = metric_of(within_scatter(z, labels), ridge)
-    placed = z if np.isinf(ridge) else z @ root.astype(np.float32)
-    length = root_mean_square(placed)
+    directions: Directions
+    matrix: Float32  # (p, g) from centred unit vectors to z
+    cosine: Float32  # (p, g) from unit vectors to c; c . z is a cosine, less a constant of the first vector
+
+    def placed(self, x: Float32) -> Float32:
+        """Return z (b, g) of vectors (b, p)."""
+        return np.asarray((unit_rows(x) - self.directions.mean) @ self.matrix, dtype=np.float32)
+
+
+def _metric(directions: Directions, x: Float32, scatter: Float64, ridge: float) -> Metric:
+    """Return the metric with a ridge, given the scatter (g, g) within classes along the directions, and rows x (n, p)."""
+    root, inverse = metric_of(scatter, ridge)
+    length = root_mean_square(directions(x) @ root)
     vectors = directions.vectors.astype(np.float64)
-    metric, cosine = vectors @ root / length, vectors @ inverse * length
-    return metric.astype(np.float32), cosine.astype(np.float32), placed / np.float32(length)
-
-
-def _opinion(roots: NDArray[Any], weight: float) -> tuple[Float32, Float32]:
-    """Return the mean (r,) of opinions (n, r), and their leading directions (r, g - k).
-
-    Directions are scaled so that the root mean square length of centred opinions is `weight`; if that is 0, there are none.
-    """
-    mean = roots.mean(axis=0)
-    if weight == 0:
-        return mean.astype(np.float32), np.zeros((len(mean), 0), dtype=np.float32)
-    centred = (roots - mean).astype(np.float64)
-    weight /= root_mean_square(centred)
-    _, vectors = np.linalg.eigh(centred.T @ centred)
-    leading = vectors[:, ::-1][:, :MAX_OPINIONS]
-    return mean.astype(np.float32), np.ascontiguousarray(weight * leading, dtype=np.float32)
+    return Metric(
+        directions,
+        (vectors @ root / length).astype(np.float32),
+        (vectors @ inverse * length).astype(np.float32),
+    )

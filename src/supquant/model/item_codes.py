@@ -71,7 +71,8 @@ class ItemRows:
     vectors: Float32  # (n, D)
     kinds: NDArray[np.intp]  # (n,)  ascending
     weights: Float32  # (N_KINDS, 2)  weights of a squared error in meaning and of one in position
-    n_meaning: int  # number of columns of meaning, the first ones
+    n_columns: int  # number of columns of labels, the first ones
+    n_meaning: int  # number of columns of labels and of likeness
 
     @property
     def parts(self) -> Iterator[tuple[slice, Float32]]:
@@ -83,7 +84,7 @@ class ItemRows:
 
     def take(self, rows: NDArray[np.int64]) -> ItemRows:
         """Return some of the rows, given in ascending order."""
-        return ItemRows(self.vectors[rows], self.kinds[rows], self.weights, self.n_meaning)
+        return ItemRows(self.vectors[rows], self.kinds[rows], self.weights, self.n_columns, self.n_meaning)
 
 
 @dataclass(frozen=True)
@@ -296,6 +297,7 @@ def _assign(
         search = item_search(
             codebooks,
             words,
+            rows.n_columns,
             rows.n_meaning,
             kind,
             weights,

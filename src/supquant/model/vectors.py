@@ -1,16 +1,17 @@
 """The vectors whose products are the scores of a `SupervisedCodec`: those of items, and those of queries.
 
-    item   t = [ m | n | z ]     what it is, how new it looks, where it lies; its code stands for it as a sum of codewords
+    item   t = [ m | E | z ]     which label it has, which class it shares otherwise, where it lies; its code stands for it as
+                                 a sum of codewords
     query  v                     of the same width; the score of an item is  v . t
 
     m   (r,)  the labels if they are known, else ``(1 - u) s``: the mean of label vectors by their probabilities, times the
               probability that the item is of a known class. If labels are few, each has a column; of many labels each has
               several words (`model/spelling.py`)
-    n   (1,)  0 if the labels are known, else how new the item looks, which grows with the logarithm of u
-    z   (g,)  the position of the vector, and the opinion of the classifier about it; the same with and without labels
+    E   (f,)  0 if the labels are known, else ``u F``: the probability of no known class, times the likeness of the vector
+    z   (g,)  the position of the vector; the same with and without labels
 
-A query is ``[(1 - u) s | NEW_BONUS u | POSITION_WEIGHT u z + COSINE_WEIGHT c]``: known classes are compared by labels, new ones
-by position, and items with equal labels are ordered by cosine. Labels that are added after the fit have no columns; they are
+A query is ``[(1 - u) s | u F | nearness u z + COSINE_WEIGHT c]``: known classes are compared by labels, others by likeness and
+position, and items with equal labels are ordered by cosine. Labels that are added after the fit have no columns; they are
 directions in z. See `docs/design/model.md`.
 """
 
@@ -29,13 +30,6 @@ from supquant.errors import InputError
 from supquant.kernels import Packed, QueryRule
 from supquant.model.feature_map import SupervisedMap
 from supquant.model.spelling import MIN_PROBABILITY, MIN_PROBABILITY_ALL_LABELLED
-from supquant.model.words import NOVELTY_WEIGHT, novelty_coordinate
-
-NEW_BONUS = 0.35
-"""Score of an item that is surely new for a query that is surely new, in addition to the product of their positions."""
-
-POSITION_WEIGHT = 1.25
-"""Weight of the product of positions for a query that is surely new."""
 
 COSINE_WEIGHT = 0.02
 """Weight of the cosine for a query whose label is certain: it orders items whose labels score alike. For other queries it is
@@ -47,25 +41,20 @@ ADDED_LABEL_WEIGHT = 2.0
 
 @dataclass(frozen=True, eq=False)
 class FeatureParts:
-    """The parts of features ``[s | u | z | c]``, as `SupervisedMap` describes them."""
+    """The parts of features ``[s | u | F | z | c]``, as `SupervisedMap` describes them."""
 
     s: Float32  # (b, r + a) mean vectors of trained labels, then probabilities of the a added labels
     u: Float32  # (b, 1) probability of no known class
+    likeness: Float32  # (b, f)
     z: Float32  # (b, g) position
     c: Float32  # (b, g) its product with the position of another vector is their cosine
     n_spelled: int  # r
 
     @classmethod
     def of(cls, features: Float32, feature_map: SupervisedMap) -> Self:
-        """Return the parts of features (b, r + a + 1 + 2 g) as views."""
-        n, g = feature_map.n_columns, feature_map.n_position
-        return cls(
-            features[:, :n],
-            features[:, n : n + 1],
-            features[:, n + 1 : n + 1 + g],
-            features[:, n + 1 + g :],
-            feature_map.spelling.n_columns,
-        )
+        """Return the parts of features (b, r + a + 1 + f + 2 g) as views."""
+        n, f, g = feature_map.n_columns, feature_map.n_likeness, feature_map.n_position
+        return cls(*np.split(features, np.cumsum([n, 1, f, g]), axis=1), feature_map.spelling.n_columns)
 
     @property
     def trained(self) -> Float32:
@@ -87,7 +76,7 @@ class FeatureParts:
 
 def position_queries(features: FeatureParts) -> Float32:
     """Return the vectors v (b, D) of queries that rank items by position alone."""
-    return np.pad(features.c, ((0, 0), (features.n_spelled + 1, 0)))
+    return np.pad(features.c, ((0, 0), (features.n_spelled + features.likeness.shape[1], 0)))
 
 
 def label_queries(
@@ -106,27 +95,19 @@ def label_queries(
         Whether the labels of all items are known.
     """
     spelling, s, u = feature_map.spelling, features.trained, features.u
-    r = features.n_spelled
-    vectors = np.zeros((len(s), r + 1 + feature_map.n_position), dtype=np.float32)
-    least = least_probability(all_labelled)
     weights = (
         label_weights(np.minimum(spelling.length * s, 1), multilabel=True)
         if feature_map.multilabel
-        else spelling.weights(s, least)
+        else spelling.weights(s, least_probability(all_labelled))
     )
-    np.multiply(1 - u, weights, out=vectors[:, :r])
     untrained = features.untrained
-    vectors[:, r] = untrained[:, 0] * np.float32(NEW_BONUS / NOVELTY_WEIGHT)
     squares = np.einsum("ij,ij->i", features.s, features.s)
     certainty = np.minimum(spelling.length * squares, 1)[:, None] ** 3
-    vectors[:, r + 1 :] = (
-        np.float32(POSITION_WEIGHT) * untrained * features.z
-        + np.float32(COSINE_WEIGHT) * certainty * features.c
-    )
+    near = feature_map.nearness * untrained * features.z + np.float32(COSINE_WEIGHT) * certainty * features.c
     if added_columns is not None:
         likely = np.float32(ADDED_LABEL_WEIGHT) * (1 - u) * features.added
-        vectors[:, r + 1 :] += row_products(likely, added_columns)
-    return vectors
+        near += row_products(likely, added_columns)
+    return np.hstack([(1 - u) * weights, untrained * features.likeness, near], dtype=np.float32)
 
 
 def least_probability(all_labelled: bool) -> float:
@@ -138,13 +119,13 @@ def query_rule(feature_map: SupervisedMap, ranking: str, *, all_labelled: bool) 
     """Return how compiled code makes what `label_queries` or `position_queries` returns, if no labels were added."""
     return QueryRule(
         n_columns=feature_map.n_columns,
+        n_likeness=feature_map.n_likeness,
         n_position=feature_map.n_position,
         length=feature_map.spelling.length,
         by_position=ranking == "position",
         multilabel=feature_map.multilabel,
         least=least_probability(all_labelled),
-        bonus=NEW_BONUS / NOVELTY_WEIGHT,
-        position=POSITION_WEIGHT,
+        position=float(feature_map.nearness[0]),
         cosine=COSINE_WEIGHT,
     )
 
@@ -161,22 +142,32 @@ def item_vectors(
     labels : ndarray of shape (b, r + a) or None, default=None
         Spelled labels, then columns of added ones. A row of NaN is unknown; None means that all rows are.
     """
-    r = features.n_spelled
-    items = np.empty((len(features.s), r + 1 + feature_map.n_position), dtype=np.float32)
-    items[:, r + 1 :] = features.z
+    r, f = features.n_spelled, features.likeness.shape[1]
+    items = np.zeros((len(features.s), r + f + feature_map.n_position), dtype=np.float32)
+    meaning, likeness, place = np.split(items, [r, r + f], axis=1)
+    place[:] = features.z
     known = np.zeros(len(items), dtype=bool) if labels is None else ~np.isnan(labels[:, 0])
     if not known.all():
-        np.multiply(1 - features.u, features.trained, out=items[:, :r])
-        items[:, r] = novelty_coordinate(features.untrained[:, 0])
+        np.multiply(1 - features.u, features.trained, out=meaning)
+        np.multiply(features.untrained, features.likeness, out=likeness)
     if labels is None:
         return items
-    np.copyto(items[:, :r], labels[:, :r], where=known[:, None], casting="same_kind")
-    np.copyto(items[:, r], NOVELTY_WEIGHT * labels[:, r:].any(axis=1), where=known, casting="same_kind")
-    # An item with an added label is moved along the mean of the label, until its product with the label's direction is 1.
+    np.copyto(meaning, labels[:, :r], where=known[:, None], casting="same_kind")
+    likeness[known] = 0
+    # An item with an added label is of none that was trained. It is moved along the mean of its label, until its product with the
+    # label's direction is 1.
     rows, added = np.nonzero(labels[:, r:] == 1)
-    lacking = 1 - np.einsum("ij,ij->i", items[rows, r + 1 :], feature_map.added_directions[added])
-    items[rows, r + 1 :] += lacking[:, None] * feature_map.means[feature_map.n_trained :][added]
+    likeness[rows] = features.likeness[rows]
+    lacking = 1 - np.einsum("ij,ij->i", place[rows], feature_map.added_directions[added])
+    place[rows] += lacking[:, None] * feature_map.means[feature_map.n_trained :][added]
     return items
+
+
+def item_novelty(meaning: Float32, feature_map: SupervisedMap) -> Float32:
+    """Return the probability u (b, 1) of no known class of items whose vectors begin with m (b, r)."""
+    if feature_map.multilabel:
+        return np.exp(-label_weights(np.clip(meaning, 0, 1), multilabel=True).sum(axis=1, keepdims=True))
+    return np.clip(1 - meaning.sum(axis=1, keepdims=True), 0, 1)
 
 
 def checked_novelty(novelty: ArrayLike, n: int) -> Float32:

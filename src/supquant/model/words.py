@@ -45,12 +45,6 @@ rows of `SupervisedCodec.weights`."""
 N_KINDS = 3
 """Number of kinds of items."""
 
-NOVELTY_FLOOR = 0.01
-"""Probability of being new around which the coordinate n of an item begins to rise."""
-
-NOVELTY_WEIGHT = 0.5
-"""The coordinate n of an item that is surely new. The coordinates m are at most 1."""
-
 NEW_FROM = 0.3
 """An item without labels is of the kind `NEW` if its probability of being new is greater than this."""
 
@@ -152,30 +146,9 @@ def any_unlabelled(words: NDArray[np.uint8], codes: Codes) -> bool:
     return not len(telling) or any(bool(free[m][codes[:, m]].any()) for m in telling)
 
 
-def novelty_coordinate(u: Float32 | np.float32) -> Float32:
-    """Return the coordinates n (b,) of items with probabilities u (b,) of being new: 0 at u = 0, `NOVELTY_WEIGHT` at u = 1.
-
-    They rise with the logarithm of u, because items differ in small probabilities.
-    """
-    return np.asarray(np.log1p(u / NOVELTY_FLOOR) * (NOVELTY_WEIGHT / np.log1p(1 / NOVELTY_FLOOR)))
-
-
-def item_novelty(coordinate: Float32) -> Float32:
-    """Return the probabilities u of being new, from 0 to 1, of items with coordinates n: the inverse of `novelty_coordinate`.
-
-    Examples
-    --------
-    >>> item_novelty(novelty_coordinate(np.array([0, 0.5, 1]))).round(3)
-    array([0. , 0.5, 1. ])
-    """
-    grown = np.expm1(coordinate * np.float32(np.log1p(1 / NOVELTY_FLOOR) / NOVELTY_WEIGHT))
-    return np.clip(np.float32(NOVELTY_FLOOR) * grown, 0, 1)
-
-
-def item_kinds(coordinate: Float32, known: Flags) -> NDArray[np.intp]:
-    """Return the kinds (b,) of items, from their coordinates n (b,) and whether their labels are known (b,)."""
-    new = coordinate > novelty_coordinate(np.float32(NEW_FROM))
-    return np.where(known, LABELLED, np.where(new, NEW, FAMILIAR))
+def item_kinds(novelty: Float32, known: Flags) -> NDArray[np.intp]:
+    """Return the kinds (b,) of items, from their probability of being new (b,) and whether their labels are known (b,)."""
+    return np.where(known, LABELLED, np.where(novelty > NEW_FROM, NEW, FAMILIAR))
 
 
 # the search for a code -----------------------------------------------------------------------------------------------
@@ -223,11 +196,12 @@ class LabelSearch:
     Examples
     --------
     >>> words = np.full((2, 3), LABEL_WORD)
-    >>> LabelSearch(words).search(np.float32([[0, 0.5, 0, 0, 0, 0.5]]))
+    >>> LabelSearch(words, 6).search(np.float32([[0, 0.5, 0, 0, 0, 0.5]]))
     array([[1, 2]], dtype=uint8)
     """
 
     words: NDArray[np.uint8]  # (M', K) purposes in the first codebooks, those with words of labels
+    n_meaning: int  # number of columns before those of position
     positions: PositionSearch | None = None  # for the codebooks after them
 
     def search(self, vectors: Float32, codes: Codes | None = None) -> Codes:
@@ -237,8 +211,7 @@ class LabelSearch:
         """
         edges = self._edges
         columns = [vectors[:, slice(*part)].argmax(axis=1) + part[0] for part in pairwise(edges)]
-        n_meaning = edges[-1] + 1  # the last of these columns is that of novelty
-        return self.codes_of(np.stack(columns, axis=1), vectors[:, n_meaning:], codes)
+        return self.codes_of(np.stack(columns, axis=1), vectors[:, self.n_meaning :], codes)
 
     def codes_of(self, columns: NDArray[Any], positions: Float32 | None, codes: Codes | None = None) -> Codes:
         """Return the codes (n, M) of items whose labels are spelled with columns (n, M'), and that lie at positions (n, g).
@@ -266,6 +239,7 @@ class LabelSearch:
 def item_search(
     codebooks: Float32,
     words: NDArray[np.uint8],
+    n_columns: int,
     n_meaning: int,
     kind: int,
     weights: NDArray[Any],
@@ -281,8 +255,10 @@ def item_search(
     codebooks : ndarray of shape (M, K, D), float32
     words : ndarray of shape (M, K), uint8
         The purpose of each codeword.
+    n_columns : int
+        The number of columns of labels, the first ones.
     n_meaning : int
-        The number of columns of meaning: one for each word of labels, and that of novelty.
+        The number of columns of meaning: those of labels and of likeness.
     kind : int
         The kind of the items, such as `LABELLED`.
     weights : ndarray of shape (2,)
@@ -294,18 +270,18 @@ def item_search(
     """
     allowed = allowed_words(words, kind)
     options: dict[str, Any] = {"weights": weights, "max_sweeps": max_sweeps, "beam": beam, "quick": quick}
-    if kind == LABELLED and _spells_labels(words, n_meaning):
+    if kind == LABELLED and _spells_labels(words, n_columns):
         n_words = int((words == LABEL_WORD).any(axis=1).sum())
         of_labels, others = np.split(np.ascontiguousarray(codebooks[:, :, n_meaning:]), [n_words])
         positions = PositionSearch.of(of_labels, others, words[n_words:], **options) if len(others) else None
-        return LabelSearch(words[:n_words], positions)
+        return LabelSearch(words[:n_words], n_meaning, positions)
     return ItemSearch.of(codebooks, n_meaning, allowed=allowed, sparse=kind == LABELLED, **options)
 
 
-def _spells_labels(words: NDArray[np.uint8], n_meaning: int) -> bool:
+def _spells_labels(words: NDArray[np.uint8], n_columns: int) -> bool:
     """Return whether the first codebooks have a word for every column of labels, and the others have words for position.
 
-    The words (M, K) are purposes, and `n_meaning` the number of columns of labels and of novelty.
+    The words (M, K) are purposes, and `n_columns` is the number of columns of labels.
     """
     with_labels, with_position = ((words == word).any(axis=1) for word in (LABEL_WORD, POSITION_WORD))
     n_words = int(with_labels.sum())
@@ -314,5 +290,5 @@ def _spells_labels(words: NDArray[np.uint8], n_meaning: int) -> bool:
         and with_labels[:n_words].all()
         and with_position[n_words:].all()
         and not with_position[:n_words].any()
-        and (words == LABEL_WORD).sum() == n_meaning - 1
+        and (words == LABEL_WORD).sum() == n_columns
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Codes, Float32
 from supquant.inputs.labels import Labels
 from supquant.model.codec import SupervisedCodec
-from supquant.model.words import item_novelty
+from supquant.model.vectors import item_novelty
 
 __all__ = ["class_shares", "explain", "two_dimensions"]
 
@@ -34,7 +34,7 @@ def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
         return None
     spelling = codec.map.spelling
     L, r = codec.map.n_trained, spelling.n_columns
-    meaning = decoded[:, :r] / np.maximum(1 - item_novelty(decoded[:, r : r + 1]), MIN_KNOWN)
+    meaning = decoded[:, :r] / np.maximum(1 - item_novelty(decoded[:, :r], codec.map), MIN_KNOWN)
     if codec.multilabel:
         return np.clip(meaning[:, :L], 0, 1).astype(np.float32)
     every = Labels(codec.classes[:L], False, np.arange(L, dtype=np.int32), None)
@@ -82,7 +82,8 @@ def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Co
     items = codec.decode(codes)
     if not isinstance(codec, SupervisedCodec):
         return {"classes": [], "novelty": None, "answers": [{"classes": [], "near": None} for _ in items]}
-    first = codec.map.spelling.n_columns + 1
+    r = codec.map.spelling.n_columns
+    first = r + codec.map.n_likeness
     novelty = None
     if query is not None:
         t = codec.transform(query)
@@ -90,7 +91,7 @@ def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Co
         novelty = float(codec.novelty(query)[0])
     else:
         t = codec.decode(own)
-        novelty = float(item_novelty(t[:, first - 1 : first])[0, 0])
+        novelty = float(item_novelty(t[:, :r], codec.map)[0, 0])
         found = class_shares(codec, t)
         shares = np.zeros((1, 0), np.float32) if found is None else found
     of_items = class_shares(codec, items)

@@ -1,0 +1,291 @@
+"""Found classes: groups among rows without labels, and how likely a vector is of none of the known classes.
+
+Rows without labels are a mixture of known classes and of classes that nobody has labelled. The latter are there to be found: the
+rows are clustered several times, each time with a column for every known class and another number of columns for found ones. A
+column that unlabelled rows are members of more often than labelled rows holds something new. How much more often says how likely
+a vector is new. Half of the rows take no part in each clustering, and only these are compared, so that nothing is learned from
+the rows that it is measured on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from supquant.arrays import Flags, Float32, Float64
+from supquant.codec.gaussian_map import GaussianMap
+from supquant.model.clusters import Clusters, cluster_powers, normalised, unit_positions
+from supquant.parallel import ordered_map, row_blocks
+
+N_CLUSTERINGS = 16
+"""Number of clusterings. With eight, MAP of new classes of Banking77 falls by .02."""
+
+TEMPERATURE = 20.0
+"""Memberships are a softmax of cosines times this number; 15 to 35 differ by less than .01."""
+
+MIN_COLUMNS, MAX_COLUMNS = 0.25, 3.0
+"""The number of found columns of a clustering is drawn log-uniformly between these multiples of the number of known classes."""
+
+COLUMN_LIMIT = 512
+"""A clustering has at most this number of found columns."""
+
+ITERATIONS = 10
+"""Each clustering takes this number of iterations."""
+
+SMOOTHING = 0.3
+"""Every column counts this number of imaginary labelled rows, which are members as often as unlabelled rows are."""
+
+MAX_LIKENESS = 128
+"""The memberships of all clusterings are kept along at most this number of directions. With 64, MAP of Tiny-ImageNet falls by
+.01."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Clusterings, and what they say of rows that took no part in them."""
+
+    clusters: Clusters
+    of_labelled: Float64  # (n,) mean log ratio of labelled rows
+    of_unlabelled: Float64  # (m,) mean log ratio of unlabelled rows
+    judged: Flags  # (n,) labelled rows that were left out of a clustering at least once
+    seen: Flags  # (m,) the same for unlabelled rows
+
+
+def find_classes(
+    labelled: Float32,
+    y: NDArray[np.integer],
+    n_labels: int,
+    unlabelled: Float32,
+    held: Flags,
+    rng: np.random.Generator,
+    n_jobs: int,
+) -> Found:
+    """Cluster labelled and unlabelled rows several times.
+
+    Parameters
+    ----------
+    labelled, unlabelled : ndarray of shapes (n, g) and (m, g), float32
+        Positions of rows.
+    y : ndarray of shape (n,)
+        Numbers of the labels.
+    n_labels : int
+        L, the number of known classes.
+    held : ndarray of shape (n,), bool
+        Labelled rows that take part in no clustering.
+    rng : numpy Generator
+    n_jobs : int
+
+    Returns
+    -------
+    Found
+    """
+    known, mixed = unit_positions(labelled), unit_positions(unlabelled)
+
+    def clustered(seed: int) -> tuple[Float32, Float64, tuple[Flags, Float64], tuple[Flags, Float64]]:
+        own = np.random.default_rng(seed)
+        n_found = np.exp(own.uniform(*np.log(np.array([MIN_COLUMNS, MAX_COLUMNS]) * n_labels)))
+        n_found = int(np.clip(n_found, 1, COLUMN_LIMIT))
+        out, mixed_out = held | (own.uniform(size=len(known)) < 0.5), own.uniform(size=len(mixed)) < 0.5
+        centres = cluster(known[~out], y[~out], n_labels, mixed[~mixed_out], n_found, own)
+        kernel = GaussianMap(centres, TEMPERATURE**-0.5)
+        ratios, of_known, of_mixed = log_ratios(
+            _memberships(kernel, known[out]), _memberships(kernel, mixed[mixed_out])
+        )
+        return centres, ratios, (out, of_known), (mixed_out, of_mixed)
+
+    seeds = rng.integers(2**31, size=N_CLUSTERINGS)
+    centres, ratios, of_known, of_mixed = zip(*ordered_map(clustered, seeds, n_jobs), strict=True)
+    clusters = Clusters(
+        GaussianMap(np.concatenate(centres), TEMPERATURE**-0.5),
+        (np.concatenate(ratios) / N_CLUSTERINGS).astype(np.float32),
+        np.cumsum([len(each) for each in centres], dtype=np.int64),
+    )
+    (of_labelled, judged), (of_unlabelled, seen) = (_means_of_rows(each) for each in (of_known, of_mixed))
+    return Found(clusters, of_labelled, of_unlabelled, judged, seen)
+
+
+def _means_of_rows(parts: Sequence[tuple[Flags, Float64]]) -> tuple[Float64, Flags]:
+    """Return the means (n,) of values that some of n rows have in each of several parts, and which rows have any."""
+    total, count = np.zeros(len(parts[0][0])), np.zeros(len(parts[0][0]))
+    for rows, values in parts:
+        total[rows] += values
+        count[rows] += 1
+    return total / np.maximum(count, 1), count > 0
+
+
+def cluster(
+    known: Float32,
+    y: NDArray[np.integer],
+    n_labels: int,
+    mixed: Float32,
+    n_found: int,
+    rng: np.random.Generator,
+) -> Float32:
+    """Return the centres (L + K, g) of spherical k-means, in which labelled rows stay with their classes.
+
+    The rows `known` (n, g), with labels y (n,), and `mixed` (m, g) have unit length. Found centres start at mixed rows far from
+    all other centres (k-means++).
+    """
+    own = np.zeros((n_labels, known.shape[1]), dtype=np.float32)
+    np.add.at(own, y, known)
+    centres = np.zeros((n_labels + n_found, known.shape[1]), dtype=np.float32)
+    centres[:n_labels] = unit_positions(own)
+    nearest = _nearest(mixed, centres[:n_labels])[1]
+    for number in range(n_labels, len(centres)):
+        far = np.cumsum(np.maximum(1 - nearest, 0) ** 2, dtype=np.float64)
+        chosen = mixed[min(int(np.searchsorted(far, rng.uniform() * far[-1])), len(mixed) - 1)]
+        centres[number] = chosen
+        np.maximum(nearest, mixed @ chosen, out=nearest)
+    for _ in range(ITERATIONS):
+        sums = np.zeros_like(centres)
+        sums[:n_labels] = own
+        _add_rows(sums, _nearest(mixed, centres)[0], mixed)
+        moved = unit_positions(sums)
+        some = moved.any(axis=1)  # a centre without rows stays
+        centres[some] = moved[some]
+    return centres
+
+
+def _nearest(rows: Float32, centres: Float32) -> tuple[NDArray[np.intp], Float32]:
+    """Return the number of the centre (k, g) with the greatest product for each row (n, g), and this product."""
+    numbers, products = np.empty(len(rows), dtype=np.intp), np.empty(len(rows), dtype=np.float32)
+    for start, stop in row_blocks(len(rows)):
+        found = rows[start:stop] @ centres.T
+        numbers[start:stop] = found.argmax(axis=1)
+        products[start:stop] = found.max(axis=1)
+    return numbers, products
+
+
+def _add_rows(sums: Float32, numbers: NDArray[np.intp], rows: Float32) -> None:
+    """Add rows (n, g) to the sums (k, g) with these numbers (n,)."""
+    order = np.argsort(numbers, kind="stable")
+    present, starts = np.unique(numbers[order], return_index=True)
+    sums[present] += np.add.reduceat(rows[order], starts, axis=0)
+
+
+def _memberships(kernel: GaussianMap, rows: Float32) -> Float32:
+    """Return the memberships (n, k) of rows (n, g) in one clustering."""
+    values = np.empty((len(rows), len(kernel.anchors)), dtype=np.float32)
+    for start, stop in row_blocks(len(rows)):
+        kernel.fill(rows[start:stop], values[start:stop])
+    return normalised(values, np.array([values.shape[1]]))
+
+
+def log_ratios(known: Float32, mixed: Float32) -> tuple[Float64, Float64, Float64]:
+    """Return how much more often unlabelled rows are members of columns than labelled rows.
+
+    Parameters
+    ----------
+    known, mixed : ndarray of shapes (n, k) and (m, k), float32
+        Memberships of labelled and of unlabelled rows.
+
+    Returns
+    -------
+    ratios : ndarray of shape (k,), float64
+        Logarithms of the ratios of mean memberships.
+    of_known, of_mixed : ndarray of shapes (n,) and (m,), float64
+        The mean ratio of each row over its memberships. A row does not count itself, or it would look like its own kind.
+    """
+    n, m = len(known), len(mixed)
+    k = known.shape[1]
+    if n < 2 or m < 2:
+        return np.zeros(k), np.zeros(n), np.zeros(m)
+    of_known, of_mixed = known.sum(axis=0, dtype=np.float64), mixed.sum(axis=0, dtype=np.float64)
+
+    def ratio(of_known: Float64, n: int, share: Float64) -> Float64:
+        share = np.maximum(share, 1e-12)
+        prior = SMOOTHING * k
+        return np.asarray(np.log(share * (n + prior) / (of_known + prior * share)))
+
+    def without_known(block: tuple[int, int]) -> Float64:
+        rows = known[slice(*block)]
+        return np.einsum("ij,ij->i", rows, ratio(of_known - rows, n - 1, of_mixed / m))
+
+    def without_mixed(block: tuple[int, int]) -> Float64:
+        rows = mixed[slice(*block)]
+        return np.einsum("ij,ij->i", rows, ratio(of_known, n, (of_mixed - rows) / (m - 1)))
+
+    return (
+        ratio(of_known, n, of_mixed / m),
+        np.concatenate([without_known(block) for block in row_blocks(n)]),
+        np.concatenate([without_mixed(block) for block in row_blocks(m)]),
+    )
+
+
+def likeness_directions(powers: Float32, most: int) -> Float32:
+    """Return the directions (w, f) along which rows of powers (n, w) have their largest squares, at most `most`."""
+    gram = powers.T @ powers
+    values, vectors = np.linalg.eigh(gram.astype(np.float64))
+    leading = vectors[:, ::-1][:, : min(most, int((values > 1e-9 * max(values[-1], 1e-30)).sum()))]
+    return np.ascontiguousarray(leading, dtype=np.float32)
+
+
+def cluster_likeness(clusters: Clusters, z: Float32, novelty: Float32) -> Float32:
+    """Return the directions (w, f) from powers of memberships to likenesses, for rows at positions z (n, g).
+
+    A row counts as much as it looks new. The squared length of a likeness is then that of the mean over clusterings.
+    """
+    powers = cluster_powers(clusters.memberships(z)) * novelty[:, None]
+    return likeness_directions(powers, MAX_LIKENESS) / np.float32(np.sqrt(len(clusters.ends)))
+
+
+# the probability of no known class -----------------------------------------------------------------------------------
+
+
+def density_ratio(known: Float64, mixed: Float64) -> tuple[Float64, float]:
+    """Learn the logarithm of the density of mixed rows over that of known rows, as a sum that rises with each score.
+
+    Parameters
+    ----------
+    known, mixed : ndarray of shapes (n, q) and (m, q), float64
+        Scores of the rows.
+
+    Returns
+    -------
+    weights : ndarray of shape (q,), float64
+        Never negative: a score that speaks against novelty by chance has no weight.
+    shift : float
+    """
+    rows, is_mixed = np.concatenate([known, mixed]), np.arange(len(known) + len(mixed)) >= len(known)
+    centre, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-12
+    used = np.arange(rows.shape[1])
+    weights, shift = np.zeros(rows.shape[1]), 0.0
+    while len(used):
+        scaled = (rows[:, used] - centre[used]) / spread[used]
+        fitted = LogisticRegression(class_weight="balanced").fit(scaled, is_mixed)
+        slopes = fitted.coef_[0]
+        if (slopes > 0).all():
+            weights[used] = slopes / spread[used]
+            shift = float(fitted.intercept_[0] - weights @ centre)
+            break
+        used = np.delete(used, slopes.argmin())
+    return weights, shift
+
+
+SHARE_BINS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+"""The share of new rows is read off where these fractions of the known rows look less new."""
+
+
+def new_share(known: Float64, mixed: Float64) -> float:
+    """Estimate the fraction of mixed rows that are new, from scores (n,) and (m,) that are high for new rows.
+
+    Among the rows that look least new there are only known ones. So the fraction of mixed rows among them, divided by that of known
+    rows, is the share of known rows. The lowest upper bound over several such groups counts (best bin, Garg et al., 2021).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> known, new = rng.normal(0, 1, 6000), rng.normal(4, 1, 1200)
+    >>> round(new_share(known[:3000], np.concatenate([known[3000:], new])), 1)
+    0.3
+    """
+    ordered, best = np.sort(known), 1.0
+    for part in SHARE_BINS:
+        below = (mixed <= ordered[max(int(part * len(known)) - 1, 0)]).mean()
+        slack = 2 * np.sqrt(part * (1 - part) * (1 / len(known) + 1 / len(mixed)))
+        best = min(best, float(below + slack) / part)
+    return max(0.0, 1 - best)
