@@ -25,7 +25,7 @@ def test_means_and_spreads_are_printed_and_each_cell_has_a_file(earlier):
         f"paper-digits-600rows-16bits-seed{seed}.json" for seed in (0, 1)
     ]
     maps = [json.loads(path.read_text())["figures"]["map"] for path in paths]
-    assert f"{sum(maps) / 2:.4f}".removeprefix("0") in result.output
+    assert f"{sum(maps) / 2:.3f}".removeprefix("0") in result.output
     assert "±" in result.output
     assert "digits, 600 rows, 16 bits" in result.output
     assert "Measuring paper-digits-600rows-16bits-seed1 (2 of 2)" in result.stderr

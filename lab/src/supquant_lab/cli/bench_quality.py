@@ -85,12 +85,13 @@ def _mean_text(values: Values | None) -> str:
     if values is None:
         return ""
     found = list(values.values())
-    spread = f" ±{_number(stdev(found))}" if len(found) > 1 else ""
-    return f"{_number(mean(found))}{spread}"
+    spread = f" ±{_number(stdev(found), 3)}" if len(found) > 1 else ""
+    return f"{_number(mean(found), 3)}{spread}"
 
 
-def _number(value: float, sign: str = "") -> str:
-    return f"{value:{sign}.4f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:{sign}.4g}"
+def _number(value: float, decimals: int = 4, sign: str = "") -> str:
+    """Return a number with these decimals if it is a fraction, otherwise with four digits."""
+    return f"{value:{sign}.{decimals}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:{sign}.4g}"
 
 
 def _print_moves(
@@ -99,7 +100,7 @@ def _print_moves(
     """Print and return the figures that moved by more than their noise, the worse ones first."""
     for field, what in (
         ("protocol", "the lab measures in another way"),
-        ("machine", "the machine is another"),
+        ("machine", "machine or packages are others"),
     ):
         if {str(record[field]) for record in earlier} != {str(record[field]) for record in records}:
             out.print(f"Compare with care: {what} than in the earlier run.")
@@ -114,7 +115,7 @@ def _print_moves(
                     f"{move.line.kind}, {move.line.label}",
                     move.figure,
                     *map(_number, (move.before, move.after)),
-                    _number(move.difference, "+"),
+                    _number(move.difference, sign="+"),
                     _number(move.noise),
                     "better" if move.is_better else "worse",
                 ]
