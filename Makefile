@@ -4,6 +4,7 @@
 # make sanitize  the tests of the kernels under address and undefined-behaviour sanitizers, of threads under the thread sanitizer
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
+# make quality   measure the default model in half an hour, and show what moved since the records in benchmarks/results/quality
 # make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error
 # make browser   install Chromium where there is none (Debian), for the tests that open pages; others skip them
 # make clean     remove what the others made
@@ -23,7 +24,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
-.PHONY: build demo test lint types pytest dist docs sanitize sanitize-address sanitize-thread browser develop clean
+.PHONY: build demo test lint types pytest dist quality docs sanitize sanitize-address sanitize-thread browser develop clean
 
 build: $(STAMP)
 
@@ -79,6 +80,11 @@ dist: $(STAMP)
 	$(PIP) --no-deps --target build/wheel-check build/dist/*.whl
 	cd / && PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/wheel-check SUPQUANT_REQUIRE_NATIVE=1 $(CURDIR)/$(BIN)/python -c \
 	  'import supquant, supquant.kernels as k; assert "wheel-check" in supquant.__file__, supquant.__file__; print("the wheel imports:", supquant.__file__, k.isa())'
+
+# Cells of the same sources are not measured again, so a run that was stopped goes on. Copy the records over those of the
+# repository to keep them.
+quality: $(STAMP)
+	$(BIN)/supquant bench quality --quick --results build/quality --against benchmarks/results/quality
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs . build/docs

@@ -206,7 +206,7 @@ def measure(fields: dict[str, Any]) -> dict[str, Any]:
     products = [model.predict_proba(others[start:stop]) @ p.T for start, stop in classes.blocks(n_items)]
     without = CodeIndex(model).add_codes(model.encode(others))
     unlabelled = _judged(without, Q, np.concatenate(products), relevance(asked, carried, 0, len(Q)))
-    tables_ms, answers_ms = _query_times(model, index, Q[:TIMED_QUERIES])
+    tables_ms, answers_ms = query_times(model, index, Q[:TIMED_QUERIES])
     return {
         "fit_seconds": fit_seconds,
         "product_seconds": median(product_seconds),  # of one float32 product X'X
@@ -270,7 +270,7 @@ def _judged(index: CodeIndex, Q: Float32, best: Array, relevant: npt.NDArray[np.
     }
 
 
-def _query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Float32) -> tuple[float, float]:
+def query_times(model: SupervisedQuantizer, index: CodeIndex, Q: Float32) -> tuple[float, float]:
     """Return the median milliseconds from one vector to its tables and to its first ten items, on one thread."""
     steps = (partial(model.codec_.query_tables, n_jobs=1), partial(index.search, k=10, n_jobs=1))
     with single_blas():

@@ -17,7 +17,9 @@ from supquant.errors import InputError
 from supquant_lab.bench import WrongAnswersError
 from supquant_lab.records import write_record
 
-FITS, SEARCHES, SERVICES = (f"supquant_lab.cli.bench_{name}" for name in ("fits", "searches", "services"))
+FITS, QUALITY, SEARCHES, SERVICES = (
+    f"supquant_lab.cli.bench_{name}" for name in ("fits", "quality", "searches", "services")
+)
 
 
 class BenchCommands(LazyCommands):
@@ -32,6 +34,7 @@ class BenchCommands(LazyCommands):
         "cells": CommandSource(SEARCHES, "Compare a search that skips cells with a scan of all codes."),
         "evaluate": CommandSource(SEARCHES, "Time the judging of rankings."),
         "labels": CommandSource(FITS, "Measure what many labels cost, and what codes keep."),
+        "quality": CommandSource(QUALITY, "Measure the default model, and what moved since an earlier run."),
         "extend": CommandSource(FITS, "Measure what a few rows of new classes gain."),
         "audit": CommandSource(FITS, "Measure what an audit finds of planted faults, and what it costs."),
         "soak": CommandSource(SERVICES, "Disturb indexes in every way for a while, and check every answer."),

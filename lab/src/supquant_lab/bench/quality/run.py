@@ -1,0 +1,151 @@
+"""Report: measuring cells one by one, each into its own record, which a later run skips."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+import supquant
+import supquant_lab
+from supquant_lab.bench.quality.measures import measure
+from supquant_lab.bench.quality.plan import Case
+from supquant_lab.machine import describe_machine
+from supquant_lab.records import read_records, write_record
+
+Record = dict[str, Any]
+
+SOURCES = (
+    "algebra.py",
+    "assignment.py",
+    "clustering.py",
+    "codec",
+    "estimators",
+    "kernels",
+    "model",
+    "row_sums.py",
+)
+"""Sources of the library that determine the figures. The compiled extension is in `kernels`."""
+
+PROTOCOL = (
+    "bench/quality/measures.py",
+    "datasets",
+    "methods/codes.py",
+    "probabilities.py",
+    "problem.py",
+    "quality.py",
+    "splits.py",
+)
+"""Sources of the lab that determine what is measured."""
+
+
+def run_cases(
+    cases: Sequence[Case],
+    folder: Path,
+    *,
+    n_jobs: int | None = None,
+    on_case: Callable[[int, str], None] | None = None,
+) -> list[Record]:
+    """Measure cells, and return the records of all of them.
+
+    A cell is skipped if its record is in the folder and was made by the same sources.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    folder : Path
+        Made if it is not there.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+    on_case : callable, optional
+        Gets the number, from 1, and the name of each cell before it is measured.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = {
+        "sources": fingerprint(Path(supquant.__path__[0]), SOURCES),
+        "protocol": fingerprint(Path(supquant_lab.__path__[0]), PROTOCOL),
+    }
+    shared = {"commit": _commit(), **sources, "machine": describe_machine()}
+    records = []
+    for number, case in enumerate(cases, 1):
+        path = folder / f"{case.name}.json"
+        record = json.loads(path.read_text()) if path.is_file() else None
+        if record is None or any(record[name] != value for name, value in sources.items()):
+            if on_case is not None:
+                on_case(number, case.name)
+            load, began = os.getloadavg()[0], time.perf_counter()
+            with threadpool_limits(n_jobs):
+                figures = measure(case, n_jobs)
+            record = {
+                "benchmark": "quality",
+                **case.line._asdict(),
+                "seed": case.seed,
+                "figures": figures,
+                "seconds": time.perf_counter() - began,
+                "load_before": load,
+                **shared,
+            }
+            write_record(path, record)
+        records.append(record)
+    return records
+
+
+def read_folder(folder: Path) -> list[Record]:
+    """Return the records of a folder."""
+    return [record.content for record in read_records(folder) if record.content.get("benchmark") == "quality"]
+
+
+def fingerprint(folder: Path, names: Sequence[str]) -> str:
+    """Return a hash of files of a package, and of all files in folders of it. Comments and docstrings do not change it.
+
+    Examples
+    --------
+    >>> fingerprint(Path(supquant_lab.__path__[0]), ["records.py"]) == fingerprint(
+    ...     Path(supquant_lab.__path__[0]), ["splits.py"]
+    ... )
+    False
+    """
+    digest = hashlib.sha256()
+    for name in names:
+        found = folder / name
+        files = sorted(found.rglob("*")) if found.is_dir() else [found]
+        for file in files:
+            if file.suffix in (".py", ".so"):
+                digest.update(file.relative_to(folder).as_posix().encode())
+                digest.update(_statements(file) if file.suffix == ".py" else file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _statements(file: Path) -> bytes:
+    """Return the statements of a Python file without comments and docstrings."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            body[:] = [each for each in body if not _is_text(each)]
+    return ast.dump(tree).encode()
+
+
+def _is_text(statement: ast.AST) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _commit() -> str | None:
+    """Return the commit of the checkout that the command runs in, marked if it has changes; None outside of one."""
+    command = ["git", "describe", "--always", "--abbrev=12", "--dirty"]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
