@@ -260,10 +260,16 @@ class LocalIndex(SearchableIndex):
         return self._change_codes("upsert", ids, codes, metadata)
 
     def _change_codes(
-        self, change: Change, ids: ArrayLike, codes: ArrayLike, metadata: object, **place: int
+        self,
+        change: Change,
+        ids: ArrayLike,
+        codes: ArrayLike,
+        metadata: object,
+        step: CodecStep | None = None,
+        **place: int,
     ) -> Self:
         read = _read_distinct(change, ids)
-        self._put(change, read, self.codec.check_codes(codes), metadata, None, **place)
+        self._put(change, read, self.codec.check_codes(codes), metadata, step, **place)
         return self
 
     def _put(
