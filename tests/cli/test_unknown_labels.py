@@ -93,7 +93,7 @@ def test_append_refuses_a_model_that_knows_more_labels_than_the_index(run, here,
 def test_processes_that_add_labels_at_once_lose_none(run, fork, here, digits, monkeypatch):
     """Every process waits before its first save until all have loaded the index. So only one of these saves can succeed."""
     X, y = digits
-    all_have_loaded = multiprocessing.Barrier(2)
+    all_have_loaded = multiprocessing.Barrier(3)
     save, firsts = CodeIndex.save, iter([all_have_loaded.wait])  # each child has an iterator of its own
 
     def save_when_all_have_loaded(index, path, **options):
@@ -107,12 +107,14 @@ def test_processes_that_add_labels_at_once_lose_none(run, fork, here, digits, mo
     for new in (8, 9):
         rows = np.flatnonzero(y == new)[:5]
         np.savez(f"{new}.npz", X=X[rows], y=y[rows], ids=1000 + rows)
+    np.savez("7.npz", X=X[y == 7][:5], y=[70] * 5)
     monkeypatch.setattr(CodeIndex, "save", save_when_all_have_loaded)
     with_labels = ("--labels", "y", "--unknown-labels", "extend", "--jobs", "1")
     commands = [("add", "base.index", f"{new}.npz", "--ids", f"{new}.npz", *with_labels) for new in (8, 9)]
+    commands.append(("extend", "base.index", "7.npz"))
     children = [fork(partial(work, str(command), *command)) for command in commands]
-    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     index = CodeIndex.load("base.index", verify="full")
-    assert sorted(index.codec.classes.tolist()) == [*range(10)]
+    assert sorted(index.codec.classes.tolist()) == [*range(10), 70]
     rows = np.concatenate([np.flatnonzero(y == new)[:5] for new in (8, 9)])
     np.testing.assert_array_equal(index.codes(1000 + rows), index.codec.encode_items(X[rows], y[rows]))
