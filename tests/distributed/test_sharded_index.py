@@ -293,3 +293,73 @@ def test_shards_of_several_codecs_and_one_folder_twice_are_refused(make, vectors
         ShardedIndex([folders[0], folders[0]], workers=InlineWorkers(3))
     with pytest.raises(InputError, match="3 shards need as many workers, got 2"):
         ShardedIndex(folders, workers=InlineWorkers(2))
+
+
+# labels that the model does not know ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def labelled_shards(digits, tmp_path):
+    """Folders of three shards, whose model knows the digits below 8, and one index of all their rows."""
+    X, y = digits
+    known = np.flatnonzero(y < 8)[:300]
+    sq = SupervisedQuantizer(2, n_codewords=16, max_iter=1, random_state=0).fit(X[known], y[known])
+    folders = [tmp_path / f"labelled-{number}" for number in range(3)]
+    for number, folder in enumerate(folders):
+        CodeIndex(sq).add(X[100 * number : 100 * number + 100]).save(folder)
+    return folders, CodeIndex(sq).add(X[:300])
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_worker_that_is_lost_while_labels_are_added_changes_once(labelled_shards, digits, moment):
+    X, y = digits
+    folders, whole = labelled_shards
+    workers = LosesAChange(3)
+    sharded = ShardedIndex(folders, workers=workers)
+    workers.loses = moment
+    sharded.add(X[300:330], y[300:330], unknown_labels="extend")
+    assert workers.n_restarts == 1
+    assert_same_answers(sharded, whole.add(X[300:330], y[300:330], unknown_labels="extend"), X[900:910])
+    assert {facts.codec for facts in sharded._shards.facts} == {whole.codec.pack().digest}
+
+
+def test_shards_that_lack_labels_are_opened_and_get_them_with_the_next(labelled_shards, digits):
+    """A process that ends while it adds labels leaves some shards without them."""
+    X, y = digits
+    folders, whole = labelled_shards
+    nines, eights = np.flatnonzero(y == 9)[:5], np.flatnonzero(y == 8)[:5]
+    extended = whole.codec.extended(X[nines], y[nines])
+    CodeIndex.load(folders[0]).with_codec(extended).save(folders[0])
+    sharded = ShardedIndex(folders, workers=InlineWorkers(3))
+    assert_same_answers(sharded, whole.with_codec(extended), X[900:910])
+    sharded.add(X[eights], y[eights], unknown_labels="extend")
+    for folder in folders:
+        assert CodeIndex.load(folder).codec.classes.tolist() == [*range(8), 9, 8]
+    again = ShardedIndex(folders, workers=InlineWorkers(3))
+    np.testing.assert_array_equal(
+        again.codes(range(300, 305)), again.codec.encode_items(X[eights], y[eights])
+    )
+
+
+def test_shards_with_different_added_labels_are_refused(labelled_shards, digits):
+    X, _ = digits
+    folders, whole = labelled_shards
+    for folder, new in zip(folders, (8, 9), strict=False):
+        CodeIndex.load(folder).with_codec(whole.codec.extended(X[:2], [new, new])).save(folder)
+    with pytest.raises(InputError, match="another codec"):
+        ShardedIndex(folders, workers=InlineWorkers(3))
+
+
+def test_of_two_drivers_that_add_labels_the_second_starts_again(labelled_shards, digits):
+    X, y = digits
+    folders, _ = labelled_shards
+    first, second = (ShardedIndex(folders, workers=InlineWorkers(3)) for _ in range(2))
+    nines, eights = np.flatnonzero(y == 9)[:5], np.flatnonzero(y == 8)[:5]
+    first.add(X[nines], y[nines], unknown_labels="extend")
+    with pytest.raises(SaveConflictError):
+        second.add(X[eights], y[eights], unknown_labels="extend")
+    assert len(second.codec.classes) == 8
+    second.reload().add(X[eights], y[eights], unknown_labels="extend")
+    assert second.codec.classes.tolist() == first.reload().codec.classes.tolist() == [*range(8), 9, 8]
+    assert len(first) == len(second) == 310
+    assert_same_answers(first, second, X[900:910])

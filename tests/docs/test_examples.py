@@ -142,6 +142,10 @@ def test_commands_of_the_page_on_commands_run(folder, digits):
     items.to_parquet("vectors/part-0.parquet")
     items[20:25].to_parquet("changed.parquet")
     items[:5].assign(id=[f"new-{row}" for row in range(5)]).to_parquet("more.parquet")
+    new = items[:8].assign(id=[f"grown-{row}" for row in range(8)], intent=["fees", "limits"] * 4)
+    new.to_parquet("grown.parquet")
+    new.assign(intent="loans").to_parquet("few.parquet")
+    Path("named.csv").write_text("id,label\nq7,fees\nq9,fees\n")
     X, y = digits
     np.savez("vectors.npz", X=X[:300], y=y[:300])
     np.save("new.npy", X[300:400])
@@ -149,8 +153,11 @@ def test_commands_of_the_page_on_commands_run(folder, digits):
     with_tables, with_arrays, of_the_lab = commands_of("docs/commands.md")
     run_commands(with_tables)
     index = supquant.CodeIndex.load("items.index")
-    assert len(index) == len(items) + 5 - 2
+    assert len(index) == len(items) + 5 - 2 + 8
     assert "q17" not in index
+    known = supquant.load_model("items.model").classes_.tolist()
+    assert index.codec.classes.tolist() == [*known, "fees", "limits", "loans"]
+    assert supquant.load_model("wider.model").classes_.tolist() == [*known, "fees"]
     assert pd.read_parquet("answers.parquet")["text"].str.contains("card").all()
     run_commands(with_arrays)
     assert len(Path("answers.csv").read_text().splitlines()) == 1 + 10 * 10
@@ -172,6 +179,9 @@ def test_production_page_changes_and_filters_a_saved_index(folder):
     assert "q3" in readme.index
     assert "q3" not in page.index
     assert "q1" not in page.ids
+    grown = supquant.CodeIndex.load("questions.index")
+    assert grown.codec.classes.tolist() == [*readme.index.codec.classes.tolist(), "fees"]
+    np.testing.assert_array_equal(grown.codes(["n1"]), grown.codec.encode_items(vectors[:1], ["fees"]))
     assert page.ids.shape == (2, 5)
 
 

@@ -1,6 +1,7 @@
 import warnings
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 from hypothesis import given
@@ -9,7 +10,7 @@ from sklearn.exceptions import DataConversionWarning
 from texts import texts
 
 from supquant.errors import InputError
-from supquant.inputs.labels import read_labels
+from supquant.inputs.labels import find_unknown, read_labels
 
 
 def objects(*values):
@@ -228,3 +229,41 @@ def test_one_class_is_enough_once_classes_are_known():
 def test_errors_call_the_labels_by_the_name_given():
     with pytest.raises(InputError, match="query_labels holds a single class"):
         read_labels([1, 1], name="query_labels")
+
+
+# labels that are not known ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("y", "distinct", "rows"),
+    [
+        (["a", "b"], [], []),
+        (["c", "a", "d", "c"], ["c", "d"], [True, False, True, True]),
+        (np.array(["c", None, "a"], dtype=object), ["c"], [True, False, False]),
+        (np.ma.array(["c", "d"], mask=[True, False]), ["d"], [False, True]),
+        (pandas.Series(["a", "", "c"], dtype="string"), ["c"], [False, False, True]),
+        (np.array([["c"], ["a"]]), ["c"], [True, False]),
+        ([None, None], [], []),
+        ([], [], []),
+        (np.eye(3), [], []),
+        ([["c"], []], [], []),
+    ],
+)
+def test_unknown_labels_are_found_with_their_rows(y, distinct, rows):
+    found = find_unknown(y, np.array(["a", "b"]), multilabel=False, missing_label="")
+    if not distinct:
+        assert found is None
+        return
+    assert found.distinct == distinct
+    assert found.rows.tolist() == rows
+    assert [label in distinct for label in found.labels] == rows
+
+
+def test_a_row_that_lists_an_unknown_label_is_found():
+    lists = [["b", "a"], None, ["a", "z", "y"], [], ["y"]]
+    found = find_unknown(lists, np.array(["a", "b"], dtype=object), multilabel=True)
+    assert found.distinct == ["z", "y"]
+    assert found.rows.tolist() == [False, False, True, False, True]
+    assert found.labels.tolist() == lists
+    assert find_unknown(scipy.sparse.eye_array(3), np.arange(2), multilabel=True) is None
+    assert find_unknown([[{}], ["a"], []], np.arange(2), multilabel=True) is None

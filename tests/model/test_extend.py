@@ -4,12 +4,14 @@ import copy
 
 import numpy as np
 import pandas
+import polars
+import pyarrow
 import pytest
 
 from supquant import CodeIndex, SupervisedQuantizer, load_model
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
-from supquant.model.added_classes import class_logits, divided, mean_positions
+from supquant.model.added_classes import class_logits, divided, mean_positions, read_new_labels
 
 KNOWN = 8  # digits 8 and 9 are new
 FEW = 10
@@ -135,9 +137,60 @@ def test_added_string_labels_can_be_longer_than_the_known_ones(digits):
     assert sq.classes_.tolist() == ["a", "b", "c", "a longer one"]
 
 
+def names(digits):
+    return [f"class {digit}" for digit in digits]
+
+
+def as_objects(labels):
+    objects = np.empty(len(labels), dtype=object)
+    objects[:] = labels
+    return objects
+
+
+KINDS_OF_LABELS = {
+    "list": list,
+    "tuple": tuple,
+    "int8": lambda digits: np.array(digits, dtype=np.int8),
+    "uint64": lambda digits: np.array(digits, dtype=np.uint64),
+    "float": lambda digits: np.array(digits, dtype=float),
+    "objects": as_objects,
+    "masked": lambda digits: np.ma.array(digits, mask=False),
+    "nullable": lambda digits: pandas.Series(digits, dtype="Int64"),
+    "category of numbers": lambda digits: pandas.Series(digits, dtype="category"),
+    "Arrow of numbers": pyarrow.array,
+    "Arrow in chunks": lambda digits: pyarrow.chunked_array([digits[:2], digits[2:]]),
+    "polars of numbers": polars.Series,
+    "list of strings": names,
+    "strings": lambda digits: np.array(names(digits)),
+    "variable strings": lambda digits: np.array(names(digits), dtype=np.dtypes.StringDType()),
+    "bytes": lambda digits: np.array(names(digits), dtype="S"),
+    "objects of NumPy": lambda digits: as_objects([np.str_(name) for name in names(digits)]),
+    "Series": lambda digits: pandas.Series(names(digits), dtype=object),
+    "string Series": lambda digits: pandas.Series(names(digits), dtype="string"),
+    "category": lambda digits: pandas.Series(names(digits), dtype="category"),
+    "Categorical": lambda digits: pandas.Categorical(names(digits)),
+    "Index": lambda digits: pandas.Index(names(digits)),
+    "Arrow": lambda digits: pyarrow.array(names(digits)),
+    "Arrow dictionary": lambda digits: pyarrow.array(names(digits)).dictionary_encode(),
+    "polars": lambda digits: polars.Series(names(digits)),
+    "tuples": lambda digits: as_objects([("digit", digit) for digit in digits]),
+    "numbers and strings": lambda digits: [digit if digit < 2 else f"class {digit}" for digit in digits],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_LABELS)
+def test_labels_of_every_kind_of_a_fit_can_be_added(digits, kind):
+    X, y = digits
+    make, known = KINDS_OF_LABELS[kind], np.flatnonzero(y < 3)[:100]
+    sq = SupervisedQuantizer(2, n_codewords=16, max_iter=1, random_state=0)
+    sq.fit(X[known], make(y[known].tolist()))
+    sq.extend(X[np.isin(y, (3, 4))][:5], make([4, 3, 4, 4, 3]))
+    assert sq.classes_.tolist() == read_labels(make([0, 1, 2, 3, 4])).classes.tolist()
+
+
 @pytest.mark.parametrize("known_as", [np.array, pandas.Series])
 @pytest.mark.parametrize("dtype", [object, "str", "category", "string"])
-def test_pandas_labels_can_be_added(digits, known_as, dtype):
+def test_strings_of_pandas_can_be_added_to_those_of_another_kind(digits, known_as, dtype):
     X, y = digits
     names, known = np.array(["a", "b", "c"]), np.flatnonzero(y < 3)
     labels = known_as(names[y[known]], dtype=object)
@@ -146,6 +199,39 @@ def test_pandas_labels_can_be_added(digits, known_as, dtype):
     assert sq.classes_.tolist() == ["a", "b", "c", "d", "e"]
     with pytest.raises(InputError, match="of the kind that the model knows"):
         sq.extend(X[y == 4][:3], pandas.Series([4, 5, 4], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [9, None, 9, 8],
+        np.array([9, np.nan, 9, 8]),
+        np.ma.array([9, 3, 9, 8], mask=[False, True, False, False]),
+        pandas.Series([9, None, 9, 8], dtype="Int64"),
+        pandas.Series([9, None, 9, 8], dtype=object),
+        pyarrow.array([9, None, 9, 8]),
+    ],
+)
+def test_rows_without_a_label_add_nothing(base, split, labels):
+    X = split[0]
+    sq, same = copy.deepcopy(base[0]), copy.deepcopy(base[0])
+    sq.extend(X[:4], labels)
+    same.extend(X[[0, 2, 3]], [9, 9, 8])
+    np.testing.assert_array_equal(sq.classes_, np.arange(KNOWN + 2))
+    assert sq.classes_.dtype == base[0].classes_.dtype
+    np.testing.assert_array_equal(sq.codec_.map.means, same.codec_.map.means)
+
+
+def test_a_label_that_means_unknown_is_not_added(digits):
+    X, y = digits
+    labels = np.array(["", "b", "c"])[y[y < 3][:100]]
+    sq = SupervisedQuantizer(2, n_codewords=16, max_iter=1, missing_label="").fit(X[y < 3][:100], labels)
+    assert sq.extend(X[:2], ["", "d"]).classes_.tolist() == ["b", "c", "d"]
+
+
+def test_numbers_that_no_dtype_can_hold_together_are_kept_as_they_are():
+    _, classes = read_new_labels(np.array([2**63 + 1, 2**63 + 3], dtype=np.uint64), 2, np.array([-1, 4]))
+    assert classes.tolist() == [-1, 4, 2**63 + 1, 2**63 + 3]
 
 
 def test_an_index_refuses_a_codec_with_other_codebooks(base, split):
@@ -174,7 +260,7 @@ def test_extending_leaves_the_old_index_unchanged(base, extended, split):
     [
         (np.full(4, 3), "new ones, got \\[3\\]"),
         (["nine"] * 4, "of the kind that the model knows"),
-        ([9, 9, None, 9], "missing|NaN|None"),
+        ([None] * 4, "no labelled row"),
         ([9, 9], "4 rows"),
         (np.eye(4), "1d array"),
     ],

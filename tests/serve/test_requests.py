@@ -1,6 +1,7 @@
 """What a service answers, and what it refuses."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -172,6 +173,41 @@ def test_changes_are_saved_when_they_are_answered(service, folder, clusters):
         service.post("/v1/things/add", json={"vectors": X[:1].tolist(), "labels": [77]}), 422
     )
     assert len(CodeIndex.load(folder)) == 302
+
+
+def test_unknown_labels_are_ignored_or_added_to_the_model(service, folder, clusters):
+    X, _ = clusters
+    body = {"vectors": X[:3].tolist(), "labels": [0, 77, None]}
+    service.post("/v1/things/add", json=body | {"unknown_labels": "ignore"})
+    saved = CodeIndex.load(folder)
+    assert saved.codec.classes.tolist() == [0, 1, 2]
+    assert np.array_equal(saved.codes([300, 301, 302]), saved.codec.encode_items(X[:3], [0, None, None]))
+    service.post("/v1/things/upsert", json=body | {"ids": [301, 302, 5], "unknown_labels": "extend"})
+    saved = CodeIndex.load(folder)
+    assert saved.codec.classes.tolist() == [0, 1, 2, 77]
+    assert np.array_equal(saved.codes([301, 302, 5]), saved.codec.encode_items(X[:3], [0, 77, None]))
+    found = service.post("/v1/things/search", json={"query": X[1].tolist(), "k": 5}).json()
+    assert found["ids"] == saved.search(X[1], 5)[1].tolist()
+    said = error_of(service.post("/v1/things/add", json=body | {"unknown_labels": "add"}), 422)
+    assert "'error' or 'ignore' or 'extend'" in said
+    said = error_of(service.post("/v1/things/add", json=body | {"labels": [78] * 3}), 422)
+    assert "1 unknown label: 78" in said
+    codes = {"codes": [[1, 2]], "unknown_labels": "extend"}
+    assert "given with vectors, not with codes" in error_of(service.post("/v1/things/add", json=codes), 422)
+
+
+def test_labels_of_simultaneous_requests_are_all_added(service, folder, clusters):
+    X, _ = clusters
+
+    def add(label):
+        body = {"vectors": X[label : label + 2].tolist(), "labels": [label] * 2, "unknown_labels": "extend"}
+        assert service.post("/v1/things/add", json=body).status_code == 200
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, range(10, 18)))
+    saved = CodeIndex.load(folder)
+    assert sorted(saved.codec.classes.tolist()) == [0, 1, 2, *range(10, 18)]
+    assert len(saved) == 316
 
 
 def test_a_change_that_cannot_be_saved_is_not_seen(service, folder, monkeypatch):

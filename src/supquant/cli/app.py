@@ -39,6 +39,9 @@ OWN_COMMANDS = {
     "add": CommandSource("supquant.cli.index", "Encode items and add them to an index."),
     "update": CommandSource("supquant.cli.index", "Encode items of an index again."),
     "remove": CommandSource("supquant.cli.index", "Remove items from an index, by their ids."),
+    "extend": CommandSource(
+        "supquant.cli.extend", "Add classes to a model or an index, from a few labelled rows."
+    ),
     "serve": CommandSource("supquant.cli.serve", "Answer searches and changes of indexes over HTTP."),
     "encode": CommandSource("supquant.cli.model", "Turn vectors into codes, one byte per codebook."),
     "evaluate": CommandSource("supquant.cli.model", "Measure how well codes answer queries."),

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from supquant.arrays import Codes
-from supquant.cli.console import print_facts, print_line, print_table, progress_bars
+from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
 from supquant.cli.files import (
     ANSWER_FILES,
     check_output,
@@ -29,6 +29,7 @@ from supquant.cli.options import (
     Metadata,
     ModelFile,
     Ranking,
+    UnknownLabels,
     Vectors,
     check_ids,
     open_items,
@@ -36,6 +37,9 @@ from supquant.cli.options import (
 from supquant.errors import InputError, SaveConflictError
 from supquant.index import CodeIndex
 from supquant.index.files import read_replaceable
+from supquant.index.local import CodecStep
+from supquant.index.searchable import Change
+from supquant.index.unknown_labels import ItemLabels, classes_of, read_codes_of, read_item_labels
 from supquant.models import load_model
 from supquant.progress import Reporter
 from supquant.sources import Block, VectorSource, read_id_file, typed_texts
@@ -44,6 +48,9 @@ app = typer.Typer()
 
 SHOWN_QUERIES = 3
 """Without an output file, the answers to this number of queries are printed."""
+
+SHOWN_LABELS = 8
+"""At most this number of labels is printed."""
 
 SHOWN_LETTERS = 40
 """At most this number of letters of a column's value are printed."""
@@ -66,6 +73,7 @@ def make_index(
     metadata: Metadata = None,
     append: Annotated[bool, typer.Option("--append", help="Add to an index that exists.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an index that exists.")] = False,
+    unknown_labels: UnknownLabels = "error",
     jobs: Jobs = None,
 ) -> None:
     """Encode items and write an index of them, or add them to one."""
@@ -73,18 +81,22 @@ def make_index(
         raise InputError("--append adds to the existing index and --replace removes it: give one of them")
     _check_folder(output, append or replace)
     codec = load_model(model).codec_
-    index = _load_made_with(codec, output) if append else CodeIndex(codec)
+    index = CodeIndex.load(output) if append else CodeIndex(codec)
+    if append:
+        _check_made_with(codec, index, output)
     source = open_items(items, vectors, labels, ids, metadata)
     names, kept = _ids_for(index, source), source.metadata
     index._check_new(names)
     check_space(output, len(source) * codec.n_codebooks + (0 if kept is None else kept.nbytes))
-    codes = _collected(codec, source, jobs)
+    new_items = _EncodedItems(index, source, unknown_labels, jobs)
     if append:
-        index = change_saved(output, lambda saved: saved.add_codes(codes, names, metadata=kept), codec)
+        index = change_saved(output, lambda saved: new_items.put("add", saved, names, kept), codec)
     else:
-        index.add_codes(codes, names, metadata=kept).save(output, overwrite=replace)
+        new_items.put("add", index, names, kept)
+        index.save(output, overwrite=replace)
     done = f"Added {len(source):,} items to" if append else "Wrote"
     print_line(f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes per code.")
+    new_items.print_added()
 
 
 @app.command()
@@ -148,6 +160,7 @@ def add(
     replace: Annotated[
         bool, typer.Option("--replace", help="Update items whose ids are in the index already.")
     ] = False,
+    unknown_labels: UnknownLabels = "error",
     jobs: Jobs = None,
 ) -> None:
     """Encode items and add them to an index. Other processes may add to it at the same time."""
@@ -158,17 +171,11 @@ def add(
         raise InputError("--replace needs ids: name their column with --ids")
     if not replace:
         index._check_new(names)
-    codes = _collected(index.codec, source, jobs)
-    index = change_saved(
-        folder,
-        lambda saved: (
-            saved.upsert_codes(names, codes, metadata=kept)
-            if replace
-            else saved.add_codes(codes, names, metadata=kept)
-        ),
-        index.codec,
-    )
+    new_items = _EncodedItems(index, source, unknown_labels, jobs)
+    change: Change = "upsert" if replace else "add"
+    index = change_saved(folder, lambda saved: new_items.put(change, saved, names, kept), index.codec)
     print_line(f"Added {len(source):,} items to {folder}: {len(index):,} items.")
+    new_items.print_added()
 
 
 @app.command()
@@ -180,6 +187,7 @@ def update(
     labels: Labels = None,
     ids: Ids = None,
     metadata: Metadata = None,
+    unknown_labels: UnknownLabels = "error",
     jobs: Jobs = None,
 ) -> None:
     """Encode items of an index again. Each keeps its id and its place."""
@@ -187,9 +195,10 @@ def update(
     source = open_items(items, vectors, labels, True if ids is None else ids, metadata)
     names, kept = _ids_for(index, source), source.metadata
     index.codes(names)  # unknown ids are refused before the work
-    codes = _collected(index.codec, source, jobs)
-    change_saved(folder, lambda saved: saved.update_codes(names, codes, metadata=kept), index.codec)
+    new_items = _EncodedItems(index, source, unknown_labels, jobs)
+    change_saved(folder, lambda saved: new_items.put("update", saved, names, kept), index.codec)
     print_line(f"Updated {len(source):,} items of {folder}.")
+    new_items.print_added()
 
 
 @app.command()
@@ -208,7 +217,7 @@ def remove(
         raise InputError("give the ids to remove, or a file of them with --ids")
     found = read_id_file(file) if file is not None else typed_texts(ids or [])
     index = change_saved(
-        folder, lambda saved: saved.remove(_in_kind_of(saved, found, str(file or "the command"))), None
+        folder, lambda saved: saved.remove(ids_in_kind_of(saved, found, str(file or "the command"))), None
     )
     print_line(f"Removed {len(found):,} items from {folder}: {len(index):,} items are left.")
 
@@ -263,22 +272,32 @@ def _check_folder(path: Path, may_be_there: bool) -> None:
         read_replaceable(path)
 
 
-def _load_made_with(codec: Any, folder: Path) -> CodeIndex:
-    """Load an index; raise an `InputError` if it has another codec."""
-    index = CodeIndex.load(folder)
-    if index.codec.pack().digest != codec.pack().digest:
+def _check_made_with(codec: Any, index: CodeIndex, folder: Path) -> None:
+    """Raise an `InputError` unless an index has a codec, with or without labels that were added to it."""
+    known = classes_of(codec)
+    if not read_codes_of(index.codec, codec) or classes_of(index.codec)[: len(known)] != known:
         raise InputError(f"{folder} was made with another model")
-    return index
 
 
 def change_saved(folder: Path, change: Callable[[CodeIndex], object], codec: Any = None) -> CodeIndex:
     """Change the index in a folder, and return it. If another process saves in the meantime, its changes come first.
 
-    If a codec is given, the index must have the same one.
+    If a codec is given, the index must have this one, with or without labels that were added to it.
     """
-    while True:
-        index = CodeIndex.load(folder) if codec is None else _load_made_with(codec, folder)
+
+    def changed(index: CodeIndex) -> CodeIndex:
+        if codec is not None:
+            _check_made_with(codec, index, folder)
         change(index)
+        return index
+
+    return change_folder(folder, changed)
+
+
+def change_folder(folder: Path, changed: Callable[[CodeIndex], CodeIndex]) -> CodeIndex:
+    """Replace the index in a folder by what a function makes of it, and return that, as `change_saved` does."""
+    while True:
+        index = changed(CodeIndex.load(folder))
         with contextlib.suppress(SaveConflictError):
             index.save(folder)
             return index
@@ -294,22 +313,83 @@ def encoded(
             stage.step(len(block))
 
 
-def _collected(codec: Any, source: VectorSource, jobs: int | None) -> Codes:
-    """Return the codes (n, M) of all items of a source."""
-    codes = np.empty((len(source), codec.n_codebooks), dtype=np.uint8)
-    with progress_bars() as callback:
-        for part, block in encoded(codec, source, jobs, callback):
-            codes[block.start : block.start + len(part)] = part
+class _EncodedItems:
+    """The items of a source, encoded before an index is changed, so that its folder is free meanwhile.
+
+    Parameters
+    ----------
+    index : CodeIndex
+        The index that will probably be changed.
+    source : VectorSource
+        The items.
+    unknown_labels : str
+        As in `CodeIndex.add`.
+    jobs : int or None
+        The number of threads.
+    """
+
+    def __init__(self, index: CodeIndex, source: VectorSource, unknown_labels: Any, jobs: int | None) -> None:
+        self._source, self._unknown_labels, self._jobs = source, unknown_labels, jobs
+        self._encode(index)
+
+    def _encode(self, index: CodeIndex) -> None:
+        source = self._source
+        self._made_for = index.codec.pack().digest
+        self._labels = read_item_labels(index.codec, source, source.labels, self._unknown_labels)
+        self._n_added = len(classes_of(self._labels.codec)) - len(classes_of(index.codec))
+        self._codes = _collected(self._labels, source, self._jobs)
+
+    def put(self, change: Change, index: CodeIndex, ids: Any, metadata: Any) -> None:
+        """Add, update or upsert the items, with their new labels. They are encoded again if the codec has changed meanwhile."""
+        if index.codec.pack().digest != self._made_for:
+            self._encode(index)
+        before = index.codec
+        step = CodecStep(before, self._labels.codec if self._n_added else before)
+        index._change_codes(change, ids, self._codes, metadata, step)
+
+    def print_added(self) -> None:
+        """Print what was done with unknown labels."""
+        if self._n_added:
+            print_line(
+                f"Added to its model: {labels_shown(classes_of(self._labels.codec)[-self._n_added :])}."
+            )
+        elif self._labels.ignored is not None:
+            n = np.count_nonzero(self._labels.ignored)
+            print_line(f"The labels of {n:,} items are unknown to the model and were ignored.", err)
+
+
+def labels_shown(labels: list[Any], notes: list[str] | None = None) -> str:
+    """Return the first of some labels as text, each with a note in brackets if there are notes.
+
+    Examples
+    --------
+    >>> labels_shown(["cat", "dog"], ["5 rows", "1 row"]), labels_shown(list(range(100)))
+    ("'cat' (5 rows), 'dog' (1 row)", '0, 1, 2, 3, 4, 5, 6, 7, ... (100 labels)')
+    """
+    shown = [repr(label) for label in labels[:SHOWN_LABELS]]
+    if notes is not None:
+        shown = [f"{label} ({note})" for label, note in zip(shown, notes, strict=False)]
+    return ", ".join(shown) + (f", ... ({len(labels):,} labels)" if len(labels) > SHOWN_LABELS else "")
+
+
+def _collected(labels: ItemLabels, source: VectorSource, jobs: int | None) -> Codes:
+    """Return the codes (n, M) of all items of a source, with their labels."""
+    codes = np.empty((len(source), labels.codec.n_codebooks), dtype=np.uint8)
+    with progress_bars() as callback, Reporter(callback).stage("encode", total=len(source)) as stage:
+        for block in source.blocks():
+            stop = block.start + len(block)
+            codes[block.start : stop] = labels.encode(block.X, block.start, stop, n_jobs=jobs)
+            stage.step(len(block))
     return codes
 
 
 def _ids_for(index: CodeIndex, source: VectorSource) -> Any:
     """Check the ids of a source; return them in the kind that the index has, or None if the items are to be numbered."""
     check_ids(source)
-    return None if source.ids is None else _in_kind_of(index, source.ids, source.name)
+    return None if source.ids is None else ids_in_kind_of(index, source.ids, source.name)
 
 
-def _in_kind_of(index: CodeIndex, ids: Any, name: str) -> Any:
+def ids_in_kind_of(index: CodeIndex, ids: Any, name: str) -> Any:
     """Return ids as strings if the ids of the index are strings, and as integers if they are integers."""
     kind = index.info()["id_kind"]
     if kind == "str" and ids.dtype.kind in "iu":
@@ -323,7 +403,7 @@ def _read_where(index: CodeIndex, where: str) -> Any:
     """Return the ids in a file, or the condition itself."""
     path = Path(where)
     if path.suffix.lower() in ID_FILES or path.is_file():
-        return _in_kind_of(index, read_id_file(path), where)
+        return ids_in_kind_of(index, read_id_file(path), where)
     return where
 
 

@@ -38,6 +38,13 @@ Labels = Annotated[
     str | None,
     typer.Option(help="Column of the labels, or a file of labels. A blank label is unknown."),
 ]
+UnknownLabels = Annotated[
+    str,
+    typer.Option(
+        help="Labels that the model does not know: error refuses them, ignore takes their items as items without a label, "
+        "extend adds them to the model of the index."
+    ),
+]
 Ids = Annotated[
     str | None,
     typer.Option(

@@ -27,6 +27,7 @@ from supquant.client.values import (
 )
 from supquant.errors import InputError
 from supquant.index.searchable import Change, SearchableIndex, SearchOptions
+from supquant.index.unknown_labels import MODES, UnknownMode
 from supquant.inputs.parameters import check_choice, resolve_jobs
 from supquant.inputs.validation import as_float32, refuse_masked
 
@@ -267,11 +268,21 @@ class Client(SearchableIndex):
     # changes -------------------------------------------------------------------------------------------------------------
 
     def _change_items(
-        self, change: Change, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
+        self,
+        change: Change,
+        ids: ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike,
+        metadata: object,
+        unknown_labels: UnknownMode,
+        n_jobs: int | None,
     ) -> Self:
         resolve_jobs(n_jobs)
+        mode = check_choice(unknown_labels, "unknown_labels", MODES)
         vectors = to_base64(read_vectors(X, "X", self._n_inputs))
-        return self._change(change, ids, metadata, vectors=vectors, labels=plain_labels(y))
+        return self._change(
+            change, ids, metadata, vectors=vectors, labels=plain_labels(y), unknown_labels=mode
+        )
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
         """Append rows that are already encoded, as `CodeIndex.add_codes` does."""

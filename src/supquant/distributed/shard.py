@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from supquant.arrays import Array, Flags, Float32
+from supquant.codec.interface import AnyCodec
 from supquant.distributed.worker import Memory
 from supquant.index import CodeIndex
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
@@ -91,9 +92,11 @@ class Sought:
 def describe_shard(memory: Memory, common: object, folder: str) -> ShardFacts:
     """Return the facts of a shard. With a true `common`, the folder is read again first."""
     index = _shard(memory, folder)
-    before = index._snapshot
+    before, codec = index._snapshot, index.codec
     if common:
         index.reload()
+        if index.codec is not codec:
+            _keep(memory, folder, index)
     return _facts(memory, index, is_new=index._snapshot is not before)
 
 
@@ -170,16 +173,27 @@ def read_columns_of(memory: Memory, common: object, item: tuple[str, Array]) -> 
 # changing ----------------------------------------------------------------------------------------------------------------
 
 
-def change_shard(memory: Memory, common: str, item: tuple[str, dict[str, Any]]) -> ShardFacts:
-    """Call a method of `CodeIndex` that changes, and save the index; `common` is the name of the method."""
-    folder, arguments = item
+def change_shard(
+    memory: Memory, common: tuple[str, AnyCodec | None], item: tuple[str, dict[str, Any] | None]
+) -> ShardFacts:
+    """Call a method of `CodeIndex` that changes, and save the index.
+
+    What is common to all shards is the name of the method, and the codec that they get in the same save; None leaves theirs. The
+    item is the folder, and the arguments of the method. None does not call it.
+    """
+    (method, codec), (folder, arguments) = common, item
     index = _shard(memory, folder)
     try:
-        getattr(index, common)(**arguments)
+        if codec is not None:
+            index = index.with_codec(codec)
+        if arguments is not None:
+            getattr(index, method)(**arguments)
         index.save(folder)
     except BaseException:
         memory.clear()  # rows that are not in the folder must not be found
         raise
+    if codec is not None:
+        _keep(memory, folder, index)
     return _facts(memory, index)
 
 
@@ -187,9 +201,13 @@ def _shard(memory: Memory, folder: str) -> CodeIndex:
     loaded, index, _ = memory.get("shard", (None, None, None))
     if loaded != folder:
         index = CodeIndex.load(folder)
-        memory["shard"] = folder, index, index.codec.pack().digest
+        _keep(memory, folder, index)
     assert index is not None
     return index
+
+
+def _keep(memory: Memory, folder: str, index: CodeIndex) -> None:
+    memory["shard"] = folder, index, index.codec.pack().digest
 
 
 def _facts(memory: Memory, index: CodeIndex, *, is_new: bool = False) -> ShardFacts:

@@ -31,9 +31,10 @@ from supquant.errors import InputError, WorkerError
 from supquant.index.columns import Columns, read_columns
 from supquant.index.filters import as_mask, is_condition
 from supquant.index.ids import Ids, name_some
-from supquant.index.local import LocalIndex, check_state
+from supquant.index.local import CodecStep, LocalIndex, check_state
 from supquant.index.searchable import Change, SearchOptions
 from supquant.index.snapshot import Snapshot
+from supquant.index.unknown_labels import UnknownMode
 from supquant.inputs.parameters import check_integer, resolve_jobs
 
 __all__ = ["PartialAnswer", "ShardedIndex"]
@@ -364,14 +365,16 @@ class ShardedIndex(LocalIndex):
         *,
         shard: int = -1,
         metadata: object = None,
+        unknown_labels: UnknownMode = "error",
         n_jobs: int | None = None,
     ) -> Self:
         """Encode items in this process and append them to a shard.
 
         Parameters
         ----------
-        X, y, ids, metadata, n_jobs
-            As in `CodeIndex.add`. No shard may have one of the ids.
+        X, y, ids, metadata, unknown_labels, n_jobs
+            As in `CodeIndex.add`. No shard may have one of the ids. If labels are added to the model, all shards get it, one
+            after the other: a process that ends meanwhile may leave the model extended, and the rows not added.
         shard : int, default=-1
             The number of the shard. In the last one, the default, the new rows come after all others, as in one index. If rows
             are numbered automatically, it must be the last one.
@@ -380,7 +383,7 @@ class ShardedIndex(LocalIndex):
         -------
         self
         """
-        return self._change_items("add", ids, X, y, metadata, n_jobs, shard=shard)
+        return self._change_items("add", ids, X, y, metadata, unknown_labels, n_jobs, shard=shard)
 
     def add_codes(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None, shard: int = -1
@@ -405,14 +408,22 @@ class ShardedIndex(LocalIndex):
             raise InputError(f"these ids are in the index already: {name_some(given[found])}")
 
     def _change_rows(
-        self, change: Change, ids: Ids | None, codes: Codes, metadata: object, **place: int
-    ) -> None:
+        self,
+        change: Change,
+        ids: Ids | None,
+        codes: Codes,
+        metadata: object,
+        step: CodecStep | None,
+        **place: int,
+    ) -> bool:
         n = len(self.folders)
         last = range(n)[check_integer(place.get("shard", -1), "shard", -n, n - 1)]  # gets new rows
         if ids is None and last < n - 1:
             raise InputError("rows that are numbered automatically can only be added to the last shard")
         given = None if ids is None else array_of(ids)
         with self._lock:
+            if step is not None and self.codec is not step.before:
+                return False
             if change == "add":
                 self._check_addable(given)
             columns = read_columns(metadata, len(codes), self._shards)
@@ -436,7 +447,9 @@ class ShardedIndex(LocalIndex):
                 }
                 for number, own in rows.items()
             }
-            self._change(f"{change}_codes", changes, {last: int(new.sum())})
+            extended = None if step is None or step.after is step.before else step.after
+            self._change(f"{change}_codes", changes, {last: int(new.sum())}, extended)
+        return True
 
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows, as `CodeIndex.remove` does."""
@@ -461,11 +474,18 @@ class ShardedIndex(LocalIndex):
         """Bring all shards to the present state of their folders."""
         with self._lock:
             self._shards.facts = self._shards.ask_all(describe_shard, self.folders, True)
+            self._shards.note_codec()
             if any(facts.is_new for facts in self._shards.facts):
                 self._note_new_rows(read_again=True)
         return self
 
-    def _change(self, method: str, changes: Mapping[int, dict[str, Any]], added: Mapping[int, int]) -> None:
+    def _change(
+        self,
+        method: str,
+        changes: Mapping[int, dict[str, Any]],
+        added: Mapping[int, int],
+        codec: AnyCodec | None = None,
+    ) -> None:
         """Change shards, all at once. If a worker was lost, its folder shows whether its change was made.
 
         Parameters
@@ -476,13 +496,39 @@ class ShardedIndex(LocalIndex):
             The arguments of the method for each shard.
         added : mapping of int to int
             By how many rows each shard grows; shards that do not grow may be left out.
+        codec : AnyCodec or None, default=None
+            The codec that all shards get. None leaves theirs.
         """
-        shards, left = self._shards, dict(changes)
+        shards = self._shards
         before = [facts.n_rows for facts in shards.facts]
+        try:
+            if codec is None:
+                self._change_at_once(method, dict(changes), added, None)
+            else:  # whoever is first to extend the first shard wins, so no two shards know different classes
+                numbers = range(len(self.folders))
+                for some in (numbers[:1], numbers[1:]):
+                    self._change_at_once(method, {each: changes.get(each) for each in some}, added, codec)
+        finally:
+            if [facts.n_rows for facts in shards.facts] != before:
+                self._note_new_rows()
+            if codec is not None and shards.facts[0].codec == codec.pack().digest:
+                shards.codec = codec
+
+    def _change_at_once(
+        self,
+        method: str,
+        left: dict[int, dict[str, Any] | None],
+        added: Mapping[int, int],
+        codec: AnyCodec | None,
+    ) -> None:
+        """Change some shards, as `_change` does; a shard without arguments only gets the codec."""
+        shards, before = self._shards, [facts.n_rows for facts in self._shards.facts]
+        digest = None if codec is None else codec.pack().digest
         errors: list[BaseException] = []
         for _ in range(2):
             items = {number: (self.folders[number], arguments) for number, arguments in left.items()}
-            for number, answer in shards.ask(change_shard, items, method, catch=True, restarts=0).items():
+            answers = shards.ask(change_shard, items, (method, codec), catch=True, restarts=0)
+            for number, answer in answers.items():
                 more = added.get(number, 0)
                 if not isinstance(answer, Failure):
                     shards.facts[number] = answer
@@ -492,10 +538,9 @@ class ShardedIndex(LocalIndex):
                     del left[number]
                 else:
                     shards.facts[number] = shards.ask(describe_shard, {number: self.folders[number]})[number]
-                    if more and shards.facts[number].n_rows == before[number] + more:
+                    grown = more and shards.facts[number].n_rows == before[number] + more
+                    if grown or shards.facts[number].codec == digest:
                         del left[number]
-        if [facts.n_rows for facts in shards.facts] != before:
-            self._note_new_rows()
         if errors:
             raise errors[0]
         if left:

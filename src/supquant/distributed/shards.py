@@ -17,6 +17,7 @@ from supquant.distributed.shard import ShardFacts, describe_shard, read_shard
 from supquant.errors import InputError
 from supquant.index import CodeIndex
 from supquant.index.ids import Ids, name_some, read_ids
+from supquant.index.unknown_labels import classes_of, read_codes_of
 
 __all__ = ["Shards", "array_of", "id_array", "moved"]
 
@@ -38,7 +39,7 @@ class Shards:
     workers : Workers
         Worker i has shard i.
     codec : codec
-        That of all shards.
+        That of all shards. If some lack classes that were added later, it knows all of them.
     """
 
     def __init__(self, folders: Sequence[str | os.PathLike[str]], workers: Workers | None) -> None:
@@ -52,15 +53,28 @@ class Shards:
         self.workers = ProcessWorkers(len(self.folders)) if workers is None else workers
         try:
             self.facts: list[ShardFacts] = self.ask_all(describe_shard, self.folders)
-            self._check_alike()
+            self.note_codec()
+            self._check_ids()
         except BaseException:
             self.close()
             raise
 
-    def _check_alike(self) -> None:
-        for folder, facts in zip(self.folders, self.facts, strict=True):
-            if facts.codec != self.facts[0].codec:
+    def note_codec(self) -> None:
+        """Note the codec of the shards: the one that knows most classes, if they differ in those that were added.
+
+        A process that ends while it extends the codec leaves such shards. The next extension brings all of them to one codec.
+        """
+        if {facts.codec for facts in self.facts} == {self.codec.pack().digest}:
+            return
+        codecs = self.ask_all(read_shard, [(folder,) for folder in self.folders], "codec")
+        widest = max(codecs, key=lambda codec: len(classes_of(codec)))
+        for folder, codec in zip(self.folders, codecs, strict=True):
+            known = classes_of(codec)
+            if not read_codes_of(codec, codecs[0]) or known != classes_of(widest)[: len(known)]:
                 raise InputError(f"{folder} was made with another codec than {self.folders[0]}")
+        self.codec = widest
+
+    def _check_ids(self) -> None:
         kinds = {facts.id_kind for facts in self.facts} - {None}
         if len(kinds) > 1:
             raise InputError(f"shards have ids of different kinds: {', '.join(sorted(map(str, kinds)))}")

@@ -7,9 +7,8 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +21,24 @@ from supquant.index.columns import read_columns
 from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
 from supquant.index.ids import Ids, join_ids, read_ids
-from supquant.index.local import LocalIndex, answer_table, check_state
+from supquant.index.local import CodecStep, LocalIndex, answer_table, check_state
 from supquant.index.ordering import CodeOrder
 from supquant.index.searchable import Change, SearchOptions
 from supquant.index.searching import Search
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
+from supquant.index.unknown_labels import read_codes_of
 from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
 from supquant.model.codec import SupervisedCodec
 
 __all__ = ["CodeIndex"]
+
+
+class Content(NamedTuple):
+    """What an index is at one moment."""
+
+    codec: StoredCodec
+    snapshot: Snapshot
 
 
 class CodeIndex(LocalIndex):
@@ -68,13 +75,10 @@ class CodeIndex(LocalIndex):
 
     def __init__(self, codec: object) -> None:
         read = _read_codec(codec)
-        self._initialize(StoredCodec(read), Snapshot(order=CodeOrder(read)))
+        self._initialize(Content(StoredCodec(read), Snapshot(order=CodeOrder(read))))
 
-    def _initialize(self, codec: StoredCodec, snapshot: Snapshot) -> None:
-        self._codec = codec
-        self._snapshot = (
-            snapshot  # every method that reads takes it once, without a lock; a writer replaces it
-        )
+    def _initialize(self, content: Content) -> None:
+        self._content = content  # every method that reads takes it once, without a lock; a writer replaces it
         self._has_unlabelled: weakref.WeakKeyDictionary[Segment, bool] = weakref.WeakKeyDictionary()
         self._write_lock = threading.Lock()
         self._mapped = True  # whether a reload maps large files
@@ -91,8 +95,16 @@ class CodeIndex(LocalIndex):
 
     @property
     def codec(self) -> AnyCodec:
-        """The codec, which encodes items and makes the tables of queries."""
-        return self._codec.codec
+        """The codec, which encodes items and makes the tables of queries. A change with new labels replaces it."""
+        return self._content.codec.codec
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self._content.snapshot
+
+    def _replace(self, snapshot: Snapshot) -> None:
+        """Replace the rows; the caller holds the lock."""
+        self._content = self._content._replace(snapshot=snapshot)
 
     def __len__(self) -> int:
         return self._snapshot.n_live
@@ -219,11 +231,11 @@ class CodeIndex(LocalIndex):
         >>> index.search_table([[1]], k=1).to_pylist()
         [{'query': 0, 'rank': 1, 'id': 'shoe', 'score': 0.0, 'price': 50}]
         """
-        snapshot, options = self._snapshot, SearchOptions(**search)
+        content, options = self._content, SearchOptions(**search)
         queries = Q[None] if isinstance(Q, np.ndarray) and Q.ndim == 1 else Q
         k = check_integer(k, "k", 1)
-        scores, ids = self._start_search(options, snapshot).find_best(queries, k, options.ranking)
-        return answer_table(snapshot, scores, ids, columns)
+        scores, ids = self._start_search(options, content).find_best(queries, k, options.ranking)
+        return answer_table(content.snapshot, scores, ids, columns)
 
     def select(self, where: object, *, state: str | None = None) -> NDArray[Any]:
         """Return the ids of some rows, in order of insertion.
@@ -281,11 +293,11 @@ class CodeIndex(LocalIndex):
         check_state(snapshot.state, state)
         return Filter(snapshot.origin, choose(snapshot, where))
 
-    def _start_search(self, options: SearchOptions, snapshot: Snapshot | None = None) -> Search:
-        snapshot, where = snapshot or self._snapshot, options.where
+    def _start_search(self, options: SearchOptions, content: Content | None = None) -> Search:
+        stored, snapshot = content or self._content
+        codec, where = stored.codec, options.where
         if options.state is not None:
             check_state(snapshot.state, options.state)
-        codec = self.codec
         all_labelled = isinstance(codec, SupervisedCodec) and not self._any_unlabelled(snapshot)
         if where is None:
             views = snapshot.views
@@ -325,13 +337,21 @@ class CodeIndex(LocalIndex):
             (self._snapshot.locate if change == "update" else self._snapshot.find)(ids)
 
     def _change_rows(
-        self, change: Change, ids: Ids | None, codes: Codes, metadata: object, **place: int
-    ) -> None:
+        self,
+        change: Change,
+        ids: Ids | None,
+        codes: Codes,
+        metadata: object,
+        step: CodecStep | None,
+        **place: int,
+    ) -> bool:
         del place  # all rows are in one place
         is_add = change == "add" and len(codes) > 0
         segment = Segment.of_codes(codes, order=self._snapshot.order) if is_add else None
         with self._write_lock:
-            snapshot = self._snapshot
+            codec, snapshot = self._content
+            if step is not None and codec.codec is not step.before:
+                return False
             columns = read_columns(metadata, len(codes), snapshot)
             if segment is not None:
                 snapshot = snapshot.with_rows(segment, ids, columns)
@@ -345,7 +365,10 @@ class CodeIndex(LocalIndex):
                 if not there.all():
                     segment = Segment.of_codes(codes[~there], order=snapshot.order)
                     snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
-            self._snapshot = snapshot
+            if step is not None and step.after is not step.before:
+                codec, snapshot = StoredCodec(step.after), snapshot.reordered(CodeOrder(step.after))
+            self._content = Content(codec, snapshot)
+        return True
 
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows.
@@ -366,7 +389,7 @@ class CodeIndex(LocalIndex):
         """
         removed = read_ids(ids, distinct=True)
         with self._write_lock:
-            self._snapshot = self._snapshot.without_rows(removed)
+            self._replace(self._snapshot.without_rows(removed))
         return self
 
     def compact(self) -> Self:
@@ -377,7 +400,7 @@ class CodeIndex(LocalIndex):
         self
         """
         with self._write_lock:
-            self._snapshot = self._snapshot.compacted()
+            self._replace(self._snapshot.compacted())
         return self
 
     def with_codec(self, codec: object) -> CodeIndex:
@@ -400,13 +423,13 @@ class CodeIndex(LocalIndex):
             If the codec has other codebooks.
         """
         other = _read_codec(codec)
-        if not isinstance(other, SupervisedCodec) or not other.reads_codes_of(self.codec):
+        if not isinstance(other, SupervisedCodec) or not read_codes_of(other, self.codec):
             raise InputError(
                 "the codec has other codebooks than that of the index: its codes would mean something else"
             )
         index = CodeIndex(other)
         with self._write_lock:
-            index._snapshot = replace(self._snapshot.detached(), order=CodeOrder(index.codec))
+            index._replace(self._snapshot.detached().reordered(CodeOrder(index.codec)))
             index._known_folders = self._known_folders.copy()
         return index
 
@@ -414,19 +437,19 @@ class CodeIndex(LocalIndex):
 
     def __copy__(self) -> Self:
         """Return an index of the same rows. Arrays never change, so the two share them, but a later change of one is its own."""
-        snapshot = self._snapshot
-        return self._copied(snapshot, snapshot.detached())
+        content = self._content
+        return self._copied(content, content.snapshot.detached())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a copy, as `copy.copy` does. Filters that are copied with it belong to the copy."""
-        snapshot = self._snapshot
-        return self._copied(snapshot, snapshot.detached(copy.deepcopy(snapshot.origin, memo)))
+        content = self._content
+        return self._copied(content, content.snapshot.detached(copy.deepcopy(content.snapshot.origin, memo)))
 
-    def _copied(self, snapshot: Snapshot, detached: Snapshot) -> Self:
+    def _copied(self, content: Content, detached: Snapshot) -> Self:
         index = self.__class__.__new__(self.__class__)
-        state = self.__getstate__() | {"_snapshot": detached}
+        state = self.__getstate__() | {"_content": Content(content.codec, detached)}
         if (last := self._last_saved) is not None:
-            state["_last_saved"] = last[0], detached if last[1] is snapshot else None
+            state["_last_saved"] = last[0], detached if last[1] is content.snapshot else None
         index.__setstate__(state)
         index._has_unlabelled = self._has_unlabelled  # both have the codec and the segments that it is about
         return index
@@ -436,12 +459,12 @@ class CodeIndex(LocalIndex):
         state = self.__dict__.copy()
         del state["_write_lock"], state["_has_unlabelled"]
         state["_known_folders"] = state["_known_folders"].copy()
-        if (last := state["_last_saved"]) is not None and last[1] is not state["_snapshot"]:
+        if (last := state["_last_saved"]) is not None and last[1] is not state["_content"].snapshot:
             state["_last_saved"] = last[0], None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._initialize(state["_codec"], state["_snapshot"])
+        self._initialize(state["_content"])
         self.__dict__.update(state)
 
     # files ---------------------------------------------------------------------------------------------------------------
@@ -471,8 +494,8 @@ class CodeIndex(LocalIndex):
             If a file cannot be written, for example because the disk is full.
         """
         with self._write_lock:
-            snapshot, known = self._snapshot, self._known_folders
-        save_index(Path(path), self._codec, snapshot, known, overwrite=overwrite)
+            (codec, snapshot), known = self._content, self._known_folders
+        save_index(Path(path), codec, snapshot, known, overwrite=overwrite)
         with self._write_lock:
             if known is self._known_folders:
                 self._last_saved = Path(path).resolve(), snapshot
@@ -517,7 +540,7 @@ class CodeIndex(LocalIndex):
         if verify == "full" or not mapped:
             snapshot.check_files()
         index = cls.__new__(cls)
-        index._initialize(codec, snapshot)
+        index._initialize(Content(codec, snapshot))
         index._mapped = mapped
         index._note_loaded(Path(path).resolve(), snapshot, digest)
         return index
@@ -525,8 +548,8 @@ class CodeIndex(LocalIndex):
     def reload(self, *, discard: bool = False) -> Self:
         """Bring the index to the present state of its folder: the one that it was last loaded from or saved to.
 
-        If the folder has not changed, nothing happens. Otherwise filters of this index become invalid. Searches that have begun
-        see the old rows.
+        The index also gets labels that others have added to its model. If the folder has not changed, nothing happens. Otherwise
+        filters of this index become invalid. Searches that have begun see the old rows.
 
         Parameters
         ----------
@@ -540,8 +563,8 @@ class CodeIndex(LocalIndex):
         Raises
         ------
         InputError
-            If the index has no folder, if it has changes and `discard` is false, or if the folder holds an index with another
-            codec, which only `load` can open. Then the index is unchanged.
+            If the index has no folder, if it has changes and `discard` is false, or if the folder holds an index with other
+            codebooks, which only `load` can open. Then the index is unchanged.
         FileFormatError, FileNotFoundError
             As in `load`.
         """
@@ -559,9 +582,11 @@ class CodeIndex(LocalIndex):
                 snapshot.check_files()
             if self._snapshot is saved and self._known_folders[folder] == frozenset({digest}):
                 return self
-            if codec.codec.pack().digest != self.codec.pack().digest:
+            if codec.codec.pack().digest == self.codec.pack().digest:
+                codec = self._content.codec
+            elif not read_codes_of(codec.codec, self.codec):
                 raise InputError(f"{folder} holds an index with another codec: open it with CodeIndex.load")
-            self._snapshot = snapshot  # of another origin: filters of the old rows are refused
+            self._content = Content(codec, snapshot)  # of another origin: filters of the old rows are refused
             self._known_folders = self._known_folders.copy()
             self._note_loaded(folder, snapshot, digest)
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,9 +17,18 @@ from supquant.index.columns import import_pyarrow
 from supquant.index.ids import Ids, read_ids
 from supquant.index.searchable import Change, SearchableIndex, SearchOptions
 from supquant.index.searching import Search
+from supquant.index.unknown_labels import ItemLabels, UnknownMode, read_item_labels
 from supquant.sources import VectorSource
 
-__all__ = ["LocalIndex", "answer_table", "check_state"]
+__all__ = ["CodecStep", "LocalIndex", "answer_table", "check_state"]
+
+
+@dataclass(frozen=True, eq=False)
+class CodecStep:
+    """The codec of an index for which items were encoded, and the one that the index has with them."""
+
+    before: AnyCodec
+    after: AnyCodec
 
 
 class LocalIndex(SearchableIndex):
@@ -46,9 +56,19 @@ class LocalIndex(SearchableIndex):
 
     @abstractmethod
     def _change_rows(
-        self, change: Change, ids: Ids | None, codes: Codes, metadata: object, **place: int
-    ) -> None:
-        """Add, update or upsert codes (n, M) under n distinct ids. None numbers new rows automatically."""
+        self,
+        change: Change,
+        ids: Ids | None,
+        codes: Codes,
+        metadata: object,
+        step: CodecStep | None,
+        **place: int,
+    ) -> bool:
+        """Add, update or upsert codes (n, M) under n distinct ids. None numbers new rows automatically.
+
+        With a `step`, the index gets the codec `after` in the same change. If it no longer has the codec `before`, nothing
+        changes, and False is returned.
+        """
 
     # rows ----------------------------------------------------------------------------------------------------------------
 
@@ -177,6 +197,7 @@ class LocalIndex(SearchableIndex):
         X: ArrayLike,
         y: Any,
         metadata: object,
+        unknown_labels: UnknownMode,
         n_jobs: int | None,
         **place: int,
     ) -> Self:
@@ -185,14 +206,12 @@ class LocalIndex(SearchableIndex):
             metadata = X.metadata if metadata is None else metadata
         read = _read_distinct(change, ids)
         self._check_change(change, read)  # before the long work of encoding
-        if change == "add" and isinstance(X, VectorSource):
-            codes = np.empty((len(X), self.codec.n_codebooks), dtype=np.uint8)
-            for block in X.blocks():
-                rows = slice(block.start, block.start + len(block))
-                codes[rows] = self.codec.encode_items(block.X, None if y is None else y[rows], n_jobs=n_jobs)
-        else:
-            codes = self.codec.encode_items(X, y, n_jobs=n_jobs)
-        return self._put(change, read, codes, metadata, **place)
+        while True:
+            before = self.codec
+            labels = read_item_labels(before, X, y, unknown_labels)
+            codes = _encode(labels, X, n_jobs, by_blocks=change == "add" and isinstance(X, VectorSource))
+            if self._put(change, read, codes, metadata, CodecStep(before, labels.codec), **place):
+                return self  # otherwise another thread has extended the codec meanwhile
 
     def _check_new(self, ids: ArrayLike | None = None) -> None:
         """Check that rows with these ids can be added, before the work of encoding them.
@@ -241,17 +260,41 @@ class LocalIndex(SearchableIndex):
         return self._change_codes("upsert", ids, codes, metadata)
 
     def _change_codes(
-        self, change: Change, ids: ArrayLike, codes: ArrayLike, metadata: object, **place: int
+        self,
+        change: Change,
+        ids: ArrayLike,
+        codes: ArrayLike,
+        metadata: object,
+        step: CodecStep | None = None,
+        **place: int,
     ) -> Self:
-        return self._put(
-            change, _read_distinct(change, ids), self.codec.check_codes(codes), metadata, **place
-        )
+        read = _read_distinct(change, ids)
+        self._put(change, read, self.codec.check_codes(codes), metadata, step, **place)
+        return self
 
-    def _put(self, change: Change, ids: Ids | None, codes: Codes, metadata: object, **place: int) -> Self:
+    def _put(
+        self,
+        change: Change,
+        ids: Ids | None,
+        codes: Codes,
+        metadata: object,
+        step: CodecStep | None,
+        **place: int,
+    ) -> bool:
         if ids is not None and len(ids) != len(codes):
             raise InputError(f"expected one id for every row, got {len(ids)} ids for {len(codes)} rows")
-        self._change_rows(change, ids, codes, metadata, **place)
-        return self
+        return self._change_rows(change, ids, codes, metadata, step, **place)
+
+
+def _encode(labels: ItemLabels, X: Any, n_jobs: int | None, *, by_blocks: bool) -> Codes:
+    """Return the codes (n, M) of items X with their labels; those of a source block by block."""
+    if not by_blocks:
+        return labels.encode(X, n_jobs=n_jobs)
+    codes = np.empty((len(X), labels.codec.n_codebooks), dtype=np.uint8)
+    for block in X.blocks():
+        stop = block.start + len(block)
+        codes[block.start : stop] = labels.encode(block.X, block.start, stop, n_jobs=n_jobs)
+    return codes
 
 
 def _read_distinct(change: Change, ids: ArrayLike) -> Ids | None:

@@ -13,6 +13,7 @@ from typing import Literal, Self
 import numpy as np
 
 from supquant.arrays import Array, ArrayLike, Float32, RowNumbers
+from supquant.index.unknown_labels import UnknownMode
 from supquant.inputs.parameters import check_integer
 
 __all__ = ["Change", "SearchOptions", "SearchableIndex"]
@@ -184,6 +185,7 @@ class SearchableIndex(ABC):
         ids: ArrayLike | None = None,
         *,
         metadata: object = None,
+        unknown_labels: UnknownMode = "error",
         n_jobs: int | None = None,
     ) -> Self:
         """Encode items and append them.
@@ -200,6 +202,11 @@ class SearchableIndex(ABC):
             the index has automatic numbers, integers or strings.
         metadata : table or dict of columns, default=None
             Other columns of the rows, which are kept with the codes: a DataFrame, a `pyarrow.Table`, or lists by their names.
+        unknown_labels : {"error", "ignore", "extend"}, default="error"
+            What to do if the model does not know some of the labels. ``"error"`` refuses them. ``"ignore"`` takes their rows as
+            rows without a label. ``"extend"`` adds them to the model of the index, as `SupervisedQuantizer.extend` does from
+            these rows, so that a search also finds the items by the new labels. Model and rows change together: a search and a
+            saved index have both or nothing. It needs a model of `SupervisedQuantizer` with one label per row.
         n_jobs : int, default=None
             The number of threads. None uses all cores.
 
@@ -210,9 +217,21 @@ class SearchableIndex(ABC):
         Raises
         ------
         InputError
-            If an id is already in the index, is given twice, or is of another kind. Then the index is unchanged.
+            If an id is already in the index, is given twice, or is of another kind, or if labels are unknown and refused. Then
+            the index is unchanged.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from supquant import CodeIndex, SupervisedQuantizer
+        >>> X, y = load_digits(return_X_y=True)
+        >>> known = np.flatnonzero(y < 9)[:500]
+        >>> sq = SupervisedQuantizer(2, n_codewords=32, random_state=0).fit(X[known], y[known])
+        >>> index = CodeIndex(sq).add(X[1000:1010], y[1000:1010], unknown_labels="extend")
+        >>> index.codec.classes
+        array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
         """
-        return self._change_items("add", ids, X, y, metadata, n_jobs)
+        return self._change_items("add", ids, X, y, metadata, unknown_labels, n_jobs)
 
     def update(
         self,
@@ -221,6 +240,7 @@ class SearchableIndex(ABC):
         y: ArrayLike | None = None,
         *,
         metadata: object = None,
+        unknown_labels: UnknownMode = "error",
         n_jobs: int | None = None,
     ) -> Self:
         """Encode new items for some rows. Each row keeps its id and its place. A search sees all of the change or nothing.
@@ -233,7 +253,7 @@ class SearchableIndex(ABC):
             The new items.
         metadata : table or dict of columns, default=None
             New values of these columns. Other columns, or all if None, keep their values.
-        y, n_jobs
+        y, unknown_labels, n_jobs
             As in `add`.
 
         Returns
@@ -243,9 +263,9 @@ class SearchableIndex(ABC):
         Raises
         ------
         InputError
-            As in `remove`.
+            As in `remove`, or if labels are unknown and refused.
         """
-        return self._change_items("update", ids, X, y, metadata, n_jobs)
+        return self._change_items("update", ids, X, y, metadata, unknown_labels, n_jobs)
 
     def upsert(
         self,
@@ -254,6 +274,7 @@ class SearchableIndex(ABC):
         y: ArrayLike | None = None,
         *,
         metadata: object = None,
+        unknown_labels: UnknownMode = "error",
         n_jobs: int | None = None,
     ) -> Self:
         """Encode items. Those whose ids are in the index are updated, the others are added. A search sees all of it or nothing.
@@ -264,7 +285,7 @@ class SearchableIndex(ABC):
             The ids of the rows.
         X : array (n, p)
             The items.
-        y, metadata, n_jobs
+        y, metadata, unknown_labels, n_jobs
             As in `add` and `update`.
 
         Returns
@@ -274,7 +295,8 @@ class SearchableIndex(ABC):
         Raises
         ------
         InputError
-            If an id is given twice, or is of another kind than those of the index. Then the index is unchanged.
+            If an id is given twice, or is of another kind than those of the index, or if labels are unknown and refused. Then
+            the index is unchanged.
 
         Examples
         --------
@@ -284,7 +306,7 @@ class SearchableIndex(ABC):
         >>> index.upsert(["a", "b"], [[0], [0]]).upsert(["b", "c"], [[1], [1]]).codes(["a", "b", "c"]).tolist()
         [[0], [1], [1]]
         """
-        return self._change_items("upsert", ids, X, y, metadata, n_jobs)
+        return self._change_items("upsert", ids, X, y, metadata, unknown_labels, n_jobs)
 
     # what an index implements --------------------------------------------------------------------------------------------
 
@@ -306,5 +328,12 @@ class SearchableIndex(ABC):
 
     @abstractmethod
     def _change_items(
-        self, change: Change, ids: ArrayLike, X: ArrayLike, y: ArrayLike, metadata: object, n_jobs: int | None
+        self,
+        change: Change,
+        ids: ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike,
+        metadata: object,
+        unknown_labels: UnknownMode,
+        n_jobs: int | None,
     ) -> Self: ...

@@ -297,6 +297,10 @@ class Snapshot:
         """Return a snapshot of the same rows for another index, whose later rows have serials of its own."""
         return replace(self, origin=origin or Origin())
 
+    def reordered(self, order: CodeOrder) -> Snapshot:
+        """Return a snapshot of the same rows, whose new parts are sorted as another codec wants it."""
+        return replace(self, order=order)
+
     def compacted(self) -> Snapshot:
         """Return a snapshot with all live rows in one part."""
         if (

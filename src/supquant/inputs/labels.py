@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from supquant.arrays import Array, Flags, Float64
 
-__all__ = ["Labels", "read_labels"]
+__all__ = ["Labels", "UnknownLabels", "describe_unknown", "find_unknown", "read_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +273,96 @@ def read_labels(
     return labels if known is None else _with_unknown_rows(labels, known)
 
 
+@dataclass(frozen=True, eq=False)
+class UnknownLabels:
+    """Labels that are not among the known ones; made by `find_unknown`.
+
+    Parameters
+    ----------
+    distinct : list
+        The unknown labels, each once.
+    rows : ndarray of shape (n,), bool
+        True for the rows with such a label.
+    labels : ndarray of shape (n,), object
+        The labels of all rows, or lists of them; None where a label is missing.
+    """
+
+    distinct: list[Any]
+    rows: Flags
+    labels: Array
+
+
+def find_unknown(
+    y: Any, classes: Array, *, multilabel: bool, missing_label: object = None, name: str = "y"
+) -> UnknownLabels | None:
+    """Find the labels in `y` that are not among the known ones.
+
+    Parameters
+    ----------
+    y, missing_label, name
+        As in `read_labels`. An indicator matrix has no unknown labels, and neither has a list of labels for each row where one
+        label is expected, or the reverse: `read_labels` refuses it.
+    classes : ndarray of shape (L,)
+        The known labels.
+    multilabel : bool
+        Whether a row may carry several labels.
+
+    Returns
+    -------
+    UnknownLabels or None
+        None if all labels are known.
+
+    Examples
+    --------
+    >>> found = find_unknown(["cat", "cow", None], np.array(["cat", "dog"]), multilabel=False)
+    >>> found.distinct, found.rows
+    (['cow'], array([False,  True, False]))
+    """
+    given, present = labelled_rows(y, missing=True, missing_label=missing_label, name=name)
+    listed = _are_label_lists(given)
+    if (
+        listed != multilabel
+        or scipy.sparse.issparse(given)
+        or given.ndim not in (1, 2)
+        or is_indicator(given)
+    ):
+        return None
+    rows, known = given.ravel(), set(classes.tolist())
+    if listed:
+        try:
+            distinct = [label for label in dict.fromkeys(chain.from_iterable(rows)) if label not in known]
+        except TypeError:  # labels that cannot be compared, which `read_labels` refuses
+            return None
+        unknown = np.array([not known.issuperset(row) for row in rows])
+    else:
+        labels, positions = _distinct(rows, name)
+        is_unknown = np.array([label not in known for label in labels.tolist()], dtype=np.bool_)
+        distinct, unknown = labels[is_unknown].tolist(), is_unknown[positions]
+    if not distinct:
+        return None
+    if present is None:
+        return UnknownLabels(distinct, unknown, rows.astype(object))
+    all_labels = np.full(len(present), None, dtype=object)
+    all_labels[present] = rows
+    with_unknown = present.copy()
+    with_unknown[present] = unknown
+    return UnknownLabels(distinct, with_unknown, all_labels)
+
+
+def describe_unknown(unknown: list[Any], classes: Array, name: str = "y") -> str:
+    """Return how an error names unknown labels and the known ones (L,).
+
+    Examples
+    --------
+    >>> describe_unknown(["cow"], np.array(["cat", "dog"]))
+    "y holds 1 unknown label: 'cow'; the 2 known ones are 'cat', 'dog'"
+    """
+    return (
+        f"{name} holds {len(unknown)} unknown label{'s' * (len(unknown) > 1)}: {_shown(unknown)}; "
+        f"the {len(classes)} known ones are {_shown(classes.tolist())}"
+    )
+
+
 def _read_class_labels(
     values: Array, classes: Array | None, name: str, n_unlabelled: int, fewest: int
 ) -> Labels:
@@ -288,10 +378,7 @@ def _read_class_labels(
     known = {label: index for index, label in enumerate(classes.tolist())}
     unknown = [label for label in distinct.tolist() if label not in known]
     if unknown:
-        raise InputError(
-            f"{name} holds {len(unknown)} unknown label{'s' * (len(unknown) > 1)}: {_shown(unknown)}; "
-            f"the {len(classes)} known ones are {_shown(classes.tolist())}"
-        )
+        raise InputError(describe_unknown(unknown, classes, name))
     lookup = np.array([known[label] for label in distinct.tolist()], dtype=np.int32)  # (distinct,)
     return Labels(classes, False, lookup[positions], None)
 

@@ -6,7 +6,7 @@ column for an added class, so codes stay as they are.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -29,29 +29,64 @@ ITEM_RIDGE = 0.1
 order than to probabilities."""
 
 
-def read_new_labels(y: ArrayLike, n_rows: int, known: NDArray[Any]) -> Labels:
-    """Read the labels of rows that are added to a codec, one label per row.
+def read_new_labels(
+    y: ArrayLike, n_rows: int, known: NDArray[Any], missing_label: object = None
+) -> tuple[Labels, NDArray[Any]]:
+    """Read the labels of rows that are added to a codec, one label per row. Rows may have no label.
 
-    They must be of the same kind as the `known` labels (L,) of the codec, and none of these.
+    The labels must be of the same kinds as the `known` labels (L,) of the codec, and none of these.
+
+    Returns
+    -------
+    labels : Labels
+        Those of all n rows, over the classes to add.
+    classes : ndarray of shape (L + a,)
+        The known classes, then these.
 
     Examples
     --------
-    >>> read_new_labels(["c", "d"], 2, np.array(["a", "b"])).classes
-    array(['c', 'd'], dtype='<U1')
+    >>> labels, classes = read_new_labels(["c", None, "d"], 3, np.array(["a", "b"]))
+    >>> labels.indices, classes
+    (array([ 0, -1,  1], dtype=int32), array(['a', 'b', 'c', 'd'], dtype='<U1'))
     """
-    found = read_labels(y, n_rows=n_rows, multilabel=False, fewest=1)
-    found = replace(found, classes=narrowed(found.classes))  # an object array of strings is one of strings
-    plain = (narrowed(known), found.classes)
-    kinds = {"number" if each.dtype.kind in "iuf" else each.dtype.kind for each in plain}
-    if len(kinds) > 1:
+    found = read_labels(
+        y, n_rows=n_rows, multilabel=False, missing=True, missing_label=missing_label, fewest=1
+    )
+    new = narrowed(found.classes)  # an object array of strings is one of strings
+    if not _kinds(new) <= _kinds(known):
         raise InputError(
-            f"labels to add must be of the kind that the model knows, {known.dtype}, got {found.classes.dtype}"
+            f"labels to add must be of the kind that the model knows, {known.dtype}, got {new.dtype}"
         )
     before = set(known.tolist())
-    again = [label for label in found.classes.tolist() if label in before]
+    again = [label for label in new.tolist() if label in before]
     if again:
         raise InputError(f"labels to add must be new ones, got {again[:5]}, which the model knows")
-    return found
+    return found, _joined(known, new)
+
+
+def _kinds(classes: NDArray[Any]) -> set[str]:
+    """Return the kinds of class labels (L,): "number", "str", or the name of another type."""
+    return {_kind(label) for label in classes.tolist()}
+
+
+def _kind(label: Any) -> str:
+    if isinstance(label, bool | np.bool_):
+        return "bool"
+    if isinstance(label, str):
+        return "str"
+    return "number" if isinstance(label, Real) else type(label).__name__
+
+
+def _joined(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """Return known and new classes in one array, in the dtype of the known ones if it can hold the new ones."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = new.astype(known.dtype)
+    joined = np.concatenate([known, cast if cast.tolist() == new.tolist() else new])
+    if joined.tolist() == known.tolist() + new.tolist():
+        return joined
+    joined = np.empty(len(known) + len(new), dtype=object)  # such as a very large integer among floats
+    joined[:] = known.tolist() + new.tolist()
+    return joined
 
 
 def mean_positions(z: NDArray[Any], labels: Labels) -> Float32:

@@ -409,9 +409,9 @@ class SupervisedCodec(CodebookCodec):
         if self.multilabel:
             raise InputError("labels can be added only if every item has one label, not several")
         X = check_vectors(X, n_features=self.n_inputs)
-        found = read_new_labels(y, len(X), self.classes)
-        map_ = self.map.with_classes(as_float32(X), found)
-        return replace(self, feature_map=map_, classes=np.concatenate([self.classes, found.classes]))
+        found, classes = read_new_labels(y, len(X), self.classes, self.missing_label)
+        map_ = self.map.with_classes(as_float32(X[found.known]), found.take(found.known))
+        return replace(self, feature_map=map_, classes=classes)
 
     def reads_codes_of(self, other: object) -> bool:
         """Return whether codes of another codec mean the same under this one: codebooks and words are equal."""

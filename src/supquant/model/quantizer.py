@@ -235,8 +235,8 @@ class SupervisedQuantizer(LabelEstimator):
         Parameters
         ----------
         X : (n, p) array
-        y : (n,) array
-            One label per row. The model must not know them yet.
+        y : (n,) labels of any kind that `fit` takes
+            One label per row. The model must not know them yet. Rows without a label are left out.
 
         Returns
         -------

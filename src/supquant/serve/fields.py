@@ -201,6 +201,14 @@ FIELDS = {
         ),
         _check_list,
     ),
+    "unknown_labels": Field(
+        described(
+            "What to do if the model does not know some of the labels: refuse them, take their rows as rows without a label, "
+            "or first add the labels to the model.",
+            {"type": "string", "enum": ["error", "ignore", "extend"], "default": "error"},
+        ),
+        _check_text,
+    ),
     "metadata": Field(
         described(
             "Columns by name, each a list of values; or an Arrow stream in base64.",

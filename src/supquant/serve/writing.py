@@ -14,7 +14,7 @@ from supquant.serve.limits import RefusalError
 
 __all__ = ["OPERATIONS"]
 
-_ROWS = ("ids", "vectors", "codes", "labels", "metadata")
+_ROWS = ("ids", "vectors", "codes", "labels", "metadata", "unknown_labels")
 
 
 @operation(
@@ -63,8 +63,9 @@ async def _put(call: Call, method: str) -> Any:
     fields, max_rows = call.fields(), call.service.limits.max_rows
     if ("vectors" in fields) == ("codes" in fields):
         raise RefusalError(422, "give either vectors or codes")
-    if "codes" in fields and "labels" in fields:
-        raise RefusalError(422, "labels are given with vectors, not with codes")
+    for name in ("labels", "unknown_labels"):
+        if "codes" in fields and name in fields:
+            raise RefusalError(422, f"{name} are given with vectors, not with codes")
     ids, metadata = fields.get("ids"), fields.get("metadata")
 
     def change(index: CodeIndex) -> Any:
@@ -74,7 +75,9 @@ async def _put(call: Call, method: str) -> Any:
             getattr(index, f"{method}_codes")(ids=ids, codes=codes, metadata=metadata)
         else:
             X = read_vectors(fields["vectors"], codec.n_inputs, "vectors", max_rows)
-            getattr(index, method)(ids=ids, X=X, y=_labels(fields, index), metadata=metadata)
+            mode = fields.get("unknown_labels", "error")
+            y = _labels(fields, index)
+            getattr(index, method)(ids=ids, X=X, y=y, metadata=metadata, unknown_labels=mode)
         return {"rows": len(index)}
 
     return await call.served.change(change)

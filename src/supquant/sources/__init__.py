@@ -6,7 +6,15 @@
 columns, and `values` turns them into arrays. All of them import `source`, and none imports `opening`.
 """
 
-from supquant.sources.opening import open_vectors, read_id_file, typed_texts
+from supquant.sources.opening import is_file_name, open_vectors, read_id_file, read_labels_by_id, typed_texts
 from supquant.sources.source import Block, VectorSource
 
-__all__ = ["Block", "VectorSource", "open_vectors", "read_id_file", "typed_texts"]
+__all__ = [
+    "Block",
+    "VectorSource",
+    "is_file_name",
+    "open_vectors",
+    "read_id_file",
+    "read_labels_by_id",
+    "typed_texts",
+]

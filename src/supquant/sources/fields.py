@@ -15,7 +15,7 @@ from supquant.errors import InputError
 from supquant.sources.source import Wish
 from supquant.sources.values import holds_vectors, is_text
 
-__all__ = ["ID_NAMES", "LABEL_NAMES", "Fields", "choose_fields"]
+__all__ = ["ID_NAMES", "LABEL_NAMES", "Fields", "choose_fields", "choose_labels_and_ids"]
 
 LABEL_NAMES = ("label", "labels", "y", "class", "category", "target")
 """Names of a column that is taken for the labels if it is the only such column."""
@@ -76,8 +76,7 @@ def choose_fields(sample: pa.Table, wish: Wish, source: str, *, named: bool = Tr
     if twice:
         raise InputError(f"{source} has two columns called {twice[0]!r}")
     notes: list[str] = []
-    labels = _choose_one(sample, wish.labels or False, LABEL_NAMES, "labels", source, notes)
-    ids = _choose_one(sample, wish.ids, ID_NAMES, "ids", source, notes)
+    labels, ids = choose_labels_and_ids(sample, wish, source, notes)
     kept = [] if isinstance(wish.metadata, bool) or wish.metadata is None else list(wish.metadata)
     for name in kept:
         _check_column(sample, name, source)
@@ -86,6 +85,14 @@ def choose_fields(sample: pa.Table, wish: Wish, source: str, *, named: bool = Tr
     if wish.metadata is True:
         kept = [name for name in names if name not in {labels, ids, *vectors, *INDEX_NAMES}]
     return Fields(vectors, stacked, labels, ids, tuple(kept), tuple(notes))
+
+
+def choose_labels_and_ids(
+    sample: pa.Table, wish: Wish, source: str, notes: list[str]
+) -> tuple[str | None, str | None]:
+    """Return the columns of labels and ids; None for what is not wanted. What was guessed is added to the notes."""
+    labels = _choose_one(sample, wish.labels or False, LABEL_NAMES, "labels", source, notes)
+    return labels, _choose_one(sample, wish.ids, ID_NAMES, "ids", source, notes)
 
 
 def _choose_one(

@@ -25,7 +25,7 @@ from supquant.sources.matrices import (
 )
 from supquant.sources.source import VectorSource, Wish
 
-__all__ = ["open_vectors", "read_id_file", "typed_texts"]
+__all__ = ["is_file_name", "open_vectors", "read_id_file", "read_labels_by_id", "typed_texts"]
 
 _INDEX_NAMES = ("", "Unnamed: 0", "index")
 """Names of a first column of row numbers, as pandas writes it."""
@@ -124,8 +124,13 @@ def _is_given(value: Any, what: str) -> bool:
     if value is None or isinstance(value, bool):
         return False
     if isinstance(value, str):
-        return ending_of(Path(value)) in KNOWN_ENDINGS or Path(value).is_file()
+        return is_file_name(value)
     return what != "metadata" or not isinstance(value, list | tuple)
+
+
+def is_file_name(text: str) -> bool:
+    """Return whether a text names a file, and not a column."""
+    return ending_of(Path(text)) in KNOWN_ENDINGS or Path(text).is_file()
 
 
 def _refuse_columns(wish: Wish, name: str) -> None:
@@ -207,6 +212,33 @@ def read_id_file(path: Path) -> Array:
             n = sum(1 for line in file if line.strip())
         return _read_given(path, "ids", n)
     return _read_given(path, "ids", 0)
+
+
+def read_labels_by_id(
+    path: Path, labels: str | None = None, ids: str | None = None
+) -> tuple[Array, Array, tuple[str, ...]]:
+    """Read the labels of items that a table names by their ids.
+
+    Parameters
+    ----------
+    path : Path
+        A table file, such as a CSV file with the columns `id` and `label`. It may have more columns.
+    labels, ids : str or None, default=None
+        The columns. None takes the only ones that fit.
+
+    Returns
+    -------
+    ids : ndarray (n,)
+        int64, or objects that are str.
+    labels : ndarray (n,)
+        As `VectorSource.labels` has them.
+    notes : tuple of str
+        What was guessed, in sentences.
+    """
+    found: tuple[Array, Array, tuple[str, ...]] = _tables_module(str(path)).labels_by_id(
+        path, Wish(labels=True if labels is None else labels, ids=True if ids is None else ids)
+    )
+    return found
 
 
 def _as_values(value: Any) -> Any:

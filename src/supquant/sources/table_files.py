@@ -17,7 +17,7 @@ import pyarrow.json
 import pyarrow.types as kinds
 
 from supquant.errors import InputError
-from supquant.sources.fields import ID_NAMES, LABEL_NAMES, Fields, choose_fields
+from supquant.sources.fields import ID_NAMES, LABEL_NAMES, Fields, choose_fields, choose_labels_and_ids
 from supquant.sources.formats import format_of
 from supquant.sources.source import BadRow, VectorSource, Wish
 from supquant.sources.tables import (
@@ -31,9 +31,17 @@ from supquant.sources.tables import (
     naming_errors,
     partition_values,
 )
-from supquant.sources.values import id_values, label_values, stacked_vectors
+from supquant.sources.values import id_values, is_text, label_values, stacked_vectors, whole_numbers
 
-__all__ = ["column_from_file", "is_header", "open_files", "open_stream", "table_from", "table_from_file"]
+__all__ = [
+    "column_from_file",
+    "is_header",
+    "labels_by_id",
+    "open_files",
+    "open_stream",
+    "table_from",
+    "table_from_file",
+]
 
 PARSED_BYTES = 1 << 24
 """Number of bytes of text that are parsed at a time. A row must be shorter."""
@@ -126,6 +134,32 @@ def column_from_file(path: Path, what: str) -> Any:
         return read(table[names[0]])
     except BadRow as error:
         raise InputError(f"{path}, row {error.row} {error.fault}") from None
+
+
+def labels_by_id(path: Path, wish: Wish) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return the ids (n,) and labels (n,) of a table file without vectors, and in sentences what was guessed."""
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    written = format_of(path) == "csv"  # numbers are written as texts
+    table = _text_table(path) if written else table_from_file(path)
+    notes: list[str] = []
+    found = []
+    names = choose_labels_and_ids(table, wish, str(path), notes)
+    for name, read in zip(names, (label_values, id_values), strict=True):
+        assert name is not None
+        with naming_errors(lambda row: f"{path}, row {row}", str(path), (name,), 0):
+            numbers = written and is_text(table.schema.field(name).type) and whole_numbers(table[name])
+            found.append(read(table[name], numbers=numbers))
+    labels, ids = found
+    return ids, labels, tuple(notes)
+
+
+def _text_table(path: Path) -> pa.Table:
+    """Return all columns of a CSV file as texts."""
+    batches = list(_opened(path, *_read_head(path)))
+    if not batches:
+        raise InputError(f"{path} has no rows")
+    return pa.Table.from_batches(batches)
 
 
 def _open_csv_files(path: Path, files: Sequence[Path], wish: Wish) -> VectorSource:
