@@ -51,7 +51,7 @@ class Block {
         const size_t outputs = padded_width(m_.weights), place = padded_width(m_.metric);
         const size_t likeness = padded_width(m_.likeness);
         const size_t clusters = m_.n_clusterings ? padded_width(m_.centres) : 0;
-        const size_t powers = m_.n_clusterings ? m_.centres.n : m_.r;
+        const size_t powers = m_.n_clusterings ? m_.centres.n : 0;
         thread_local Scratch scratch;
         scratch.start(rows_ * (2 * p + h + outputs + 2 * place + m_.metric.n + m_.L + clusters + powers + likeness));
         units_ = scratch.take(rows_ * p);
@@ -71,12 +71,10 @@ class Block {
         multiply(m_.has_kernel ? phi_ : x_, m_.weights, outputs_);
         multiply(centred_, m_.metric, place_);
         if (!of_items_) multiply(units_, m_.cosine, cosine_);
-        if (m_.n_clusterings) {
-            for (size_t i = 0; i < rows_; ++i) turn(place_ + i * place, turned_ + i * m_.metric.n);
-            multiply(turned_, m_.centres, clusters_);
-        }
+        for (size_t i = 0; i < rows_; ++i) turn(place_ + i * place, turned_ + i * m_.metric.n);
+        if (m_.n_clusterings) multiply(turned_, m_.centres, clusters_);
         for (size_t i = 0; i < rows_; ++i) take_outputs(i, outputs_ + i * outputs, clusters_ + i * clusters, powers_ + i * powers);
-        if (m_.likeness.n) multiply(powers_, m_.likeness, likeness_);
+        if (m_.likeness.n) multiply(m_.n_clusterings ? powers_ : turned_, m_.likeness, likeness_);
         for (size_t i = 0; i < rows_; ++i) {
             float* alike = features_ + i * m_.n_features() + m_.r + 1;
             float* z = std::copy_n(likeness_ + i * likeness, m_.likeness.n, alike);
@@ -110,9 +108,9 @@ class Block {
         if (h != m_.anchors.n) std::copy_n(phi, m_.anchors.n, phi_ + i * m_.anchors.n);
     }
 
-    // Divides a position by its length.
+    // Copies a position without padding, and divides it by its length if it is to be compared with centres.
     void turn(const float* place, float* turned) const {
-        const double squares = squared_length(place, m_.metric.n);
+        const double squares = m_.n_clusterings ? squared_length(place, m_.metric.n) : 0;
         const double length = squares > 0 ? std::sqrt(squares) : 1;
         for (size_t k = 0; k < m_.metric.n; ++k) turned[k] = float(place[k] / length);
     }
@@ -143,9 +141,9 @@ class Block {
         }
         float* s = features_ + i * m_.n_features();
         spell(p, s);
-        const double ratio = m_.n_clusterings ? take_memberships(i, clusters, powers) : take_labels(s, powers);
+        const double ratio = m_.n_clusterings ? take_memberships(i, clusters, powers) : 0;
         if (!m_.multilabel)
-            u = -std::expm1(-std::max(m_.novelty[0] * evidence + m_.novelty[1] * ratio + double(m_.novelty[2]), 0.0));
+            u = m_.likeness.n ? sigmoid(m_.novelty[2] + m_.novelty[0] * evidence + m_.novelty[1] * ratio) : 0;
         s[m_.r] = float(u);
     }
 
@@ -170,14 +168,6 @@ class Block {
             first = end;
         }
         return ratio;
-    }
-
-    // Turns the mean vector of labels (r,) into its fourth roots, scaled to unit length.
-    double take_labels(const float* s, float* powers) const {
-        double sum = 0;
-        for (size_t j = 0; j < m_.r; ++j) sum += std::sqrt(s[j]);
-        for (size_t j = 0; j < m_.r; ++j) powers[j] = float(std::sqrt(std::sqrt(s[j]) / std::max(sum, 1e-30)));
-        return 0;
     }
 
     // The mean (r,) of the vectors of labels, weighted by their probabilities p (L,).

@@ -18,7 +18,7 @@ struct Meaning {
     const float* mean;    // (p,)
     Packed metric;        // (g, p)
     Packed cosine;        // (g, p)
-    Packed likeness;      // (f, w), or (f, r) without clusterings
+    Packed likeness;      // (f, w), or (f, g) without clusterings
     Packed centres;       // (w, g); unused without clusterings
     float cluster_scale;
     const float* cluster_norms;    // (w,) filled up to groups with zeros: squared lengths of the centres

@@ -61,7 +61,7 @@ class MeaningParts:
     ----------
     matrices : sequence of Packed
         Anchors (h, p), weights (L, d), metric (g, p), cosine (g, p), likeness (f, w) and centres (w, g) of clusterings. Without
-        a kernel the anchors are not used; without clusterings the centres are not, and w is r.
+        a kernel the anchors are not used; without clusterings the centres are not, and w is g.
     has_kernel : bool
     scale, norms
         As in `Kernels.gaussian`.

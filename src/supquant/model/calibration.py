@@ -96,11 +96,10 @@ def _treat_as_new(
         features[hidden], own[hidden], rows.novelty_of_new, rows.sureness_of_new, map_.spelling, rng
     )
     if metric is not None:
-        first, k = map_.n_columns + 1 + map_.n_likeness, map_.n_position
         units = unit_rows(as_float32(rows.X[numbers[hidden]]))
-        left_out[:, first : first + k] = (units - map_.mean) @ metric
+        left_out = map_.with_positions(left_out, np.asarray((units - map_.mean) @ metric, dtype=np.float32))
     changed = features.copy()
-    changed[hidden] = map_.with_likeness(left_out)
+    changed[hidden] = left_out
     return changed
 
 

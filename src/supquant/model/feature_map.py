@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from supquant import kernels
@@ -35,7 +34,7 @@ class SupervisedMap:
     s (r,) is the mean of the spelled vectors of labels, weighted by the probabilities p (L,) of labels; s is p if every label
     has a column. u is the probability of no known class. The product of the likenesses F (f,) of two vectors says how probably
     they share a class if it is none of the known ones. The position z (g,) is the vector itself: of unit length, centred, in a
-    learned metric. The product of c (g,) of one vector with z of another is the cosine of the two vectors, less a constant of
+    learned metric, and F is made from it. The product of c (g,) of one vector with z of another is the cosine of the two vectors, less a constant of
     the first.
     """
 
@@ -44,9 +43,9 @@ class SupervisedMap:
     mean: Float32  # (p,) of unit vectors
     metric: Float32  # (p, g) from centred unit vectors to z
     cosine: Float32  # (p, g) from unit vectors to c
-    clusters: Clusters | None  # the clusterings in which likenesses count; None takes the probabilities of labels
-    likeness: Float32  # (w, f) from powers of memberships to F; f is 0 if no class can be new
-    novelty: Float32  # (3,) weights of evidence and of the clusterings in the logarithm of 1 / (1 - u), and its shift
+    clusters: Clusters | None  # the clusterings whose memberships are compared; None compares positions
+    likeness: Float32  # (w, f) from powers of memberships to F, or (g, f) from positions; f is 0 if no class can be new
+    novelty: Float32  # (3,) weights of evidence and of the clusterings in the logit of u, and its shift
     nearness: Float32  # (1,) weight of the product of positions for a query that is surely new
     scatter: Float32  # (g, g) of z around the means of trained labels
     means: Float32  # (L, g) positions of labels: first those that were trained, then those that were added
@@ -214,30 +213,30 @@ class SupervisedMap:
         p = label_probabilities(logits, multilabel=self.multilabel)
         s = self.spelling.of_probabilities(p)
         memberships = self._memberships(z)
-        features[:, r + 1 : first] = self._likeness(s, memberships)
+        features[:, r + 1 : first] = self._likeness(z, memberships)
         u = self._novelty(logits, p, memberships)
         features[:, :r], features[:, r] = (
             divided(s, u, z, self._by_place, self.n_trained) if self.n_trained < self.n_labels else (s, u)
         )
         return features
 
-    def with_likeness(self, features: Float32) -> Float32:
-        """Recompute F in features (b, r + 1 + f + 2 g), where it depends on s; change the features in place and return them."""
-        if self.clusters is None:
-            r = self.n_columns
-            features[:, r + 1 : self._first_of_place] = self._likeness(features[:, :r], None)
-        return features
+    def with_positions(self, features: Float32, z: Float32) -> Float32:
+        """Return features (b, r + 1 + f + 2 g) of vectors that lie at other positions z (b, g)."""
+        first, changed = self._first_of_place, features.copy()
+        changed[:, first : first + self.n_position] = z
+        changed[:, self.n_columns + 1 : first] = self._likeness(z, self._memberships(z))
+        return changed
 
     def _memberships(self, z: Float32) -> Float32 | None:
         """Return the memberships (b, w) of vectors at positions z (b, g) in all clusterings; None if there are none."""
         return None if self.clusters is None else self.clusters.memberships(z)
 
-    def _likeness(self, s: Float32, memberships: Float32 | None) -> Float32:
-        """Return F (b, f), given mean vectors s (b, r) of trained labels and memberships (b, w)."""
+    def _likeness(self, z: Float32, memberships: Float32 | None) -> Float32:
+        """Return F (b, f), given positions z (b, g) and memberships (b, w)."""
         if not self.n_likeness:
-            return np.zeros((len(s), 0), dtype=np.float32)
-        powers = label_powers(s) if memberships is None else cluster_powers(memberships)
-        return row_products(powers, self._packed["likeness"])
+            return np.zeros((len(z), 0), dtype=np.float32)
+        compared = np.ascontiguousarray(z) if memberships is None else cluster_powers(memberships)
+        return row_products(compared, self._packed["likeness"])
 
     @cached_property
     def _packed(self) -> dict[str, Packed]:
@@ -268,11 +267,13 @@ class SupervisedMap:
         """Return u (b,); with several labels per row, the probability that the row carries none."""
         if self.multilabel:
             return np.asarray(np.exp(-label_weights(p, multilabel=True).sum(axis=1)))
+        if not self.n_likeness:
+            return np.zeros(len(p), dtype=np.float32)
         of_evidence, of_clusters, shift = self.novelty.astype(np.float64)
-        exponent = of_evidence * evidence(logits.astype(np.float64))
+        logit = shift + of_evidence * evidence(logits.astype(np.float64))
         if self.clusters is not None and memberships is not None:
-            exponent += of_clusters * (memberships @ self.clusters.ratios.astype(np.float64))
-        return np.asarray(-np.expm1(-np.maximum(exponent + shift, 0)), dtype=np.float32)
+            logit += of_clusters * (memberships @ self.clusters.ratios.astype(np.float64))
+        return np.asarray(np.exp(-np.logaddexp(0, -logit)), dtype=np.float32)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file must hold."""
@@ -303,9 +304,9 @@ class SupervisedMap:
             raise InputError(f"means of shape {own['means'].shape} do not fit the other arrays")
         spelling = spelling_from(arrays, sizes["L"])
         clusters = clusters_from_arrays(arrays, sizes["g"])
-        n_columns = spelling.n_columns if clusters is None else len(clusters.ratios)
-        if sizes["w"] != n_columns:
-            raise InputError(f"likenesses are made from {sizes['w']} memberships, expected {n_columns}")
+        compared = sizes["g"] if clusters is None else len(clusters.ratios)
+        if sizes["w"] != compared:
+            raise InputError(f"likenesses are made from {sizes['w']} numbers, expected {compared}")
         return cls(
             kernel=kernel_from_arrays(arrays, sizes["p"], sizes["d"] - 1),
             clusters=clusters,
@@ -327,20 +328,6 @@ def unit_rows(x: NDArray[Any]) -> Float32:
     lengths = np.sqrt(np.einsum("ij,ij->i", *[x.astype(np.float64)] * 2))[:, None]
     units = np.empty(x.shape, dtype=np.float32)
     return np.divide(x, np.where(lengths > 0, lengths, 1), out=units, casting="same_kind")
-
-
-def label_powers(s: NDArray[Any]) -> NDArray[Any]:
-    """Return the fourth roots (b, r) of mean vectors of labels s (b, r), scaled to unit length.
-
-    A smoothed distribution says more about a vector of a new class, which resembles several known ones.
-
-    Examples
-    --------
-    >>> label_powers(np.array([[0.64, 0.04, 0.0]])) ** 2
-    array([[0.8, 0.2, 0. ]])
-    """
-    roots = np.sqrt(s)
-    return np.asarray(np.sqrt(roots / np.maximum(roots.sum(axis=1, keepdims=True), 1e-30)))
 
 
 def evidence(scores: NDArray[Any]) -> NDArray[Any]:

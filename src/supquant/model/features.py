@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import map_rows
@@ -15,11 +16,24 @@ from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import mean_positions
 from supquant.model.clusters import Clusters
-from supquant.model.feature_map import SupervisedMap, evidence, label_powers, unit_rows
-from supquant.model.found_classes import cluster_likeness, density_ratio, find_classes, likeness_directions, new_share
+from supquant.model.feature_map import SupervisedMap, evidence, unit_rows
+from supquant.model.found_classes import (
+    MAX_LIKENESS,
+    cluster_likeness,
+    find_classes,
+    likeness_directions,
+    new_share,
+    novelty_weights,
+)
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import LabelKernel, LearnedLabels
-from supquant.model.left_out import DEFAULT_SHARE, NEARNESS, evidence_ratio, leave_classes_out, root_mean_square, spread_of
+from supquant.model.left_out import (
+    DEFAULT_SHARE,
+    evidence_logit,
+    leave_classes_out,
+    root_mean_square,
+    spread_of,
+)
 from supquant.model.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.model.spelling import Spelling
 from supquant.model.unseen_rows import imitate_held_out_rows
@@ -45,11 +59,12 @@ EVIDENCE_ROWS = 4096
 FOUND_RIDGE = 1.0
 """Ridge of the metric of positions in which classes are found."""
 
-FOUND_NEARNESS = 0.1
+NEARNESS = 0.1
 """Weight of the product of positions for a query that is surely new, where classes were found: likenesses say more."""
 
-MAX_LABEL_LIKENESS = 64
-"""Likenesses by the probabilities of labels are kept along at most this number of directions."""
+PLACE_WEIGHT = 0.5
+"""Weight of the product of the positions of a query and an item that are both surely new, where no classes were found."""
+
 
 FEATURE_BYTES = 1 << 29
 """The features of all rows are kept if they take at most this number of bytes. Otherwise they are made when they are needed."""
@@ -110,7 +125,7 @@ class FittedRows:
     def as_held_out(self, rows: NDArray[np.intp]) -> Float32:
         """Return the features (r, F) of labelled rows (r,) as made by a model that has not seen these rows."""
         spelled = self.map.spelling.of_labels
-        changed = imitate_held_out_rows(
+        return imitate_held_out_rows(
             self.features(rows),
             spelled(self.labels.take(rows), 0, len(rows)) > 0,
             self.held_features,
@@ -118,7 +133,6 @@ class FittedRows:
             multilabel=self.labels.multilabel,
             n_jobs=self.n_jobs,
         )
-        return self.map.with_likeness(changed)
 
     def metric_without(self, classes: NDArray[np.intp], rng: np.random.Generator) -> Float32 | None:
         """Return the metric (p, k) of positions that is learned without the rows of some classes (c,).
@@ -190,11 +204,11 @@ def learn_features(
                 and labels.n_labels <= MAX_FOUND_LABELS
             ):
                 metric = _metric(directions, x, scatter, FOUND_RIDGE)
-                news = _find(learned, metric, spelling, x, of_sample, held, as_float32(X[np.sort(others)]), new_classes, rng, n_jobs)
+                news = _find(learned, metric, x, of_sample, held, as_float32(X[np.sort(others)]), new_classes, rng, n_jobs)
             else:
-                news = _leave_out(learned, X_known, labels_known, spelling, directions, x, new_classes, rng, n_jobs)
+                news = _leave_out(learned, X_known, labels_known, directions, scatter, x, new_classes, rng, n_jobs)
     if news is None:
-        news = _nothing_new(spelling)
+        news = _nothing_new(scatter)
     metric = _metric(directions, x, scatter, news.metric_ridge)
     outputs = None
     # If the classifier learned from all labelled rows, their kernel features need not be computed again.
@@ -254,12 +268,12 @@ class News:
     sureness: float  # mean sum of squared probabilities of the labels of such rows
 
 
-def _nothing_new(spelling: Spelling) -> News:
+def _nothing_new(scatter: Float64) -> News:
     return News(
         None,
-        np.zeros((spelling.n_columns, 0), dtype=np.float32),
+        np.zeros((len(scatter), 0), dtype=np.float32),
         np.zeros(3, dtype=np.float32),
-        NEARNESS,
+        0.0,
         np.inf,
         0.0,
         np.zeros(0, dtype=np.float32),
@@ -270,7 +284,6 @@ def _nothing_new(spelling: Spelling) -> News:
 def _find(
     learned: LearnedLabels,
     metric: Metric,
-    spelling: Spelling,
     x: Float32,
     labels: Labels,
     held: Flags,
@@ -290,23 +303,21 @@ def _find(
     seen = np.flatnonzero(found.seen)[:EVIDENCE_ROWS]
     logits = map_rows(learned.logits, unlabelled[seen], labels.n_labels, n_jobs)
     of_held, of_seen = (evidence(each.astype(np.float64)) for each in (learned.held_logits, logits))
-    (by_clusters, by_evidence), shift = density_ratio(
+    if not share:
+        return None
+    (by_clusters, by_evidence), shift = novelty_weights(
         np.column_stack([found.of_labelled[held], -of_held]),
         np.column_stack([found.of_unlabelled[seen], -of_seen]),
+        share,
     )
-    if not share or not by_clusters:
-        return None
-    novelty = np.array([-by_evidence, by_clusters, shift - np.log1p(-share)], dtype=np.float32)
-    exponent = novelty[0] * of_seen + novelty[1] * found.of_unlabelled[seen] + novelty[2]
-    u = -np.expm1(-np.maximum(exponent, 0)).astype(np.float32)
-    if not u.any():
-        return None
+    novelty = np.array([-by_evidence, by_clusters, shift], dtype=np.float32)
+    u = expit(novelty[0] * of_seen + novelty[1] * found.of_unlabelled[seen] + novelty[2]).astype(np.float32)
     p = label_probabilities(logits, multilabel=False)
     return News(
         found.clusters,
         cluster_likeness(found.clusters, z[seen], u),
         novelty,
-        FOUND_NEARNESS,
+        NEARNESS,
         FOUND_RIDGE,
         share,
         rng.choice(u, size=len(u), p=u / u.sum()).astype(np.float32),
@@ -318,8 +329,8 @@ def _leave_out(
     learned: LearnedLabels,
     X: Rows,
     labels: Labels,
-    spelling: Spelling,
     directions: Directions,
+    scatter: Float64,
     x: Float32,
     new_classes: float | None,
     rng: np.random.Generator,
@@ -330,17 +341,16 @@ def _leave_out(
     if study is None:
         return None
     share = DEFAULT_SHARE if new_classes is None else new_classes
-    slope, shift = evidence_ratio(study.known, study.left_out, share)
+    slope, shift = evidence_logit(study.known, study.left_out, share)
     # with few rows, none is held out
     logits = learned.held_logits if len(learned.held_logits) else learned.logits(x)
     centre, spread = spread_of(evidence(logits.astype(np.float64)))
-    shift -= float(np.log1p(-share))
-    u = -np.expm1(-np.maximum(slope * study.left_out + shift, 0))
+    u = expit(slope * study.left_out + shift)
     p = label_probabilities(logits, multilabel=False)
-    s = spelling.of_probabilities(p)
     return News(
         None,
-        likeness_directions(label_powers(s), MAX_LABEL_LIKENESS),
+        likeness_directions(_metric(directions, x, scatter, study.metric_ridge).placed(x), MAX_LIKENESS)
+        * np.float32(np.sqrt(PLACE_WEIGHT)),
         np.array([slope / spread, 0, shift - slope * centre / spread], dtype=np.float32),
         NEARNESS,
         study.metric_ridge,
@@ -361,7 +371,7 @@ def inherited_features(
         _features_of_all(shorter.map, X, labels.known, None, n_jobs, reporter),
         held_rows=np.zeros(0, dtype=np.int64),
         held_features=np.zeros((0, 0), dtype=np.float32),
-        new_classes=float(shorter.map.novelty.any()) * DEFAULT_SHARE,
+        new_classes=DEFAULT_SHARE if shorter.map.n_likeness else 0.0,
         novelty_of_new=np.zeros(0, dtype=np.float32),
         sureness_of_new=0.0,
         directions=None,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import GaussianMap
@@ -236,13 +237,19 @@ def cluster_likeness(clusters: Clusters, z: Float32, novelty: Float32) -> Float3
 # the probability of no known class -----------------------------------------------------------------------------------
 
 
-def density_ratio(known: Float64, mixed: Float64) -> tuple[Float64, float]:
-    """Learn the logarithm of the density of mixed rows over that of known rows, as a sum that rises with each score.
+def novelty_weights(known: Float64, mixed: Float64, share: float) -> tuple[Float64, float]:
+    """Learn how probably a row is new, as a logistic function of scores.
+
+    Mixed rows are known ones and, a `share` of them, new ones. If a row with scores x is new with the logit a(x), the density of
+    mixed rows is ``(1 - share) (1 + exp(a(x)))`` times that of known rows. The weights are those with which this ratio tells
+    known and mixed rows apart best.
 
     Parameters
     ----------
     known, mixed : ndarray of shapes (n, q) and (m, q), float64
-        Scores of the rows.
+        Scores of the rows, high for new ones.
+    share : float
+        Above 0 and below 1.
 
     Returns
     -------
@@ -250,20 +257,25 @@ def density_ratio(known: Float64, mixed: Float64) -> tuple[Float64, float]:
         Never negative: a score that speaks against novelty by chance has no weight.
     shift : float
     """
-    rows, is_mixed = np.concatenate([known, mixed]), np.arange(len(known) + len(mixed)) >= len(known)
+    rows = np.concatenate([known, mixed])
+    is_mixed = np.repeat([0.0, 1.0], [len(known), len(mixed)])
     centre, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-12
-    used = np.arange(rows.shape[1])
-    weights, shift = np.zeros(rows.shape[1]), 0.0
-    while len(used):
-        scaled = (rows[:, used] - centre[used]) / spread[used]
-        fitted = LogisticRegression(class_weight="balanced").fit(scaled, is_mixed)
-        slopes = fitted.coef_[0]
-        if (slopes > 0).all():
-            weights[used] = slopes / spread[used]
-            shift = float(fitted.intercept_[0] - weights @ centre)
-            break
-        used = np.delete(used, slopes.argmin())
-    return weights, shift
+    scaled = np.column_stack([(rows - centre) / spread, np.ones(len(rows))])
+    balance = len(rows) / np.repeat([2.0 * len(known), 2.0 * len(mixed)], [len(known), len(mixed)])
+
+    def loss(parameters: Float64) -> tuple[float, Float64]:
+        logit = scaled @ parameters
+        ratio = np.log1p(-share) + np.logaddexp(0, logit)
+        slopes = balance * (expit(ratio) - is_mixed) * expit(logit)
+        total = balance @ (np.logaddexp(0, ratio) - is_mixed * ratio)
+        ridge = np.append(parameters[:-1], 0)
+        return total + ridge @ ridge / 2, scaled.T @ slopes + ridge
+
+    start = np.append(np.ones(rows.shape[1]), np.log(share / (1 - share)))
+    bounds = [(0, None)] * rows.shape[1] + [(None, None)]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    weights = found[:-1] / spread
+    return weights, float(found[-1] - weights @ centre)
 
 
 SHARE_BINS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)

@@ -61,9 +61,11 @@ class Balance:
     mixed: float
 
 
-WITH_NEW_CLASSES = Balance((10, 0.5), (1, 0.02), (0.5, 0.3), 0.8, 0.3, 0.3)
+WITH_NEW_CLASSES = Balance((10, 0.5), (1, 0.005), (1, 0.005), 0.0, 1.0, 0.0)
 """The balance if new classes are expected."""
 
+MIN_POS, MAX_POS = .25, .8
+SETMODE = 0
 WITHOUT_NEW_CLASSES = Balance((10, 0.005), (1, 0.0005), (1, 0.0005), 1 / 32, 1.0, 0.0)
 """The balance if no new classes are expected."""
 
@@ -80,9 +82,11 @@ def blank_codec(
     If the fit starts from a `shorter` code, the weights and the first words are those of the shorter code.
     """
     map_, multilabel, balance = rows.map, rows.labels.multilabel, _balance(rows)
-    words = word_purposes(
-        map_.spelling, n_codebooks, n_codewords, balance.position_words, multilabel=multilabel
-    )
+    share = balance.position_words
+    if rows.new_classes and not share:
+        columns = map_.n_labels if map_.clusters is None else len(map_.clusters.ratios) / len(map_.clusters.ends)
+        share = min(max(1 - columns / n_codewords, MIN_POS), MAX_POS)
+    words = word_purposes(map_.spelling, n_codebooks, n_codewords, share, multilabel=multilabel)
     if shorter is None:
         weights = np.array([balance.labelled, balance.familiar, balance.new], dtype=np.float32)
         weights[:, 1] *= min(1.0, max(0.25, n_codebooks - 1) / (FULL_POSITION_CODEBOOKS - 1)) ** 2
@@ -102,10 +106,6 @@ def blank_codec(
 
 
 def _balance(rows: FittedRows) -> Balance:
-    if rows.map.clusters is not None:
-        import os
-        e = eval(os.environ.get("BAL", "(.02,.5)"))
-        return Balance((10, 0.5), (1, e[0]), (1, e[0]), e[1], 1.0, 0.0)
     return WITH_NEW_CLASSES if rows.new_classes else WITHOUT_NEW_CLASSES
 
 
@@ -116,7 +116,7 @@ def sample_items(rows: FittedRows, codec: SupervisedCodec, rng: np.random.Genera
     unknown = rng.permutation(np.flatnonzero(~labels.known))
     excess = max(0, len(known) - len(unknown))
     hidden = known[: round(balance.hidden * excess)]
-    n_mixed = round(balance.mixed * excess) if len(rows.novelty_of_new) else 0
+    n_mixed = round(balance.mixed * excess) if len(rows.novelty_of_new) and rows.map.clusters is None else 0
     share = min(1.0, CODEBOOK_ROWS / (len(known) + len(unknown) + len(hidden) + n_mixed))
     known, unknown, hidden = (each[: round(share * len(each))] for each in (known, unknown, hidden))
     n_mixed = round(share * n_mixed)
@@ -153,6 +153,11 @@ def _fill_item_vectors(
 
 def _mixed_rows(rows: FittedRows, n: int, rng: np.random.Generator) -> Float32:
     """Return features (n, F) as rows of new classes may have them."""
+    if SETMODE:
+        features = rows.features(rng.integers(len(rows.X), size=n))
+        if n:
+            features[:, rows.map.n_columns] = rng.choice(rows.novelty_of_new, size=n)
+        return features
     features = rows.features(rng.integers(len(rows.X), size=2 * n))
     return mix_rows(features[:n], features[n:], rows.novelty_of_new, rows.map.n_columns, rng)
 

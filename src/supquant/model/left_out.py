@@ -17,12 +17,12 @@ from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.validation import as_float32
-from supquant.model.feature_map import evidence, label_powers
+from supquant.model.feature_map import evidence
 from supquant.model.label_kernel import LabelKernel
 from supquant.model.position import Directions, root_spreads, within_scatter
 from supquant.rows import Rows
 
-DEFAULT_SHARE = 0.22
+DEFAULT_SHARE = 0.1
 """Expected fraction of rows from new classes, if neither the user nor unlabelled rows say otherwise."""
 
 N_FOLDS = 5
@@ -53,9 +53,6 @@ METRIC_RIDGES = (np.inf, 3.0, 1.0, 0.3)
 METRIC_TOLERANCE = 1.03
 """The first ridge is taken whose MAP times this number reaches the best MAP. A few classes do not show small differences, and
 codes keep the cosine better under a plain metric."""
-
-NEARNESS = 1.25
-"""Weight of the product of positions for a query that is surely new, next to the product of likenesses."""
 
 
 # classes that are left out -------------------------------------------------------------------------------------------
@@ -142,16 +139,13 @@ class _FoldResult:
     sureness: float  # mean sum of squared probabilities of left-out rows, divided by that of known rows
     variances: Float64  # (d,) within known classes, along the directions of their scatter
     turned: Float32  # (n, d) positions of the items along these directions
-    likeness: Float32  # (q, n) products of the likenesses of queries and items
     asking: NDArray[np.intp]  # (q,) numbers of the items that are queries
     relevant: Flags  # (q, n) whether query and item are of one class
 
     def precision(self, ridge: float) -> float:
         """Return the MAP for a ridge of the metric."""
         placed = self.turned / root_spreads(self.variances, ridge).astype(np.float32)
-        placed /= root_mean_square(placed)
-        similar = np.asarray(NEARNESS * (placed[self.asking] @ placed.T), dtype=np.float32)
-        similar += self.likeness
+        similar = np.asarray(placed[self.asking] @ placed.T, dtype=np.float32)
         similar[np.arange(len(self.asking)), self.asking] = -np.inf  # a row does not find itself
         return _mean_precision(similar, self.relevant)
 
@@ -190,7 +184,6 @@ def _leave_fold_out(
 
     scatter = within_scatter(z[kept], labels.take(kept))
     p = label_probabilities(scores, multilabel=False)
-    powers = label_powers(p)
     asking = np.flatnonzero(is_left)[:FOLD_QUERIES]
     relevant = labels.indices[items][None] == labels.indices[items[asking]][:, None]
     relevant[np.arange(len(asking)), asking] = False
@@ -205,7 +198,6 @@ def _leave_fold_out(
         sureness,
         variances,
         turned,
-        powers[asking] @ powers.T,
         asking,
         relevant,
     )
@@ -254,15 +246,12 @@ def spread_of(values: Float64) -> tuple[float, float]:
     return float(middle), float(max(high - low, 1e-6 * max(abs(middle), 1.0)))
 
 
-def evidence_ratio(known: Float64, new: Float64, share: float) -> tuple[float, float]:
-    """Return slope and shift of the logarithm of a density ratio: that of all rows, a `share` of them new, over known rows.
+def evidence_logit(known: Float64, new: Float64, share: float) -> tuple[float, float]:
+    """Return slope and shift of the logit of being new, if a `share` of all rows is.
 
     It is linear in the evidence of known (k,) and of new rows (s,), and never rises with it.
     """
-    values = np.concatenate([known, known, new])[:, None]
-    weights = np.repeat(
-        [1.0, 1 - share, share * len(known) / len(new)], [len(known), len(known), len(new)]
-    )
-    fitted = LogisticRegression().fit(values, np.arange(len(values)) >= len(known), sample_weight=weights)
-    slope = float(fitted.coef_[0, 0])
-    return (slope, float(fitted.intercept_[0])) if slope < 0 else (0.0, 0.0)
+    values, is_new = np.concatenate([known, new])[:, None], np.arange(len(known) + len(new)) >= len(known)
+    fitted = LogisticRegression(class_weight="balanced").fit(values, is_new)
+    slope, prior = float(fitted.coef_[0, 0]), float(np.log(share / (1 - share)))
+    return (slope, float(fitted.intercept_[0]) + prior) if slope < 0 else (0.0, prior)
