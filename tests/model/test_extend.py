@@ -111,7 +111,7 @@ def test_an_item_with_an_added_label_scores_as_if_it_lay_at_the_mean_of_the_labe
     np.testing.assert_array_equal(vectors[:, :KNOWN], 0)
     direction, mean = codec.map.added_directions[1], codec.map.means[9]
     np.testing.assert_allclose(direction @ mean, 1, rtol=1e-4)
-    np.testing.assert_allclose(vectors[:, KNOWN + 1 :] @ direction, 1, rtol=1e-4)
+    np.testing.assert_allclose(vectors[:, codec._n_meaning :] @ direction, 1, rtol=1e-4)
 
 
 def test_it_can_be_extended_again_and_loads_as_it_was_saved(base, split, tmp_path):
