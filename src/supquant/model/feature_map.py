@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from supquant import kernels
@@ -28,6 +27,7 @@ from supquant.storage import lay_out_as_stored
 BLOCK_SCORES = 1 << 24
 """A block of rows has at most this many scores, one per row and label."""
 
+
 @dataclass(frozen=True)
 class SupervisedMap:
     """The fitted, frozen map from vectors to features ``[s | u | F | z | c]``, which a `SupervisedCodec` holds.
@@ -44,7 +44,7 @@ class SupervisedMap:
     mean: Float32  # (p,) of unit vectors
     metric: Float32  # (p, g) from centred unit vectors to z
     cosine: Float32  # (p, g) from unit vectors to c
-    clusters: Clusters | None  # the clusterings in which likenesses count; None takes the probabilities of labels
+    clusters: Clusters | None  # in which likenesses count; None takes the probabilities of labels
     likeness: Float32  # (w, f) from powers of memberships to F; f is 0 if no class can be new
     novelty: Float32  # (3,) weights of evidence and of the clusterings in the logarithm of 1 / (1 - u), and its shift
     nearness: Float32  # (1,) weight of the product of positions for a query that is surely new
@@ -198,7 +198,8 @@ class SupervisedMap:
         if self.n_trained == self.n_labels:
             return p
         z = self.positions(x)
-        return divided(p, self._novelty(logits, p, self._memberships(z)), z, self._by_place, self.n_trained)[0]
+        u = self._novelty(logits, p, self._memberships(z))
+        return divided(p, u, z, self._by_place, self.n_trained)[0]
 
     def from_logits(self, logits: Float32, x: Float32, *, of_items: bool = False) -> Float32:
         """Return the features (b, r + 1 + f + 2 g) of a block x (b, p), from its logits (b, L).

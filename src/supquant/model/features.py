@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,23 @@ from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import mean_positions
 from supquant.model.clusters import Clusters
 from supquant.model.feature_map import SupervisedMap, evidence, label_powers, unit_rows
-from supquant.model.found_classes import cluster_likeness, density_ratio, find_classes, likeness_directions, new_share
+from supquant.model.found_classes import (
+    cluster_likeness,
+    density_ratio,
+    find_classes,
+    likeness_directions,
+    new_share,
+)
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import LabelKernel, LearnedLabels
-from supquant.model.left_out import DEFAULT_SHARE, NEARNESS, evidence_ratio, leave_classes_out, root_mean_square, spread_of
+from supquant.model.left_out import (
+    DEFAULT_SHARE,
+    NEARNESS,
+    evidence_ratio,
+    leave_classes_out,
+    root_mean_square,
+    spread_of,
+)
 from supquant.model.position import Directions, metric_of, principal_directions, within_scatter
 from supquant.model.spelling import Spelling
 from supquant.model.unseen_rows import imitate_held_out_rows
@@ -190,9 +203,12 @@ def learn_features(
                 and labels.n_labels <= MAX_FOUND_LABELS
             ):
                 metric = _metric(directions, x, scatter, FOUND_RIDGE)
-                news = _find(learned, metric, spelling, x, of_sample, held, as_float32(X[np.sort(others)]), new_classes, rng, n_jobs)
+                unlabelled = as_float32(X[np.sort(others)])
+                news = _find(learned, metric, x, of_sample, held, unlabelled, new_classes, rng, n_jobs)
             else:
-                news = _leave_out(learned, X_known, labels_known, spelling, directions, x, new_classes, rng, n_jobs)
+                news = _leave_out(
+                    learned, X_known, labels_known, spelling, directions, x, new_classes, rng, n_jobs
+                )
     if news is None:
         news = _nothing_new(spelling)
     metric = _metric(directions, x, scatter, news.metric_ridge)
@@ -270,7 +286,6 @@ def _nothing_new(spelling: Spelling) -> News:
 def _find(
     learned: LearnedLabels,
     metric: Metric,
-    spelling: Spelling,
     x: Float32,
     labels: Labels,
     held: Flags,
@@ -286,7 +301,9 @@ def _find(
     assert labels.indices is not None
     z = metric.placed(unlabelled)
     found = find_classes(metric.placed(x), labels.indices, labels.n_labels, z, held, rng, n_jobs)
-    share = new_share(found.of_labelled[found.judged], found.of_unlabelled[found.seen]) if new_classes is None else new_classes
+    share = new_classes
+    if share is None:
+        share = new_share(found.of_labelled[found.judged], found.of_unlabelled[found.seen])
     seen = np.flatnonzero(found.seen)[:EVIDENCE_ROWS]
     logits = map_rows(learned.logits, unlabelled[seen], labels.n_labels, n_jobs)
     of_held, of_seen = (evidence(each.astype(np.float64)) for each in (learned.held_logits, logits))
