@@ -143,10 +143,25 @@ def test_a_copy_has_compiled_code_of_its_own(drawn):
         np.testing.assert_array_equal(twin(x), want, strict=True)
 
 
-def test_parts_that_do_not_fit_are_refused(rng):
-    feature_map = draw_map("one label", rng)
-    with pytest.raises(ValueError, match="matrices must have the shapes"):
-        replace(feature_map, metric=feature_map.metric[:-1])(np.zeros((1, P), dtype=np.float32))
+WRONG_PARTS = {
+    "metric": lambda map_: {"metric": map_.metric[:-1]},
+    "likeness": lambda map_: {"likeness": map_.likeness[:-1]},
+    "novelty": lambda map_: {"novelty": map_.novelty[:-1]},
+    "centres": lambda map_: {
+        "clusters": replace(map_.clusters, kernel=GaussianMap(np.zeros((30, K + 1), np.float32), 1.0))
+    },
+    "ratios": lambda map_: {"clusters": replace(map_.clusters, ratios=map_.clusters.ratios[:-1])},
+    "ends": lambda map_: {"clusters": replace(map_.clusters, ends=np.array([7, 9, 31]))},
+    "order of ends": lambda map_: {"clusters": replace(map_.clusters, ends=np.array([9, 7, 30]))},
+}
+
+
+@pytest.mark.parametrize("which", WRONG_PARTS)
+def test_parts_that_do_not_fit_never_reach_compiled_code(which, rng):
+    feature_map = draw_map("clusters", rng)
+    wrong = replace(feature_map, **WRONG_PARTS[which](feature_map))
+    with pytest.raises(ValueError, match=r"must (have|ascend)"):
+        _ = wrong.compiled
 
 
 @pytest.mark.parametrize("kind", KINDS)
