@@ -58,6 +58,13 @@ def test_centres_of_known_classes_are_first_and_those_of_new_groups_are_found(dr
         assert len(np.unique(drawn.group[nearest == number])) == 1
 
 
+def test_many_labelled_rows_keep_the_centre_of_their_class():
+    known = np.tile(np.float32([[1, 0]]), (1000, 1))
+    mixed = unit_positions(np.repeat(np.float32([[1, 0.3], [-1, 0]]), 5, axis=0))
+    centres = cluster(known, np.zeros(1000, dtype=int), 1, mixed, 1, np.random.default_rng(0))
+    np.testing.assert_allclose(centres, [[1, 0], [-1, 0]], atol=0.01)
+
+
 def test_a_class_with_rows_in_no_clustering_has_a_column(drawn):
     found = find(drawn, held=drawn.y == 2)  # then no row of this class takes part
     starts = np.concatenate([[0], found.clusters.ends[:-1]])
@@ -113,6 +120,17 @@ def test_rows_of_one_new_group_are_more_alike_than_rows_of_two(drawn):
     same = drawn.group[new][:, None] == drawn.group[new]
     assert alike[same].mean() > 3 * alike[~same].mean()
     assert alike.max() <= 1 + 1e-3  # the mean over clusterings
+
+
+def test_few_directions_of_likeness_are_those_in_which_new_rows_differ(drawn, monkeypatch):
+    monkeypatch.setattr(found_classes, "MAX_LIKENESS", NEW)
+    found = find(drawn)
+    new = drawn.group >= KNOWN
+    directions = cluster_likeness(found.clusters, drawn.unlabelled, new.astype(np.float32))
+    lengths = np.square(
+        found_classes.cluster_powers(found.clusters.memberships(drawn.unlabelled)) @ directions
+    ).sum(axis=1)
+    assert lengths[new].mean() > 3 * lengths[~new].mean()
 
 
 # how much more often unlabelled rows are members ---------------------------------------------------------------------

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from supquant import CodeIndex, SupervisedQuantizer, kernels, load_model
+from supquant.model import features
 from supquant.model.vectors import FeatureParts
 from supquant.model.words import LABEL_WORD
 
@@ -97,6 +98,22 @@ def test_labelled_items_keep_the_words_of_their_labels(fitted, drawn):
     assert codec.any_unlabelled(codes[~labelled])
 
 
+def test_an_item_of_a_new_class_finds_others_by_its_code(fitted, drawn):
+    codes, y = fitted.encode(drawn.X[drawn.items]), drawn.y[drawn.items]
+    asking = np.flatnonzero(y >= N_KNOWN)[:50]
+    sums = kernels.active().table_sums(codes, fitted.codec_.item_tables(codes[asking]).tables)
+    nearest = np.argsort(sums, axis=1, kind="stable")[:, :50]
+    assert (y[nearest] == y[asking][:, None]).mean() > 0.9
+
+
+def test_a_longer_code_keeps_the_clusterings_of_the_shorter_one(fitted, drawn):
+    longer = SupervisedQuantizer(6, n_codewords=32, missing_label=-1, init=fitted, random_state=0)
+    longer.fit(drawn.X[:N_ROWS], drawn.labels)
+    assert longer.codec_.map is fitted.codec_.map
+    np.testing.assert_array_equal(longer.codec_.words[:4], fitted.codec_.words)
+    assert mean_precision(longer, drawn, drawn.new, drawn.items) > 0.95
+
+
 def test_no_query_over_items_with_labels_is_new(fitted, drawn):
     own = np.arange(N_LABELLED)
     assert mean_precision(fitted, drawn, drawn.known, own, drawn.y[own]) > 0.95
@@ -141,6 +158,22 @@ def test_rows_without_labels_do_no_harm_if_all_are_of_known_classes(drawn, seed)
     assert found.novelty(drawn.X[drawn.known]).mean() < 0.1
     lost = mean_precision(blind, drawn, drawn.known, items) - mean_precision(found, drawn, drawn.known, items)
     assert lost < 0.01
+
+
+@pytest.mark.parametrize(("name", "value"), [("new_share", 0.0), ("density_ratio", (np.zeros(2), 0.5))])
+def test_nothing_looks_new_if_no_share_is_new_or_clusterings_tell_nothing(drawn, monkeypatch, name, value):
+    monkeypatch.setattr(features, name, lambda *_: value)
+    model = fit(drawn.X[:N_ROWS], drawn.labels)
+    assert model.codec_.map.clusters is None
+    np.testing.assert_array_equal(model.novelty(drawn.X[drawn.new]), 0)
+
+
+@pytest.mark.parametrize(("n_labelled", "n_unlabelled"), [(500, 150), (100, 1000)])
+def test_no_classes_are_found_among_few_rows(drawn, n_labelled, n_unlabelled):
+    rows = np.concatenate([np.arange(n_labelled), drawn.items[:n_unlabelled]])
+    model = fit(drawn.X[rows], drawn.labels[rows])
+    assert model.codec_.map.clusters is None
+    assert model.novelty(drawn.X[drawn.new]).mean() > 0.1  # classes that were left out show what is new
 
 
 # the same answers ----------------------------------------------------------------------------------------------------
