@@ -213,18 +213,18 @@ def test_new_classes_look_new(fitted, digits):
     assert u[new].mean() > 0.5 > 2 * u[~new].mean()
 
 
-def test_new_classes_are_found_by_position(digits):
+def test_new_digits_without_any_label_are_found(digits):
     X, y = digits
     partly = [
         None if label > 7 else label for label in y[:1200].tolist()
     ]  # codebooks and the fraction of new rows are learned from these rows
-    fitted = SupervisedQuantizer(8, random_state=0).fit(X[:1200], partly)
+    fitted = SupervisedQuantizer(8, n_codewords=32, random_state=0).fit(X[:1200], partly)
     items, queries = slice(0, 1200), np.flatnonzero(y[1200:] > 7) + 1200
     index = CodeIndex(fitted).add(X[items])
     _, ids = index.search(X[queries], k=10)
     found = (y[ids] == y[queries][:, None]).mean()
     _, ids = index.search(X[queries], k=10, novelty=0)
-    assert found > 0.5
+    assert found > 0.8
     assert found > (y[ids] == y[queries][:, None]).mean() + 0.1
 
 
@@ -261,13 +261,13 @@ def test_novelty_can_be_given_for_each_query(fitted, digits):
 
 def test_the_ranking_by_position_finds_the_nearest_vectors(digits):
     X, y = digits
-    fitted = SupervisedQuantizer(16, random_state=0).fit(X[:1200], y[:1200])
+    fitted = SupervisedQuantizer(16, n_codewords=64, random_state=0).fit(X[:1200], y[:1200])
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
     nearest = np.argsort(-(units[1200:1300] @ units[:1200].T), axis=1)[:, :10]
     for labels in (None, y[:1200]):
         _, ids = CodeIndex(fitted).add(X[:1200], labels).search(X[1200:1300], k=10, ranking="position")
         recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(nearest, ids, strict=True)])
-        assert recall > 0.6
+        assert recall > 0.7
 
 
 def test_masked_values_do_not_matter(digits):
