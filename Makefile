@@ -112,7 +112,7 @@ sanitize: sanitize-address sanitize-thread
 sanitize-address: $(STAMP)
 	$(call sanitized_build,address,address$(COMMA)undefined$(COMMA)float-cast-overflow)
 	$(ADDRESS) $(CHECK_SANITIZED)
-	$(ADDRESS) -m pytest --capture=sys tests/kernels --ignore=tests/kernels/test_compile.py --ignore=tests/kernels/test_levels.py
+	$(ADDRESS) -m pytest --capture=sys tests/kernels tests/model/test_feature_map.py --ignore=tests/kernels/test_compile.py --ignore=tests/kernels/test_levels.py
 
 sanitize-thread: $(STAMP)
 	$(call sanitized_build,thread,thread)

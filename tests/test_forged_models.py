@@ -1,7 +1,9 @@
 """Models whose digests are right and whose content makes no sense: one error when they are read, or a model that works."""
 
 import copy
+import shutil
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,12 +49,19 @@ CASES = {each.__name__: small(each) for each in ESTIMATORS} | {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+FOUND = Path(__file__).parent / "fixtures" / "model-found"
+"""A model with clusterings. A fit that finds classes needs more rows than those of the other cases."""
+
+
+@pytest.fixture(scope="module", params=[*CASES, "found classes"])
 def model(request, clusters, tmp_path_factory):
     """A file, its kind, its arrays and its settings."""
     X, y = clusters
     path = tmp_path_factory.mktemp("forged") / "model"
-    CASES[request.param].fit(X[:120], y[:120]).save(path)
+    if request.param == "found classes":
+        shutil.copy(FOUND, path)
+    else:
+        CASES[request.param].fit(X[:120], y[:120]).save(path)
     kind = read_kind(path)
     return path, kind, *load_arrays(path, kind)
 

@@ -128,6 +128,19 @@ def test_steps_give_the_scores_of_tables(training, name, ranking):
     )
 
 
+@pytest.mark.parametrize("n_words", [1, 2])
+def test_steps_over_items_with_labels_are_those_of_an_index_of_such_items(training, n_words):
+    y = training.y if n_words == 1 else training.y + 10 * (np.arange(600) % 3)
+    settings = Settings(ranking="label", parameters={"max_iter": 1, "n_codewords": 16})
+    fitted = METHODS["sq"](Training(training.X, y), settings).fitted(16)
+    codec, codes = fitted.estimator.codec_, fitted.learned()
+    assert codec.map.spelling.length == n_words
+    tables = codec.query_tables(training.X[:9], all_labelled=True).tables
+    expected = tables[:, np.arange(codes.shape[1]), codes].sum(axis=2)
+    found = apply_steps(fitted.steps(codes, "label"), training.X[:9])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("ranking", ["label", "position"])
 def test_sq_with_the_label_ranking_is_the_default_model_unless_anchors_are_given(training, ranking):
     plain = METHODS["sq"](training, Settings(ranking=ranking, parameters={"max_iter": 1}))

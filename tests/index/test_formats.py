@@ -46,7 +46,7 @@ def test_a_kept_index_answers_as_it_did(kept, maker, verify):
     assert maker.questions().tolist() == expected["queries"]
 
 
-@pytest.mark.parametrize("name", ["supervised", "published"])
+@pytest.mark.parametrize("name", ["supervised", "found", "published"])
 def test_a_kept_model_answers_as_it_did(maker, name):
     path = FIXTURES / f"model-{name}"
     expected, found = kept_answers(path), maker.model_answers(load_model(path))

@@ -8,38 +8,58 @@ import numpy as np
 import pytest
 
 from supquant.codec.gaussian_map import GaussianMap
+from supquant.errors import InputError
 from supquant.kernels import native
-from supquant.model.feature_map import SupervisedMap
+from supquant.model.clusters import Clusters, unit_positions
+from supquant.model.feature_map import SupervisedMap, evidence
 from supquant.model.position import principal_directions
 from supquant.model.spelling import Spelling
 from supquant.model.vectors import FeatureParts, label_queries, query_rule
 
-P, H, K, OPINIONS = 9, 37, 5, 3
-KINDS = ["one label", "several labels", "spelled labels", "no kernel", "no opinion"]
+P, H, K, LIKENESS = 9, 37, 5, 3
+ENDS = np.array([7, 9, 30])  # of three clusterings
+KINDS = [
+    "one label",
+    "several labels",
+    "spelled labels",
+    "no kernel",
+    "no likeness",
+    "clusters",
+    "clusters, spelled labels",
+]
+
+
+def draw_clusters(rng):
+    """Return clusterings with random centres."""
+    centres = unit_positions(rng.normal(size=(ENDS[-1], K)).astype(np.float32))
+    return Clusters(GaussianMap(centres, 20**-0.5), rng.normal(size=ENDS[-1]).astype(np.float32), ENDS)
 
 
 def draw_map(kind, rng):
     """Return a map with random arrays."""
     words = np.arange(6, dtype=np.int32)[:, None]
-    if kind == "spelled labels":
+    if "spelled labels" in kind:
         words = np.array([[0, 3], [1, 3], [2, 3], [0, 4], [1, 4], [2, 4]], dtype=np.int32)
     spelling, L = Spelling(words), len(words)
-    opinions = 0 if kind == "no opinion" else OPINIONS
+    clustered = "clusters" in kind
 
     def normal(*shape):
         return rng.normal(size=shape).astype(np.float32)
 
     return SupervisedMap(
         kernel=None if kind == "no kernel" else GaussianMap(normal(H, P), 2.5),
-        weights=normal((P if kind == "no kernel" else H) + 1, L + 1),
+        weights=normal((P if kind == "no kernel" else H) + 1, L),
         mean=normal(P) / 9,
         metric=normal(P, K),
         cosine=normal(P, K),
-        opinion_mean=rng.random(spelling.n_columns, dtype=np.float32),
-        opinion=normal(spelling.n_columns, opinions),
-        novelty=normal(3),
+        clusters=draw_clusters(rng) if clustered else None,
+        likeness=normal(
+            ENDS[-1] if clustered else spelling.n_columns, 0 if kind == "no likeness" else LIKENESS
+        ),
+        novelty=np.float32([-0.4, 0.3, 1.9]),
+        nearness=np.float32([0.7]),
         scatter=np.eye(K, dtype=np.float32),
-        means=normal(L, K + opinions),
+        means=normal(L, K),
         multilabel=kind == "several labels",
         spelling=spelling,
     )
@@ -58,8 +78,15 @@ def drawn(request, rng):
 def test_compiled_features_are_those_of_numpy(drawn):
     feature_map, x = drawn
     got = feature_map(x)
-    want = feature_map.from_logits(feature_map._outputs(x), x)
+    want = feature_map.from_logits(feature_map._logits(x), x)
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+
+
+def test_some_of_the_drawn_rows_look_new_and_others_do_not(drawn):
+    feature_map, x = drawn
+    u = FeatureParts.of(feature_map(x), feature_map).u
+    assert ((u >= 0) & (u <= 1)).all()
+    assert feature_map.multilabel or (u.min() < 0.2 and u.max() > 0.5)
 
 
 def test_items_have_the_bits_of_queries_and_no_cosines(drawn):
@@ -75,10 +102,10 @@ def test_no_probability_is_subnormal(rng):
     feature_map = draw_map("spelled labels", rng)
     feature_map = replace(feature_map, weights=feature_map.weights * 40)  # logits that differ by 100 or more
     x = rng.normal(size=(300, P)).astype(np.float32)
-    outputs = feature_map._outputs(x)[:, :6]
-    apart = outputs.max(axis=1, keepdims=True) - outputs
+    logits = feature_map._logits(x)
+    apart = logits.max(axis=1, keepdims=True) - logits
     assert ((apart > 88) & (apart < 103)).any()  # whose exponentials are subnormal in float32
-    for found in (feature_map(x), feature_map.from_logits(feature_map._outputs(x), x)):
+    for found in (feature_map(x), feature_map.from_logits(feature_map._logits(x), x)):
         s = found[:, : feature_map.n_columns]
         assert not ((s > 0) & (s < np.finfo(np.float32).tiny)).any()
 
@@ -116,10 +143,68 @@ def test_a_copy_has_compiled_code_of_its_own(drawn):
         np.testing.assert_array_equal(twin(x), want, strict=True)
 
 
-def test_parts_that_do_not_fit_are_refused(rng):
-    feature_map = draw_map("one label", rng)
-    with pytest.raises(ValueError, match="matrices must have the shapes"):
-        replace(feature_map, metric=feature_map.metric[:-1])(np.zeros((1, P), dtype=np.float32))
+WRONG_PARTS = {
+    "metric": lambda map_: {"metric": map_.metric[:-1]},
+    "likeness": lambda map_: {"likeness": map_.likeness[:-1]},
+    "novelty": lambda map_: {"novelty": map_.novelty[:-1]},
+    "centres": lambda map_: {
+        "clusters": replace(map_.clusters, kernel=GaussianMap(np.zeros((30, K + 1), np.float32), 1.0))
+    },
+    "ratios": lambda map_: {"clusters": replace(map_.clusters, ratios=map_.clusters.ratios[:-1])},
+    "ends": lambda map_: {"clusters": replace(map_.clusters, ends=np.array([7, 9, 31]))},
+    "order of ends": lambda map_: {"clusters": replace(map_.clusters, ends=np.array([9, 7, 30]))},
+}
+
+
+@pytest.mark.parametrize("which", WRONG_PARTS)
+def test_parts_that_do_not_fit_never_reach_compiled_code(which, rng):
+    feature_map = draw_map("clusters", rng)
+    wrong = replace(feature_map, **WRONG_PARTS[which](feature_map))
+    with pytest.raises(ValueError, match=r"must (have|ascend)"):
+        _ = wrong.compiled
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_map_is_read_from_its_arrays(kind, rng):
+    feature_map, x = draw_map(kind, rng), rng.normal(size=(7, P)).astype(np.float32)
+    twin = SupervisedMap.from_arrays(feature_map.arrays())
+    np.testing.assert_array_equal(twin(x), feature_map(x), strict=True)
+    np.testing.assert_array_equal(
+        twin.from_logits(twin._logits(x), x), feature_map.from_logits(feature_map._logits(x), x)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("clusters.ends", np.array([7, 7, 30]), "ends of clusterings"),
+        ("clusters.ends", np.array([7, 9, 29]), "ends of clusterings"),
+        ("clusters.ends", np.zeros(0, dtype=np.int64), "ends of clusterings"),
+        ("clusters.ends", np.array([7.0, 9.0, 30.0]), "ends of clusterings"),
+        ("clusters.ratios", np.zeros(29, dtype=np.float32), "ends of clusterings"),
+        ("clusters.anchors", np.zeros((30, K + 1), dtype=np.float32), "centres must have the shape"),
+        ("likeness", np.zeros((29, 2), dtype=np.float32), "expected 30"),
+        ("novelty", np.zeros(2, dtype=np.float32), "novelty"),
+        ("nearness", np.zeros(2, dtype=np.float32), "nearness"),
+    ],
+)
+def test_arrays_of_clusterings_that_do_not_fit_are_refused(name, array, message, rng):
+    arrays = draw_map("clusters", rng).arrays()
+    assert name in arrays
+    with pytest.raises(InputError, match=message):
+        SupervisedMap.from_arrays(arrays | {name: array})
+
+
+def test_novelty_rises_with_what_clusterings_say_and_falls_with_the_evidence_of_labels(rng):
+    feature_map, x = draw_map("clusters", rng), rng.normal(size=(50, P)).astype(np.float32)
+    logits, says = (
+        evidence(feature_map._logits(x)),
+        feature_map._memberships(feature_map.positions(x)) @ feature_map.clusters.ratios,
+    )
+    u = FeatureParts.of(feature_map(x), feature_map).u[:, 0]
+    np.testing.assert_allclose(
+        u, 1 - np.exp(-np.maximum(feature_map.novelty @ [logits, says, np.ones(50)], 0)), atol=1e-5
+    )
 
 
 def test_principal_directions_of_many_rows_are_those_of_every_kth_row_of_a_block(rng, monkeypatch):

@@ -67,9 +67,8 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     held, _ = kernel.learn(X, read_labels(y))
     products, relevant = seen[0]  # among items with labels; the others are for items without
     codec = quantizer.codec_
-    outputs = np.column_stack([held.held_logits, np.zeros(len(held.held_logits), np.float32)])
-    features = codec.map.from_logits(outputs, X[held.held_rows].astype(np.float32))
-    features[:, codec.map.n_labels] = 0  # items all have labels: nothing is new
+    features = codec.map.from_logits(held.held_logits, X[held.held_rows].astype(np.float32))
+    features[:, codec.map.n_columns] = 0  # items all have labels: nothing is new
     sums = -kernels.active().table_sums(quantizer.training_codes_, codec.tables_of(codec.prepare(features)))
     first = np.sort(sums, axis=1)[:, -calibration.ANSWERS :]
     np.testing.assert_allclose(np.sort(products[:, : calibration.ANSWERS], axis=1), first, atol=1e-5)

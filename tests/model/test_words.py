@@ -28,7 +28,15 @@ def codec(many_classes, request):
 
 
 def labelled_search(codec):
-    return item_search(codec.codebooks, codec.words, codec._n_meaning, LABELLED, codec.weights[LABELLED])
+    widths = codec.map.spelling.n_columns, codec._n_meaning
+    return item_search(codec.codebooks, codec.words, *widths, LABELLED, codec.weights[LABELLED])
+
+
+def assert_labels_are_exact(codec, codes, spelled):
+    """Check that codes (n, M) decode to spelled labels (n, r), and to no likeness."""
+    meaning = codec.decode(codes)[:, : codec._n_meaning]
+    np.testing.assert_array_equal(meaning[:, : spelled.shape[1]], spelled)
+    np.testing.assert_array_equal(meaning[:, spelled.shape[1] :], 0)
 
 
 def test_the_words_of_labels_are_the_codes_with_the_least_error(codec, many_classes):
@@ -40,7 +48,7 @@ def test_the_words_of_labels_are_the_codes_with_the_least_error(codec, many_clas
         codec.codebooks, codec._n_meaning, codec.weights[LABELLED], allowed_words(codec.words, LABELLED)
     )
     np.testing.assert_array_equal(found.search(items), searched.search(items))
-    np.testing.assert_array_equal(codec.decode(found.search(items))[:, : codec._n_meaning - 1], spelled)
+    assert_labels_are_exact(codec, found.search(items), spelled)
 
 
 def test_the_code_of_an_item_does_not_depend_on_its_batch(codec, many_classes):
@@ -82,7 +90,7 @@ def test_codes_with_a_position_hold_the_words_of_labels_and_the_nearest_words_of
     codec, n = with_position, with_position._n_meaning
     spelled, items = items_with_labels(codec, *many_classes)
     codes = labelled_search(codec).search(items)
-    np.testing.assert_array_equal(codec.decode(codes)[:, : n - 1], spelled)
+    assert_labels_are_exact(codec, codes, spelled)
     # Two codebooks are searched exactly: compare with every pair of position words.
     first, second = (np.flatnonzero(codec.words[m] == POSITION_WORD) for m in (2, 3))
     assert set(codes[:, 2]) <= set(first)
@@ -110,5 +118,5 @@ def test_a_search_for_positions_starts_from_given_codes(with_position, many_clas
 def test_words_that_do_not_match_the_columns_are_searched(codec):
     words = codec.words.copy()
     words[1, np.flatnonzero(words[1])[-1]] = 0
-    n = codec._n_meaning
-    assert isinstance(item_search(codec.codebooks, words, n, LABELLED, codec.weights[0]), ItemSearch)
+    widths = codec.map.spelling.n_columns, codec._n_meaning
+    assert isinstance(item_search(codec.codebooks, words, *widths, LABELLED, codec.weights[0]), ItemSearch)

@@ -11,8 +11,10 @@ kernel_rows        labelled rows seen through the kernel, and the sums over them
 kernel_classifier  least squares, then logistic regression
 class_means        the classifier of many classes
 position           coordinates and a metric in which classes lie close together
-new_classes        what rows of new classes look like, and how likely a vector is one of them
+found_classes      new classes that are found among rows without labels, and how likely a vector is of one of them
+left_out           what rows of new classes look like, from classes that are left out, if there are few rows without labels
 feature_map        the learned map from vectors to features
+clusters           the part of the map that compares vectors by clusterings
 added_classes      classes that are added after the fit
 unseen_rows        features of training rows, changed to those of rows not seen
 item_rows          the item vectors to learn codebooks from, and the codes of all rows

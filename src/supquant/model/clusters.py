@@ -40,8 +40,7 @@ class Clusters:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file must hold."""
-        own = {"ratios": self.ratios, "ends": self.ends, **self.kernel.arrays()}
-        return add_prefix(_CLUSTERS, own)
+        return add_prefix(_CLUSTERS, {**self.kernel.arrays(), "ratios": self.ratios, "ends": self.ends})
 
 
 def clusters_from_arrays(arrays: dict[str, NDArray[Any]], n_position: int) -> Clusters | None:

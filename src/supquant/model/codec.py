@@ -202,7 +202,9 @@ class SupervisedCodec(CodebookCodec):
             spelled = known.copy()
             if given is not None:  # no codeword means an added label
                 spelled &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
-            items = self.item_vectors(self.map.of_labelled(x) if spelled.all() else self.map.of_items(x), given)
+            items = self.item_vectors(
+                self.map.of_labelled(x) if spelled.all() else self.map.of_items(x), given
+            )
             if missing_labels == "drop":
                 items[~known, : self._n_meaning] = 0
             return self.encode_vectors(items, spelled)

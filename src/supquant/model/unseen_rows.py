@@ -1,7 +1,7 @@
 """Features of training rows, changed to those of rows that the model has not seen.
 
 A model is too sure of its training rows, and has no rows of new classes. Codebooks and curves must suit unseen rows too, so they
-are learned from rows that imitate them. Features are ``[s | u | z | c]``, as a `SupervisedMap` makes them.
+are learned from rows that imitate them. Features are ``[s | u | F | z | c]``, as a `SupervisedMap` makes them.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ class FeatureParts:
     def of(cls, features: Float32, feature_map: SupervisedMap) -> Self:
         """Return the parts of features (b, r + a + 1 + f + 2 g) as views."""
         n, f, g = feature_map.n_columns, feature_map.n_likeness, feature_map.n_position
-        return cls(*np.split(features, np.cumsum([n, 1, f, g]), axis=1), feature_map.spelling.n_columns)
+        s, u, likeness, z, c = np.split(features, np.cumsum([n, 1, f, g]), axis=1)
+        return cls(s, u, likeness, z, c, feature_map.spelling.n_columns)
 
     @property
     def trained(self) -> Float32:

@@ -350,6 +350,8 @@ def _json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | Non
 
 def _plain(value: Any) -> Any:
     """Replace a value that JSON cannot hold: arrays by lists, bytes by base64, anything else by text."""
+    if isinstance(value, np.ndarray) and not value.flags.c_contiguous:
+        return np.ascontiguousarray(value)  # a list would have the digits of float64
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, bytes | bytearray | memoryview):

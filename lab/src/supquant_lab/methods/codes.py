@@ -78,10 +78,13 @@ class FittedCodes(Fitted):
         settled = isinstance(codec, SupervisedCodec) and not codec.any_unlabelled(items)
 
         def prepared(features: Array) -> Array:
-            if settled:  # as in an index: if all items have labels, none is new
+            made: Array
+            if settled:  # as in an index: if all items have labels, no query is new
                 features = features.copy()
-                features[:, codec.map.n_labels] = 0
-            made: Array = codec.prepare(features, ranking)
+                features[:, codec.map.n_columns] = 0
+                made = codec.prepare(features, ranking, all_labelled=True)
+            else:
+                made = codec.prepare(features, ranking)
             return made
 
         return {
