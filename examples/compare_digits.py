@@ -18,10 +18,10 @@ methods = [
     SupervisedQuantizer(n_codebooks=4, random_state=0),  # the default method
     ClassifierLabels(features=kernel),  # an item is its predicted label: 1 byte
     SDH(32, features=kernel, random_state=0),
-    KSH(32, features=kernel, max_iter=100, random_state=0),
-    FastHash(32, n_trees=20, random_state=0),
+    KSH(32, features=kernel, max_iter=50, random_state=0),
+    FastHash(32, n_trees=10, random_state=0),
     CCAITQ(32, random_state=0),
-    CompositeQuantizer(n_codebooks=4, max_iter=2, random_state=0),  # these two use no labels
+    CompositeQuantizer(n_codebooks=4, max_iter=1, random_state=0),  # these two use no labels
     ProductQuantizer(n_codebooks=4, random_state=0),
 ]
 for method in methods:

@@ -26,6 +26,7 @@ def few_rows(monkeypatch, without_mnist):
     for module in (encode, fit, query):
         monkeypatch.setattr(module, "benchmark_data", lambda **_: few)
         monkeypatch.setattr(module, "ANCHORS", 50)
+    monkeypatch.setattr(encode, "CODEBOOKS", 2)
 
 
 def test_digits_stand_in_for_mnist(without_mnist):

@@ -105,38 +105,39 @@ inline float added_by_halves(Vec lanes) {
 }
 #endif
 inline float added_by_halves(Vec (&vectors)[kVectors]) {
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
     for (size_t step = kVectors / 2; step > 0; step /= 2)
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t v = 0; v < step; ++v) vectors[v] += vectors[v + step];
     return added_by_halves(vectors[0]);
 }
 
-// scores[i * stride + l] = x[i] . weights[l] for kRows rows and kLabels labels.
+// scores[i * stride + l] = x[i] . weights[l] for kRows rows and kLabels labels. It is not inlined, nor is count_products: both
+// have two callers, and a call takes no time compared with a tile.
 template <size_t kRows, size_t kLabels>
-inline void tile_scores(const uint16_t* x, size_t d, const float* weights, float* scores, size_t stride) {
+[[gnu::noinline]] void tile_scores(const uint16_t* x, size_t d, const float* weights, float* scores, size_t stride) {
     Vec sums[kRows][kLabels][kVectors] = {};
     for (size_t k = 0; k < d; k += kGroup) {
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t v = 0; v < kVectors; ++v) {
             Vec values[kRows];
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
             for (size_t i = 0; i < kRows; ++i) values[i] = load_counts(x + i * d + k + v * kLanes);
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
             for (size_t l = 0; l < kLabels; ++l) {
                 const Vec own = load<Vec>(weights + l * d + k + v * kLanes);
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
                 for (size_t i = 0; i < kRows; ++i) sums[i][l][v] = multiply_add(own, values[i], sums[i][l][v]);
             }
         }
     }
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
     for (size_t i = 0; i < kRows; ++i)
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t l = 0; l < kLabels; ++l) scores[i * stride + l] = added_by_halves(sums[i][l]);
 }
 
-void count_products(const uint16_t* x, size_t n, size_t d, const float* weights, size_t n_labels, float* scores,
+[[gnu::noinline]] void count_products(const uint16_t* x, size_t n, size_t d, const float* weights, size_t n_labels, float* scores,
                     size_t stride) {
     in_groups<kScoreRows>(n, 0, [=](auto rows, size_t i) {
         in_groups<kScoreLabels>(n_labels, 0, [=](auto labels, size_t l) {
@@ -168,24 +169,24 @@ inline void probabilities(float* scores, size_t n_labels, bool several) {
 template <size_t kLabels, size_t kWide>
 inline void tile_slopes(const float* residuals, const uint16_t* x, size_t n, size_t d, float* sums) {
     Vec sum[kLabels][kWide];
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
     for (size_t l = 0; l < kLabels; ++l)
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t v = 0; v < kWide; ++v) sum[l][v] = load<Vec>(sums + l * d + v * kLanes);
     for (size_t i = 0; i < n; ++i) {
         Vec columns[kWide];
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t v = 0; v < kWide; ++v) columns[v] = load_counts(x + i * d + v * kLanes);
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t l = 0; l < kLabels; ++l) {
             const Vec residual = spread(residuals[i * kMaxFewLabels + l]);
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
             for (size_t v = 0; v < kWide; ++v) sum[l][v] = multiply_add(residual, columns[v], sum[l][v]);
         }
     }
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
     for (size_t l = 0; l < kLabels; ++l)
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t v = 0; v < kWide; ++v) store(sums + l * d + v * kLanes, sum[l][v]);
 }
 

@@ -75,19 +75,19 @@ inline void tile_products(const float* x, size_t x_stride, const float* y, size_
     Vec part[kRows][kWide] = {};
     for (size_t k = 0; k < depth; ++k) {
         Vec columns[kWide];
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t v = 0; v < kWide; ++v)
             columns[v] = load<Vec>(y + (v / kVectors * kDepth + k) * kGroup + v % kVectors * kLanes);
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t i = 0; i < kRows; ++i) {
             const Vec value = spread(x[i * x_stride + k]);
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
             for (size_t v = 0; v < kWide; ++v) part[i][v] = multiply_add(value, columns[v], part[i][v]);
         }
     }
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
     for (size_t i = 0; i < kRows; ++i)
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t v = 0; v < kWide; ++v) {
             float* to = sums + i * stride + v * kLanes;
             store(to, first ? part[i][v] : Vec(load<Vec>(to) + part[i][v]));
@@ -127,11 +127,11 @@ inline void row_products(const float* x, const Stored* panel, size_t d, float* s
         for (size_t k = begin; k < end; ++k) {
             const Vec value = spread(x[k]);
             const Stored* columns = panel + k * kGroups * kGroup;
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
             for (size_t v = 0; v < kWide; ++v)
                 part[v] = multiply_add(value, widened(columns + v * kLanes), part[v]);
         }
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
         for (size_t v = 0; v < kWide; ++v) {
             float* to = sums + v * kLanes;
             store(to, begin == 0 ? part[v] : Vec(load<Vec>(to) + part[v]));
@@ -166,7 +166,7 @@ void panel_products(const float* x, size_t q, const Packed& y, const Stored* val
             const size_t depth = y.d - begin < kDepth ? y.d - begin : kDepth;
             for (size_t k = 0; k < depth; ++k)
                 for (size_t g = 0; g < groups; ++g)
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
                     for (size_t v = 0; v < kVectors; ++v)
                         store(columns + (g * kDepth + k) * kGroup + v * kLanes,
                               widened(panel + ((begin + k) * groups + g) * kGroup + v * kLanes));

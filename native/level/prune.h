@@ -5,6 +5,7 @@
 #include "hamming.h"
 #include "kernels.h"
 #include "lookups.h"
+#include "vector.h"
 
 namespace {
 
@@ -86,7 +87,7 @@ size_t mark_many_of(const BlockList& blocks, const uint8_t* table, const uint8_t
         for (int i = 0; i < kBlockRows; i += kWordRows) {
             QueryBytes sum[kWordRows];
             add_word<true>(codes + i, sum, entries(0), add);
-#pragma GCC unroll 16
+SUPQUANT_UNROLL
             for (int m = 1; m < M; ++m) add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add);
             QueryBytes lowest = sum[0];
             for (int j = 1; j < kWordRows; ++j) lowest = lower(lowest, sum[j]);

@@ -9,6 +9,13 @@
 #include <immintrin.h>
 #endif
 
+// Unrolls a loop over vectors that stay in registers. Single floats are too many for that: the loop would only be longer.
+#if SUPQUANT_LANES > 1
+#define SUPQUANT_UNROLL _Pragma("GCC unroll 16")
+#else
+#define SUPQUANT_UNROLL
+#endif
+
 namespace {
 
 constexpr int kLanes = SUPQUANT_LANES;  // floats in a vector

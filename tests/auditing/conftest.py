@@ -11,7 +11,7 @@ from supquant import audit
 @pytest.fixture(scope="session")
 def planted(digits):
     """Digits of which 30 have a wrong label, 10 are there twice, and 20 have no label."""
-    X, y = digits
+    X, y = digits[0][:1000], digits[1][:1000]
     rng = np.random.default_rng(1)
     order = rng.permutation(len(X))
     wrong, copied, hidden = order[:30], order[30:40], order[40:60]

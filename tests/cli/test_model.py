@@ -304,8 +304,9 @@ def test_interrupt_before_there_is_a_model_writes_nothing(files, tmp_path):
 @pytest.mark.parametrize("method", [*METHODS, "classifier", "classifier-bits"])
 def test_every_method_can_be_fitted_encoded_indexed_searched_and_described(run, files, tmp_path, method):
     model, codes, index = tmp_path / "m", tmp_path / "codes.npy", tmp_path / "items.index"
+    quick = ("--max-iter", 2) if method == "cq" else ()
     for arguments in (
-        ("fit", files / "train.npz", "-o", model, "--method", method, "--bits", 16),
+        ("fit", files / "train.npz", "-o", model, "--method", method, "--bits", 16, *quick),
         ("encode", model, files / "items.npz", "-o", codes),
         ("evaluate", model, "--database", files / "items.npz", "--queries", files / "queries.npz"),
         ("index", model, files / "items.npz", "-o", index),

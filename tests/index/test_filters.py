@@ -299,7 +299,7 @@ def test_a_kept_filter_takes_no_more_memory_after_many_changes(build, draw_codes
     tracemalloc.start()
     try:
         live(20)  # what is computed once
-        grown = [live(400) for _ in range(5)]
+        grown = [live(400) for _ in range(3)]
     finally:
         tracemalloc.stop()
     # NumPy keeps up to 30,000 bytes of small blocks now and then. What grows with changes grows every time.

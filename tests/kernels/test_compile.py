@@ -125,7 +125,7 @@ def test_every_level_is_tested():
 @pytest.mark.parametrize(("level", "machine"), LEVELS)
 def test_a_level_compiles_and_only_its_table_leaves_the_object(compiled, level, machine, optimisation):
     """An inline function that left it could be linked into code that runs on a lesser CPU."""
-    offered, wanted = global_symbols(compiled("level/level.cpp", machine, optimisation, *level_flags(level)))
+    offered, wanted = global_symbols(compiled("level/level.cpp", machine, *level_flags(level), optimisation))
     assert offered == {table_of(level)}
     assert wanted <= WANTED
 

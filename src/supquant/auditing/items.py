@@ -88,7 +88,7 @@ def audit(
     >>> import supquant
     >>> X, y = load_digits(return_X_y=True)
     >>> y[7] = 1  # it was a seven
-    >>> found = supquant.audit(X, y)
+    >>> found = supquant.audit(X[:600], y[:600])
     >>> first = found.suspicious[0]
     >>> int(first.row), first.label, first.suggested
     (7, 1, 7)

@@ -110,10 +110,10 @@ class PublishedQuantizer(ChainedQuantizer, LabelEstimator):
     >>> from sklearn.datasets import load_digits
     >>> from supquant import PublishedQuantizer
     >>> X, y = load_digits(return_X_y=True)
-    >>> pq = PublishedQuantizer(2, random_state=0).fit(X[:1500], y[:1500])
-    >>> codes = pq.encode(X[1500:])
+    >>> pq = PublishedQuantizer(2, random_state=0).fit(X[:500], y[:500])
+    >>> codes = pq.encode(X[500:])
     >>> codes.shape, codes.dtype
-    ((297, 2), dtype('uint8'))
+    ((1297, 2), dtype('uint8'))
     """
 
     _file_kind: ClassVar[str] = "published-quantizer"

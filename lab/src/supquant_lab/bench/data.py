@@ -185,7 +185,7 @@ def spread_for(labels: int, dimensions: int) -> float:
 
     Examples
     --------
-    >>> spread_for(1000, 384) < spread_for(10_000, 128) < spread_for(100_000, 128)
+    >>> spread_for(1000, 384) < spread_for(1000, 128) < spread_for(10_000, 128)
     True
     """
 
