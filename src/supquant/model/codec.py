@@ -18,17 +18,25 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import ItemSearch
-from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
+from supquant.codec.base import (
+    add_prefix,
+    check_flag,
+    check_part,
+    classes_from_plain,
+    plain_classes,
+    split_prefix,
+)
 from supquant.codec.codebooks import CodebookCodec, MissingLabels, pack_codebooks
 from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.codec.probabilities import IDENTITY, check_curve, stack_curves
-from supquant.codec.queries import QUERY_ROWS, pack_rows, row_products
+from supquant.codec.queries import QUERY_ROWS, fill_blocks, pack_rows, row_products
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import resolve_jobs
 from supquant.inputs.validation import as_float32, check_vectors
 from supquant.kernels import Packed, QueryKernel
 from supquant.model.added_classes import read_new_labels
+from supquant.model.discovery import Discovered, FoundClasses, assign, likeness_and_novelty
 from supquant.model.feature_map import SupervisedMap
 from supquant.model.vectors import (
     FeatureParts,
@@ -47,6 +55,7 @@ from supquant.model.words import (
     item_kinds,
     item_search,
 )
+from supquant.parallel import row_blocks, single_blas
 
 RANKINGS = ("label", "position")
 """The rankings of a `SupervisedCodec`; the first one is the default."""
@@ -64,6 +73,9 @@ _MIN_SHARE = np.float32(1e-6)
 """Lower limit of the fraction of meaning in the vector of an item, where it is a divisor."""
 
 _NO_BOUNDS = np.empty(0, dtype=np.float32)
+
+_FOUND = "found."
+"""Prefix of the arrays of found classes in a file."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,6 +102,8 @@ class SupervisedCodec(CodebookCodec):
         labels are all known. The others are those of other items, for the groups of queries from the least new to the newest.
     missing_label : str, float, int or None, default=None
         A label that means "unknown", in addition to None, NaN and masked entries.
+    found : FoundClasses or None, default=None
+        The classes that nobody has labelled, found among rows without labels.
     """
 
     codebooks: Float32
@@ -100,6 +114,7 @@ class SupervisedCodec(CodebookCodec):
     feature_map: FeatureMap | None
     curves: Float32 = field(default_factory=lambda: stack_curves([IDENTITY] * N_CURVES))
     missing_label: str | float | int | None = None
+    found: FoundClasses | None = None
 
     TYPE: ClassVar[str] = "supervised"
     _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "weights", "words", "curves")
@@ -165,6 +180,26 @@ class SupervisedCodec(CodebookCodec):
         column = slice(self.map.n_columns, self.map.n_columns + 1)
         return self._by_blocks(X, n_jobs, 1, np.float32, lambda features, _: features[:, column])[:, 0]
 
+    def discover(self, X: ArrayLike, *, n_jobs: int | None = None) -> Discovered:
+        """Return the found class of vectors X (n, p), the agreement with its members, and the novelty."""
+        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+        centres = (
+            np.zeros((0, self.map.n_likeness), dtype=np.float32) if self.found is None else self.found.centres
+        )
+
+        def of_block(x: Float32, _: object) -> tuple[NDArray[Any], ...]:
+            return assign(*likeness_and_novelty(self.map, self.map.of_items(x)), centres)
+
+        found = Discovered(
+            np.empty(len(X), dtype=np.int64),
+            np.empty(len(X), dtype=np.float32),
+            np.empty(len(X), dtype=np.float32),
+        )
+        blocks = row_blocks(len(X), self.map.block_rows)
+        with single_blas():
+            fill_blocks(of_block, X, found, blocks, resolve_jobs(n_jobs))
+        return found
+
     # items ---------------------------------------------------------------------------------------------------------------
 
     def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
@@ -202,7 +237,9 @@ class SupervisedCodec(CodebookCodec):
             spelled = known.copy()
             if given is not None:  # no codeword means an added label
                 spelled &= ~(given[:, self.map.spelling.n_columns :] == 1).any(axis=1)
-            items = self.item_vectors(self.map.of_labelled(x) if spelled.all() else self.map.of_items(x), given)
+            items = self.item_vectors(
+                self.map.of_labelled(x) if spelled.all() else self.map.of_items(x), given
+            )
             if missing_labels == "drop":
                 items[~known, : self._n_meaning] = 0
             return self.encode_vectors(items, spelled)
@@ -431,6 +468,10 @@ class SupervisedCodec(CodebookCodec):
             "missing_label": self.missing_label,
         }
 
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        own = {} if self.found is None else add_prefix(_FOUND, self.found.arrays())
+        return super()._stored_arrays() | own
+
     def _check_steps(self) -> None:
         super()._check_steps()
         if self.multilabel != self.map.multilabel:
@@ -438,8 +479,12 @@ class SupervisedCodec(CodebookCodec):
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
+        of_found, arrays = split_prefix(_FOUND, arrays)
         parts: dict[str, Any] = {**arrays, **own}
         parts["classes"] = classes_from_plain(own["classes"])
+        if of_found:
+            n_likeness = parts["feature_map"].n_likeness
+            parts["found"] = FoundClasses.from_arrays(of_found, parts["classes"], n_likeness)
         return cls(**parts)
 
 
