@@ -34,16 +34,15 @@ MAX_JUDGED = 128
 
 
 def find_groups(rows: FittedRows, rng: np.random.Generator) -> FoundClasses | None:
-    """Return the classes that are found among the rows without labels of a fit; None if nothing is new.
+    """Return the classes that are found among the rows without labels of a fit; None if there are none.
 
     Parameters
     ----------
     rows : FittedRows
+        Their map must have clusterings.
     rng : numpy Generator
         Draws rows if there are very many.
     """
-    if rows.map.clusters is None:
-        return None
     unlabelled = np.flatnonzero(~rows.labels.known)
     looked_at = _sample(unlabelled, MAX_ROWS, rng)
     likeness, novelty = _read(rows, looked_at)

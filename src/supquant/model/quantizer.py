@@ -211,8 +211,10 @@ class SupervisedQuantizer(LabelEstimator):
                 trial = try_unlabelled(rows, codec, rng) if len(rows.held_rows) else None
                 self.summary_ = summarize(rows, codec, codes, trial)
                 curves = fit_curves(rows, codec, codes, trial) if shorter is None else shorter.curves
-            with reporter.task("found classes"):
-                found = find_groups(rows, rng) if shorter is None else shorter.found
+            found = None if shorter is None else shorter.found
+            if shorter is None and rows.map.clusters is not None:
+                with reporter.task("found classes"):
+                    found = find_groups(rows, rng)
             self.codec_ = replace(codec, curves=curves, found=found)
         return self
 
