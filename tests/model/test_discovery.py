@@ -32,7 +32,8 @@ def planted():
 
 def fitted(planted, **parameters):
     X, _, labels = planted
-    return SupervisedQuantizer(4, n_codewords=64, **{"random_state": 0, **parameters}).fit(X, labels)
+    given = {"n_codebooks": 4, "n_codewords": 64, "random_state": 0, **parameters}
+    return SupervisedQuantizer(**given).fit(X, labels)
 
 
 @pytest.fixture(scope="module")
@@ -215,3 +216,37 @@ def test_the_table_has_a_line_for_each_group(found):
     assert lines[0] == f"FoundClasses: 2 with {len(found.rows)} of {found.n_rows} rows without labels"
     assert len(lines) == 2 + NEW
     assert found.nearest[0, 0] in lines[2]
+
+
+def test_codes_alone_tell_the_group_of_an_item_and_labels_tell_that_there_is_none(planted, sq):
+    X, y, _ = planted
+    longer = fitted(planted, n_codebooks=8)
+    by_vectors, by_codes = longer.discover(X), longer.codec_.discover_codes(longer.encode(X))
+    assert np.mean(by_vectors == by_codes.groups) > 0.97
+    known = y < KNOWN
+    labels = [f"class {label}" for label in y[known]]
+    assert (longer.codec_.discover_codes(longer.encode(X[known], labels)).groups == -1).all()
+    assert sq.codec_.discover_codes(sq.encode(X[:0])).groups.shape == (0,)
+
+
+def test_items_of_an_index_name_a_class_by_their_codes(planted):
+    X, y, _ = planted
+    sq = fitted(planted, n_codebooks=8)
+    index = CodeIndex(sq).add(X)
+    before = index.codes(np.arange(len(X)))
+    members = sq.found_.members[0][:30]
+    assert index.extend(members, ["named"] * 30) is index
+    np.testing.assert_array_equal(index.codes(np.arange(len(X))), before)
+    assert index.codec.classes.tolist() == [*sq.classes_.tolist(), "named"]
+    assert "named" not in sq.classes_
+    new = np.flatnonzero(y == y[members[0]])
+    proba = index.codec.predict_proba(X[new])
+    assert np.mean(proba.argmax(axis=1) == KNOWN) > 0.9
+    ids = index.search(X[new[:10]], 60)[1]
+    assert np.mean(y[ids] == y[members[0]]) > 0.9
+    left = index.codec.discover_codes(before).groups
+    assert np.mean(left[new] == -1) > 0.9
+    with pytest.raises(InputError, match="which the model knows"):
+        index.extend(members, ["named"] * 30)
+    with pytest.raises(InputError, match="not in the index"):
+        index.extend([10**6], ["other"])

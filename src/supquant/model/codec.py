@@ -183,12 +183,9 @@ class SupervisedCodec(CodebookCodec):
     def discover(self, X: ArrayLike, *, n_jobs: int | None = None) -> Discovered:
         """Return the found class of vectors X (n, p), the agreement with its members, and the novelty."""
         X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
-        centres = (
-            np.zeros((0, self.map.n_likeness), dtype=np.float32) if self.found is None else self.found.centres
-        )
 
         def of_block(x: Float32, _: object) -> tuple[NDArray[Any], ...]:
-            return assign(*likeness_and_novelty(self.map, self.map.of_items(x)), centres)
+            return assign(*likeness_and_novelty(self.map, self.map.of_items(x)), self._found_centres)
 
         found = Discovered(
             np.empty(len(X), dtype=np.int64),
@@ -199,6 +196,19 @@ class SupervisedCodec(CodebookCodec):
         with single_blas():
             fill_blocks(of_block, X, found, blocks, resolve_jobs(n_jobs))
         return found
+
+    def discover_codes(self, codes: ArrayLike) -> Discovered:
+        """Return the same for items of which only the codes (n, M) are there. Items with labels belong to no group."""
+        meaning, likeness, place = self._parts_of(self.check_codes(codes))
+        u = item_novelty(meaning, self.map)[:, 0]
+        return assign(likeness, self.map.without_added(u, place), self._found_centres)
+
+    @property
+    def _found_centres(self) -> Float32:
+        """The centres (k, f) of the found classes; none if there are no such classes."""
+        return (
+            np.zeros((0, self.map.n_likeness), dtype=np.float32) if self.found is None else self.found.centres
+        )
 
     # items ---------------------------------------------------------------------------------------------------------------
 
@@ -370,8 +380,8 @@ class SupervisedCodec(CodebookCodec):
     def item_tables(self, codes: Codes, ranking: str | None = None) -> QueryTables:
         """Return what a scan needs to find items like those of codes (q, M) uint8."""
         ranking, map_ = self._ranking(ranking), self.map
-        r = map_.spelling.n_columns
-        meaning, likeness, place = np.split(self.decode(codes), [r, self._n_meaning], axis=1)
+        meaning, likeness, place = self._parts_of(codes)
+        r = meaning.shape[1]
         u = item_novelty(meaning, map_)
         known = np.clip(meaning / np.maximum(1 - u, _MIN_SHARE), 0, 1)
         added = np.zeros((len(codes), map_.n_columns - r), dtype=np.float32)
@@ -379,6 +389,13 @@ class SupervisedCodec(CodebookCodec):
         features = np.hstack([known, added, u, alike, place, map_.cosines(place)], dtype=np.float32)
         tables = self.tables_of(self.prepare(features, ranking), ranking)
         return self._finished(tables, ranking, self.curves_of(features))
+
+    def _parts_of(self, codes: Codes) -> tuple[Float32, Float32, Float32]:
+        """Return what codes (n, M) say of the meaning (n, r), the likeness (n, f) and the position (n, g) of items."""
+        meaning, likeness, place = np.split(
+            self.decode(codes), [self.map.spelling.n_columns, self._n_meaning], axis=1
+        )
+        return meaning, np.ascontiguousarray(likeness), np.ascontiguousarray(place)
 
     def _finished(self, tables: Float32, ranking: str, curve_of: NDArray[np.int64]) -> QueryTables:
         """Return look-up tables (q, M, K) with the curve (q,) that turns the scores of each query into probabilities."""
@@ -447,8 +464,17 @@ class SupervisedCodec(CodebookCodec):
             raise InputError("labels can be added only if every item has one label, not several")
         X = check_vectors(X, n_features=self.n_inputs)
         found, classes = read_new_labels(y, len(X), self.classes, self.missing_label)
-        map_ = self.map.with_classes(as_float32(X[found.known]), found.take(found.known))
-        return replace(self, feature_map=map_, classes=classes)
+        z = self.map.positions(as_float32(X[found.known]))
+        return replace(self, feature_map=self.map.with_classes(z, found.take(found.known)), classes=classes)
+
+    def extended_by_codes(self, codes: ArrayLike, y: ArrayLike) -> SupervisedCodec:
+        """Return a codec that also knows the labels `y` of items of which only the codes (n, M) are there."""
+        if self.multilabel:
+            raise InputError("labels can be added only if every item has one label, not several")
+        codes = self.check_codes(codes)
+        found, classes = read_new_labels(y, len(codes), self.classes, self.missing_label)
+        z = self._parts_of(codes[found.known])[2]
+        return replace(self, feature_map=self.map.with_classes(z, found.take(found.known)), classes=classes)
 
     def reads_codes_of(self, other: object) -> bool:
         """Return whether codes of another codec mean the same under this one: codebooks and words are equal."""

@@ -260,9 +260,15 @@ class SupervisedMap:
         """Directions (c, g) of the added labels: their product with a position is 1 at the mean of the label."""
         return class_directions(self.means[self.n_trained :], self.scatter)
 
-    def with_classes(self, x: Float32, labels: Labels) -> SupervisedMap:
-        """Return a map that knows more classes, those of rows x (n, p) with labels."""
-        return replace(self, means=np.concatenate([self.means, mean_positions(self.positions(x), labels)]))
+    def with_classes(self, z: Float32, labels: Labels) -> SupervisedMap:
+        """Return a map that knows more classes, those of rows at positions z (n, g) with labels."""
+        return replace(self, means=np.concatenate([self.means, mean_positions(z, labels)]))
+
+    def without_added(self, u: Float32, z: Float32) -> Float32:
+        """Return the probabilities (b,) of no trained and no added class, of rows at z (b, g) with those of no trained one (b,)."""
+        if self.n_trained == self.n_labels:
+            return u
+        return divided(np.zeros((len(z), 0), dtype=np.float32), u, z, self._by_place, self.n_trained)[1]
 
     def _novelty(self, logits: Float32, p: Float32, memberships: Float32 | None) -> NDArray[np.floating]:
         """Return u (b,); with several labels per row, the probability that the row carries none."""
