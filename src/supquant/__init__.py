@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from supquant.distributed import ShardedIndex
     from supquant.errors import FileFormatError, InputError, SaveConflictError, SupquantError
     from supquant.index import CodeIndex
-    from supquant.model import LabelKernel, SupervisedCodec, SupervisedQuantizer
+    from supquant.model import FoundClasses, LabelKernel, SupervisedCodec, SupervisedQuantizer
     from supquant.models import load_model
     from supquant.published import AnchorKernel, PublishedQuantizer
     from supquant.sources import VectorSource, open_vectors
@@ -31,7 +31,7 @@ _NAMES = {
     "distributed": ("ShardedIndex",),
     "errors": ("FileFormatError", "InputError", "SaveConflictError", "SupquantError"),
     "index": ("CodeIndex",),
-    "model": ("LabelKernel", "SupervisedCodec", "SupervisedQuantizer"),
+    "model": ("FoundClasses", "LabelKernel", "SupervisedCodec", "SupervisedQuantizer"),
     "models": ("load_model",),
     "published": ("AnchorKernel", "PublishedQuantizer"),
     "sources": ("VectorSource", "open_vectors"),
@@ -45,6 +45,7 @@ __all__ = [
     "CodeIndex",
     "CompositeQuantizer",
     "FileFormatError",
+    "FoundClasses",
     "InputError",
     "LabelKernel",
     "OptimizedProductQuantizer",

@@ -245,3 +245,29 @@ def test_extras_of_the_readme_are_those_of_the_package():
 def test_every_example_has_a_page_in_the_gallery():
     shown = {page.stem for page in (ROOT / "docs/gallery").glob("*.md")}
     assert shown == {path.stem for path in (ROOT / "examples").glob("*.py")}
+
+
+def test_page_on_new_classes_finds_and_names_them(folder):
+    page = run_page("docs/discover.md")
+    assert np.mean(page.y[page.nines] == 9) > 0.9
+    assert set(page.groups[page.nines]) == {0}
+    assert 9 in page.sq.classes_
+
+
+def test_commands_of_the_page_on_new_classes_name_a_group(folder):
+    table = pd.concat([questions.make_questions()] * 3, ignore_index=True)
+    rng = np.random.default_rng(0)
+    vectors = questions.SentenceTransformer("").encode(table["text"].tolist())
+    table["embedding"] = list((vectors + rng.normal(0, 0.03, vectors.shape)).astype(np.float32))
+    table["id"] = [f"q{row}" for row in range(len(table))]
+    never = table["text"].str.contains("top up")
+    table.loc[never | (np.arange(len(table)) % 2 == 0), "intent"] = None
+    table.to_parquet("items.parquet")
+    ((find,), (name, extend)) = commands_of("docs/discover.md")
+    run_commands([find, name])
+    assert (folder / "found.html").stat().st_size > 1000
+    found = pd.read_csv("found.csv", keep_default_na=False)
+    assert found["text"].str.contains("top up").mean() > 0.8
+    assert set(found["label"]) == {""}
+    run_commands([extend])
+    assert "fees" in supquant.load_model("items.model").classes_

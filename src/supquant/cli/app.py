@@ -49,6 +49,9 @@ OWN_COMMANDS = {
     "audit": CommandSource(
         "supquant.cli.audit", "Find labels that look wrong, duplicates and confused classes."
     ),
+    "discover": CommandSource(
+        "supquant.cli.discover", "Find the classes that nobody has labelled, to be named."
+    ),
     "demo": CommandSource("supquant.cli.demo", "Train on handwritten digits and write a page of pictures."),
 }
 """The commands of the library."""

@@ -8,15 +8,11 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import err, print_line, progress_bars
-from supquant.cli.files import check_output
+from supquant.cli.files import check_output, has_columns
 from supquant.cli.options import Ids, Items, Jobs, Labels, Vectors, open_items
-from supquant.errors import InputError
 
 OUTPUTS = (".html", ".csv", ".parquet")
 """Endings of the files that the command writes: a page or a table of findings."""
-
-COLUMN_FILES = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".jsonl", ".ndjson")
-"""Endings of files that may have pictures and texts in other columns."""
 
 app = typer.Typer()
 
@@ -45,7 +41,7 @@ def audit(
     """Find labels that look wrong, duplicate rows, and classes that are confused or look like two."""
     for output in outputs:
         check_output(output, OUTPUTS)
-    with_columns = any(output.suffix == ".html" for output in outputs) and _has_columns(items)
+    with_columns = any(output.suffix == ".html" for output in outputs) and has_columns(items)
     source = open_items(items, vectors, labels or True, ids, ["*"] if with_columns else None)
     print_line(f"Read {len(source):,} rows of {source.dim} numbers.", err)
     from supquant.auditing import audit as find  # noqa: PLC0415  # scikit-learn takes seconds to import: print first
@@ -62,12 +58,3 @@ def audit(
     for line in str(found).splitlines():
         print_line(line)
     print_line(f"Wrote {', '.join(map(str, outputs))}.")
-
-
-def _has_columns(items: Path) -> bool:
-    """Return whether a file, or a folder of files, may have columns other than vectors, labels and ids."""
-    if not items.exists():
-        raise InputError(f"no such file: {items}")
-    if not items.is_dir():
-        return items.suffix.lower() in COLUMN_FILES
-    return any(each.suffix.lower() in COLUMN_FILES for each in items.iterdir())

@@ -11,7 +11,7 @@ import typer
 
 from supquant.arrays import Array
 from supquant.cli.console import err, print_line
-from supquant.cli.files import check_output, check_parent
+from supquant.cli.files import check_output, check_parent, has_columns
 from supquant.cli.index import change_folder, ids_in_kind_of, labels_shown
 from supquant.cli.options import Ids, Labels, open_items
 from supquant.errors import InputError
@@ -111,18 +111,20 @@ def _read_labelled(
     named, y, notes = read_labels_by_id(items, labels, ids)
     for note in notes:
         print_line(note, err)
-    return _vectors_named(open_items(Path(vectors), ids=True), named), y, named
+    # Rows of a table must have ids, but those of an array are numbered, as in an index.
+    source = open_items(Path(vectors), ids=has_columns(Path(vectors)) or None)
+    return _vectors_named(source, named), y, named
 
 
 def _vectors_named(source: VectorSource, ids: Array) -> Array:
-    """Return the vectors (n, p) of a source with some ids (n,)."""
-    assert source.ids is not None
-    if source.ids.dtype.kind == "O" and ids.dtype.kind in "iu":
+    """Return the vectors (n, p) of a source with some ids (n,). Without ids in the source, they are row numbers."""
+    present = np.arange(len(source)) if source.ids is None else source.ids
+    if present.dtype.kind == "O" and ids.dtype.kind in "iu":
         ids = ids.astype(str).astype(object)
-    if source.ids.dtype.kind in "iu" and ids.dtype.kind == "O":
+    if present.dtype.kind in "iu" and ids.dtype.kind == "O":
         raise InputError(f"the ids of {source.name} are integers, but those of the labels are strings")
     wanted = read_ids(ids, distinct=True)
-    rows = read_ids(source.ids, distinct=True).find(wanted)
+    rows = read_ids(present, distinct=True).find(wanted)
     if (missing := np.flatnonzero(rows < 0)).size:
         raise InputError(f"{source.name} has no vectors with these ids: {name_some(wanted.take(missing))}")
     X = np.empty((len(rows), source.dim), dtype=source.dtype)

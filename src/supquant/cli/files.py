@@ -141,3 +141,16 @@ def check_space(path: Path, n_bytes: int) -> None:
         raise InputError(
             f"cannot write {path}: it needs {n_bytes / 1e6:,.0f} MB, but only {free / 1e6:,.0f} MB are free"
         )
+
+
+COLUMN_FILES = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".jsonl", ".ndjson")
+"""Endings of files that may have pictures and texts in other columns."""
+
+
+def has_columns(items: Path) -> bool:
+    """Return whether a file, or a folder of files, may have columns other than vectors, labels and ids."""
+    if not items.exists():
+        raise InputError(f"no such file: {items}")
+    if not items.is_dir():
+        return items.suffix.lower() in COLUMN_FILES
+    return any(each.suffix.lower() in COLUMN_FILES for each in items.iterdir())

@@ -296,6 +296,10 @@ class Client(SearchableIndex):
         """Update the codes of rows whose ids are in the index, and append the others, as `CodeIndex.upsert_codes` does."""
         return self._change("upsert", ids, metadata, codes=plain_codes(codes))
 
+    def extend(self, ids: ArrayLike, y: ArrayLike) -> Self:
+        """Add new classes to the model, from items of the index, as `CodeIndex.extend` does."""
+        return self._change("extend", ids, labels=plain_labels(y))
+
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows, as `CodeIndex.remove` does."""
         return self._change("remove", ids)

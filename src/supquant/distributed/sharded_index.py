@@ -62,7 +62,7 @@ class ShardedIndex(LocalIndex):
     over the rows of all folders, in the order of the folders: of equal rows, that of an earlier folder comes first. Rows that
     are numbered automatically are numbered over all folders. A change is in the folders of its shards when the call returns.
     So a worker that was lost loads its folder again, and knows every change. Any number of threads may use the index; calls
-    run one at a time. There is no `save`, `load` or `with_codec`, and the index cannot be copied.
+    run one at a time. There is no `save`, `load`, `extend` or `with_codec`, and the index cannot be copied.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ from supquant.index.searchable import Change, SearchOptions
 from supquant.index.searching import Search
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
-from supquant.index.unknown_labels import read_codes_of
+from supquant.index.unknown_labels import check_extensible, read_codes_of
 from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
 from supquant.model.codec import SupervisedCodec
 
@@ -402,6 +402,43 @@ class CodeIndex(LocalIndex):
         with self._write_lock:
             self._replace(self._snapshot.compacted())
         return self
+
+    def extend(self, ids: ArrayLike, y: ArrayLike) -> Self:
+        """Add new classes to the codec, from items of the index.
+
+        This needs no vectors: codes say where items lie. No code changes. It is how a class that was found among items without
+        labels gets a name. If there are vectors, `SupervisedQuantizer.extend` and `with_codec` learn a little more from them.
+
+        Parameters
+        ----------
+        ids : sequence or array (n,) of int or str
+            The ids of some items of each class.
+        y : (n,) labels
+            One label per item, which the codec must not know yet. Items without a label are left out.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from supquant import CodeIndex, SupervisedQuantizer
+        >>> X, y = load_digits(return_X_y=True)
+        >>> labels = [label if label < 9 and row % 2 else None for row, label in enumerate(y)]
+        >>> sq = SupervisedQuantizer(8, random_state=0).fit(X, labels)
+        >>> index = CodeIndex(sq).add(X)
+        >>> index.extend(sq.found_.typical[0], [9] * 10).codec.classes
+        array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+        """
+        while True:
+            before = self.codec
+            check_extensible(before)
+            assert isinstance(before, SupervisedCodec)
+            codes = self.codes(ids)
+            step = CodecStep(before, before.extended_by_codes(codes, y))
+            if self._change_rows("update", None, codes[:0], None, step):
+                return self  # otherwise another thread has extended the codec meanwhile
 
     def with_codec(self, codec: object) -> CodeIndex:
         """Return an index of the same rows under another codec, as `SupervisedQuantizer.extend` makes it.

@@ -11,8 +11,10 @@ kernel_rows        labelled rows seen through the kernel, and the sums over them
 kernel_classifier  least squares, then logistic regression
 class_means        the classifier of many classes
 position           coordinates and a metric in which classes lie close together
-found_classes      new classes that are found among rows without labels, and how likely a vector is of one of them
-left_out           what rows of new classes look like, from classes that are left out, if there are few rows without labels
+found_classes      clusterings of rows with and without labels, and how new a vector looks
+left_out           what rows of left-out classes look like, if there are few rows without labels
+discovery          classes that nobody has labelled, and which of them a vector belongs to
+consensus          how they are found: groups that the clusterings agree on
 feature_map        the learned map from vectors to features
 clusters           the part of the map that compares vectors by clusterings
 added_classes      classes that are added after the fit
@@ -31,15 +33,17 @@ from supquant.lazy import lazy_names
 
 if TYPE_CHECKING:
     from supquant.model.codec import SupervisedCodec
+    from supquant.model.discovery import FoundClasses
     from supquant.model.label_kernel import LabelKernel
     from supquant.model.quantizer import SupervisedQuantizer
 
-__all__ = ["LabelKernel", "SupervisedCodec", "SupervisedQuantizer"]
+__all__ = ["FoundClasses", "LabelKernel", "SupervisedCodec", "SupervisedQuantizer"]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "codec": ("SupervisedCodec",),
+        "discovery": ("FoundClasses",),
         "label_kernel": ("LabelKernel",),
         "quantizer": ("SupervisedQuantizer",),
     },

@@ -18,17 +18,25 @@ from numpy.typing import NDArray
 from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.assignment import ItemSearch
-from supquant.codec.base import check_flag, check_part, classes_from_plain, plain_classes
+from supquant.codec.base import (
+    add_prefix,
+    check_flag,
+    check_part,
+    classes_from_plain,
+    plain_classes,
+    split_prefix,
+)
 from supquant.codec.codebooks import CodebookCodec, MissingLabels, pack_codebooks
 from supquant.codec.interface import FeatureMap, QueryTables
 from supquant.codec.probabilities import IDENTITY, check_curve, stack_curves
-from supquant.codec.queries import QUERY_ROWS, pack_rows, row_products
+from supquant.codec.queries import QUERY_ROWS, fill_blocks, pack_rows, row_products
 from supquant.errors import InputError
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import resolve_jobs
 from supquant.inputs.validation import as_float32, check_vectors
 from supquant.kernels import Packed, QueryKernel
 from supquant.model.added_classes import read_new_labels
+from supquant.model.discovery import Discovered, FoundClasses, assign, likeness_and_novelty
 from supquant.model.feature_map import SupervisedMap
 from supquant.model.vectors import (
     FeatureParts,
@@ -47,6 +55,7 @@ from supquant.model.words import (
     item_kinds,
     item_search,
 )
+from supquant.parallel import row_blocks, single_blas
 
 RANKINGS = ("label", "position")
 """The rankings of a `SupervisedCodec`; the first one is the default."""
@@ -64,6 +73,9 @@ _MIN_SHARE = np.float32(1e-6)
 """Lower limit of the fraction of meaning in the vector of an item, where it is a divisor."""
 
 _NO_BOUNDS = np.empty(0, dtype=np.float32)
+
+_FOUND = "found."
+"""Prefix of the arrays of found classes in a file."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,6 +102,8 @@ class SupervisedCodec(CodebookCodec):
         labels are all known. The others are those of other items, for the groups of queries from the least new to the newest.
     missing_label : str, float, int or None, default=None
         A label that means "unknown", in addition to None, NaN and masked entries.
+    found : FoundClasses or None, default=None
+        The classes that nobody has labelled, found among rows without labels.
     """
 
     codebooks: Float32
@@ -100,6 +114,7 @@ class SupervisedCodec(CodebookCodec):
     feature_map: FeatureMap | None
     curves: Float32 = field(default_factory=lambda: stack_curves([IDENTITY] * N_CURVES))
     missing_label: str | float | int | None = None
+    found: FoundClasses | None = None
 
     TYPE: ClassVar[str] = "supervised"
     _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "weights", "words", "curves")
@@ -164,6 +179,36 @@ class SupervisedCodec(CodebookCodec):
         """Return the probability (n,) that vectors X (n, p) are of no known class."""
         column = slice(self.map.n_columns, self.map.n_columns + 1)
         return self._by_blocks(X, n_jobs, 1, np.float32, lambda features, _: features[:, column])[:, 0]
+
+    def discover(self, X: ArrayLike, *, n_jobs: int | None = None) -> Discovered:
+        """Return the found class of vectors X (n, p), the agreement with its members, and the novelty."""
+        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+
+        def of_block(x: Float32, _: object) -> tuple[NDArray[Any], ...]:
+            return assign(*likeness_and_novelty(self.map, self.map.of_items(x)), self._found_centres)
+
+        found = Discovered(
+            np.empty(len(X), dtype=np.int64),
+            np.empty(len(X), dtype=np.float32),
+            np.empty(len(X), dtype=np.float32),
+        )
+        blocks = row_blocks(len(X), self.map.block_rows)
+        with single_blas():
+            fill_blocks(of_block, X, found, blocks, resolve_jobs(n_jobs))
+        return found
+
+    def discover_codes(self, codes: ArrayLike) -> Discovered:
+        """Return the same for items of which only the codes (n, M) are there. Items with labels belong to no group."""
+        meaning, likeness, place = self._parts_of(self.check_codes(codes))
+        u = item_novelty(meaning, self.map)[:, 0]
+        return assign(likeness, self.map.without_added(u, place), self._found_centres)
+
+    @property
+    def _found_centres(self) -> Float32:
+        """The centres (k, f) of the found classes; none if there are no such classes."""
+        return (
+            np.zeros((0, self.map.n_likeness), dtype=np.float32) if self.found is None else self.found.centres
+        )
 
     # items ---------------------------------------------------------------------------------------------------------------
 
@@ -335,8 +380,8 @@ class SupervisedCodec(CodebookCodec):
     def item_tables(self, codes: Codes, ranking: str | None = None) -> QueryTables:
         """Return what a scan needs to find items like those of codes (q, M) uint8."""
         ranking, map_ = self._ranking(ranking), self.map
-        r = map_.spelling.n_columns
-        meaning, likeness, place = np.split(self.decode(codes), [r, self._n_meaning], axis=1)
+        meaning, likeness, place = self._parts_of(codes)
+        r = meaning.shape[1]
         u = item_novelty(meaning, map_)
         known = np.clip(meaning / np.maximum(1 - u, _MIN_SHARE), 0, 1)
         added = np.zeros((len(codes), map_.n_columns - r), dtype=np.float32)
@@ -344,6 +389,13 @@ class SupervisedCodec(CodebookCodec):
         features = np.hstack([known, added, u, alike, place, map_.cosines(place)], dtype=np.float32)
         tables = self.tables_of(self.prepare(features, ranking), ranking)
         return self._finished(tables, ranking, self.curves_of(features))
+
+    def _parts_of(self, codes: Codes) -> tuple[Float32, Float32, Float32]:
+        """Return what codes (n, M) say of the meaning (n, r), the likeness (n, f) and the position (n, g) of items."""
+        meaning, likeness, place = np.split(
+            self.decode(codes), [self.map.spelling.n_columns, self._n_meaning], axis=1
+        )
+        return meaning, np.ascontiguousarray(likeness), np.ascontiguousarray(place)
 
     def _finished(self, tables: Float32, ranking: str, curve_of: NDArray[np.int64]) -> QueryTables:
         """Return look-up tables (q, M, K) with the curve (q,) that turns the scores of each query into probabilities."""
@@ -412,8 +464,17 @@ class SupervisedCodec(CodebookCodec):
             raise InputError("labels can be added only if every item has one label, not several")
         X = check_vectors(X, n_features=self.n_inputs)
         found, classes = read_new_labels(y, len(X), self.classes, self.missing_label)
-        map_ = self.map.with_classes(as_float32(X[found.known]), found.take(found.known))
-        return replace(self, feature_map=map_, classes=classes)
+        z = self.map.positions(as_float32(X[found.known]))
+        return replace(self, feature_map=self.map.with_classes(z, found.take(found.known)), classes=classes)
+
+    def extended_by_codes(self, codes: ArrayLike, y: ArrayLike) -> SupervisedCodec:
+        """Return a codec that also knows the labels `y` of items of which only the codes (n, M) are there."""
+        if self.multilabel:
+            raise InputError("labels can be added only if every item has one label, not several")
+        codes = self.check_codes(codes)
+        found, classes = read_new_labels(y, len(codes), self.classes, self.missing_label)
+        z = self._parts_of(codes[found.known])[2]
+        return replace(self, feature_map=self.map.with_classes(z, found.take(found.known)), classes=classes)
 
     def reads_codes_of(self, other: object) -> bool:
         """Return whether codes of another codec mean the same under this one: codebooks and words are equal."""
@@ -433,6 +494,10 @@ class SupervisedCodec(CodebookCodec):
             "missing_label": self.missing_label,
         }
 
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        own = {} if self.found is None else add_prefix(_FOUND, self.found.arrays())
+        return super()._stored_arrays() | own
+
     def _check_steps(self) -> None:
         super()._check_steps()
         if self.multilabel != self.map.multilabel:
@@ -440,8 +505,12 @@ class SupervisedCodec(CodebookCodec):
 
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
+        of_found, arrays = split_prefix(_FOUND, arrays)
         parts: dict[str, Any] = {**arrays, **own}
         parts["classes"] = classes_from_plain(own["classes"])
+        if of_found:
+            n_likeness = parts["feature_map"].n_likeness
+            parts["found"] = FoundClasses.from_arrays(of_found, parts["classes"], n_likeness)
         return cls(**parts)
 
 

@@ -27,6 +27,7 @@ from supquant.storage import lay_out_as_stored
 BLOCK_SCORES = 1 << 24
 """A block of rows has at most this many scores, one per row and label."""
 
+
 @dataclass(frozen=True)
 class SupervisedMap:
     """The fitted, frozen map from vectors to features ``[s | u | F | z | c]``, which a `SupervisedCodec` holds.
@@ -197,7 +198,9 @@ class SupervisedMap:
         if self.n_trained == self.n_labels:
             return p
         z = self.positions(x)
-        return divided(p, self._novelty(logits, p, self._memberships(z)), z, self._by_place, self.n_trained)[0]
+        return divided(p, self._novelty(logits, p, self._memberships(z)), z, self._by_place, self.n_trained)[
+            0
+        ]
 
     def from_logits(self, logits: Float32, x: Float32, *, of_items: bool = False) -> Float32:
         """Return the features (b, r + 1 + f + 2 g) of a block x (b, p), from its logits (b, L).
@@ -259,9 +262,15 @@ class SupervisedMap:
         """Directions (c, g) of the added labels: their product with a position is 1 at the mean of the label."""
         return class_directions(self.means[self.n_trained :], self.scatter)
 
-    def with_classes(self, x: Float32, labels: Labels) -> SupervisedMap:
-        """Return a map that knows more classes, those of rows x (n, p) with labels."""
-        return replace(self, means=np.concatenate([self.means, mean_positions(self.positions(x), labels)]))
+    def with_classes(self, z: Float32, labels: Labels) -> SupervisedMap:
+        """Return a map that knows more classes, those of rows at positions z (n, g) with labels."""
+        return replace(self, means=np.concatenate([self.means, mean_positions(z, labels)]))
+
+    def without_added(self, u: Float32, z: Float32) -> Float32:
+        """Return the probabilities (b,) of no trained and no added class, of rows at z (b, g) with those of no trained one (b,)."""
+        if self.n_trained == self.n_labels:
+            return u
+        return divided(np.zeros((len(z), 0), dtype=np.float32), u, z, self._by_place, self.n_trained)[1]
 
     def _novelty(self, logits: Float32, p: Float32, memberships: Float32 | None) -> NDArray[np.floating]:
         """Return u (b,); with several labels per row, the probability that the row carries none."""

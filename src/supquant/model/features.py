@@ -204,9 +204,21 @@ def learn_features(
                 and labels.n_labels <= MAX_FOUND_LABELS
             ):
                 metric = _metric(directions, x, scatter, FOUND_RIDGE)
-                news = _find(learned, metric, x, of_sample, held, as_float32(X[np.sort(others)]), new_classes, rng, n_jobs)
+                news = _find(
+                    learned,
+                    metric,
+                    x,
+                    of_sample,
+                    held,
+                    as_float32(X[np.sort(others)]),
+                    new_classes,
+                    rng,
+                    n_jobs,
+                )
             else:
-                news = _leave_out(learned, X_known, labels_known, directions, scatter, x, new_classes, rng, n_jobs)
+                news = _leave_out(
+                    learned, X_known, labels_known, directions, scatter, x, new_classes, rng, n_jobs
+                )
     if news is None:
         news = _nothing_new(scatter)
     metric = _metric(directions, x, scatter, news.metric_ridge)
@@ -299,7 +311,11 @@ def _find(
     assert labels.indices is not None
     z = metric.placed(unlabelled)
     found = find_classes(metric.placed(x), labels.indices, labels.n_labels, z, held, rng, n_jobs)
-    share = new_share(found.of_labelled[found.judged], found.of_unlabelled[found.seen]) if new_classes is None else new_classes
+    share = (
+        new_share(found.of_labelled[found.judged], found.of_unlabelled[found.seen])
+        if new_classes is None
+        else new_classes
+    )
     seen = np.flatnonzero(found.seen)[:EVIDENCE_ROWS]
     logits = map_rows(learned.logits, unlabelled[seen], labels.n_labels, n_jobs)
     of_held, of_seen = (evidence(each.astype(np.float64)) for each in (learned.held_logits, logits))

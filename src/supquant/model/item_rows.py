@@ -64,7 +64,7 @@ class Balance:
 WITH_NEW_CLASSES = Balance((10, 0.5), (1, 0.005), (1, 0.005), 0.0, 1.0, 0.0)
 """The balance if new classes are expected."""
 
-MIN_POS, MAX_POS = .25, .8
+MIN_POS, MAX_POS = 0.25, 0.8
 SETMODE = 0
 WITHOUT_NEW_CLASSES = Balance((10, 0.005), (1, 0.0005), (1, 0.0005), 1 / 32, 1.0, 0.0)
 """The balance if no new classes are expected."""
@@ -84,7 +84,9 @@ def blank_codec(
     map_, multilabel, balance = rows.map, rows.labels.multilabel, _balance(rows)
     share = balance.position_words
     if rows.new_classes and not share:
-        columns = map_.n_labels if map_.clusters is None else len(map_.clusters.ratios) / len(map_.clusters.ends)
+        columns = (
+            map_.n_labels if map_.clusters is None else len(map_.clusters.ratios) / len(map_.clusters.ends)
+        )
         share = min(max(1 - columns / n_codewords, MIN_POS), MAX_POS)
     words = word_purposes(map_.spelling, n_codebooks, n_codewords, share, multilabel=multilabel)
     if shorter is None:
@@ -130,7 +132,9 @@ def sample_items(rows: FittedRows, codec: SupervisedCodec, rng: np.random.Genera
     _fill_item_vectors(of_hidden, codec, rows.as_held_out(hidden), None, rows.n_jobs)
     _fill_item_vectors(of_mixed, codec, _mixed_rows(rows, n_mixed, rng), None, rows.n_jobs)
     n_columns = rows.map.n_columns
-    kinds = item_kinds(item_novelty(vectors[:, :n_columns], rows.map)[:, 0], np.arange(len(vectors)) < len(known))
+    kinds = item_kinds(
+        item_novelty(vectors[:, :n_columns], rows.map)[:, 0], np.arange(len(vectors)) < len(known)
+    )
     order = np.argsort(kinds, kind="stable")
     # A copy of all columns would take twice the memory.
     for start, stop in row_blocks(vectors.shape[1], SORTED_COLUMNS):

@@ -25,6 +25,8 @@ from supquant.inputs.validation import check_training_rows
 from supquant.interrupts import defers_interrupts
 from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
+from supquant.model.consensus import find_groups
+from supquant.model.discovery import FoundClasses
 from supquant.model.features import inherited_features, learn_features
 from supquant.model.item_codes import CodebookStep, codebook_steps
 from supquant.model.item_rows import blank_codec, encode_rows, sample_items
@@ -86,6 +88,9 @@ class SupervisedQuantizer(LabelEstimator):
     summary_ : ModelSummary
         Counts of rows, labels and different codes, and warnings. It also predicts MAP for items with labels, without labels,
         and of new classes. ``print(sq.summary_)`` shows it.
+    found_ : FoundClasses or None
+        The classes that nobody has labelled: the groups of rows without labels that look new. None if nothing is new, or if fewer
+        than 200 rows have no label. A model file keeps it.
     n_features_in_ : int
         p, the number of dimensions of the vectors.
 
@@ -206,8 +211,17 @@ class SupervisedQuantizer(LabelEstimator):
                 trial = try_unlabelled(rows, codec, rng) if len(rows.held_rows) else None
                 self.summary_ = summarize(rows, codec, codes, trial)
                 curves = fit_curves(rows, codec, codes, trial) if shorter is None else shorter.curves
-                self.codec_ = replace(codec, curves=curves)
+            found = None if shorter is None else shorter.found
+            if shorter is None and rows.map.clusters is not None:
+                with reporter.task("found classes"):
+                    found = find_groups(rows, rng)
+            self.codec_ = replace(codec, curves=curves, found=found)
         return self
+
+    @property
+    def found_(self) -> FoundClasses | None:
+        """The classes that nobody has labelled, found among the rows without labels; None if nothing is new."""
+        return self._codec().found
 
     def novelty(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return the probability that vectors belong to no known class.
@@ -224,6 +238,35 @@ class SupervisedQuantizer(LabelEstimator):
         """
         codec: SupervisedCodec = self._codec()
         return codec.novelty(X, n_jobs=self.n_jobs)
+
+    def discover(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return which of the found classes vectors belong to.
+
+        Parameters
+        ----------
+        X : (n, p) array
+
+        Returns
+        -------
+        (n,) int64
+            Numbers of found classes, as in `found_`. It is -1 for vectors that are probably of a known class, and for new ones
+            that are not like any found class.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from supquant import SupervisedQuantizer
+        >>> X, y = load_digits(return_X_y=True)
+        >>> labels = [label if label < 9 and row % 2 else None for row, label in enumerate(y)]
+        >>> sq = SupervisedQuantizer(4, n_codewords=64, random_state=0).fit(X, labels)
+        >>> nines = sq.found_.typical[0][:5]
+        >>> y[nines]
+        array([9, 9, 9, 9, 9])
+        >>> sq.discover(X[nines])
+        array([0, 0, 0, 0, 0])
+        """
+        codec: SupervisedCodec = self._codec()
+        return codec.discover(X, n_jobs=self.n_jobs).groups
 
     @defers_interrupts
     def extend(self, X: ArrayLike, y: ArrayLike) -> Self:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from supquant.index import CodeIndex
 from supquant.model.codec import SupervisedCodec
+from supquant.parallel import row_blocks
 from supquant.serve.calls import Call, operation
 from supquant.serve.fields import FLAG, IDS, INTEGER, NUMBER, OBJECT, TEXT, described, list_of
 from supquant.serve.limits import RefusalError
@@ -92,6 +93,23 @@ async def read_audit(call: Call) -> Any:
     return await _once(call, _audit_of)
 
 
+@operation(
+    "GET",
+    "/v1/{index}/found",
+    answer={
+        **_READY,
+        "groups": described(
+            "Found classes of the model that have items: number, ids (the most typical first), how sure they are, and the most "
+            "similar known classes.",
+            list_of(OBJECT),
+        ),
+    },
+)
+async def read_found(call: Call) -> Any:
+    """List items that seem to belong to classes that nobody has labelled."""
+    return await _once(call, _found_in)
+
+
 async def _once(call: Call, work: Callable[[CodeIndex, ItemTable, str | None], dict[str, Any]]) -> Any:
     """Return the result of some work for a column of labels, which is done once per version of the index.
 
@@ -157,6 +175,34 @@ def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[st
     return answer
 
 
+def _found_in(index: CodeIndex, _items: ItemTable, _wanted: str | None) -> dict[str, Any]:
+    """Return the groups of items by their codes. They are small, so all items are looked at."""
+    codec, ids = index.codec, index.ids
+    found = codec.found if isinstance(codec, SupervisedCodec) else None
+    if found is None or not isinstance(codec, SupervisedCodec):
+        return {"ready": True, "groups": []}
+    parts = [codec.discover_codes(index.codes(ids[slice(*block)])) for block in row_blocks(len(ids))]
+    every = (np.concatenate(each) for each in zip(*parts, strict=True)) if parts else np.zeros((3, 0))
+    numbers, agreement, novelty = every
+    groups = []
+    for number in range(len(found)):
+        rows = np.flatnonzero(numbers == number)
+        rows = rows[np.argsort(-(agreement * novelty)[rows], kind="stable")]
+        near = zip(found.nearest[number].tolist(), found.nearness[number].tolist(), strict=True)
+        if len(rows):
+            groups.append(
+                {
+                    "number": number,
+                    "items": len(rows),
+                    "ids": ids[rows[:MAX_LISTED]].tolist(),
+                    "agreement": float(agreement[rows].mean()),
+                    "novelty": float(novelty[rows].mean()),
+                    "nearest": [{"label": label, "share": share} for label, share in near],
+                }
+            )
+    return {"ready": True, "groups": sorted(groups, key=lambda each: -each["items"])}
+
+
 def _lines(table: Any) -> list[dict[str, Any]]:
     return list(table.slice(0, MAX_LISTED).to_pylist())
 
@@ -212,7 +258,7 @@ async def read_reasons(call: Call) -> Any:
     return await call.in_thread(work)
 
 
-OPERATIONS = (read_map, read_audit, read_sample, read_shown, read_reasons)
+OPERATIONS = (read_map, read_audit, read_found, read_sample, read_shown, read_reasons)
 
 # the tables next to the folder of an index -------------------------------------------------------------------------------
 

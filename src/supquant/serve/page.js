@@ -1,6 +1,6 @@
 "use strict";
 const $ = id => document.getElementById(id);
-const TABS = ["search", "map", "audit", "classes"];
+const TABS = ["search", "map", "audit", "found", "classes"];
 const COLOURS = ["#4477cc", "#dd7733", "#2a9d67", "#cc4455", "#8866cc", "#a07a3a", "#d65fa5", "#6f7785", "#a3a52e", "#27a6b5", "#e3a008", "#5a4fcf"];
 const KINDS = {
   label: ["wrong labels", "Labels that look wrong, most doubtful first."],
@@ -11,7 +11,7 @@ const KINDS = {
   confused: ["confused classes", "The fraction of the items of one class that look like the other."],
   two: ["split classes", "Classes whose items form two groups with few in between."],
 };
-let info = {columns: {}}, points = null, audited = null, kind = "label", chosen = new Set(), known = new Map(), asked = 0, sample = [], edited = "query";
+let info = {columns: {}}, points = null, audited = null, groups = null, kind = "label", chosen = new Set(), known = new Map(), asked = 0, sample = [], edited = "query";
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -238,6 +238,37 @@ function exportIds(ids, name) {
   const link = element("a", {href: URL.createObjectURL(new Blob(["id\n" + ids.map(quoted).join("\n") + "\n"], {type: "text/csv"})), download: name});
   document.body.append(link); link.click(); link.remove();
 }
+const SHOWN = 12;
+async function showFound() {
+  const tell = text => { $("found-told").textContent = text; };
+  if (!groups) { tell("Looking for new classes ..."); groups = (await patiently(route("/found"), tell)).groups; }
+  tell(groups.length ? "Items that seem to belong to classes that nobody has labelled. Give names to those that you recognise, the same name to parts of one class. Searches then find their items by it."
+    : "No item seems to belong to a class that nobody has labelled. They are found if the model was fitted to items without labels, too.");
+  const ids = groups.flatMap(each => each.ids.slice(0, SHOWN));
+  if (ids.length) await describe(ids);
+  $("groups").replaceChildren(...groups.map(each => {
+    const near = each.nearest.filter(one => one.share >= .01).map(one => `${one.label} ${percent(one.share)}`).join(", ");
+    const field = element("input", {placeholder: "Name of this class", "aria-label": "Name of group " + each.number, autocomplete: "off", required: true});
+    const bar = (name, value, why) => element("div", {class: "measure", title: why}, element("span", {}, name), element("div", {class: "meter"}, element("i", {style: `width: ${100 * value}%`})), element("span", {}, percent(value)));
+    return element("article", {class: "panel", "data-group": each.number},
+      element("div", {class: "row"}, element("b", {}, "Group " + each.number), element("span", {class: "faint"}, `${each.items.toLocaleString()} items`)),
+      element("form", {class: "row naming", onsubmit: event => { event.preventDefault(); guarded(nameGroups); }}, field, element("button", {class: "main"}, "Name")),
+      bar("New", each.novelty, "Mean probability that its items belong to no known class"), bar("Belong together", each.agreement, "Mean agreement that its items belong together"),
+      near ? element("p", {class: "faint"}, "Most similar known classes: " + near) : null,
+      element("div", {class: "thumbs"}, ...each.ids.slice(0, SHOWN).map(id => { const found = looks(id); return element("button", {type: "button", class: found.picture ? "thumb" : "item", title: "Search for items like item " + id, onclick: () => like(id)}, image(found, id) || element("span", {}, found.text || "Item " + id)); })));
+  }));
+}
+async function nameGroups() { // all that have a name: groups of the same name become one class
+  const numbers = (info.labels || []).length && info.labels.every(each => typeof each === "number"), ids = [], labels = [];
+  for (const field of document.querySelectorAll("#groups input")) {
+    const name = field.value.trim(), group = groups.find(each => String(each.number) === field.closest("article").dataset.group);
+    if (name) for (const id of group.ids) { ids.push(id); labels.push(numbers && !Number.isNaN(Number(name)) ? Number(name) : name); }
+  }
+  if (!ids.length) return;
+  await ask(route("/extend"), {ids, labels});
+  await choose();
+  $("found-told").textContent = `${[...new Set(labels)].join(", ")}: learned from ${ids.length.toLocaleString()} items. ` + $("found-told").textContent;
+}
 async function showClasses() {
   $("classes-told").textContent = "Checking all labels ..."; await readAudit(text => { $("classes-told").textContent = text; });
   $("classes-told").textContent = "How well each class is recognised, worst first. Recall: how many of its items look like it. Precision: how many items that look like it have its label.";
@@ -247,14 +278,14 @@ async function showClasses() {
       element("td", {class: "n"}, percent(each.recall), meter(each.recall)), element("td", {class: "n"}, percent(each.precision), meter(each.precision)), element("td", {class: "n wide"}, percent(each.agreement)), element("td", {class: "n wide"}, String(each.doubtful))))));
 }
 
-const SHOW = {search: async () => {}, map: showMap, audit: showAudit, classes: showClasses};
+const SHOW = {search: async () => {}, map: showMap, audit: showAudit, found: showFound, classes: showClasses};
 function open(name) {
   for (const each of TABS) { $(each).hidden = each !== name; $("tab-" + each).setAttribute("aria-selected", String(each === name)); $("tab-" + each).tabIndex = each === name ? 0 : -1; }
   history.replaceState(null, "", "#/" + name);
   return guarded(SHOW[name]);
 }
 async function choose() {
-  points = audited = null; sample = []; known = new Map(); selected = []; cursor = -1; off = new Set();
+  points = audited = groups = null; sample = []; known = new Map(); selected = []; cursor = -1; off = new Set();
   info = await ask(route(""));
   $("facts").textContent = `${info.rows.toLocaleString()} items, ${info.bytes_per_code} bytes each`;
   $("text-field").hidden = !info.accepts.includes("text"); $("picture-field").hidden = !info.accepts.includes("picture");

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from supquant.index import CodeIndex
+from supquant.index.unknown_labels import classes_of
 from supquant.serve.calls import Call, operation
-from supquant.serve.fields import CHANGED, read_codes, read_vectors
+from supquant.serve.fields import CHANGED, described, read_codes, read_vectors
 from supquant.serve.limits import RefusalError
 
 __all__ = ["OPERATIONS"]
@@ -95,6 +96,28 @@ def _labels(fields: Mapping[str, Any], index: CodeIndex) -> Any:
 
 @operation(
     "POST",
+    "/v1/{index}/extend",
+    access="write",
+    body=("ids", "labels"),
+    required=("ids", "labels"),
+    answer={
+        **CHANGED,
+        "labels": described("The labels that the model knows after the change.", {"type": "array"}),
+    },
+)
+async def extend(call: Call) -> Any:
+    """Add new classes to the model, from items of the index and their labels. No code changes."""
+    fields = call.fields()
+
+    def change(index: CodeIndex) -> Any:
+        index.extend(fields["ids"], fields["labels"])
+        return {"rows": len(index), "labels": classes_of(index.codec)}
+
+    return await call.served.change(change)
+
+
+@operation(
+    "POST",
     "/v1/{index}/remove",
     access="write",
     body=("ids",),
@@ -115,4 +138,4 @@ async def compact(call: Call) -> Any:
     return await call.served.change(lambda index: {"rows": len(index.compact())})
 
 
-OPERATIONS = (add, update, upsert, remove, compact)
+OPERATIONS = (add, update, upsert, extend, remove, compact)

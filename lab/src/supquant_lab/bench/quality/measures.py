@@ -210,8 +210,8 @@ def _extending_figures(
 def measure_discovery(case: Case, n_jobs: int | None) -> Figures:
     """Return the clustering accuracy of rows without labels, of known and of new classes, for several ways to find classes.
 
-    The k-means methods are told the true number of classes; `discover` of the quantizer is not, and is left out as long as the
-    library does not have it.
+    The k-means methods are told the true number of classes; `discover` of the quantizer is not. `groups` is the number of classes
+    that it found, and `classes` that of the new ones.
     """
     problem = _pose(case, "open")
     labels, X = problem.database_labels, problem.unlabelled
@@ -220,9 +220,11 @@ def measure_discovery(case: Case, n_jobs: int | None) -> Figures:
     rng = np.random.default_rng(case.seed)
     kmeans = KMeans(labels.n_labels, n_init=CLUSTERING_STARTS, random_state=case.seed)
     found = {"kmeans": kmeans.fit_predict(X), "semi_kmeans": _semi_supervised_kmeans(problem, rng)}
-    if hasattr(SupervisedQuantizer, "discover"):
-        found["discover"] = _discovered(_fit(case, problem.training, n_jobs), X, labels)
-    figures = {}
+    found["discover"] = _discovered(_fit(case, problem.training, n_jobs), X, labels)
+    figures = {
+        "groups": float(len(np.unique(found["discover"][found["discover"] >= labels.n_labels]))),
+        "classes": float(len(np.unique(labels.indices[problem.new_items]))),
+    }
     for name, clusters in found.items():
         right = clustered_rightly(clusters, labels.indices)
         for which, rows in (("", ...), ("_known", ~problem.new_items), ("_new", problem.new_items)):
