@@ -28,13 +28,14 @@ CURVE_POINTS = 64
 """Maximum number of points of a curve."""
 
 
-def fit_curve(products: Float64, relevant: Flags) -> Float32:
+def fit_curve(products: Float64, relevant: Flags | Float64) -> Float32:
     """Fit a curve that never falls from products to the probability of relevance (isotonic regression).
 
     Parameters
     ----------
     products : float64 array
-    relevant : bool array of the same shape
+    relevant : bool or float64 array of the same shape
+        Whether query and item share a label, or how probably.
 
     Returns
     -------
@@ -86,24 +87,39 @@ def first_answers(
     relevant : (q, k) bool
         Whether query and answer share a label.
     """
-    asking, asked = spread_rows(len(tables), CALIBRATION_QUERIES), spread_rows(len(codes), CALIBRATION_ITEMS)
+    asking = spread_rows(len(tables), CALIBRATION_QUERIES)
+    products, rows = first_items(tables[asking], codes, n_jobs)
+    queries = query_labels.take(asking)
+    relevant = [
+        queries.take(np.arange(*block)).shared_with(labels.take(rows[slice(*block)].ravel()))
+        for block in row_blocks(len(asking), BLOCK_QUERIES)
+    ]
+    return products, np.concatenate(relevant)
+
+
+def first_items(tables: Float32, codes: Codes, n_jobs: int = 1) -> tuple[Float64, NDArray[np.intp]]:
+    """Return scores (q, k) and rows (q, k) of the first answers to queries with tables (q, M, K), and of items from all over.
+
+    At most `CALIBRATION_ITEMS` of the items with codes (n, M) are scanned, on `n_jobs` threads.
+    """
+    asked = spread_rows(len(codes), CALIBRATION_ITEMS)
     anywhere = asked[spread_rows(len(asked), ANSWERS)]
     # A scan returns the first of several rows with equal sums. In random order, they do not all have the same label.
     asked = np.random.default_rng(0).permutation(asked)
     scanned = kernels.Scanned(kernels.blocks_of(codes[asked]), len(asked))
-    queries, tables, others = query_labels.take(asking), tables[asking], np.ascontiguousarray(codes[anywhere])
+    others = np.ascontiguousarray(codes[anywhere])
 
-    def of_queries(block: tuple[int, int]) -> tuple[Float64, Flags]:
+    def of_queries(block: tuple[int, int]) -> tuple[Float64, NDArray[np.intp]]:
         mine = tables[slice(*block)]
         sums, first = kernels.active().scan(scanned, mine, ANSWERS)  # (b, k), smaller is nearer
         sums = np.hstack([sums, kernels.active().table_sums(others, mine)])
         rows = np.hstack([asked[first], np.broadcast_to(anywhere, (len(sums), len(anywhere)))])
-        relevant = queries.take(np.arange(*block)).shared_with(labels.take(rows.ravel()))
-        return -sums.astype(np.float64), relevant
+        return -sums.astype(np.float64), rows
 
-    blocks = row_blocks(len(asking), BLOCK_QUERIES)
-    products, relevant = zip(*ordered_map(of_queries, blocks, n_jobs), strict=True)
-    return np.concatenate(products), np.concatenate(relevant)
+    products, rows = zip(
+        *ordered_map(of_queries, row_blocks(len(tables), BLOCK_QUERIES), n_jobs), strict=True
+    )
+    return np.concatenate(products), np.concatenate(rows)
 
 
 def spread_rows(n: int, most: int) -> NDArray[np.intp]:

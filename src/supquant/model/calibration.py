@@ -1,112 +1,113 @@
 """Calibration of a fit: curves from scores to the probability that query and item share a label.
 
-The queries are labelled rows that the classifier held out. One curve is for items that all have labels. The others are for items
-without labels and depend on how new a query looks. They are fitted to training rows that stand in for such items: their features
-are changed to those of rows that the model has not seen, and some of their classes are treated as new.
+One curve is for items that all have labels; its queries are labelled rows that the classifier held out. The others are for items
+without labels and depend on how new a query looks. If classes were found among rows without labels, these rows ask for each
+other, and the model says how probably two of them share a class: two rows of known classes by the probabilities of labels, and
+two new ones by the rule that classes show which were left out and found again. Otherwise one half of the held-out rows ask for
+the other half.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes, Float32
+from supquant.arrays import Codes, Float32, Float64
 from supquant.codec.probabilities import stack_curves
-from supquant.estimators.calibration import CALIBRATION_QUERIES, first_answers, fit_curve, spread_rows
-from supquant.inputs.labels import Labels
+from supquant.estimators.calibration import (
+    CALIBRATION_QUERIES,
+    first_answers,
+    first_items,
+    fit_curve,
+    spread_rows,
+)
 from supquant.inputs.validation import as_float32
 from supquant.model.codec import N_CURVES, SupervisedCodec
-from supquant.model.feature_map import unit_rows
 from supquant.model.features import FittedRows
 from supquant.model.item_rows import encode_items
-from supquant.model.unseen_rows import hide_own_classes
+from supquant.parallel import row_blocks
 
-UNLABELLED_ROWS = 1 << 12
-"""At most this number of training rows stand in for items without labels."""
+UNLABELLED_ITEMS = 1 << 13
+"""At most this number of rows without labels are items."""
 
 MIN_CURVE_QUERIES = 40
 """With fewer queries than this, a curve is that of all queries."""
 
+BLOCK_QUERIES = 16
+"""Number of queries whose answers are judged at a time."""
 
-@dataclass(frozen=True)
-class UnlabelledTrial:
-    """Held-out rows as queries, and training rows that stand in for items without labels."""
+Judge = Callable[[NDArray[np.intp], NDArray[np.intp]], Float64]
+"""From numbers of queries (b,) and of items (b, k) to the probabilities (b, k) that they share a label."""
 
-    queries: Float32  # (s, F)  features of held-out rows, of which some look new
-    asking: Labels  # their labels
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Queries and items without labels."""
+
+    queries: Float32  # (q, F)  features
     codes: Codes  # (n, M) of the items
-    items: Labels  # their labels
-    new: NDArray[np.intp]  # (c,)  numbers of the classes that look new
+    judge: Judge
 
 
-def try_unlabelled(rows: FittedRows, codec: SupervisedCodec, rng: np.random.Generator) -> UnlabelledTrial:
-    """Let the held-out rows of a fit, of which there must be at least one, ask for items without labels.
+def try_unlabelled(
+    rows: FittedRows, codec: SupervisedCodec, codes: Codes, rng: np.random.Generator
+) -> Trial | None:
+    """Let rows ask for items without labels, given the codes (n, M) of all rows; None if no row can ask.
 
-    The generator draws the items and the classes that look new.
+    The generator draws rows.
     """
-    labels = rows.labels
-    seen = np.setdiff1d(np.flatnonzero(labels.known), rows.held_rows)
-    chosen = np.sort(rng.permutation(seen)[:UNLABELLED_ROWS])
-    held, asking, items = rows.held_features, labels.take(rows.held_rows), labels.take(chosen)
-    new = np.zeros(0, dtype=np.intp)
-    if len(rows.novelty_of_new) and labels.indices is not None:
-        n_new = min(max(1, round(rows.new_classes * labels.n_labels)), labels.n_labels - 1)
-        new = _neighbouring_classes(rows.map.means, n_new, rng)
-        metric = rows.metric_without(new, rng)
-        features = _treat_as_new(rows, rows.as_held_out(chosen), chosen, new, metric, rng)
-        held = _treat_as_new(rows, held, rows.held_rows, new, metric, rng)
-    elif len(held) > 1:  # one half of the held-out rows are queries, the other half items
-        answering = np.arange(1, len(held), 2)
-        features, items = held[answering], asking.take(answering)
-        held, asking = held[::2], asking.take(np.arange(0, len(held), 2))
-    else:
-        features = rows.as_held_out(chosen)
-    unknown = np.zeros(len(features), dtype=bool)
-    codes = encode_items(codec, codec.item_vectors(features), unknown, rows.n_jobs)
-    return UnlabelledTrial(held, asking, codes, items, new)
+    if rows.sameness is not None:
+        return _of_unlabelled(rows, codes, rng)
+    held, labels = rows.held_features, rows.labels.take(rows.held_rows)
+    if len(held) < 2:
+        return None
+    asking, answering = np.arange(0, len(held), 2), np.arange(1, len(held), 2)
+    asking = asking[spread_rows(len(asking), CALIBRATION_QUERIES)]
+    unknown = np.zeros(len(answering), dtype=bool)
+    items = encode_items(codec, codec.item_vectors(held[answering]), unknown, rows.n_jobs)
+
+    def judge(queries: NDArray[np.intp], items: NDArray[np.intp]) -> Float64:
+        own, others = labels.take(asking[queries]), labels.take(answering[items.ravel()])
+        return own.shared_with(others).astype(np.float64)
+
+    return Trial(held[asking], items, judge)
 
 
-def _neighbouring_classes(means: Float32, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return the numbers (n,) of a random class and the classes nearest to it, by the means (L, g) of all.
+def _of_unlabelled(rows: FittedRows, codes: Codes, rng: np.random.Generator) -> Trial:
+    """Let rows without labels ask for each other."""
+    assert rows.sameness is not None
+    map_, points = rows.map, rows.sameness
+    unlabelled = rng.permutation(np.flatnonzero(~rows.labels.known))
+    n_queries = min(CALIBRATION_QUERIES, len(unlabelled) // 2)
+    asking, answering = unlabelled[:n_queries], unlabelled[n_queries:][:UNLABELLED_ITEMS]
+    queries = map_(as_float32(rows.X[asking]))
+    p_asking, u_asking, likeness_asking = _compared(rows, asking, queries)
+    p, u, likeness = _compared(rows, answering, rows.features(answering))
 
-    New classes often resemble each other.
-    """
-    units = unit_rows(means)
-    return np.argsort(-(units @ units[rng.integers(len(units))]), kind="stable")[:n]
+    def judge(queries: NDArray[np.intp], items: NDArray[np.intp]) -> Float64:
+        known = np.einsum("bl,bkl->bk", p_asking[queries], p[items])
+        alike = np.einsum("bf,bkf->bk", likeness_asking[queries], likeness[items])
+        own, others = u_asking[queries, None], u[items]
+        return (1 - own) * (1 - others) * known + own * others * np.interp(alike, *points)
 
-
-def _treat_as_new(
-    rows: FittedRows,
-    features: Float32,
-    numbers: NDArray[np.intp],
-    new: NDArray[np.intp],
-    metric: Float32 | None,
-    rng: np.random.Generator,
-) -> Float32:
-    """Return features (n, F) of rows with these numbers (n,), in which some classes (c,) look as if they were new.
-
-    Their positions have the given metric (p, k), or stay if it is None.
-    """
-    assert rows.labels.indices is not None
-    map_, own = rows.map, rows.labels.indices[numbers].astype(np.intp)
-    hidden = np.flatnonzero(np.isin(own, new))
-    left_out = hide_own_classes(
-        features[hidden], own[hidden], rows.novelty_of_new, rows.sureness_of_new, map_.spelling, rng
-    )
-    if metric is not None:
-        units = unit_rows(as_float32(rows.X[numbers[hidden]]))
-        left_out = map_.with_positions(left_out, np.asarray((units - map_.mean) @ metric, dtype=np.float32))
-    changed = features.copy()
-    changed[hidden] = left_out
-    return changed
+    return Trial(queries, codes[answering], judge)
 
 
-def fit_curves(
-    rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: UnlabelledTrial | None
-) -> Float32:
-    """Return the curves (N_CURVES, 2, k) of a codec, fitted to the held-out rows and the codes (n, M) of all rows.
+def _compared(
+    rows: FittedRows, numbers: NDArray[np.intp], features: Float32
+) -> tuple[Float32, Float32, Float32]:
+    """Return label probabilities (n, L), novelty (n,) and likenesses (n, f) of rows with numbers (n,) and features (n, F)."""
+    map_, r = rows.map, rows.map.n_columns
+    one_word = map_.spelling.length == 1
+    p = features[:, :r] if one_word else map_.probabilities(as_float32(rows.X[numbers]))
+    return p, features[:, r], features[:, r + 1 :][:, : map_.n_likeness]
+
+
+def fit_curves(rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: Trial | None) -> Float32:
+    """Return the curves (N_CURVES, 2, k) of a codec, fitted to the held-out rows, the codes (n, M) of all rows and a trial.
 
     Without held-out rows, they are the curves that it has.
     """
@@ -122,13 +123,17 @@ def fit_curves(
     return stack_curves([curve, *_curves_of_unlabelled(codec, trial, rows.n_jobs)])
 
 
-def _curves_of_unlabelled(codec: SupervisedCodec, trial: UnlabelledTrial, n_jobs: int) -> list[Float32]:
+def _curves_of_unlabelled(codec: SupervisedCodec, trial: Trial, n_jobs: int) -> list[Float32]:
     """Return the curves for items without labels."""
-    asked = spread_rows(len(trial.queries), CALIBRATION_QUERIES)
-    queries = trial.queries[asked]
-    tables = codec.tables_of(codec.prepare(queries))
-    products, relevant = first_answers(tables, trial.asking.take(asked), trial.codes, trial.items, n_jobs)
-    which = codec.curves_of(queries) - 1
+    products, items = first_items(codec.tables_of(codec.prepare(trial.queries)), trial.codes, n_jobs)
+    numbers = np.arange(len(products))
+    relevant = np.concatenate(
+        [
+            trial.judge(numbers[slice(*block)], items[slice(*block)])
+            for block in row_blocks(len(numbers), BLOCK_QUERIES)
+        ]
+    )
+    which = codec.curves_of(trial.queries) - 1
     of_all = fit_curve(products, relevant)
     curves = []
     for each in range(N_CURVES - 1):

@@ -52,7 +52,6 @@ from supquant.model.words import (
     N_KINDS,
     LabelSearch,
     any_unlabelled,
-    item_kinds,
     item_search,
 )
 from supquant.parallel import row_blocks, single_blas
@@ -90,9 +89,9 @@ class SupervisedCodec(CodebookCodec):
         The labels; with `multilabel`, their column numbers.
     multilabel : bool
         Whether an item may have several labels.
-    weights : ndarray of shape (3, 2), float32
+    weights : ndarray of shape (2, 2), float32
         Weights of a squared error in meaning (m and E) and in position (z) while codes are searched: for items with known
-        labels, for items that look familiar, and for items that look new.
+        labels, and for items without.
     words : ndarray of shape (M, K), uint8
         The purpose of every codeword, such as `FREE_WORD`; see `model/words.py`.
     feature_map : SupervisedMap
@@ -263,9 +262,7 @@ class SupervisedCodec(CodebookCodec):
     def encode_vectors(self, items: Float32, known: NDArray[np.bool_]) -> Codes:
         """Return the codes (n, M) of item vectors t (n, D), searched on one thread; `known` (n,) says whose labels are known."""
         codes = np.empty((len(items), self.n_codebooks), dtype=np.uint8)
-        kinds = item_kinds(item_novelty(items[:, : self.map.spelling.n_columns], self.map)[:, 0], known)
-        for kind, search in enumerate(self._searches):
-            rows = kinds == kind
+        for search, rows in zip(self._searches, (known, ~known), strict=True):
             if rows.all():
                 return search.search(items)
             if rows.any():

@@ -35,8 +35,8 @@ class SupervisedMap:
     s (r,) is the mean of the spelled vectors of labels, weighted by the probabilities p (L,) of labels; s is p if every label
     has a column. u is the probability of no known class. The product of the likenesses F (f,) of two vectors says how probably
     they share a class if it is none of the known ones. The position z (g,) is the vector itself: of unit length, centred, in a
-    learned metric, and F is made from it. The product of c (g,) of one vector with z of another is the cosine of the two vectors, less a constant of
-    the first.
+    learned metric; F is made from it. The product of c (g,) of one vector with z of another is the cosine of the two vectors,
+    less a constant of the first.
     """
 
     kernel: GaussianMap | None  # None takes vectors as features: d = p
@@ -267,7 +267,7 @@ class SupervisedMap:
         return replace(self, means=np.concatenate([self.means, mean_positions(z, labels)]))
 
     def without_added(self, u: Float32, z: Float32) -> Float32:
-        """Return the probabilities (b,) of no trained and no added class, of rows at z (b, g) with those of no trained one (b,)."""
+        """Return the probabilities (b,) of no trained and no added class, of rows at z (b, g), given u (b,)."""
         if self.n_trained == self.n_labels:
             return u
         return divided(np.zeros((len(z), 0), dtype=np.float32), u, z, self._by_place, self.n_trained)[1]

@@ -11,12 +11,11 @@ from scipy.special import expit
 
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import map_rows
-from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import mean_positions
 from supquant.model.clusters import Clusters
-from supquant.model.feature_map import SupervisedMap, evidence, unit_rows
+from supquant.model.feature_map import SupervisedMap, evidence
 from supquant.model.found_classes import (
     MAX_LIKENESS,
     cluster_likeness,
@@ -24,6 +23,7 @@ from supquant.model.found_classes import (
     likeness_directions,
     new_share,
     novelty_weights,
+    sameness_curve,
 )
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import LabelKernel, LearnedLabels
@@ -31,10 +31,9 @@ from supquant.model.left_out import (
     DEFAULT_SHARE,
     evidence_logit,
     leave_classes_out,
-    root_mean_square,
     spread_of,
 )
-from supquant.model.position import Directions, metric_of, principal_directions, within_scatter
+from supquant.model.position import Directions, Metric, learn_metric, principal_directions, within_scatter
 from supquant.model.spelling import Spelling
 from supquant.model.unseen_rows import imitate_held_out_rows
 from supquant.parallel import row_blocks, single_blas
@@ -60,11 +59,7 @@ FOUND_RIDGE = 1.0
 """Ridge of the metric of positions in which classes are found."""
 
 NEARNESS = 0.1
-"""Weight of the product of positions for a query that is surely new, where classes were found: likenesses say more."""
-
-PLACE_WEIGHT = 0.5
-"""Weight of the product of the positions of a query and an item that are both surely new, where no classes were found."""
-
+"""Weight of the product of positions for a query that is surely new: likenesses say more."""
 
 FEATURE_BYTES = 1 << 29
 """The features of all rows are kept if they take at most this number of bytes. Otherwise they are made when they are needed."""
@@ -88,16 +83,10 @@ class FittedRows:
         Rows that the classifier held out.
     held_features : ndarray of shape (s, F), float32
         Their features by a classifier that was learned without them.
-    new_classes : float
-        Fraction of rows from new classes, as it was given or estimated.
     novelty_of_new : ndarray of shape (s,), float32
-        Probabilities of being new of rows from new classes; empty if there are no new classes.
-    sureness_of_new : float
-        The mean sum of squared probabilities of the labels of such rows.
-    directions : Directions or None
-        The principal directions of positions; None if the map was taken from a shorter code.
-    metric_ridge : float
-        The ridge of the metric of positions; infinite if the metric does not depend on labels.
+        Probabilities of being new of rows of left-out classes; empty if the map does not come from left-out classes.
+    sameness : ndarray of shape (2, k), float32, or None
+        Products of likenesses, and how probably two new rows with such a product share a class; None without found classes.
     n_jobs : int
         Number of threads.
     """
@@ -108,11 +97,8 @@ class FittedRows:
     features_of_all: Float32 | None
     held_rows: NDArray[np.int64]
     held_features: Float32
-    new_classes: float
     novelty_of_new: Float32
-    sureness_of_new: float
-    directions: Directions | None
-    metric_ridge: float
+    sameness: Float32 | None
     n_jobs: int
 
     def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Float32:
@@ -133,20 +119,6 @@ class FittedRows:
             multilabel=self.labels.multilabel,
             n_jobs=self.n_jobs,
         )
-
-    def metric_without(self, classes: NDArray[np.intp], rng: np.random.Generator) -> Float32 | None:
-        """Return the metric (p, k) of positions that is learned without the rows of some classes (c,).
-
-        It is None if the metric does not depend on labels. At most `SAMPLE_ROWS` of the other rows are drawn.
-        """
-        if self.directions is None or np.isinf(self.metric_ridge):
-            return None
-        assert self.labels.indices is not None
-        rows = rng.permutation(np.flatnonzero(self.labels.known & ~np.isin(self.labels.indices, classes)))
-        rows = np.sort(rows[:SAMPLE_ROWS])
-        x = as_float32(self.X[rows])
-        scatter = within_scatter(self.directions(x), self.labels.take(rows))
-        return _metric(self.directions, x, scatter, self.metric_ridge).matrix
 
 
 def learn_features(
@@ -203,7 +175,7 @@ def learn_features(
                 and len(learned.held_rows) >= MIN_UNLABELLED // 4
                 and labels.n_labels <= MAX_FOUND_LABELS
             ):
-                metric = _metric(directions, x, scatter, FOUND_RIDGE)
+                metric = learn_metric(directions, x, scatter, FOUND_RIDGE)
                 news = _find(
                     learned,
                     metric,
@@ -220,8 +192,8 @@ def learn_features(
                     learned, X_known, labels_known, directions, scatter, x, new_classes, rng, n_jobs
                 )
     if news is None:
-        news = _nothing_new(scatter)
-    metric = _metric(directions, x, scatter, news.metric_ridge)
+        news = _nothing_new(len(scatter))
+    metric = learn_metric(directions, x, scatter, news.metric_ridge)
     outputs = None
     # If the classifier learned from all labelled rows, their kernel features need not be computed again.
     if learned.kernel is not None and len(kernel_rows) == len(known):
@@ -237,7 +209,7 @@ def learn_features(
         news.clusters,
         news.likeness,
         news.novelty,
-        nearness=np.array([news.nearness], dtype=np.float32),
+        nearness=np.array([NEARNESS], dtype=np.float32),
         scatter=within_scatter(z, of_sample).astype(np.float32),
         means=mean_positions(z, of_sample),
         multilabel=labels.multilabel,
@@ -251,11 +223,8 @@ def learn_features(
         _features_of_all(map_, X, labels.known, outputs, n_jobs, reporter),
         held_rows=known[learned.held_rows],
         held_features=held_features,
-        new_classes=news.share,
         novelty_of_new=news.of_new,
-        sureness_of_new=news.sureness,
-        directions=directions,
-        metric_ridge=news.metric_ridge,
+        sameness=news.sameness,
         n_jobs=n_jobs,
     )
 
@@ -268,29 +237,19 @@ def _held_first(held: NDArray[np.int64], n: int, rng: np.random.Generator) -> ND
 
 @dataclass(frozen=True, eq=False)
 class News:
-    """What is known of classes that have no labels, as a `SupervisedMap` needs it."""
+    """What is known of classes that have no labels, as a `SupervisedMap` and `FittedRows` need it."""
 
     clusters: Clusters | None
     likeness: Float32  # (w, f)
     novelty: Float32  # (3,)
-    nearness: float
     metric_ridge: float
-    share: float  # fraction of new rows
-    of_new: Float32  # (s,) probabilities of being new of rows of new classes
-    sureness: float  # mean sum of squared probabilities of the labels of such rows
+    of_new: Float32  # (s,)
+    sameness: Float32 | None  # (2, k)
 
 
-def _nothing_new(scatter: Float64) -> News:
-    return News(
-        None,
-        np.zeros((len(scatter), 0), dtype=np.float32),
-        np.zeros(3, dtype=np.float32),
-        0.0,
-        np.inf,
-        0.0,
-        np.zeros(0, dtype=np.float32),
-        0.0,
-    )
+def _nothing_new(n_directions: int) -> News:
+    none = np.zeros(0, dtype=np.float32)
+    return News(None, none.reshape(n_directions, 0), np.zeros(3, dtype=np.float32), np.inf, none, None)
 
 
 def _find(
@@ -309,35 +268,30 @@ def _find(
     None if nothing is new.
     """
     assert labels.indices is not None
-    z = metric.placed(unlabelled)
-    found = find_classes(metric.placed(x), labels.indices, labels.n_labels, z, held, rng, n_jobs)
-    share = (
-        new_share(found.of_labelled[found.judged], found.of_unlabelled[found.seen])
-        if new_classes is None
-        else new_classes
-    )
-    seen = np.flatnonzero(found.seen)[:EVIDENCE_ROWS]
-    logits = map_rows(learned.logits, unlabelled[seen], labels.n_labels, n_jobs)
-    of_held, of_seen = (evidence(each.astype(np.float64)) for each in (learned.held_logits, logits))
+    y, n_labels = labels.indices, labels.n_labels
+    z_known, z = metric.placed(x), metric.placed(unlabelled)
+    found = find_classes(z_known, y, n_labels, z, held, rng, n_jobs)
+    share = new_classes
+    if share is None:
+        share = new_share(found.of_labelled[found.judged], found.of_unlabelled[found.seen])
     if not share:
         return None
+    seen = np.flatnonzero(found.seen)[:EVIDENCE_ROWS]
+    logits = map_rows(learned.logits, unlabelled[seen], n_labels, n_jobs)
+    of_held, of_seen = (evidence(each.astype(np.float64)) for each in (learned.held_logits, logits))
     (by_clusters, by_evidence), shift = novelty_weights(
         np.column_stack([found.of_labelled[held], -of_held]),
         np.column_stack([found.of_unlabelled[seen], -of_seen]),
         share,
     )
-    novelty = np.array([-by_evidence, by_clusters, shift], dtype=np.float32)
-    u = expit(novelty[0] * of_seen + novelty[1] * found.of_unlabelled[seen] + novelty[2]).astype(np.float32)
-    p = label_probabilities(logits, multilabel=False)
+    u = expit(by_clusters * found.of_unlabelled[seen] - by_evidence * of_seen + shift).astype(np.float32)
     return News(
         found.clusters,
         cluster_likeness(found.clusters, z[seen], u),
-        novelty,
-        NEARNESS,
+        np.array([-by_evidence, by_clusters, shift], dtype=np.float32),
         FOUND_RIDGE,
-        share,
-        rng.choice(u, size=len(u), p=u / u.sum()).astype(np.float32),
-        float(u @ np.square(p).sum(axis=1) / u.sum()),
+        np.zeros(0, dtype=np.float32),
+        sameness_curve(z_known, y, n_labels, z[seen], u, rng, n_jobs),
     )
 
 
@@ -361,18 +315,14 @@ def _leave_out(
     # with few rows, none is held out
     logits = learned.held_logits if len(learned.held_logits) else learned.logits(x)
     centre, spread = spread_of(evidence(logits.astype(np.float64)))
-    u = expit(slope * study.left_out + shift)
-    p = label_probabilities(logits, multilabel=False)
+    z = learn_metric(directions, x, scatter, study.metric_ridge).placed(x)
     return News(
         None,
-        likeness_directions(_metric(directions, x, scatter, study.metric_ridge).placed(x), MAX_LIKENESS)
-        * np.float32(np.sqrt(PLACE_WEIGHT)),
+        likeness_directions(z, MAX_LIKENESS),
         np.array([slope / spread, 0, shift - slope * centre / spread], dtype=np.float32),
-        NEARNESS,
         study.metric_ridge,
-        share,
-        u.astype(np.float32),
-        study.sureness * float(np.square(p).sum(axis=1).mean()),
+        expit(slope * study.left_out + shift).astype(np.float32),
+        None,
     )
 
 
@@ -387,11 +337,8 @@ def inherited_features(
         _features_of_all(shorter.map, X, labels.known, None, n_jobs, reporter),
         held_rows=np.zeros(0, dtype=np.int64),
         held_features=np.zeros((0, 0), dtype=np.float32),
-        new_classes=DEFAULT_SHARE if shorter.map.n_likeness else 0.0,
         novelty_of_new=np.zeros(0, dtype=np.float32),
-        sureness_of_new=0.0,
-        directions=None,
-        metric_ridge=np.inf,
+        sameness=None,
         n_jobs=n_jobs,
     )
 
@@ -449,28 +396,3 @@ def _from_outputs(map_: SupervisedMap, X: Rows, outputs: Float32, n_jobs: int) -
 
 def _of_block(block: RowBlock, outputs: Float32, map_: SupervisedMap) -> Float32:
     return map_.from_logits(outputs, as_float32(block.x), of_items=True)
-
-
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """How unit vectors become positions, whose mean squared length is one for the rows that it was learned from."""
-
-    directions: Directions
-    matrix: Float32  # (p, g) from centred unit vectors to z
-    cosine: Float32  # (p, g) from unit vectors to c; c . z is a cosine, less a constant of the first vector
-
-    def placed(self, x: Float32) -> Float32:
-        """Return z (b, g) of vectors (b, p)."""
-        return np.asarray((unit_rows(x) - self.directions.mean) @ self.matrix, dtype=np.float32)
-
-
-def _metric(directions: Directions, x: Float32, scatter: Float64, ridge: float) -> Metric:
-    """Return the metric with a ridge, given the scatter (g, g) within classes along the directions, and rows x (n, p)."""
-    root, inverse = metric_of(scatter, ridge)
-    length = root_mean_square(directions(x) @ root)
-    vectors = directions.vectors.astype(np.float64)
-    return Metric(
-        directions,
-        (vectors @ root / length).astype(np.float32),
-        (vectors @ inverse * length).astype(np.float32),
-    )

@@ -19,6 +19,7 @@ from scipy.special import expit
 
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import GaussianMap
+from supquant.estimators.calibration import ANSWERS, fit_curve
 from supquant.model.clusters import Clusters, cluster_powers, normalised, unit_positions
 from supquant.parallel import ordered_map, row_blocks
 
@@ -45,6 +46,16 @@ MAX_LIKENESS = 128
 .01."""
 
 
+LEFT_OUT_SHARE = 0.2
+"""This fraction of the known classes is left out to see how probably two new rows share a class."""
+
+CURVE_CLUSTERINGS = 8
+"""Number of clusterings in which the left-out classes are found."""
+
+CURVE_ROWS = 512
+"""At most this number of rows of left-out classes are queries, and items."""
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """Clusterings, and what they say of rows that took no part in them."""
@@ -64,6 +75,9 @@ def find_classes(
     held: Flags,
     rng: np.random.Generator,
     n_jobs: int,
+    *,
+    n_clusterings: int = N_CLUSTERINGS,
+    n_classes: int | None = None,
 ) -> Found:
     """Cluster labelled and unlabelled rows several times.
 
@@ -79,17 +93,20 @@ def find_classes(
         Labelled rows that take part in no clustering.
     rng : numpy Generator
     n_jobs : int
+    n_clusterings : int
+    n_classes : int or None, default=None
+        The numbers of found columns are multiples of this number; None takes L.
 
     Returns
     -------
     Found
     """
     known, mixed = unit_positions(labelled), unit_positions(unlabelled)
+    columns = np.array([MIN_COLUMNS, MAX_COLUMNS]) * (n_labels if n_classes is None else n_classes)
 
     def clustered(seed: int) -> tuple[Float32, Float64, tuple[Flags, Float64], tuple[Flags, Float64]]:
         own = np.random.default_rng(seed)
-        n_found = np.exp(own.uniform(*np.log(np.array([MIN_COLUMNS, MAX_COLUMNS]) * n_labels)))
-        n_found = int(np.clip(n_found, 1, COLUMN_LIMIT))
+        n_found = int(np.clip(np.exp(own.uniform(*np.log(columns))), 1, COLUMN_LIMIT))
         out, mixed_out = held | (own.uniform(size=len(known)) < 0.5), own.uniform(size=len(mixed)) < 0.5
         centres = cluster(known[~out], y[~out], n_labels, mixed[~mixed_out], n_found, own)
         kernel = GaussianMap(centres, TEMPERATURE**-0.5)
@@ -98,11 +115,11 @@ def find_classes(
         )
         return centres, ratios, (out, of_known), (mixed_out, of_mixed)
 
-    seeds = rng.integers(2**31, size=N_CLUSTERINGS)
+    seeds = rng.integers(2**31, size=n_clusterings)
     centres, ratios, of_known, of_mixed = zip(*ordered_map(clustered, seeds, n_jobs), strict=True)
     clusters = Clusters(
         GaussianMap(np.concatenate(centres), TEMPERATURE**-0.5),
-        (np.concatenate(ratios) / N_CLUSTERINGS).astype(np.float32),
+        (np.concatenate(ratios) / n_clusterings).astype(np.float32),
         np.cumsum([len(each) for each in centres], dtype=np.int64),
     )
     (of_labelled, judged), (of_unlabelled, seen) = (_means_of_rows(each) for each in (of_known, of_mixed))
@@ -234,6 +251,76 @@ def cluster_likeness(clusters: Clusters, z: Float32, novelty: Float32) -> Float3
     return likeness_directions(powers, MAX_LIKENESS) / np.float32(np.sqrt(len(clusters.ends)))
 
 
+def sameness_curve(
+    labelled: Float32,
+    y: NDArray[np.integer],
+    n_labels: int,
+    unlabelled: Float32,
+    novelty: Float32,
+    rng: np.random.Generator,
+    n_jobs: int,
+) -> Float32 | None:
+    """Learn how probably two new rows share a class, from the product of their likenesses.
+
+    Some classes are left out of the labels and found again. Their rows are the queries. The items are their rows and unlabelled
+    rows, of which each is drawn as probably as it is new, so many that every new class has as many rows as a left-out one.
+
+    Parameters
+    ----------
+    labelled, unlabelled : ndarray of shapes (n, g) and (m, g), float32
+        Positions of rows.
+    y : ndarray of shape (n,)
+        Numbers of the labels.
+    n_labels : int
+    novelty : ndarray of shape (m,), float32
+        Probabilities that unlabelled rows are new.
+    rng : numpy Generator
+    n_jobs : int
+
+    Returns
+    -------
+    ndarray of shape (2, k), float32, or None
+        Products and probabilities; None if too few rows are left out.
+    """
+    left_out = rng.permutation(n_labels)[: max(1, round(LEFT_OUT_SHARE * n_labels))]
+    out = np.isin(y, left_out)
+    rows = rng.permutation(np.flatnonzero(out))[:CURVE_ROWS]
+    if len(rows) < 2 or out.all():
+        return None
+    u = novelty.astype(np.float64)
+    n_new = min(len(rows) * n_labels * u.mean() / (len(left_out) * (1 - u.mean())), np.count_nonzero(u) / 2)
+    others = rng.choice(len(u), int(n_new), replace=False, p=u / u.sum())
+    names, compact = np.unique(y[~out], return_inverse=True)
+    clusters = find_classes(
+        labelled[~out],
+        compact,
+        len(names),
+        np.concatenate([unlabelled, labelled[out]]),
+        np.zeros(len(compact), dtype=bool),
+        rng,
+        n_jobs,
+        n_clusterings=CURVE_CLUSTERINGS,
+        n_classes=n_labels,
+    ).clusters
+    queries, items = (
+        cluster_powers(clusters.memberships(each))
+        for each in (labelled[rows], np.concatenate([labelled[rows], unlabelled[others]]))
+    )
+    products = (queries @ items.T).astype(np.float64) / CURVE_CLUSTERINGS
+    own = np.arange(len(rows))
+    products[own, own] = -1  # a row does not find itself
+    judged = np.hstack(
+        [
+            np.argsort(-products, axis=1, kind="stable")[:, :ANSWERS],
+            rng.integers(products.shape[1], size=(len(rows), ANSWERS)),
+        ]
+    )
+    found = np.take_along_axis(products, judged, axis=1)
+    named = np.concatenate([y[rows], np.full(len(others), -1)])
+    relevant = named[judged] == y[rows][:, None]
+    return fit_curve(found[found >= 0], relevant[found >= 0])
+
+
 # the probability of no known class -----------------------------------------------------------------------------------
 
 
@@ -285,8 +372,8 @@ SHARE_BINS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 def new_share(known: Float64, mixed: Float64) -> float:
     """Estimate the fraction of mixed rows that are new, from scores (n,) and (m,) that are high for new rows.
 
-    Among the rows that look least new there are only known ones. So the fraction of mixed rows among them, divided by that of known
-    rows, is the share of known rows. The lowest upper bound over several such groups counts (best bin, Garg et al., 2021).
+    Among the rows that look least new there are only known ones. So the fraction of mixed rows among them, divided by that of
+    known rows, is the share of known rows. The lowest upper bound over several such groups counts (best bin, Garg et al., 2021).
 
     Examples
     --------

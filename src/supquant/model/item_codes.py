@@ -19,12 +19,12 @@ from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
 from supquant.estimators.course import NamedStep, Record
 from supquant.model.words import (
-    FAMILIAR,
     FREE_WORD,
     KNOWN_WORD,
     LABEL_WORD,
     LABELLED,
     POSITION_WORD,
+    UNLABELLED,
     LabelSearch,
     allowed_words,
     item_search,
@@ -227,8 +227,7 @@ def _start_codebook(
             codebook[chosen] = weighted_means(left[users], weights[users], a, len(chosen), rng, n_jobs)
     nearest = np.empty(len(left), dtype=np.intp)
     scaled = left * np.repeat(weights, (a, left.shape[1] - a), axis=1)
-    # New items may have the same words as familiar ones.
-    for kind, these in ((LABELLED, labelled), (FAMILIAR, ~labelled)):
+    for kind, these in ((LABELLED, labelled), (UNLABELLED, ~labelled)):
         among = np.flatnonzero(allowed_words(words[None], kind)[0])
         nearest[these] = among[_nearest(scaled[these], weights[these], codebook[among], a, n_jobs)]
     return codebook, nearest

@@ -6,7 +6,6 @@ expected.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ from supquant.arrays import Codes, Flags, Float32
 from supquant.assignment import SEARCH_ROWS
 from supquant.estimators.training_codes import encode_training_rows
 from supquant.model.codec import SupervisedCodec
+from supquant.model.feature_map import SupervisedMap
 from supquant.model.features import FittedRows
 from supquant.model.item_codes import ItemRows
-from supquant.model.unseen_rows import mix_rows
-from supquant.model.vectors import item_novelty
-from supquant.model.words import item_kinds, word_purposes
+from supquant.model.words import LABELLED, UNLABELLED, word_purposes
 from supquant.parallel import ordered_map, row_blocks
 
 CODEBOOK_ROWS = 1 << 15
@@ -28,46 +26,23 @@ CODEBOOK_ROWS = 1 << 15
 ENCODED_ROWS = 1 << 16
 """Number of rows whose item vectors are made at a time."""
 
-SORTED_COLUMNS = 64
-"""Number of columns of item vectors that are sorted at a time."""
-
 FULL_POSITION_CODEBOOKS = 8
 """With at least this number of codebooks, position has its full weight. In a shorter code it has less."""
 
+NEW_EXPECTED, ALL_KNOWN = ((10, 0.5), (1, 0.005)), ((10, 0.005), (1, 0.0005))
+"""Weights of a squared error in meaning and of one in position, for items with labels and for items without: if new classes are
+expected, and if none are."""
 
-@dataclass(frozen=True)
-class Balance:
-    """How meaning and position share a code.
+MIN_POSITION_WORDS, MAX_POSITION_WORDS = 0.25, 0.8
+"""If new classes are expected, a codebook without label words has one free word for each class that it may have to tell apart.
+The others are for position: at least and at most these fractions of all words."""
 
-    Attributes
-    ----------
-    labelled, familiar, new : (float, float)
-        Weights of a squared error in meaning and of one in position, for items with labels, for items without labels, and for
-        items that look new.
-    position_words : float
-        Fraction of every codebook without label words that is reserved for position, if labels have words.
-    hidden : float
-        Number of labelled rows that are added to the rows to learn from as if they had no labels, as a fraction of the excess of
-        labelled over unlabelled rows.
-    mixed : float
-        Number of imaginary rows of new classes that are added, as a fraction of the same excess.
-    """
+FEW_POSITION_WORDS = 1 / 32
+"""The fraction of words that are for position if no new classes are expected."""
 
-    labelled: tuple[float, float]
-    familiar: tuple[float, float]
-    new: tuple[float, float]
-    position_words: float
-    hidden: float
-    mixed: float
-
-
-WITH_NEW_CLASSES = Balance((10, 0.5), (1, 0.005), (1, 0.005), 0.0, 1.0, 0.0)
-"""The balance if new classes are expected."""
-
-MIN_POS, MAX_POS = 0.25, 0.8
-SETMODE = 0
-WITHOUT_NEW_CLASSES = Balance((10, 0.005), (1, 0.0005), (1, 0.0005), 1 / 32, 1.0, 0.0)
-"""The balance if no new classes are expected."""
+IMITATED_ROWS = 0.3
+"""If no row shows what new classes look like, this number of rows imitate them, as a fraction of the excess of labelled over
+unlabelled rows."""
 
 
 def blank_codec(
@@ -81,16 +56,12 @@ def blank_codec(
 
     If the fit starts from a `shorter` code, the weights and the first words are those of the shorter code.
     """
-    map_, multilabel, balance = rows.map, rows.labels.multilabel, _balance(rows)
-    share = balance.position_words
-    if rows.new_classes and not share:
-        columns = (
-            map_.n_labels if map_.clusters is None else len(map_.clusters.ratios) / len(map_.clusters.ends)
-        )
-        share = min(max(1 - columns / n_codewords, MIN_POS), MAX_POS)
-    words = word_purposes(map_.spelling, n_codebooks, n_codewords, share, multilabel=multilabel)
+    map_, multilabel = rows.map, rows.labels.multilabel
+    words = word_purposes(
+        map_.spelling, n_codebooks, n_codewords, _position_share(map_, n_codewords), multilabel=multilabel
+    )
     if shorter is None:
-        weights = np.array([balance.labelled, balance.familiar, balance.new], dtype=np.float32)
+        weights = np.array(NEW_EXPECTED if map_.n_likeness else ALL_KNOWN, dtype=np.float32)
         weights[:, 1] *= min(1.0, max(0.25, n_codebooks - 1) / (FULL_POSITION_CODEBOOKS - 1)) ** 2
     else:
         weights = shorter.weights
@@ -107,39 +78,45 @@ def blank_codec(
     )
 
 
-def _balance(rows: FittedRows) -> Balance:
-    return WITH_NEW_CLASSES if rows.new_classes else WITHOUT_NEW_CLASSES
+def _position_share(map_: SupervisedMap, n_codewords: int) -> float:
+    """Return the fraction of a codebook without label words that is reserved for position."""
+    if not map_.n_likeness:
+        return FEW_POSITION_WORDS
+    clusters = map_.clusters
+    n_classes = map_.n_labels if clusters is None else len(clusters.ratios) / len(clusters.ends)
+    return min(max(1 - n_classes / n_codewords, MIN_POSITION_WORDS), MAX_POSITION_WORDS)
 
 
 def sample_items(rows: FittedRows, codec: SupervisedCodec, rng: np.random.Generator) -> ItemRows:
     """Sample the rows from which codebooks are learned; if few rows have no label, add others that stand in for them."""
-    labels, balance = rows.labels, _balance(rows)
+    labels = rows.labels
     known = rng.permutation(np.flatnonzero(labels.known))
     unknown = rng.permutation(np.flatnonzero(~labels.known))
-    excess = max(0, len(known) - len(unknown))
-    hidden = known[: round(balance.hidden * excess)]
-    n_mixed = round(balance.mixed * excess) if len(rows.novelty_of_new) and rows.map.clusters is None else 0
-    share = min(1.0, CODEBOOK_ROWS / (len(known) + len(unknown) + len(hidden) + n_mixed))
+    hidden = known[: max(0, len(known) - len(unknown))]
+    n_new = round(IMITATED_ROWS * len(hidden)) if len(rows.novelty_of_new) else 0
+    share = min(1.0, CODEBOOK_ROWS / (len(known) + len(unknown) + len(hidden) + n_new))
     known, unknown, hidden = (each[: round(share * len(each))] for each in (known, unknown, hidden))
-    n_mixed = round(share * n_mixed)
+    n_new = round(share * n_new)
     spelled = rows.map.spelling.of_labels(labels.take(known), 0, len(known))
-    ends = np.cumsum([len(known), len(unknown), len(hidden), n_mixed])
+    ends = np.cumsum([len(known), len(unknown), len(hidden), n_new])
     vectors = np.empty((ends[-1], codec.n_components), dtype=np.float32)
-    of_known, of_unknown, of_hidden, of_mixed = np.split(vectors, ends[:-1])
+    of_known, of_unknown, of_hidden, of_new = np.split(vectors, ends[:-1])
     # The features of one part are in memory at a time.
     _fill_item_vectors(of_known, codec, rows.features(known, labelled=True), spelled, rows.n_jobs)
     _fill_item_vectors(of_unknown, codec, rows.features(unknown), None, rows.n_jobs)
     _fill_item_vectors(of_hidden, codec, rows.as_held_out(hidden), None, rows.n_jobs)
-    _fill_item_vectors(of_mixed, codec, _mixed_rows(rows, n_mixed, rng), None, rows.n_jobs)
+    if n_new:
+        _fill_item_vectors(of_new, codec, _as_new(rows, n_new, rng), None, rows.n_jobs)
+    kinds = np.repeat([LABELLED, UNLABELLED], [len(known), len(vectors) - len(known)])
     n_columns = rows.map.n_columns
-    kinds = item_kinds(
-        item_novelty(vectors[:, :n_columns], rows.map)[:, 0], np.arange(len(vectors)) < len(known)
-    )
-    order = np.argsort(kinds, kind="stable")
-    # A copy of all columns would take twice the memory.
-    for start, stop in row_blocks(vectors.shape[1], SORTED_COLUMNS):
-        vectors[:, start:stop] = vectors[order, start:stop]
-    return ItemRows(vectors, kinds[order], codec.weights, n_columns, n_columns + rows.map.n_likeness)
+    return ItemRows(vectors, kinds, codec.weights, n_columns, n_columns + rows.map.n_likeness)
+
+
+def _as_new(rows: FittedRows, n: int, rng: np.random.Generator) -> Float32:
+    """Return features (n, F) of random rows that look as new as rows of left-out classes do."""
+    features = rows.features(rng.integers(len(rows.X), size=n))
+    features[:, rows.map.n_columns] = rng.choice(rows.novelty_of_new, size=n)
+    return features
 
 
 def _fill_item_vectors(
@@ -153,17 +130,6 @@ def _fill_item_vectors(
 
     for _ in ordered_map(fill, row_blocks(len(features)), n_jobs):
         pass
-
-
-def _mixed_rows(rows: FittedRows, n: int, rng: np.random.Generator) -> Float32:
-    """Return features (n, F) as rows of new classes may have them."""
-    if SETMODE:
-        features = rows.features(rng.integers(len(rows.X), size=n))
-        if n:
-            features[:, rows.map.n_columns] = rng.choice(rows.novelty_of_new, size=n)
-        return features
-    features = rows.features(rng.integers(len(rows.X), size=2 * n))
-    return mix_rows(features[:n], features[n:], rows.novelty_of_new, rows.map.n_columns, rng)
 
 
 def encode_rows(rows: FittedRows, codec: SupervisedCodec) -> Codes:

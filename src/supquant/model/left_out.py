@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from supquant.arrays import Flags, Float32, Float64
-from supquant.codec.probabilities import label_probabilities
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.validation import as_float32
 from supquant.model.feature_map import evidence
@@ -22,7 +21,7 @@ from supquant.model.label_kernel import LabelKernel
 from supquant.model.position import Directions, root_spreads, within_scatter
 from supquant.rows import Rows
 
-DEFAULT_SHARE = 0.1
+DEFAULT_SHARE = 0.05
 """Expected fraction of rows from new classes, if neither the user nor unlabelled rows say otherwise."""
 
 N_FOLDS = 5
@@ -68,14 +67,11 @@ class Study:
         Evidence of known rows and of left-out rows, in units of its spread among known rows.
     metric_ridge : float
         The ridge of the metric with which left-out classes are found best.
-    sureness : float
-        The mean sum of squared probabilities of left-out rows, divided by that of known rows.
     """
 
     known: Float64
     left_out: Float64
     metric_ridge: float
-    sureness: float
 
 
 def leave_classes_out(
@@ -115,7 +111,6 @@ def leave_classes_out(
         np.concatenate([each.known for each in results]),
         np.concatenate([each.new for each in results]),
         _first_of_best(by_ridge, METRIC_TOLERANCE),
-        float(np.mean([each.sureness for each in results])),
     )
 
 
@@ -136,7 +131,6 @@ class _FoldResult:
 
     known: Float64  # (k,) evidence of known rows
     new: Float64  # (s,) evidence of left-out rows
-    sureness: float  # mean sum of squared probabilities of left-out rows, divided by that of known rows
     variances: Float64  # (d,) within known classes, along the directions of their scatter
     turned: Float32  # (n, d) positions of the items along these directions
     asking: NDArray[np.intp]  # (q,) numbers of the items that are queries
@@ -183,19 +177,15 @@ def _leave_fold_out(
     of_items = (of_items - centre) / spread
 
     scatter = within_scatter(z[kept], labels.take(kept))
-    p = label_probabilities(scores, multilabel=False)
     asking = np.flatnonzero(is_left)[:FOLD_QUERIES]
     relevant = labels.indices[items][None] == labels.indices[items[asking]][:, None]
     relevant[np.arange(len(asking)), asking] = False
     variances, vectors = np.linalg.eigh(scatter)
     turned = z[items] @ vectors.astype(np.float32)  # turning changes no product
 
-    squares = np.square(p).sum(axis=1)
-    sureness = float(squares[is_left].mean() / squares[~is_left].mean())
     return _FoldResult(
         of_items[~is_left],
         of_items[is_left],
-        sureness,
         variances,
         turned,
         asking,
@@ -227,17 +217,6 @@ def _mean_precision(similar: Float32, relevant: NDArray[np.bool_]) -> float:
             # This loop takes much of the time of a fit to few rows, and np.mean would more than double it.
             precisions[query] = np.add.reduce(numbers[: len(found)] / ranks) / len(found)
     return float(precisions.mean())
-
-
-def root_mean_square(rows: NDArray[Any]) -> float:
-    """Return the root of the mean squared length of rows (n, k); 1 if all rows are zero.
-
-    Examples
-    --------
-    >>> root_mean_square(np.array([[3.0, 4.0], [0.0, 5.0]]))
-    5.0
-    """
-    return float(np.sqrt(np.einsum("ij,ij->", rows, rows, dtype=np.float64) / len(rows))) or 1.0
 
 
 def spread_of(values: Float64) -> tuple[float, float]:

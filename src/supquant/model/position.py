@@ -119,3 +119,39 @@ def root_spreads(variances: Float64, ridge: float) -> Float64:
     if np.isinf(ridge) or level <= 0:
         return np.ones(len(variances))
     return np.sqrt(np.maximum(variances, 0) + ridge * level)
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """How unit vectors become positions, whose mean squared length is one for the rows that it was learned from."""
+
+    mean: Float32  # (p,)
+    matrix: Float32  # (p, g) from centred unit vectors to z
+    cosine: Float32  # (p, g) from unit vectors to c; c . z is a cosine, less a constant of the first vector
+
+    def placed(self, x: Float32) -> Float32:
+        """Return z (b, g) of vectors (b, p)."""
+        return np.asarray((unit_rows(x) - self.mean) @ self.matrix, dtype=np.float32)
+
+
+def learn_metric(directions: Directions, x: Float32, scatter: Float64, ridge: float) -> Metric:
+    """Return the metric with a ridge, given the scatter (g, g) within classes along the directions, and rows x (n, p)."""
+    root, inverse = metric_of(scatter, ridge)
+    length = root_mean_square(directions(x) @ root)
+    vectors = directions.vectors.astype(np.float64)
+    return Metric(
+        directions.mean,
+        (vectors @ root / length).astype(np.float32),
+        (vectors @ inverse * length).astype(np.float32),
+    )
+
+
+def root_mean_square(rows: NDArray[Any]) -> float:
+    """Return the root of the mean squared length of rows (n, k); 1 if all rows are zero.
+
+    Examples
+    --------
+    >>> root_mean_square(np.array([[3.0, 4.0], [0.0, 5.0]]))
+    5.0
+    """
+    return float(np.sqrt(np.einsum("ij,ij->", rows, rows, dtype=np.float64) / len(rows))) or 1.0

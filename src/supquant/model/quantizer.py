@@ -208,7 +208,7 @@ class SupervisedQuantizer(LabelEstimator):
                     self.summary_ = ModelSummary.of(self.training_codes_, labels)
             with reporter.task("calibration"):
                 codes = self.training_codes_
-                trial = try_unlabelled(rows, codec, rng) if len(rows.held_rows) else None
+                trial = try_unlabelled(rows, codec, codes, rng)
                 self.summary_ = summarize(rows, codec, codes, trial)
                 curves = fit_curves(rows, codec, codes, trial) if shorter is None else shorter.curves
             found = None if shorter is None else shorter.found

@@ -120,14 +120,6 @@ class Spelling:
         weights = total * (np.log1p(s / total * (self.length / least)) / np.log1p(1 / least))
         return weights.astype(np.float32)
 
-    def without(self, s: Float32, own: NDArray[np.intp]) -> Float32:
-        """Return mean vectors s (b, r) without the label `own` (b,) of each row: its words lose the smallest of their values."""
-        left = s.copy()
-        rows = np.arange(len(s))[:, None]
-        words = self.words[own]
-        left[rows, words] -= left[rows, words].min(axis=1, keepdims=True)
-        return left
-
 
 def spell_labels(n_labels: int, n_words: int, rng: np.random.Generator, most: int | None = None) -> Spelling:
     """Spell labels, each with as few words as it takes to tell all labels apart.

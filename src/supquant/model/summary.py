@@ -16,7 +16,7 @@ from supquant.parallel import ordered_map
 
 if TYPE_CHECKING:
     from supquant.inputs.labels import Labels
-    from supquant.model.calibration import UnlabelledTrial
+    from supquant.model.calibration import Trial
     from supquant.model.codec import SupervisedCodec
     from supquant.model.features import FittedRows
 
@@ -56,7 +56,7 @@ class ModelSummary:
     map_labelled, map_unlabelled : float or None, default=None
         Expected MAP for items with labels, and for items without labels of known classes.
     map_new : float or None, default=None
-        Expected MAP of queries of new classes, over items without labels of known and new classes; None if none are expected.
+        Expected MAP of queries of new classes over items without labels; None if no new classes were found.
 
     Examples
     --------
@@ -133,9 +133,7 @@ class ModelSummary:
         return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
 
 
-def summarize(
-    rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: UnlabelledTrial | None
-) -> ModelSummary:
+def summarize(rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: Trial | None) -> ModelSummary:
     """Return the summary of a fit, given its codec, the codes (n, M) of its rows, and a trial if rows are held out."""
     summary = ModelSummary.of(codes, rows.labels)
     held = rows.held_features
@@ -161,7 +159,7 @@ def summarize(
         chance=chance,
         map_labelled=labelled,
         map_unlabelled=unlabelled,
-        map_new=_map_of_new(codec, trial, rows.n_jobs),
+        map_new=None if rows.sameness is None else _map_of_new(codec, trial),
     )
 
 
@@ -176,13 +174,22 @@ def _recognised(rows: FittedRows, asking: Labels) -> tuple[float | None, float |
     return float((found == asking.indices).mean()), float(counts.max() / len(asking))
 
 
-def _map_of_new(codec: SupervisedCodec, trial: UnlabelledTrial, n_jobs: int) -> float | None:
-    """Return the MAP of queries whose classes look new; None if none do."""
-    if trial.asking.indices is None or not len(trial.new):
-        return None
-    queries = np.flatnonzero(np.isin(trial.asking.indices, trial.new))[:MAX_QUERIES]
+def _map_of_new(codec: SupervisedCodec, trial: Trial) -> float | None:
+    """Return the expected MAP of queries of new classes over items without labels, each query weighted by its novelty.
+
+    A precision counts as much as its item is probably relevant.
+    """
+    queries = spread_rows(len(trial.queries), MAX_QUERIES)
     tables = codec.tables_of(codec.prepare(trial.queries[queries]))
-    return _map(tables, trial.asking.take(queries), trial.codes, trial.items, n_jobs)
+    codes = np.ascontiguousarray(trial.codes[:MAX_ITEMS])
+    numbers = np.arange(1, len(codes) + 1)
+    precisions = []
+    for query, table in zip(queries, tables, strict=True):
+        order = np.argsort(kernels.active().table_sums(codes, table[None])[0], kind="stable")
+        relevant = trial.judge(np.array([query]), order[None])[0]
+        hits = 1 - relevant + np.cumsum(relevant)  # an item that counts is relevant itself
+        precisions.append(float(relevant @ (hits / numbers) / max(relevant.sum(), 1e-12)))
+    return float(np.average(precisions, weights=trial.queries[queries, codec.map.n_columns] + 1e-12))
 
 
 def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: int) -> float | None:

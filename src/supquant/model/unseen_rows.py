@@ -1,7 +1,7 @@
 """Features of training rows, changed to those of rows that the model has not seen.
 
-A model is too sure of its training rows, and has no rows of new classes. Codebooks and curves must suit unseen rows too, so they
-are learned from rows that imitate them. Features are ``[s | u | F | z | c]``, as a `SupervisedMap` makes them.
+A model is too sure of its training rows. Codebooks must suit unseen rows too, so they are also learned from rows that imitate
+them. Features are ``[s | u | F | z | c]``, as a `SupervisedMap` makes them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64
-from supquant.model.spelling import Spelling
 from supquant.parallel import ordered_map, row_blocks
-
-MAX_TEMPERATURE = 8.0
-"""A temperature is searched between the inverse of this number and this number."""
-
-TEMPERATURE_STEPS = 12
-"""A temperature is searched in this number of bisections."""
-
-TEMPERATURE_ROWS = 4096
-"""A temperature is chosen on at most this number of rows."""
 
 N_RANKS = 2048
 """Number of ranks, counted from each end, at which the values of training rows become exactly those of held-out rows."""
@@ -108,83 +98,3 @@ def _quantile_map(values: Float32, others: Float32) -> tuple[Float32, Float64]:
     points, first = np.unique(np.sort(values)[ranks], return_index=True)
     quantiles = (np.arange(len(others)) + 0.5) / len(others)
     return points, np.interp((ranks[first] + 0.5) / len(values), quantiles, np.sort(others))
-
-
-def temper(p: Float32, temperature: float) -> Float32:
-    """Return probabilities p (n, L), raised to the power of 1 / temperature and scaled to sum to one in every row.
-
-    Examples
-    --------
-    >>> temper(np.array([[0.8, 0.2]], dtype=np.float32), 2).round(2)
-    array([[0.67, 0.33]], dtype=float32)
-    """
-    powers = p ** np.float32(1 / temperature)
-    return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-30))
-
-
-def temper_to_sureness(p: Float32, wanted: float) -> Float32:
-    """Return probabilities p (n, L), tempered so that their `sureness` is nearly the wanted one."""
-    sample = p[:TEMPERATURE_ROWS]
-    low, high = -np.log(MAX_TEMPERATURE), np.log(MAX_TEMPERATURE)
-    for _ in range(TEMPERATURE_STEPS):
-        middle = (low + high) / 2
-        too_sure = sureness(temper(sample, np.exp(middle))) > wanted
-        low, high = (middle, high) if too_sure else (low, middle)
-    return temper(p, float(np.exp(low)))
-
-
-def mix_rows(
-    first: Float32, second: Float32, novelty: Float32, n_columns: int, rng: np.random.Generator
-) -> Float32:
-    """Return features (n, F) of imaginary rows of new classes, each between two rows with features (n, F).
-
-    The first `n_columns` columns are s, and the next one is u. Each u is drawn from `novelty` (k,), that of rows of left-out
-    classes.
-    """
-    n = len(first)
-    if not n:
-        return first
-    share = rng.uniform(size=(n, 1)).astype(np.float32)
-    mixed = share * first + (1 - share) * second
-    mixed[:, n_columns + 1 :] /= np.sqrt(share**2 + (1 - share) ** 2)  # positions keep their mean length
-    mixed[:, n_columns] = rng.choice(novelty, size=n)
-    return mixed
-
-
-def hide_own_classes(
-    features: Float32,
-    own: NDArray[np.intp],
-    novelty: Float32,
-    wanted: float,
-    spelling: Spelling,
-    rng: np.random.Generator,
-) -> Float32:
-    """Return features (n, F) of rows as if the model did not know their classes `own` (n,).
-
-    Their `novelty` is drawn from that of rows of left-out classes (s,), and their `sureness` about the other classes becomes the
-    one `wanted`, that of the label probabilities of rows of left-out classes.
-    """
-    if not len(features):
-        return features
-    changed = features.copy()
-    r = spelling.n_columns
-    p = changed[:, :r]
-    p[:] = spelling.without(p, own)
-    sums = p.sum(axis=1, keepdims=True)
-    p[:] = np.where(sums > 0, p / np.maximum(sums, 1e-30), 1 / r)
-    # Each of the t words of a label has 1 / t of its probability, so the sum of squares is 1 / t of that of labels.
-    p[:] = temper_to_sureness(p, wanted / spelling.length)
-    drawn = np.sort(rng.choice(novelty, size=len(changed)))[::-1]
-    changed[np.argsort(p.max(axis=1)), r] = drawn  # a row that resembles one known class is less new
-    return changed
-
-
-def sureness(p: Float32) -> float:
-    """Return the mean over rows of the sum of squared probabilities (n, L); it is 1 if every row is sure.
-
-    Examples
-    --------
-    >>> sureness(np.array([[1.0, 0.0], [0.5, 0.5]]))
-    0.75
-    """
-    return float(np.square(p).sum(axis=1).mean())

@@ -1,9 +1,9 @@
 """The words of a code: the purposes of codewords, which of them an item may have, and the search for its code.
 
-Labels are spelled with words of their own (`model/spelling.py`). An item is of one of three kinds: its labels are known, or it
-looks like a class that was trained on, or it looks new. The kind says which words its code may have, and how errors in meaning
-and position are weighted while the code is searched. The code of an item with a label begins with the words of the label; there
-is nothing to search but words for its position, in the other codebooks.
+Labels are spelled with words of their own (`model/spelling.py`). An item is of one of two kinds: its labels are known or not. The
+kind says which words its code may have, and how errors in meaning and position are weighted while the code is searched. The code
+of an item with a label begins with the words of the label; there is nothing to search but words for its position, in the other
+codebooks.
 """
 
 from __future__ import annotations
@@ -38,15 +38,11 @@ KNOWN_WORD = 3
 """A first word for items with known labels alone. Its meaning was learned and can be anything. Codes have such words if there are
 too many labels for words of their own, or if an item can have several labels."""
 
-LABELLED, FAMILIAR, NEW = 0, 1, 2
-"""The kinds of items: those with known labels, those without labels that look familiar, and those that look new. They number the
-rows of `SupervisedCodec.weights`."""
+LABELLED, UNLABELLED = 0, 1
+"""The kinds of items: those with known labels, and those without. They number the rows of `SupervisedCodec.weights`."""
 
-N_KINDS = 3
+N_KINDS = 2
 """Number of kinds of items."""
-
-NEW_FROM = 0.3
-"""An item without labels is of the kind `NEW` if its probability of being new is greater than this."""
 
 LABEL_WORD_SHARE = 7 / 8
 """Label words take at most this fraction of a codebook, if each label has one word."""
@@ -121,7 +117,7 @@ def allowed_words(words: NDArray[np.uint8], kind: int) -> Flags:
     >>> allowed_words(words, LABELLED)
     array([[ True, False],
            [ True,  True]])
-    >>> allowed_words(words, FAMILIAR)
+    >>> allowed_words(words, UNLABELLED)
     array([[False,  True],
            [ True,  True]])
     """
@@ -144,11 +140,6 @@ def any_unlabelled(words: NDArray[np.uint8], codes: Codes) -> bool:
     free = words == FREE_WORD
     telling = np.flatnonzero(words.any(axis=1) & free.any(axis=1))
     return not len(telling) or any(bool(free[m][codes[:, m]].any()) for m in telling)
-
-
-def item_kinds(novelty: Float32, known: Flags) -> NDArray[np.intp]:
-    """Return the kinds (b,) of items, from their probability of being new (b,) and whether their labels are known (b,)."""
-    return np.where(known, LABELLED, np.where(novelty > NEW_FROM, NEW, FAMILIAR))
 
 
 # the search for a code -----------------------------------------------------------------------------------------------
