@@ -1,10 +1,10 @@
 """Calibration of a fit: curves from scores to the probability that query and item share a label.
 
 One curve is for items that all have labels; its queries are labelled rows that the classifier held out. The others are for items
-without labels and depend on how new a query looks. If classes were found among rows without labels, these rows ask for each
-other, and the model says how probably two of them share a class: two rows of known classes by the probabilities of labels, and
-two new ones by the rule that classes show which were left out and found again. Otherwise one half of the held-out rows ask for
-the other half.
+without labels and depend on how new a query looks. If classes were found among rows without labels, these rows are the items.
+Held-out rows ask for them, and the model says how probably an item has their label. Rows that look new ask, too; how probably two
+of them share a class was learned from classes that were left out and found again. Otherwise one half of the held-out rows ask
+for the other half.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from supquant.estimators.calibration import (
 )
 from supquant.inputs.validation import as_float32
 from supquant.model.codec import N_CURVES, SupervisedCodec
+from supquant.model.feature_map import SupervisedMap
 from supquant.model.features import FittedRows
 from supquant.model.item_rows import encode_items
 from supquant.parallel import row_blocks
@@ -77,33 +78,47 @@ def try_unlabelled(
 
 
 def _of_unlabelled(rows: FittedRows, codes: Codes, rng: np.random.Generator) -> Trial:
-    """Let rows without labels ask for each other."""
+    """Let held-out rows and rows without labels, drawn as probably as they are new, ask for rows without labels."""
     assert rows.sameness is not None
+    assert rows.labels.indices is not None
     map_, points = rows.map, rows.sameness
-    unlabelled = rng.permutation(np.flatnonzero(~rows.labels.known))
-    n_queries = min(CALIBRATION_QUERIES, len(unlabelled) // 2)
-    asking, answering = unlabelled[:n_queries], unlabelled[n_queries:][:UNLABELLED_ITEMS]
-    queries = map_(as_float32(rows.X[asking]))
-    p_asking, u_asking, likeness_asking = _compared(rows, asking, queries)
-    p, u, likeness = _compared(rows, answering, rows.features(answering))
+    mixed = rng.permutation(np.flatnonzero(~rows.labels.known))[: 2 * UNLABELLED_ITEMS]
+    items, others = np.split(mixed, [len(mixed) // 2])
+    s, u, likeness = _meanings(map_, rows.features(items))
+    # If labels have several words, their probabilities are no features.
+    one_word = map_.spelling.length == 1
+    p = s if one_word else map_.probabilities(as_float32(rows.X[items]))
+    asking = spread_rows(len(rows.held_rows), CALIBRATION_QUERIES)
+    own = rows.labels.indices[rows.held_rows[asking]]
+    new = others[_drawn(_meanings(map_, rows.features(others))[1], len(asking), rng)]
+    queries = np.concatenate([rows.held_features[asking], map_(as_float32(rows.X[new]))])
+    asked = _meanings(map_, queries)[2]
 
     def judge(queries: NDArray[np.intp], items: NDArray[np.intp]) -> Float64:
-        known = np.einsum("bl,bkl->bk", p_asking[queries], p[items])
-        alike = np.einsum("bf,bkf->bk", likeness_asking[queries], likeness[items])
-        own, others = u_asking[queries, None], u[items]
-        return (1 - own) * (1 - others) * known + own * others * np.interp(alike, *points)
+        relevant = np.empty(items.shape)
+        known = queries < len(own)
+        theirs = items[known]
+        relevant[known] = (1 - u[theirs]) * p[theirs, own[queries[known], None]]
+        theirs = items[~known]
+        alike = np.einsum("bf,bkf->bk", asked[queries[~known]], likeness[theirs])
+        relevant[~known] = u[theirs] * np.interp(alike, *points)
+        return relevant
 
-    return Trial(queries, codes[answering], judge)
+    return Trial(queries, codes[items], judge)
 
 
-def _compared(
-    rows: FittedRows, numbers: NDArray[np.intp], features: Float32
-) -> tuple[Float32, Float32, Float32]:
-    """Return label probabilities (n, L), novelty (n,) and likenesses (n, f) of rows with numbers (n,) and features (n, F)."""
-    map_, r = rows.map, rows.map.n_columns
-    one_word = map_.spelling.length == 1
-    p = features[:, :r] if one_word else map_.probabilities(as_float32(rows.X[numbers]))
-    return p, features[:, r], features[:, r + 1 :][:, : map_.n_likeness]
+def _meanings(map_: SupervisedMap, features: Float32) -> tuple[Float32, Float32, Float32]:
+    """Return s (n, r), u (n,) and F (n, f) of features (n, F)."""
+    r = map_.n_columns
+    return features[:, :r], features[:, r], features[:, r + 1 :][:, : map_.n_likeness]
+
+
+def _drawn(novelty: Float32, n_known: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Draw rows as probably as they are new (n,), as many as come on `n_known` rows that are not."""
+    u = novelty.astype(np.float64)
+    n_new = min(round(n_known * u.mean() / max(1 - u.mean(), 1e-6)), np.count_nonzero(u))
+    drawn: NDArray[np.intp] = rng.choice(len(u), n_new, replace=False, p=u / max(u.sum(), 1e-300))
+    return drawn
 
 
 def fit_curves(rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: Trial | None) -> Float32:
