@@ -273,7 +273,8 @@ def _find(
     found = find_classes(z_known, y, n_labels, z, held, rng, n_jobs)
     share = new_classes
     if share is None:
-        share = new_share(found.of_labelled[found.judged], found.of_unlabelled[found.seen])
+        judged = found.judged
+        share = new_share(found.of_labelled[judged], found.of_unlabelled[found.seen], found.weights[judged])
     if not share:
         return None
     seen = np.flatnonzero(found.seen)[:EVIDENCE_ROWS]
@@ -283,6 +284,7 @@ def _find(
         np.column_stack([found.of_labelled[held], -of_held]),
         np.column_stack([found.of_unlabelled[seen], -of_seen]),
         share,
+        found.weights[held],
     )
     u = expit(by_clusters * found.of_unlabelled[seen] - by_evidence * of_seen + shift).astype(np.float32)
     return News(

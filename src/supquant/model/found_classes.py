@@ -46,6 +46,10 @@ MAX_LIKENESS = 128
 .01."""
 
 
+SHARE_STEPS, SHARE_PRIOR = 20, 20
+"""The shares of classes among unlabelled rows are estimated in this number of steps. A class counts this number of imaginary rows
+that are labelled as often as others, since a few rows say little about a share."""
+
 LEFT_OUT_SHARE = 0.2
 """This fraction of the known classes is left out to see how probably two new rows share a class."""
 
@@ -54,6 +58,10 @@ CURVE_CLUSTERINGS = 8
 
 CURVE_ROWS = 512
 """At most this number of rows of left-out classes are queries, and items."""
+
+
+OfRows = tuple[Flags, Float64]
+"""Some of n rows, and a number for each of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +73,7 @@ class Found:
     of_unlabelled: Float64  # (m,) mean log ratio of unlabelled rows
     judged: Flags  # (n,) labelled rows that were left out of a clustering at least once
     seen: Flags  # (m,) the same for unlabelled rows
+    weights: Float64  # (n,) mean weights of labelled rows, as `class_weights` returns them
 
 
 def find_classes(
@@ -104,29 +113,29 @@ def find_classes(
     known, mixed = unit_positions(labelled), unit_positions(unlabelled)
     columns = np.array([MIN_COLUMNS, MAX_COLUMNS]) * (n_labels if n_classes is None else n_classes)
 
-    def clustered(seed: int) -> tuple[Float32, Float64, tuple[Flags, Float64], tuple[Flags, Float64]]:
+    def clustered(seed: int) -> tuple[Float32, Float64, OfRows, OfRows, OfRows]:
         own = np.random.default_rng(seed)
         n_found = int(np.clip(np.exp(own.uniform(*np.log(columns))), 1, COLUMN_LIMIT))
         out, mixed_out = held | (own.uniform(size=len(known)) < 0.5), own.uniform(size=len(mixed)) < 0.5
         centres = cluster(known[~out], y[~out], n_labels, mixed[~mixed_out], n_found, own)
         kernel = GaussianMap(centres, TEMPERATURE**-0.5)
-        ratios, of_known, of_mixed = log_ratios(
-            _memberships(kernel, known[out]), _memberships(kernel, mixed[mixed_out])
-        )
-        return centres, ratios, (out, of_known), (mixed_out, of_mixed)
+        of_out, of_mixed_out = _memberships(kernel, known[out]), _memberships(kernel, mixed[mixed_out])
+        weights = class_weights(of_out, y[out], n_labels, of_mixed_out)
+        ratios, of_known, of_mixed = log_ratios(of_out, of_mixed_out, weights)
+        return centres, ratios, (out, of_known), (mixed_out, of_mixed), (out, weights)
 
     seeds = rng.integers(2**31, size=n_clusterings)
-    centres, ratios, of_known, of_mixed = zip(*ordered_map(clustered, seeds, n_jobs), strict=True)
+    centres, ratios, of_known, of_mixed, weights = zip(*ordered_map(clustered, seeds, n_jobs), strict=True)
     clusters = Clusters(
         GaussianMap(np.concatenate(centres), TEMPERATURE**-0.5),
         (np.concatenate(ratios) / n_clusterings).astype(np.float32),
         np.cumsum([len(each) for each in centres], dtype=np.int64),
     )
     (of_labelled, judged), (of_unlabelled, seen) = (_means_of_rows(each) for each in (of_known, of_mixed))
-    return Found(clusters, of_labelled, of_unlabelled, judged, seen)
+    return Found(clusters, of_labelled, of_unlabelled, judged, seen, _means_of_rows(weights)[0])
 
 
-def _means_of_rows(parts: Sequence[tuple[Flags, Float64]]) -> tuple[Float64, Flags]:
+def _means_of_rows(parts: Sequence[OfRows]) -> tuple[Float64, Flags]:
     """Return the means (n,) of values that some of n rows have in each of several parts, and which rows have any."""
     total, count = np.zeros(len(parts[0][0])), np.zeros(len(parts[0][0]))
     for rows, values in parts:
@@ -193,13 +202,51 @@ def _memberships(kernel: GaussianMap, rows: Float32) -> Float32:
     return normalised(values, np.array([values.shape[1]]))
 
 
-def log_ratios(known: Float32, mixed: Float32) -> tuple[Float64, Float64, Float64]:
+def class_weights(known: Float32, y: NDArray[np.integer], n_labels: int, mixed: Float32) -> Float64:
+    """Return how much labelled rows count, so that classes are as frequent among them as among unlabelled rows.
+
+    Otherwise the rows of a class of which few are labelled would look new. The shares of classes are those with which the known
+    columns get the mass that unlabelled rows give them (expectation maximization); new rows give theirs to found columns.
+
+    Parameters
+    ----------
+    known, mixed : ndarray of shapes (n, k) and (m, k), float32
+        Memberships of labelled and of unlabelled rows; the first L columns are those of known classes.
+    y : ndarray of shape (n,)
+        Numbers of the labels.
+    n_labels : int
+        L.
+
+    Returns
+    -------
+    ndarray of shape (n,), float64
+        The mean is one.
+    """
+    if not len(known) or not len(mixed):
+        return np.ones(len(known))
+    counts = np.bincount(y, minlength=n_labels)
+    sums = np.zeros((n_labels, n_labels), dtype=np.float32)
+    _add_rows(sums, y.astype(np.intp), known[:, :n_labels])
+    means = sums.astype(np.float64) / np.maximum(counts, 1)[:, None]
+    wanted = mixed[:, :n_labels].mean(axis=0, dtype=np.float64)
+    shares = counts / len(y)
+    for _ in range(SHARE_STEPS):
+        ratios = wanted / np.maximum(shares @ means, 1e-12)
+        shares = shares * (means @ ratios) / np.maximum(means.sum(axis=1), 1e-12)
+    expected = shares / max(float(shares.sum()), 1e-12) * len(y)
+    weights = ((expected + SHARE_PRIOR) / (counts + SHARE_PRIOR))[y]
+    return np.asarray(weights / weights.mean())
+
+
+def log_ratios(known: Float32, mixed: Float32, weights: Float64) -> tuple[Float64, Float64, Float64]:
     """Return how much more often unlabelled rows are members of columns than labelled rows.
 
     Parameters
     ----------
     known, mixed : ndarray of shapes (n, k) and (m, k), float32
         Memberships of labelled and of unlabelled rows.
+    weights : ndarray of shape (n,), float64
+        How much each labelled row counts; the mean is one.
 
     Returns
     -------
@@ -212,7 +259,7 @@ def log_ratios(known: Float32, mixed: Float32) -> tuple[Float64, Float64, Float6
     k = known.shape[1]
     if n < 2 or m < 2:
         return np.zeros(k), np.zeros(n), np.zeros(m)
-    of_known, of_mixed = known.sum(axis=0, dtype=np.float64), mixed.sum(axis=0, dtype=np.float64)
+    of_known, of_mixed = weights @ known, mixed.sum(axis=0, dtype=np.float64)
 
     def ratio(of_known: Float64, n: int, share: Float64) -> Float64:
         share = np.maximum(share, 1e-12)
@@ -220,8 +267,9 @@ def log_ratios(known: Float32, mixed: Float32) -> tuple[Float64, Float64, Float6
         return np.asarray(np.log(share * (n + prior) / (of_known + prior * share)))
 
     def without_known(block: tuple[int, int]) -> Float64:
-        rows = known[slice(*block)]
-        return np.einsum("ij,ij->i", rows, ratio(of_known - rows, n - 1, of_mixed / m))
+        rows, own = known[slice(*block)], weights[slice(*block), None]
+        others = np.maximum(of_known - own * rows, 0)  # rounding can make a sum of one row negative
+        return np.einsum("ij,ij->i", rows, ratio(others, n - 1, of_mixed / m))
 
     def without_mixed(block: tuple[int, int]) -> Float64:
         rows = mixed[slice(*block)]
@@ -324,7 +372,9 @@ def sameness_curve(
 # the probability of no known class -----------------------------------------------------------------------------------
 
 
-def novelty_weights(known: Float64, mixed: Float64, share: float) -> tuple[Float64, float]:
+def novelty_weights(
+    known: Float64, mixed: Float64, share: float, row_weights: Float64
+) -> tuple[Float64, float]:
     """Learn how probably a row is new, as a logistic function of scores.
 
     Mixed rows are known ones and, a `share` of them, new ones. If a row with scores x is new with the logit a(x), the density of
@@ -337,6 +387,8 @@ def novelty_weights(known: Float64, mixed: Float64, share: float) -> tuple[Float
         Scores of the rows, high for new ones.
     share : float
         Above 0 and below 1.
+    row_weights : ndarray of shape (n,), float64
+        How much each known row counts.
 
     Returns
     -------
@@ -348,7 +400,8 @@ def novelty_weights(known: Float64, mixed: Float64, share: float) -> tuple[Float
     is_mixed = np.repeat([0.0, 1.0], [len(known), len(mixed)])
     centre, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-12
     scaled = np.column_stack([(rows - centre) / spread, np.ones(len(rows))])
-    balance = len(rows) / np.repeat([2.0 * len(known), 2.0 * len(mixed)], [len(known), len(mixed)])
+    balance = np.concatenate([row_weights / row_weights.sum(), np.full(len(mixed), 1 / len(mixed))])
+    balance *= len(rows) / 2
 
     def loss(parameters: Float64) -> tuple[float, Float64]:
         logit = scaled @ parameters
@@ -369,11 +422,12 @@ SHARE_BINS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 """The share of new rows is read off where these fractions of the known rows look less new."""
 
 
-def new_share(known: Float64, mixed: Float64) -> float:
+def new_share(known: Float64, mixed: Float64, weights: Float64 | None = None) -> float:
     """Estimate the fraction of mixed rows that are new, from scores (n,) and (m,) that are high for new rows.
 
     Among the rows that look least new there are only known ones. So the fraction of mixed rows among them, divided by that of
     known rows, is the share of known rows. The lowest upper bound over several such groups counts (best bin, Garg et al., 2021).
+    Known rows may have `weights` (n,).
 
     Examples
     --------
@@ -382,9 +436,13 @@ def new_share(known: Float64, mixed: Float64) -> float:
     >>> round(new_share(known[:3000], np.concatenate([known[3000:], new])), 1)
     0.3
     """
-    ordered, best = np.sort(known), 1.0
+    own = np.ones(len(known)) if weights is None else weights
+    order = np.argsort(known, kind="stable")
+    ordered, held = known[order], np.cumsum(own[order]) / own.sum()
+    n_rows = own.sum() ** 2 / (own**2).sum()  # so many rows of equal weight vary as much
+    best = 1.0
     for part in SHARE_BINS:
-        below = (mixed <= ordered[max(int(part * len(known)) - 1, 0)]).mean()
-        slack = 2 * np.sqrt(part * (1 - part) * (1 / len(known) + 1 / len(mixed)))
+        below = (mixed <= ordered[min(int(held.searchsorted(part)), len(known) - 1)]).mean()
+        slack = 2 * np.sqrt(part * (1 - part) * (1 / n_rows + 1 / len(mixed)))
         best = min(best, float(below + slack) / part)
     return max(0.0, 1 - best)
