@@ -14,9 +14,8 @@ DIGITS_FLOORS = {
     ("joint", "paper", None): {16: 0.975},
     ("joint", "unlabelled", None): {16: 0.925},
 }
-ALTERNATING_DIGITS_FLOOR = (
-    0.86  # 16 bits, five iterations, mean of four splits: one moves by .03 with rounding alone
-)
+# 16 bits, 100 anchors, five iterations, mean of four splits: one moves by .03 with rounding alone
+ALTERNATING_DIGITS_FLOOR = 0.87
 
 # ROWS random rows, ANCHORS anchors, seed 0: (data set, solver, protocol, max_iter) -> bits -> least MAP
 ROWS, ANCHORS = 4000, 300
@@ -24,10 +23,10 @@ REAL_FLOORS = {
     ("mnist", "joint", "paper", None): {16: 0.955, 32: 0.955},  # the longer code starts from the shorter one
     ("mnist", "joint", "unlabelled", None): {16: 0.82},
     ("mnist", "joint", "unseen", None): {16: 0.49},
-    ("mnist", "alternating", "paper", None): {16: 0.94},
+    ("mnist", "alternating", "paper", 10): {16: 0.94},
     ("cifar10", "joint", "paper", None): {16: 0.61},
     ("cifar10", "joint", "unseen", None): {16: 0.52},
-    ("cifar10", "alternating", "paper", None): {16: 0.60},
+    ("cifar10", "alternating", "paper", 10): {16: 0.60},
     ("coco30k-noperson", "joint", "paper", 3): {16: 0.27},
 }
 
@@ -61,7 +60,7 @@ def test_digits_reach_their_floor(which):
 
 
 def test_published_steps_reach_their_floor_on_the_digits():
-    found = [measure("digits", "alternating", "paper", 5, (16,), 200, seed)[16] for seed in range(4)]
+    found = [measure("digits", "alternating", "paper", 5, (16,), 100, seed)[16] for seed in range(4)]
     assert np.mean(found) >= ALTERNATING_DIGITS_FLOOR
 
 

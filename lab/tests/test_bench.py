@@ -27,6 +27,7 @@ def few_rows(monkeypatch, without_mnist):
         monkeypatch.setattr(module, "benchmark_data", lambda **_: few)
         monkeypatch.setattr(module, "ANCHORS", 50)
     monkeypatch.setattr(encode, "CODEBOOKS", 2)
+    monkeypatch.setattr(query, "BITS", 16)
 
 
 def test_digits_stand_in_for_mnist(without_mnist):

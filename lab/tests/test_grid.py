@@ -207,7 +207,7 @@ def wait_until(happens, seconds=120):
     until = time.monotonic() + seconds
     while not (found := happens()):
         assert time.monotonic() < until
-        time.sleep(0.001)
+        time.sleep(0.01)
     return found
 
 

@@ -14,7 +14,7 @@ PREPARATION = """
 
     rng = np.random.default_rng(0)
     codebooks = rng.normal(size=(4, 256, 2)).astype(np.float32)
-    index = CodeIndex(AdditiveCodec(codebooks)).add_codes(rng.integers(256, size=(250_000, 4)))
+    index = CodeIndex(AdditiveCodec(codebooks)).add_codes(rng.integers(256, size=(125_000, 4)))
     queries = rng.normal(size=(4, 2)).astype(np.float32)
 
     def answers():
@@ -28,7 +28,7 @@ PREPARATION = """
 """
 SEARCHES = """
     exhausted = 0
-    for left in range(0, 40 << 20, 1 << 20):  # the answers below take 24 MB, and their parts as much again
+    for left in range(0, 20 << 20, 1 << 19):  # the answers below take 12 MB, and their parts as much again
         try:
             resource.setrlimit(resource.RLIMIT_AS, (used() + left, unlimited[1]))
             index.range_search(queries, 1e9, n_jobs=2)

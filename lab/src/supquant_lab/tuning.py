@@ -159,7 +159,7 @@ def tune(
     >>> from sklearn.datasets import load_digits
     >>> from supquant import PublishedQuantizer
     >>> X, y = load_digits(return_X_y=True)
-    >>> quantizer = PublishedQuantizer(2, features=None, max_iter=3)
+    >>> quantizer = PublishedQuantizer(2, n_codewords=16, features=None, max_iter=3)
     >>> found = tune(quantizer, {"quantization_weight": [1e-5, 1e-3]}, X, y, max_rows=300, random_state=0, n_jobs=1)
     >>> len(found.points), list(found.parameters)
     (2, ['quantization_weight'])

@@ -22,9 +22,9 @@ QUICK: dict[str, dict] = {
 """Parameters by class name that make a fit of 300 rows quick, with 8 bits and no feature map."""
 
 DIGITS = {
-    "FastHash": {"n_trees": 50},
+    "FastHash": {"n_trees": 20},
     "KSH": {"max_iter": 100},
-    "MLH": {"n_epochs": 5},
+    "MLH": {"n_epochs": 3},
     "BRE": {"max_iter": 20},
 }
 """Parameters by class name that make a fit of 900 digits take seconds."""

@@ -414,9 +414,11 @@ def scan(
     prune: bool = True,
     n_threads: int = 1,
 ) -> tuple[Float32, RowNumbers]:
-    M, _ = arguments.check_scanned(scanned)
-    arguments.check_scan_queries(tables, M, query_bits, n_threads)
+    M, n_rows = arguments.check_scanned(scanned)
+    q = arguments.check_scan_queries(tables, M, query_bits, n_threads)
     arguments.check_k(k)
+    if q == 0:  # no query finds out how many rows are eligible
+        return np.empty((0, min(k, n_rows)), dtype=np.float32), np.empty((0, min(k, n_rows)), dtype=np.int64)
     bounded = np.abs(tables).max(axis=2).sum(axis=1, dtype=np.float64) < arguments.MAX_SUM  # False for NaN
     if not bounded.all():
         arguments.refuse_unbounded(int(np.argmin(bounded)))
