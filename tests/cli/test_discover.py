@@ -111,13 +111,16 @@ def test_named_groups_become_classes_of_a_model(rows, here):
     assert np.mean(predicted == [f"class {label}" for label in y[y >= KNOWN]]) > 0.95
 
 
-def test_items_of_an_index_are_found_under_the_new_names_and_keep_their_codes(rows, here):
+@pytest.mark.parametrize("rows_from", [["--vectors", "items.parquet"], ["--by-id"]])
+def test_items_of_an_index_are_found_under_the_new_names_and_keep_their_codes(rows, here, rows_from):
     X, y, _ = rows
     assert command("index", "items.model", "items.parquet", "-o", "items.index").exit_code == 0
     before = {path.name: path.read_bytes() for path in here.glob("items.index/codes-*")}
-    assert command("discover", "items.parquet", "items.index", "-o", "found.csv").exit_code == 0
+    result = command("discover", "items.parquet", "items.index", "-o", "found.csv")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1].endswith("supquant extend items.index found.csv --by-id")
     name_groups(here / "found.csv", y)
-    result = command("extend", "items.index", "found.csv", "--vectors", "items.parquet")
+    result = command("extend", "items.index", "found.csv", *rows_from)
     assert result.exit_code == 0, result.output
     index = CodeIndex.load("items.index")
     assert {path.name: path.read_bytes() for path in here.glob("items.index/codes-*")} == before != {}

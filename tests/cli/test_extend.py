@@ -136,3 +136,31 @@ def test_other_methods_cannot_be_extended(run, here, digits):
         assert "only a model of SupervisedQuantizer (--method sq) can be extended" in result.stderr
     result = run("extend", "none.model", "few.npz")
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["base.model", "named.csv", "--by-id"], "name an index, and no --vectors"),
+        (
+            ["base.index", "named.csv", "--by-id", "--vectors", "vectors.csv"],
+            "name an index, and no --vectors",
+        ),
+        (["base.index", "missing.csv", "--by-id"], "not in the index: 7"),
+    ],
+)
+def test_codes_are_learned_from_only_if_they_are_in_the_index(run, here, arguments, problem):
+    (here / "named.csv").write_text("id,label\n510,9\n511,9\n")
+    (here / "missing.csv").write_text("id,label\n7,9\n")
+    result = run("extend", *arguments)
+    assert result.exit_code == 2, result.output
+    assert problem in result.stderr
+
+
+def test_a_copy_of_an_index_is_extended_by_codes(run, here):
+    (here / "named.csv").write_text("id,label\n510,9\n511,9\n512,\n")
+    result = run("extend", "base.index", "named.csv", "--by-id", "-o", "wider.index")
+    assert result.exit_code == 0, result.output
+    assert "Added 1 class to wider.index: 9 (2 rows)." in result.stdout
+    assert len(CodeIndex.load("wider.index").codec.classes) == 9
+    assert len(CodeIndex.load("base.index").codec.classes) == 8

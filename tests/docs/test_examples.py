@@ -263,11 +263,12 @@ def test_commands_of_the_page_on_new_classes_name_a_group(folder):
     never = table["text"].str.contains("top up")
     table.loc[never | (np.arange(len(table)) % 2 == 0), "intent"] = None
     table.to_parquet("items.parquet")
-    ((find,), (name, extend)) = commands_of("docs/discover.md")
+    (find,), (name, extend), of_an_index = commands_of("docs/discover.md")
     run_commands([find, name])
     assert (folder / "found.html").stat().st_size > 1000
     found = pd.read_csv("found.csv", keep_default_na=False)
     assert found["text"].str.contains("top up").mean() > 0.8
     assert set(found["label"]) == {""}
-    run_commands([extend])
+    run_commands([extend, *of_an_index])
     assert "fees" in supquant.load_model("items.model").classes_
+    assert supquant.CodeIndex.load("items.index").codec.classes.tolist()[-2:] == ["fees", "limits"]

@@ -80,7 +80,8 @@ def discover(
     found = discover_items(codec, X, known=known, ids=source.ids, n_jobs=jobs)
     _check_names(given, [group.number for group in found.groups])
     metadata = source.metadata if with_columns else None
-    command = f"supquant extend {model or save or 'MODEL'} {{}} --vectors {items}"
+    source_of_rows = "--by-id" if model is not None and model.is_dir() else f"--vectors {items}"
+    command = f"supquant extend {model or save or 'MODEL'} {{}} {source_of_rows}"
     for output in outputs:
         if output.suffix == ".html":
             page = discovery_page(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,9 +62,20 @@ def extend(
     ] = None,
     labels: Labels = None,
     ids: Ids = None,
+    by_id: Annotated[
+        bool,
+        typer.Option(
+            "--by-id",
+            help="NEW_ITEMS is a table of ids and labels of items of the index: learn from their codes, without vectors.",
+        ),
+    ] = False,
 ) -> None:
     """Add classes to a model or an index, from a few labelled rows of each. No code changes."""
-    if path.is_dir():
+    if by_id:
+        if vectors is not None or not path.is_dir():
+            raise InputError("--by-id learns from the codes of an index: name an index, and no --vectors")
+        _extend_by_codes(path, items, output, labels, ids)
+    elif path.is_dir():
         _extend_index(path, items, output, vectors, labels, ids)
     else:
         _extend_model(path, items, output, vectors, labels, ids)
@@ -79,20 +92,43 @@ def _extend_model(path: Path, items: Path, output: Path | None, *columns: str | 
 
 
 def _extend_index(path: Path, items: Path, output: Path | None, *columns: str | None) -> None:
+    index = _open_index(path, output)
+    X, y, named = _read_labelled(items, *columns)
+    if named is not None:
+        index.codes(ids_in_kind_of(index, named, str(items)))  # ids that are not in the index are refused
+    _save_extended(path, output, index, lambda before: _extended(before, X, y), y)
+
+
+def _extend_by_codes(
+    path: Path, items: Path, output: Path | None, labels: str | None, ids: str | None
+) -> None:
+    index = _open_index(path, output)
+    named, y, notes = read_labels_by_id(items, labels, ids)
+    for note in notes:
+        print_line(note, err)
+    wanted = ids_in_kind_of(index, named, str(items))
+    _save_extended(path, output, index, lambda before: copy.copy(before).extend(wanted, y), y)
+
+
+def _open_index(path: Path, output: Path | None) -> CodeIndex:
+    """Return the index of a folder, after a check that it can be extended and written to `output`."""
     index = CodeIndex.load(path)
     check_extensible(index.codec)
     if output is not None:
         check_parent(output)
         if output.exists():
             raise InputError(f"{output} exists already: name a new folder")
-    X, y, named = _read_labelled(items, *columns)
-    if named is not None:
-        index.codes(ids_in_kind_of(index, named, str(items)))  # ids that are not in the index are refused
+    return index
+
+
+def _save_extended(
+    path: Path, output: Path | None, index: CodeIndex, extend: Callable[[CodeIndex], CodeIndex], y: Any
+) -> None:
     if output is not None:
-        extended = _extended(index, X, y)
+        extended = extend(index)
         extended.save(output)
     else:
-        extended = change_folder(path, lambda saved: _extended(saved, X, y))
+        extended = change_folder(path, extend)
     _print_added(path, output, index.codec, extended.codec, y)
 
 

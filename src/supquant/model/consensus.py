@@ -101,6 +101,7 @@ def consensus(likeness: Float32) -> Float32:
         return likeness[:0]
     apart = 1 - np.clip(likeness @ likeness.T, 0, 1)
     pairs = np.concatenate([line[row + 1 :] for row, line in enumerate(apart)])
+    del apart  # linkage needs room for the pairs in float64
     numbers = fcluster(linkage(pairs, "average"), 1 - MIN_AGREEMENT, "distance") - 1
     sizes = np.bincount(numbers)
     sums = np.zeros((len(sizes), likeness.shape[1]))
