@@ -265,7 +265,7 @@ class SupervisedMap:
         return replace(self, means=np.concatenate([self.means, mean_positions(z, labels)]))
 
     def without_added(self, u: Float32, z: Float32) -> Float32:
-        """Return the probabilities (b,) of no trained and no added class, of rows at z (b, g) with those of no trained one (b,)."""
+        """Return the probabilities (b,) of no trained and no added class, given z (b, g) and those u (b,) of no trained one."""
         if self.n_trained == self.n_labels:
             return u
         return divided(np.zeros((len(z), 0), dtype=np.float32), u, z, self._by_place, self.n_trained)[1]
