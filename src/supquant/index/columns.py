@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, Self
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Flags, RowNumbers
 from supquant.errors import InputError
+from supquant.index.conditions import rows_of_condition
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.storage import ArrayFile
 
@@ -214,29 +214,8 @@ def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], w
             return np.asarray(table.filter(where)[_ROW], dtype=np.int64)
         except pa.ArrowException as error:
             raise InputError(f"the filter cannot be evaluated: {error}") from error
-    try:
-        duckdb = import_module("duckdb")
-    except ModuleNotFoundError:
-        raise InputError(
-            "pip install 'supquant[sql]' brings duckdb, which reads conditions such as 'price < 10'"
-        ) from None
-    with _database(os.getpid()).cursor() as connection:
-        try:
-            found = connection.from_arrow(table).filter(where).project(_ROW).to_arrow_table()
-        except duckdb.Error as error:
-            raise InputError(f"the condition {where!r} cannot be evaluated: {error}") from error
+    found = rows_of_condition(table, where, _ROW)
     return np.sort(np.asarray(found[_ROW], dtype=np.int64))
-
-
-@cache
-def _database(process: int) -> Any:
-    """Return the empty DuckDB database of this process. To make one takes ten times as long as to answer a condition.
-
-    Without access to files, a condition can read nothing but the table. A forked child makes its own database: another thread of
-    its parent may have been at work in that one.
-    """
-    del process  # the key
-    return import_module("duckdb").connect(config={"enable_external_access": "false", "threads": "1"})
 
 
 def import_pyarrow(needed_by: str = "columns of an index") -> Any:
