@@ -105,11 +105,16 @@ def parse_condition(where: str) -> Any:
 def _parse(where: str) -> dict[str, Any]:
     with _connections.one() as connection:
         statement = f"SELECT 1 WHERE {where}"
-        (text,) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchone()
-    parsed = json.loads(text)
+        ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
+    try:
+        parsed = json.loads(text)
+    except RecursionError:
+        raise InputError(
+            f"the condition {where[:200]!r} cannot be evaluated: it is nested too deeply"
+        ) from None
     if parsed["error"] or len(parsed["statements"]) != 1:
         said = parsed.get("error_message", "expected one expression")
-        raise InputError(f"the condition {where[:200]!r} cannot be read: {said}")
+        raise InputError(f"the condition {where[:200]!r} cannot be evaluated: {said}")
     return dict(parsed["statements"][0]["node"])
 
 
