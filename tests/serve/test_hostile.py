@@ -75,3 +75,10 @@ def test_a_service_ends_although_a_thread_is_stuck(folder, tmp_path, monkeypatch
         code, errors = service.end()
         assert time.monotonic() - began < 20
     assert (code, errors) == (1, "Some work did not end within the deadline, and was given up.\n")
+
+
+@pytest.mark.parametrize("novelty", [[[1]], [None], ["1"], [True], [{}], [0.5, [0.5]], {}, 1.5])
+def test_a_senseless_novelty_is_refused_and_others_are_answered(service, novelty):
+    body = {"query": [0.0] * 8, "novelty": novelty}
+    assert "novelty" in error_of(service.post("/v1/things/search", json=body), 422)
+    assert service.post("/v1/things/search", json={"query": [0.0] * 8}).status_code == 200

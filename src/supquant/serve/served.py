@@ -207,9 +207,9 @@ class ServedIndex:
 
     def _finish(self, answers: Sequence[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
         self._writing = False
-        error = done.exception()
-        # The request of an answer may have been given up; the change is made nevertheless.
-        settle(answers, done.result() if error is None else [error] * len(answers))
+        settle(
+            answers, done
+        )  # the request of an answer may have been given up; the change is made nevertheless
         self._start_writing()
 
     def _commit(self, changes: Sequence[Change]) -> list[Any]:
