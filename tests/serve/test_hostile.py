@@ -1,10 +1,14 @@
 """Clients that would hurt a service: each is refused, and others are answered as before."""
 
+import json
+import socket
 import time
 
 import pytest
+from serving import running
 
 from supquant.client import Client
+from supquant.serve.tokens import Tokens
 from supquant_lab.bench.serving.process import ServiceProcess
 
 
@@ -82,3 +86,145 @@ def test_a_senseless_novelty_is_refused_and_others_are_answered(service, novelty
     body = {"query": [0.0] * 8, "novelty": novelty}
     assert "novelty" in error_of(service.post("/v1/things/search", json=body), 422)
     assert service.post("/v1/things/search", json={"query": [0.0] * 8}).status_code == 200
+
+
+READ = "read-0123456789abcdef"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def connect(url):
+    return socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=20)
+
+
+def said(own):
+    """Return the status and the JSON of one answer."""
+    with own.makefile("rb") as answers:
+        status, length = int(answers.readline().split()[1]), 0
+        while (line := answers.readline().strip()) != b"":
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        return status, json.loads(answers.read(length))
+
+
+def endless(begin, piece, n_bytes=8 << 20):
+    """Return a request that never ends, up to a number of bytes that no service should take."""
+    return begin + piece * (n_bytes // len(piece))
+
+
+POST = b"POST /v1/things/search HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = POST + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "status"),
+    [
+        (POST, b"A: 1\r\n", 431),
+        (POST + b"A: ", b"1", 431),
+        (POST, b"A", 431),
+        (b"GET /", b"a", 414),
+        (CHUNKED, b"A: 1\r\n", None),
+        (CHUNKED + b"A: ", b"1", None),
+        (CHUNKED[:-1] + b";", b"a", None),
+    ],
+)
+def test_an_endless_head_is_cut_off(folder, begin, piece, status):
+    request = endless(begin, piece)
+    with running({"things": folder}, tokens=Tokens(READ)) as (url, _), connect(url) as own:
+        own.setblocking(False)
+        sent, answer, end = 0, b"", time.monotonic() + 30
+        while time.monotonic() < end:  # until the service ends the connection
+            try:
+                sent += own.send(request[sent : sent + 65_536])
+                assert sent < len(request), "all of it was taken"
+            except BlockingIOError:
+                pass
+            except OSError:
+                break
+            try:
+                more = own.recv(65_536)
+                answer += more
+                if not more:
+                    break
+            except BlockingIOError:
+                pass
+            except OSError:
+                break
+        else:
+            pytest.fail("the connection is still open")
+        assert sent < 6 << 20  # most of it is in buffers of the system
+        if status is not None:
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+            assert b"at most 65,536 bytes" in answer
+        with connect(url) as other:
+            other.sendall(HEALTH)
+            assert said(other)[0] == 200
+
+
+def test_a_head_of_64_kib_is_the_longest(folder):
+    with running({"things": folder}) as (url, _):
+        for size, status in ((65_000, 200), (66_000, 431)):
+            with connect(url) as own:
+                own.sendall(HEALTH[:-2] + b"A: " + b"1" * (size - len(HEALTH)) + b"\r\n\r\n")
+                assert said(own)[0] == status
+
+
+def test_a_body_in_many_chunks_is_read(folder):
+    body = json.dumps({"query": 7, "k": 1, "where": {"ids": list(range(300))}}).encode()
+    body += b" " * 30_000
+    head = POST + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with running({"things": folder}) as (url, _), connect(url) as own:
+        own.sendall(head + b"".join(b"1\r\n%c\r\n" % each for each in body) + b"0\r\n\r\n" + HEALTH)
+        with own.makefile("rb") as answers:
+            assert answers.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+def test_silent_connections_make_room_for_others(folder, monkeypatch):
+    monkeypatch.setattr("supquant.serve.running._MAX_CONNECTIONS", 8)
+    with running({"things": folder}) as (url, _), connect(url) as old:
+        old.sendall(HEALTH)
+        assert said(old)[0] == 200
+        silent = [connect(url) for _ in range(20)]
+        try:
+            time.sleep(0.1)
+            for _ in range(2):
+                with connect(url) as new:
+                    new.sendall(HEALTH)
+                    assert said(new) == (200, {"status": "ok"})
+            old.sendall(HEALTH)
+            assert said(old)[0] == 200
+            assert silent[0].recv(1) == b""
+        finally:
+            for each in silent:
+                each.close()
+
+
+def test_a_request_that_offers_http_2_keeps_its_body(folder):
+    body = b'{"query": 7, "k": 1}'
+    head = POST + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    head += b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with running({"things": folder}) as (url, _):
+        for pieces in ([head + body], [head, body], [head[:50], head[50:-2], head[-2:], body[:5], body[5:]]):
+            with connect(url) as own:
+                for piece in pieces:
+                    own.sendall(piece)
+                    time.sleep(0.02)
+                status, found = said(own)
+                assert (status, len(found["ids"])) == (200, 1)
+                own.sendall(HEALTH)  # the connection goes on
+                assert said(own)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /v1 HTTP/1.1\r\nHost: evil.example\r\nHost: localhost\r\n\r\n", 400),
+        (b"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+        (b"nonsense\r\n\r\n", 400),
+    ],
+)
+def test_a_request_that_is_unclear_is_refused_in_one_line(folder, request_, status):
+    with running({"things": folder}) as (url, _), connect(url) as own:
+        own.sendall(request_)
+        found, body = said(own)
+        assert (found, list(body)) == (status, ["error"])
+        assert own.recv(1) == b""
