@@ -1,12 +1,16 @@
 """Clients that would hurt a service: each is refused, and others are answered as before."""
 
+import base64
 import json
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 from serving import running
 
+from supquant import CodeIndex
 from supquant.client import Client
 from supquant.serve.tokens import Tokens
 from supquant_lab.bench.serving.process import ServiceProcess
@@ -228,3 +232,89 @@ def test_a_request_that_is_unclear_is_refused_in_one_line(folder, request_, stat
         found, body = said(own)
         assert (found, list(body)) == (status, ["error"])
         assert own.recv(1) == b""
+
+
+BAD_METADATA = [
+    {"price": [2**64 - 1]},
+    {"deep": [json.loads("[" * 200 + "1" + "]" * 200)]},
+    {"deep": [json.loads('{"a":' * 200 + "1" + "}" * 200)]},
+    {"price": ["a"]},
+]
+
+
+def encoded(table):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue().to_pybytes()).decode()
+
+
+def test_a_change_that_cannot_be_kept_does_not_affect_others(service, folder):
+    def add(metadata):
+        return service.post("/v1/things/add", json={"codes": [[1, 2]], "metadata": metadata})
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(add, [{"price": [5]}, *BAD_METADATA] * 4))
+    assert [each.status_code for each in answers] == [200, 422, 422, 422, 422] * 4
+    assert len(CodeIndex.load(folder)) == 304
+
+
+def test_an_unexpected_error_of_one_change_does_not_affect_others(service, folder):
+    def fail(index):
+        index.remove([1])
+        raise KeyError("unexpected")
+
+    def spoil(index):
+        index.columns_of_a_bad_kind = True
+
+    save = CodeIndex.save
+
+    def save_unless_spoiled(index, *rest, **options):
+        if hasattr(index, "columns_of_a_bad_kind"):
+            raise TypeError("cannot be saved")
+        return save(index, *rest, **options)
+
+    changes = [fail, lambda index: len(index.remove([2])), spoil, lambda index: len(index.remove([3]))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CodeIndex, "save", save_unless_spoiled)
+        found = service.service.indexes["things"]._commit(changes)
+    assert [type(each) for each in found] == [KeyError, int, TypeError, int]
+    assert sorted({1, 2, 3} - set(CodeIndex.load(folder).ids.tolist())) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([5])),
+        pa.array([["a"]], pa.list_(pa.string_view())),
+        pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_column_that_would_spoil_searches_is_refused(service, column):
+    body = {"codes": [[1, 2]], "metadata": encoded(pa.table({"other": column}))}
+    assert "cast it to a plain type" in error_of(service.post("/v1/things/add", json=body), 422)
+    found = service.post("/v1/things/search", json={"query": 3, "columns": ["price"], "where": "price < 9"})
+    assert found.status_code == 200
+
+
+@pytest.mark.parametrize("n_failures", [1, 9])
+def test_a_change_whose_sync_fails_is_not_said_to_be_undone(service, folder, monkeypatch, n_failures):
+    before, failures = (folder / "manifest.json").stat().st_ino, []
+
+    def sync(path):
+        if (folder / "manifest.json").stat().st_ino != before and len(failures) < n_failures:
+            failures.append(path)
+            raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        for name in ("storage.replacing", "index.files"):
+            patch.setattr(f"supquant.{name}.sync_folder", sync)
+        answer = service.post("/v1/things/remove", json={"ids": [1]})
+    assert failures
+    if n_failures == 1:
+        assert answer.json() == {"rows": 299}
+    else:
+        assert "the change was made and is seen, but a crash may undo it" in error_of(answer, 507)
+    assert service.get("/v1/things").json()["rows"] == len(CodeIndex.load(folder)) == 299
+    assert service.post("/v1/things/remove", json={"ids": [2]}).json() == {"rows": 298}

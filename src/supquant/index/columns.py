@@ -163,13 +163,19 @@ def read_columns(metadata: Any, n_rows: int, index: HasColumns) -> Columns | Non
             name: _kept(column, known.get(name))
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
-    except (pa.ArrowException, TypeError, ValueError) as error:
+        read = Columns.of_table(pa.table(columns))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"metadata cannot be kept: {error}") from error
     if table.num_rows != n_rows:
         raise InputError(f"metadata has {table.num_rows} rows for {n_rows} items")
     if len(columns) < table.num_columns:
         raise InputError("metadata has two columns of the same name")
-    return Columns.of_table(pa.table(columns))
+    for name, column in columns.items():
+        if not _is_usable(column.type):
+            raise InputError(
+                f"column {name!r} is of type {column.type}, of which Arrow cannot take rows: cast it to a plain type first"
+            )
+    return read
 
 
 def _kept(column: Any, known: Any) -> Any:
@@ -183,6 +189,16 @@ def _kept(column: Any, known: Any) -> Any:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     kind = known or {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
     return column if column.type == kind else column.cast(kind)
+
+
+def _is_usable(kind: Any, *, inner: bool = False) -> bool:
+    """Return whether Arrow and DuckDB can take, join and filter values of a type. A view that is not in another type was cast."""
+    types = import_pyarrow().types
+    if types.is_run_end_encoded(kind) or (types.is_union(kind) and kind.mode == "dense"):
+        return False
+    if inner and (types.is_string_view(kind) or types.is_binary_view(kind)):
+        return False
+    return all(_is_usable(kind.field(each).type, inner=True) for each in range(kind.num_fields))
 
 
 def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], where: Any) -> RowNumbers:
