@@ -318,3 +318,50 @@ def test_a_change_whose_sync_fails_is_not_said_to_be_undone(service, folder, mon
         assert "the change was made and is seen, but a crash may undo it" in error_of(answer, 507)
     assert service.get("/v1/things").json()["rows"] == len(CodeIndex.load(folder)) == 299
     assert service.post("/v1/things/remove", json={"ids": [2]}).json() == {"rows": 298}
+
+
+def test_answers_are_counted_before_they_are_found(start, folder, monkeypatch):
+    service = start({"things": folder}, max_answers=1000)
+    scanned, scan = [], CodeIndex.range_search
+
+    def counted(index, Q, *rest, **options):
+        found = scan(index, Q, *rest, **options)
+        scanned.append(len(found[2]))
+        return found
+
+    monkeypatch.setattr(CodeIndex, "range_search", counted)
+    body = {"queries": [[0.0] * 8] * 1000, "threshold": -(10.0**9)}
+    said_ = error_of(service.post("/v1/things/range_search", json=body), 422)
+    assert "more than 1,000 rows are within the threshold" in said_
+    assert scanned == [900, 900]
+    tables = service.post("/v1/things/search_tables", json={"tables": [[[0.0] * 16] * 2] * 101, "k": 10})
+    assert "101 queries with k=10 have more than 1,000 answers" in error_of(tables, 422)
+
+
+@pytest.mark.parametrize("max_answers", [250, 300, 700, 10_000])
+def test_a_range_search_in_blocks_answers_as_the_index_does(start, folder, clusters, max_answers):
+    X, _ = clusters
+    service, index = start({"things": folder}, max_answers=max_answers), CodeIndex.load(folder)
+    everything = index.search(X[:7], 300)[0]
+    threshold = float(everything[:, 30].min())
+    for novelty in (None, 0.25, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]):
+        body = {"queries": X[:7].tolist(), "threshold": threshold, "novelty": novelty}
+        found = service.post("/v1/things/range_search", json=body)
+        bounds, scores, ids = index.range_search(X[:7], threshold, novelty=novelty)
+        if len(ids) > max_answers:
+            assert "rows are within the threshold" in error_of(found, 422)
+        else:
+            assert found.json()["limits"] == bounds.tolist()
+            assert found.json()["ids"] == ids.tolist()
+            assert found.json()["scores"] == pytest.approx(scores.tolist())
+    uneven = {"queries": X[:7].tolist(), "threshold": threshold, "novelty": [0.1] * 8}
+    assert "8 numbers for 7 queries" in error_of(service.post("/v1/things/range_search", json=uneven), 422)
+    empty = service.post("/v1/things/range_search", json={"queries": [], "threshold": 0.5})
+    assert empty.json() == {"limits": [0], "ids": [], "scores": []}
+
+
+def test_one_query_with_too_many_answers_is_not_scanned_for_all(start, folder, monkeypatch):
+    service = start({"things": folder}, max_answers=100)
+    monkeypatch.setattr(CodeIndex, "range_search", lambda *_, **__: pytest.fail("all rows were collected"))
+    body = {"queries": [[0.0] * 8], "threshold": -(10.0**9)}
+    assert "more than 100 rows" in error_of(service.post("/v1/things/range_search", json=body), 422)
