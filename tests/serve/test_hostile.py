@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from serving import running
 
-from supquant import CodeIndex
+from supquant import CodeIndex, InputError
 from supquant.client import Client
-from supquant.serve.tokens import Tokens
+from supquant.serve.tokens import Tokens, read_tokens
 from supquant_lab.bench.serving.process import ServiceProcess
 
 
@@ -365,3 +365,17 @@ def test_one_query_with_too_many_answers_is_not_scanned_for_all(start, folder, m
     monkeypatch.setattr(CodeIndex, "range_search", lambda *_, **__: pytest.fail("all rows were collected"))
     body = {"queries": [[0.0] * 8], "threshold": -(10.0**9)}
     assert "more than 100 rows" in error_of(service.post("/v1/things/range_search", json=body), 422)
+
+
+def test_a_token_file_that_others_can_change_is_refused(tmp_path, caplog):
+    path = tmp_path / "tokens"
+    path.write_text(f"read: {READ}\n")
+    for mode, warned in ((0o600, False), (0o640, False), (0o644, True)):
+        caplog.clear()
+        path.chmod(mode)
+        assert read_tokens(path) == Tokens(READ)
+        assert ("may read the tokens" in caplog.text) == warned
+    path.chmod(0o646)
+    with pytest.raises(InputError, match="may write to"):
+        read_tokens(path)
+    assert READ not in caplog.text
