@@ -53,8 +53,8 @@ class SupervisedQuantizer(LabelEstimator):
         than 2000 dimensions it has no anchors.
     new_classes : float or None, default=None
         Expected fraction of vectors from unknown classes, in [0, 1). With 0, no vector looks new. None estimates it from the rows
-        without labels, and takes .05 if there are fewer than 200 of them. With `init`, the model of `init` counts. It has no effect
-        if rows have several labels.
+        without labels, and takes .05 if there are too few of them. With `init` it is that of `init`. It has no effect if rows
+        have several labels.
     missing_label : str, number or None, default=None
         A label that means "unknown", in addition to None, NaN, pandas' NA and masked entries.
     init : SupervisedQuantizer or None, default=None
