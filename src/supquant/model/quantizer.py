@@ -52,8 +52,9 @@ class SupervisedQuantizer(LabelEstimator):
         The classifier of labels, from which codes learn what vectors mean. ``"auto"`` is a `LabelKernel`; for vectors of more
         than 2000 dimensions it has no anchors.
     new_classes : float or None, default=None
-        Expected fraction of vectors from unknown classes, in [0, 1). It decides how much position counts. None estimates it from
-        the rows without labels, and takes .22 if there are few of them. With `init` it is that of `init`.
+        Expected fraction of vectors from unknown classes, in [0, 1). With 0, no vector looks new. None estimates it from the rows
+        without labels, and takes .05 if there are too few of them. With `init` it is that of `init`. It has no effect if rows
+        have several labels.
     missing_label : str, number or None, default=None
         A label that means "unknown", in addition to None, NaN, pandas' NA and masked entries.
     init : SupervisedQuantizer or None, default=None
