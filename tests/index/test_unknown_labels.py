@@ -212,7 +212,9 @@ def test_threads_that_add_labels_at_once_lose_none(index, digits):
     np.testing.assert_array_equal(index.codes(1000 + every), index.codec.encode_items(X[every], y[every]))
     for new, own in rows.items():  # the first rows of a label are what it was learned from
         place = index.codec.classes.tolist().index(new)
-        alone = index.codec.map.with_classes(index.codec.map.positions(X[own[:3]]), read_labels([new] * 3, fewest=1)).means[-1]
+        alone = index.codec.map.with_classes(
+            index.codec.map.positions(X[own[:3]]), read_labels([new] * 3, fewest=1)
+        ).means[-1]
         np.testing.assert_allclose(index.codec.map.means[place], alone, rtol=1e-5, atol=1e-6)
 
 

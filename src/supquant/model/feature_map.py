@@ -223,13 +223,6 @@ class SupervisedMap:
         )
         return features
 
-    def with_positions(self, features: Float32, z: Float32) -> Float32:
-        """Return features (b, r + 1 + f + 2 g) of vectors that lie at other positions z (b, g)."""
-        first, changed = self._first_of_place, features.copy()
-        changed[:, first : first + self.n_position] = z
-        changed[:, self.n_columns + 1 : first] = self._likeness(z, self._memberships(z))
-        return changed
-
     def _memberships(self, z: Float32) -> Float32 | None:
         """Return the memberships (b, w) of vectors at positions z (b, g) in all clusterings; None if there are none."""
         return None if self.clusters is None else self.clusters.memberships(z)
