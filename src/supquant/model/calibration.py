@@ -115,9 +115,9 @@ def _meanings(map_: SupervisedMap, features: Float32) -> tuple[Float32, Float32,
 
 def _drawn(novelty: Float32, n_known: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Draw rows as probably as they are new (n,), as many as come on `n_known` rows that are not."""
-    u = novelty.astype(np.float64)
-    n_new = min(round(n_known * u.mean() / max(1 - u.mean(), 1e-6)), np.count_nonzero(u))
-    drawn: NDArray[np.intp] = rng.choice(len(u), n_new, replace=False, p=u / max(u.sum(), 1e-300))
+    u = np.maximum(novelty.astype(np.float64), 1e-300)  # a sum of zero would not do as a divisor
+    n_new = min(round(n_known * u.mean() / max(1 - u.mean(), 1e-6)), np.count_nonzero(novelty))
+    drawn: NDArray[np.intp] = rng.choice(len(u), n_new, replace=False, p=u / u.sum())
     return drawn
 
 

@@ -353,8 +353,9 @@ def sameness_curve(
     rows = rng.permutation(np.flatnonzero(out))[:CURVE_ROWS]
     if len(rows) < 2 or out.all():
         return None
-    u = novelty.astype(np.float64)
-    n_new = min(len(rows) * n_labels * u.mean() / (len(left_out) * (1 - u.mean())), np.count_nonzero(u) / 2)
+    u = np.maximum(novelty.astype(np.float64), 1e-300)  # a sum of zero would not do as a divisor
+    per_known = u.mean() / max(1 - u.mean(), 1e-6)
+    n_new = min(len(rows) * n_labels * per_known / len(left_out), np.count_nonzero(novelty) / 2)
     others = rng.choice(len(u), int(n_new), replace=False, p=u / u.sum())
     names, compact = np.unique(y[~out], return_inverse=True)
     clusters = find_classes(
