@@ -159,7 +159,7 @@ def summarize(rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: Tri
         chance=chance,
         map_labelled=labelled,
         map_unlabelled=unlabelled,
-        map_new=None if rows.sameness is None else _map_of_new(codec, trial),
+        map_new=_map_of_new(codec, trial),
     )
 
 
@@ -175,21 +175,22 @@ def _recognised(rows: FittedRows, asking: Labels) -> tuple[float | None, float |
 
 
 def _map_of_new(codec: SupervisedCodec, trial: Trial) -> float | None:
-    """Return the expected MAP of queries of new classes over items without labels, each query weighted by its novelty.
+    """Return the expected MAP of queries that look new over items without labels; None if there are none.
 
     A precision counts as much as its item is probably relevant.
     """
-    queries = spread_rows(len(trial.queries), MAX_QUERIES)
+    queries = np.arange(trial.n_known, len(trial.queries))[:MAX_QUERIES]
+    if not len(queries):
+        return None
     tables = codec.tables_of(codec.prepare(trial.queries[queries]))
     codes = np.ascontiguousarray(trial.codes[:MAX_ITEMS])
-    numbers = np.arange(1, len(codes) + 1)
-    precisions = []
-    for query, table in zip(queries, tables, strict=True):
+    numbers, precisions = np.arange(1, len(codes) + 1), []
+    for query, table in zip(queries, tables, strict=True):  # likenesses of all pairs would take much memory
         order = np.argsort(kernels.active().table_sums(codes, table[None])[0], kind="stable")
         relevant = trial.judge(np.array([query]), order[None])[0]
         hits = 1 - relevant + np.cumsum(relevant)  # an item that counts is relevant itself
-        precisions.append(float(relevant @ (hits / numbers) / max(relevant.sum(), 1e-12)))
-    return float(np.average(precisions, weights=trial.queries[queries, codec.map.n_columns] + 1e-12))
+        precisions.append(relevant @ (hits / numbers) / max(float(relevant.sum()), 1e-12))
+    return float(np.mean(precisions))
 
 
 def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: int) -> float | None:
