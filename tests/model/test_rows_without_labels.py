@@ -213,12 +213,15 @@ def test_the_codes_of_items_are_those_of_their_vectors(fitted, drawn):
         assert error < most * np.square(vectors[:, columns]).sum()
 
 
-def test_codes_do_not_depend_on_the_number_of_threads(drawn):
+def test_codes_and_calibration_do_not_depend_on_the_number_of_threads(drawn):
     one, three = (fit(drawn.X[:N_ROWS], drawn.labels, n_jobs=n_jobs) for n_jobs in (1, 3))
     assert one.codec_.map.clusters is not None
     np.testing.assert_array_equal(three.training_codes_, one.training_codes_)
     np.testing.assert_array_equal(three.codec_.codebooks, one.codec_.codebooks, strict=True)
     np.testing.assert_array_equal(three.novelty(drawn.X), one.novelty(drawn.X), strict=True)
+    np.testing.assert_array_equal(three.codec_.curves, one.codec_.curves, strict=True)
+    assert three.summary_ == one.summary_
+    assert one.summary_.map_new is not None
 
 
 def test_a_file_holds_the_clusterings(fitted, drawn, tmp_path):
