@@ -210,6 +210,12 @@ def test_ranking_page_adds_a_class(folder, few_digits):
     assert page.ids.shape == (20, 10)
 
 
+def test_page_on_other_databases_ranks_by_products(folder, few_digits):
+    pytest.importorskip("faiss")
+    page = run_page("docs/other-databases.md", **few_digits)
+    np.testing.assert_array_equal(page.rows[:, 0], (page.v @ page.t.T).argmax(axis=1))
+
+
 def test_methods_page_searches_bits(folder, few_digits):
     page = run_page("docs/methods.md", **few_digits)
     assert len(page.index) == 300

@@ -41,6 +41,9 @@ ITERATIONS = 10
 SMOOTHING = 0.3
 """Every column counts this number of imaginary labelled rows, which are members as often as unlabelled rows are."""
 
+N_FOLDS = 5
+"""Rows are judged in this number of folds."""
+
 MAX_LIKENESS = 128
 """The memberships of all clusterings are kept along at most this number of directions. With 64, MAP of Tiny-ImageNet falls by
 .01."""
@@ -49,6 +52,10 @@ MAX_LIKENESS = 128
 SHARE_STEPS, SHARE_PRIOR = 20, 20
 """The shares of classes among unlabelled rows are estimated in this number of steps. A class counts this number of imaginary rows
 that are labelled as often as others, since a few rows say little about a share."""
+
+MIN_SHIFT = 2.0
+"""Labelled rows are weighted as far as the squares of shifts exceed this multiple of what chance makes them. If shares are equal,
+weights would only hide new rows: MAP of new classes of Banking77 falls by .03."""
 
 LEFT_OUT_SHARE = 0.2
 """This fraction of the known classes is left out to see how probably two new rows share a class."""
@@ -234,8 +241,23 @@ def class_weights(known: Float32, y: NDArray[np.integer], n_labels: int, mixed: 
         ratios = wanted / np.maximum(shares @ means, 1e-12)
         shares = shares * (means @ ratios) / np.maximum(means.sum(axis=1), 1e-12)
     expected = shares / max(float(shares.sum()), 1e-12) * len(y)
-    weights = ((expected + SHARE_PRIOR) / (counts + SHARE_PRIOR))[y]
+    found = counts > 0
+    shifts = np.zeros(n_labels)
+    shifts[found] = np.log((expected[found] + SHARE_PRIOR) / (counts[found] + SHARE_PRIOR))
+    shifts[found] -= np.median(shifts[found])
+    weights = np.exp(_certain_part(shifts[found], counts[found], len(mixed) / len(y)) * shifts)[y]
     return np.asarray(weights / weights.mean())
+
+
+def _certain_part(shifts: Float64, counts: NDArray[np.intp], more: float) -> float:
+    """Return which part of the shifts (c,) of classes is more than the chance of drawing so many labelled rows (c,).
+
+    There are `more` unlabelled rows for each labelled one. Only shifts below the median count: new rows that resemble a known
+    class shift it upwards.
+    """
+    spread = 2 * float(np.mean(np.minimum(shifts, 0) ** 2))
+    chance = float(np.mean((1 + 1 / more) * counts / (counts + SHARE_PRIOR) ** 2))
+    return max(0.0, 1 - MIN_SHIFT * chance / spread) if spread > 0 else 0.0
 
 
 def log_ratios(known: Float32, mixed: Float32, weights: Float64) -> tuple[Float64, Float64, Float64]:
@@ -253,33 +275,29 @@ def log_ratios(known: Float32, mixed: Float32, weights: Float64) -> tuple[Float6
     ratios : ndarray of shape (k,), float64
         Logarithms of the ratios of mean memberships.
     of_known, of_mixed : ndarray of shapes (n,) and (m,), float64
-        The mean ratio of each row over its memberships. A row does not count itself, or it would look like its own kind.
+        The mean ratio of each row over its memberships. The rows of a fold are judged by the ratios of the other folds: a row
+        that counts itself would look like its own kind.
     """
     n, m = len(known), len(mixed)
-    k = known.shape[1]
-    if n < 2 or m < 2:
-        return np.zeros(k), np.zeros(n), np.zeros(m)
-    of_known, of_mixed = weights @ known, mixed.sum(axis=0, dtype=np.float64)
-
-    def ratio(of_known: Float64, n: int, share: Float64) -> Float64:
-        share = np.maximum(share, 1e-12)
-        prior = SMOOTHING * k
-        return np.asarray(np.log(share * (n + prior) / (of_known + prior * share)))
-
-    def without_known(block: tuple[int, int]) -> Float64:
-        rows, own = known[slice(*block)], weights[slice(*block), None]
-        others = np.maximum(of_known - own * rows, 0)  # rounding can make a sum of one row negative
-        return np.einsum("ij,ij->i", rows, ratio(others, n - 1, of_mixed / m))
-
-    def without_mixed(block: tuple[int, int]) -> Float64:
-        rows = mixed[slice(*block)]
-        return np.einsum("ij,ij->i", rows, ratio(of_known, n, (of_mixed - rows) / (m - 1)))
-
-    return (
-        ratio(of_known, n, of_mixed / m),
-        np.concatenate([without_known(block) for block in row_blocks(n)]),
-        np.concatenate([without_mixed(block) for block in row_blocks(m)]),
+    if n < N_FOLDS or m < N_FOLDS:
+        return np.zeros(known.shape[1]), np.zeros(n), np.zeros(m)
+    of_known, of_mixed = (
+        np.stack([own[fold::N_FOLDS] @ rows[fold::N_FOLDS] for fold in range(N_FOLDS)])
+        for own, rows in ((weights, known), (np.ones(m), mixed))
     )
+    judged_known, judged_mixed = np.empty(n), np.empty(m)
+    for fold in range(N_FOLDS):
+        others = np.arange(N_FOLDS) != fold
+        ratios = _log_ratio(of_known[others].sum(axis=0), of_mixed[others].sum(axis=0))
+        judged_known[fold::N_FOLDS] = known[fold::N_FOLDS] @ ratios
+        judged_mixed[fold::N_FOLDS] = mixed[fold::N_FOLDS] @ ratios
+    return _log_ratio(of_known.sum(axis=0), of_mixed.sum(axis=0)), judged_known, judged_mixed
+
+
+def _log_ratio(of_known: Float64, of_mixed: Float64) -> Float64:
+    """Return the logarithm (k,) of the share of mixed rows in each column over that of known rows, given their sums (k,)."""
+    share, prior = np.maximum(of_mixed / of_mixed.sum(), 1e-12), SMOOTHING * len(of_known)
+    return np.asarray(np.log(share * (of_known.sum() + prior) / (of_known + prior * share)))
 
 
 def likeness_directions(powers: Float32, most: int) -> Float32:
@@ -419,8 +437,9 @@ def novelty_weights(
     return weights, float(found[-1] - weights @ centre)
 
 
-SHARE_BINS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-"""The share of new rows is read off where these fractions of the known rows look less new."""
+SHARE_BINS = (0.6, 0.7, 0.8, 0.9)
+"""The share of new rows is read off where these fractions of the known rows look less new. Smaller ones take small differences
+between the frequencies of classes for new rows."""
 
 
 def new_share(known: Float64, mixed: Float64, weights: Float64 | None = None) -> float:

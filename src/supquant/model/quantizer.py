@@ -52,8 +52,9 @@ class SupervisedQuantizer(LabelEstimator):
         The classifier of labels, from which codes learn what vectors mean. ``"auto"`` is a `LabelKernel`; for vectors of more
         than 2000 dimensions it has no anchors.
     new_classes : float or None, default=None
-        Expected fraction of vectors from unknown classes, in [0, 1). It decides how much position counts. None estimates it from
-        the rows without labels, and takes .22 if there are few of them. With `init` it is that of `init`.
+        Expected fraction of vectors from unknown classes, in [0, 1). With 0, no vector looks new. None estimates it from the rows
+        without labels, and takes .05 if there are too few of them. With `init` it is that of `init`. It has no effect if rows
+        have several labels.
     missing_label : str, number or None, default=None
         A label that means "unknown", in addition to None, NaN, pandas' NA and masked entries.
     init : SupervisedQuantizer or None, default=None
@@ -301,7 +302,10 @@ class SupervisedQuantizer(LabelEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Project vectors into the space of the codebooks.
+        """Return the vectors t of items without labels, which codes approximate.
+
+        Their products with those of `transform_queries` are the scores of the label ranking before calibration. A vector database
+        that ranks by inner product finds what this model finds, without codes.
 
         Parameters
         ----------
@@ -309,10 +313,44 @@ class SupervisedQuantizer(LabelEstimator):
 
         Returns
         -------
-        (n, r) float32
+        (n, D) float32
         """
         codec: SupervisedCodec = self._codec()
         return codec.transform(X, n_jobs=self.n_jobs)
+
+    def transform_queries(
+        self,
+        Q: ArrayLike,
+        *,
+        ranking: Literal["label", "position"] | None = None,
+        novelty: ArrayLike | None = None,
+    ) -> NDArray[np.float32]:
+        """Return the vectors v of queries, whose products with those of `transform` are scores.
+
+        Parameters
+        ----------
+        Q : (q, p) array
+        ranking : {"label", "position"} or None, default=None
+            None takes ``"label"``. With ``"position"``, products order items by cosine.
+        novelty : float, (q,) array or None, default=None
+            The probability that a query is of no known class; None takes the model's prediction.
+
+        Returns
+        -------
+        (q, D) float32
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from supquant import SupervisedQuantizer
+        >>> X, y = load_digits(return_X_y=True)
+        >>> sq = SupervisedQuantizer(2, n_codewords=32, random_state=0).fit(X[:1500], y[:1500])
+        >>> scores = sq.transform_queries(X[1500:1510]) @ sq.transform(X[:1500]).T
+        >>> y[scores.argmax(axis=1)]
+        array([1, 7, 4, 6, 3, 1, 3, 9, 1, 7])
+        """
+        codec: SupervisedCodec = self._codec()
+        return codec.query_vectors(Q, ranking, novelty=novelty, n_jobs=self.n_jobs)
 
     # checks -----------------------------------------------------------------------------------------------------------
 
