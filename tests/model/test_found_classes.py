@@ -136,6 +136,45 @@ def test_few_directions_of_likeness_are_those_in_which_new_rows_differ(drawn, mo
     assert lengths[new].mean() > 3 * lengths[~new].mean()
 
 
+@pytest.fixture(scope="module")
+def several():
+    """Clusterings of four draws of rows, 24 of whose 30 groups have labels, and which of the unlabelled rows are new."""
+    found = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        centres, y, group = rng.normal(size=(30, 16)), rng.integers(24, size=900), rng.integers(30, size=1500)
+        labelled, unlabelled = (
+            (centres[of] + 0.6 * rng.normal(size=(len(of), 16))).astype(np.float32) for of in (y, group)
+        )
+        held = np.arange(900) < 200
+        found.append((find_classes(labelled, y, 24, unlabelled, held, rng, 1), group >= 24))
+    return found
+
+
+@pytest.mark.xfail(reason="a row is left out of the mean of its class, but not of the weight of its class")
+def test_rows_of_known_classes_look_equally_new_with_and_without_a_label(several):
+    parts = np.array([0.2, 0.4, 0.6, 0.8])
+    below = []
+    for found, new in several:
+        order = np.argsort(found.of_labelled)
+        mass = np.cumsum(found.weights[order]) / found.weights.sum()
+        limits = found.of_labelled[order][mass.searchsorted(parts)]
+        below.append((found.of_unlabelled[found.seen & ~new] <= limits[:, None]).mean(axis=1))
+    np.testing.assert_allclose(np.mean(below, axis=0), parts, atol=0.08)
+
+
+@pytest.mark.xfail(reason="a row is left out of the mean of its class, but not of the weight of its class")
+def test_the_share_of_new_rows_is_found_from_clusterings(several):
+    shares = [
+        new_share(
+            found.of_labelled[found.judged], found.of_unlabelled[found.seen], found.weights[found.judged]
+        )
+        for found, _ in several
+    ]
+    assert min(shares) > 0.04  # a fifth is new, and the estimate is a careful one
+    assert 0.07 < np.mean(shares) < 0.22
+
+
 # how much more often unlabelled rows are members ---------------------------------------------------------------------
 
 
