@@ -1,4 +1,4 @@
-"""Vectors that lie far from zero: the model is as good as near zero."""
+"""Vectors that lie far from zero, and columns of unequal size: the model is as good as near zero, or says that it is not."""
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ def test_an_offset_does_not_change_what_is_learned(clouds, offset):
     X = X + offset
     quantizer = fitted(X, y)
     assert accuracy(quantizer, X, y) > 0.95
+    assert quantizer.summary_.warnings == ()
     index = CodeIndex(quantizer).add(X[:600])
     _, found = index.search(X[600:], k=5)
     assert (y[found] == y[600:, None]).mean() > 0.9
@@ -76,3 +77,28 @@ def test_a_longer_code_and_new_classes_keep_the_centre(clouds):
     assert (quantizer.predict(X[known]) == y[known]).mean() > 0.95
     assert quantizer.novelty(X[known]).mean() < 0.3
     assert (quantizer.discover(X) == -1).all()
+
+
+def test_a_column_that_drowns_the_others_gives_a_warning(clouds):
+    X, y = clouds
+    X = X * np.where(np.arange(20) == 3, 100, 1)
+    (warning,) = fitted(X, y).summary_.warnings
+    assert "Divide every column by its standard deviation" in warning
+    assert fitted(X / X.std(axis=0), y).summary_.warnings == ()
+
+
+def test_a_warning_is_given_if_queries_lose_digits(clouds, monkeypatch):
+    X, y = clouds
+    monkeypatch.setattr("supquant.model.quantizer.distant_centre", lambda rows: None)
+    summary = fitted(X + 1e4, y).summary_
+    assert summary.accuracy < 0.5
+    assert any("plain linear classifier" in each for each in summary.warnings)
+
+
+def test_a_plain_classifier_judges_vectors_of_more_columns_than_rows():
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 3
+    X = rng.normal(size=(3, 900))[y] + 3 * rng.normal(size=(400, 900))
+    summary = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y).summary_
+    assert summary.plain_accuracy > 0.95
+    assert summary.warnings == ()
