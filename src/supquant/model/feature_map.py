@@ -252,7 +252,7 @@ class SupervisedMap:
 
     @cached_property
     def added_means(self) -> Float32:
-        """Means (c, f + g) of the added labels in the columns of E and z: a likeness, or a position if there are no likenesses."""
+        """Means (c, f + g) of the added labels, in the columns of E: likenesses; or in those of z, if there are no likenesses."""
         means = self.means[self.n_trained :]
         likeness = self._likeness(means, self._memberships(means))
         return np.hstack([likeness, np.zeros_like(means) if self.n_likeness else means])
