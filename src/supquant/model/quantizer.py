@@ -21,7 +21,7 @@ from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.estimators.course import Course, Record
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, random_generator, resolve_jobs
-from supquant.inputs.validation import check_training_rows
+from supquant.inputs.validation import check_training_rows, distant_centre
 from supquant.interrupts import defers_interrupts
 from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
@@ -35,6 +35,7 @@ from supquant.model.summary import ModelSummary, summarize
 from supquant.model.words import choose_spelling
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
+from supquant.rows import CentredRows
 
 _logger = logging.getLogger("supquant")
 
@@ -172,6 +173,9 @@ class SupervisedQuantizer(LabelEstimator):
         n_jobs, rng = resolve_jobs(self.n_jobs), random_generator(self.random_state)
         kernel = make_label_kernel(self.features, vectors.shape[1], self.n_jobs, rng)
         shorter = self._shorter(vectors.shape[1])
+        centre = distant_centre(vectors) if shorter is None else shorter.centre
+        if centre is not None:
+            vectors = CentredRows(vectors, centre)
         reporter = Reporter(self.callback, self.verbose)
         with single_blas():
             if shorter is None:
@@ -203,7 +207,7 @@ class SupervisedQuantizer(LabelEstimator):
             finally:  # also after an interrupt: the last finished round is the best one
                 if course.last is not None:
                     codec = replace(codec, codebooks=as_halves(course.last.codebooks))
-                    self._store(codec, encode_rows(rows, codec))
+                    self._store(replace(codec, centre=centre), encode_rows(rows, codec))
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
                     self.summary_ = ModelSummary.of(self.training_codes_, labels)
@@ -216,7 +220,7 @@ class SupervisedQuantizer(LabelEstimator):
             if shorter is None and rows.map.clusters is not None:
                 with reporter.task("found classes"):
                     found = find_groups(rows, rng)
-            self.codec_ = replace(codec, curves=curves, found=found)
+            self.codec_ = replace(codec, curves=curves, found=found, centre=centre)
         return self
 
     @property
