@@ -171,13 +171,24 @@ def test_an_update_keeps_columns_unless_it_brings_others(index):
         {"id": "b", "price": 1, "brand": "y"},
         {"id": "d", "price": 2, "brand": "z"},
     ]
-    index.upsert_codes(["d", "f"], [[9], [9]], metadata={"price": [3, 4], "size": ["L", "S"]})
+    with pytest.warns(UserWarning, match=r"null there: brand \(given were price, size\)"):
+        index.upsert_codes(["d", "f"], [[9], [9]], metadata={"price": [3, 4], "size": ["L", "S"]})
     assert rows(index.get(["a", "d", "f"])) == [
         {"id": "a", "price": 5, "brand": "x", "size": None},
         {"id": "d", "price": 3, "brand": "z", "size": "L"},
         {"id": "f", "price": 4, "brand": None, "size": "S"},
     ]
     assert index.search([[0.0]], where="size = 'L'")[1].tolist() == [["d"]]
+
+
+@everywhere
+def test_new_rows_that_lack_a_column_give_a_warning(index):
+    with pytest.warns(UserWarning, match=r"null there: brand \(given were price, colour\)"):
+        index.add_codes([[1]], ["f"], metadata={"price": [1], "colour": ["red"]})
+    assert index.get(["f"])["brand"].to_pylist() == [None]
+    index.update_codes(["f"], [[1]], metadata={"price": [2]})
+    index.upsert_codes(["f"], [[1]], metadata={"price": [2]})
+    index.add_codes([[1]], ["g"])
 
 
 def test_rows_without_metadata_have_nulls(codec):
@@ -204,7 +215,7 @@ def test_a_column_of_nulls_gets_its_type_from_the_first_value(codec, tmp_path, u
 
 @everywhere
 def test_a_column_keeps_its_type(index):
-    index.add_codes([[1]], ["f"], metadata={"price": np.array([3], dtype=np.int8)})
+    index.add_codes([[1]], ["f"], metadata={"price": np.array([3], dtype=np.int8), "brand": ["x"]})
     assert index.get(["f"]).schema.field("price").type == pa.int64()
     before = rows(index.get(index.ids))
     with pytest.raises(InputError, match="metadata cannot be kept"):
@@ -266,6 +277,7 @@ def test_types_in_older_files_break_no_condition(codec, case):
     values, _ = CHANGED[case]
     index = CodeIndex(codec).add_codes([[1], [2], [3]], metadata={"price": [1, 2, 3]})
     (part,) = index._snapshot.parts
+    part.columns.__dict__.pop("_opened", None)
     part.columns._ipc = ipc_of(pa.table({"value": values, "price": [1, 2, 3]}))
     assert index.get([0, 1, 2])["value"].to_pylist() == values.to_pylist()
     assert index.select("price > 2").tolist() == [2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
@@ -18,7 +19,7 @@ from supquant.errors import InputError
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.storage import ArrayFile
 
-__all__ = ["Columns", "import_pyarrow", "read_columns", "rows_where"]
+__all__ = ["Columns", "import_pyarrow", "read_columns", "rows_where", "warn_of_nulls"]
 
 
 class Columns(StoredArrays):
@@ -177,6 +178,19 @@ def read_columns(metadata: Any, n_rows: int, index: HasColumns) -> Columns | Non
     if len(columns) < table.num_columns:
         raise InputError("metadata has two columns of the same name")
     return Columns.of_table(pa.table(columns))
+
+
+def warn_of_nulls(columns: Columns | None, index: HasColumns) -> None:
+    """Warn if new rows have columns, but lack some of those that the index has."""
+    if columns is None:
+        return
+    given = columns.table().column_names
+    if missing := [name for name in index.column_types() if name not in given]:
+        warnings.warn(
+            f"the index has columns that the metadata of the new rows lacks, which are null there: {', '.join(missing)} (given "
+            f"were {', '.join(given)})",
+            stacklevel=5,
+        )
 
 
 def _kept(column: Any, known: Any) -> Any:
