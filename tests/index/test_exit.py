@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -18,7 +19,8 @@ codebooks = np.zeros((4, 16, 8), np.float32)  # of product quantization, which a
 for m in range(4):
     codebooks[m, :, 2 * m : 2 * m + 2] = X[:16, 2 * m : 2 * m + 2]
 codec = AdditiveCodec(codebooks, independent=True)
-index = CodeIndex(codec).add_codes(np.tile(codec.encode(X, n_jobs=1), (5, 1)))
+codes = np.tile(codec.encode(X, n_jobs=1), (5, 1))
+index = CodeIndex(codec).add_codes(codes, metadata={"price": np.arange(len(codes))})
 
 def repeat(call, begun):
     call()
@@ -29,6 +31,7 @@ def repeat(call, begun):
 def exit_at_work(work, n_jobs, after):
     call = {
         "search": lambda: index.search(X[:16], 10, n_jobs=n_jobs),
+        "condition": lambda: index.filter("price < 10"),
         "encode": lambda: codec.encode(X, n_jobs=n_jobs),
     }[work]
     begun = threading.Barrier(3)
@@ -55,7 +58,7 @@ def end_of_child(work, n_jobs, after):
 gc.freeze()
 found = {
     f"{work} {n_jobs}": [end_of_child(work, n_jobs, each / 1000) for each in range(int(sys.argv[1]))]
-    for work in ("search", "encode")
+    for work in ("search", "condition", "encode")
     for n_jobs in (1, 2)
 }
 print(json.dumps(found))
@@ -79,6 +82,13 @@ def ends():
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("work", ["search", "encode"])
+@pytest.mark.parametrize("work", ["search", "condition", "encode"])
 def test_a_process_ends_quietly_while_daemon_threads_work(ends, work, n_jobs):
-    assert ends[f"{work} {n_jobs}"] == [[0, ""]] * TRIES
+    assert [[code, without_leaks(words)] for code, words in ends[f"{work} {n_jobs}"]] == [[0, ""]] * TRIES
+
+
+def without_leaks(words):
+    """Leave out what the bindings of DuckDB say at the end of any process that has a daemon thread."""
+    return "".join(
+        each for each in words.splitlines(True) if not re.match(r"nanobind: | - |See https:", each)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from supquant.cli.console import print_line
+from supquant.cli.console import err, print_line
 from supquant.errors import InputError
 from supquant.serve.encoding import load_encoders
 from supquant.serve.limits import Limits
@@ -95,3 +96,6 @@ def serve(
             watched=watch,
             on_start=lambda address: print_line(f"Serving {names} at {address}"),
         )
+    if not service.closed:
+        err.print("Some work did not end within the deadline, and was given up.")
+        os._exit(1)  # it would keep the process alive for as long as it takes

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, Self
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Flags, RowNumbers
 from supquant.errors import InputError
+from supquant.index.conditions import rows_of_condition
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.storage import ArrayFile
 
@@ -295,21 +295,11 @@ def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], w
     ]
     if not isinstance(where, str):
         return _rows_of_expression(pa.table(arrays, names=named), where)
-    try:
-        duckdb = import_module("duckdb")
-    except ModuleNotFoundError:
-        raise InputError(
-            "pip install 'supquant[sql]' brings duckdb, which reads conditions such as 'price < 10'"
-        ) from None
     row = "supquant_row"  # a name that no column has, and that the condition does not contain
     while row in where.casefold() or any(row == name.casefold() for name in named):
         row += "_"
     table = pa.table([*arrays, np.arange(n_rows)], names=[*named, row])
-    with _database(os.getpid()).cursor() as connection:
-        try:
-            found = connection.from_arrow(table).filter(where).project(row).to_arrow_table()
-        except duckdb.Error as error:
-            raise InputError(f"the condition {where!r} cannot be evaluated: {error}") from error
+    found = rows_of_condition(table, where, row)
     return np.sort(np.asarray(found[row], dtype=np.int64))
 
 
@@ -348,17 +338,6 @@ def _rows_of_expression(table: Any, where: Any) -> RowNumbers:
     if not pa.types.is_boolean(chosen.type):
         raise InputError(f"a filter must be true or false for every row, got {chosen.type}: {where}")
     return np.flatnonzero(chosen.fill_null(False).to_numpy()).astype(np.int64)
-
-
-@cache
-def _database(process: int) -> Any:
-    """Return the empty DuckDB database of this process. To make one takes ten times as long as to answer a condition.
-
-    Without access to files, a condition can read nothing but the table. A forked child makes its own database: another thread of
-    its parent may have been at work in that one.
-    """
-    del process  # the key
-    return import_module("duckdb").connect(config={"enable_external_access": "false", "threads": "1"})
 
 
 def import_pyarrow(needed_by: str = "columns of an index") -> Any:

@@ -235,9 +235,11 @@ class Call:
             if value is not None
         }
 
-    async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+    async def in_thread(
+        self, work: Callable[..., Any], *arguments: Any, evaluates_condition: bool = False
+    ) -> Any:
         """Return what a function returns that takes longer than a moment."""
-        return await self.service.in_thread(work, *arguments)
+        return await self.service.in_thread(work, *arguments, evaluates_condition=evaluates_condition)
 
 
 @lru_cache(maxsize=256)  # many clients send the same

@@ -41,6 +41,13 @@ class Deadlines:
         finally:
             self._due.pop(task, None)
 
+    def left(self) -> float:
+        """Return the time in seconds that is left to this task."""
+        task = asyncio.current_task()
+        assert task is not None
+        now = task.get_loop().time()
+        return max(0.0, self._due.get(task, now + self._seconds) - now)
+
     def _cancel_late_tasks(self) -> None:
         """Cancel all tasks that are due, and set the timer for the next one."""
         self._timer = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -97,7 +98,9 @@ def run_service(
     watched: bool = False,
     on_start: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Answer requests until SIGTERM or Ctrl-C, then finish those under way.
+    """Answer requests until SIGTERM or Ctrl-C, then finish those under way, for at most a second longer than the deadline.
+
+    Threads that have not finished by then keep the process from ending; `Service.closed` says so.
 
     Parameters
     ----------
@@ -135,9 +138,21 @@ def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
         date_header=False,
         limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=int(limits.deadline) + 1,
+        timeout_graceful_shutdown=math.ceil(limits.deadline),
     )
-    return uvicorn.Server(config)
+    return _Server(config, service)
+
+
+class _Server(uvicorn.Server):
+    """A server that tells its service when it begins to end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.begin_end()
+        await super().shutdown(sockets)
 
 
 def address_of(listening: socket.socket) -> str:

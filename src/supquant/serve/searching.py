@@ -89,7 +89,10 @@ async def _read_options(call: Call, fields: Mapping[str, Any]) -> _Search:
     where = _read_where(call, fields.get("where"))
     if "state" in fields and fields["state"] != call.index.state:
         raise RefusalError(409, "rows were added or removed since the state was read")
-    among = None if where is None else await call.in_thread(call.version.filter, where)
+    among = None
+    if where is not None:
+        condition = isinstance(where, str)
+        among = await call.in_thread(call.version.filter, where, evaluates_condition=condition)
     k, novelty = fields.get("k", 10), fields.get("novelty")
     # The best k of more answers are the best k, so searches of similar k share a scan.
     rounded = 1 << (k - 1).bit_length()
@@ -236,7 +239,9 @@ async def select(call: Call) -> Any:
     """List the ids of the rows that a condition, ids or a mask select, in order of insertion."""
     fields = call.fields()
     where = _read_where(call, fields["where"])
-    ids = await call.in_thread(lambda: call.index.select(where, state=fields.get("state")))
+    ids = await call.in_thread(
+        call.version.select, where, fields.get("state"), evaluates_condition=isinstance(where, str)
+    )
     return {"ids": ids.tolist()}
 
 

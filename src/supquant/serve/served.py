@@ -26,6 +26,7 @@ from supquant.errors import InputError, SaveConflictError, SupquantError
 from supquant.index import CodeIndex, Filter
 from supquant.index.manifest import MANIFEST, read_manifest
 from supquant.serve.batching import Batcher, Found, settle
+from supquant.serve.conditions import check_condition
 from supquant.serve.encoding import Encode, Encoder
 from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
@@ -87,12 +88,19 @@ class Version:
             if where in self._filters:
                 self._filters.move_to_end(where)
                 return self._filters[where]
+        check_condition(where)
         made = self.index.filter(where)
         with self._lock:
             self._filters[where] = made
             while len(self._filters) > _MAX_FILTERS:
                 self._filters.popitem(last=False)
         return made
+
+    def select(self, where: Any, state: str | None) -> NDArray[Any]:
+        """Return the ids of the rows that ids, a mask or a condition select."""
+        if isinstance(where, str):
+            check_condition(where)
+        return self.index.select(where, state=state)
 
 
 @dataclass(frozen=True)

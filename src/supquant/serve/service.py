@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from supquant.errors import InputError
+from supquant.index.conditions import limit_time
 from supquant.serve.deadlines import Deadlines
 from supquant.serve.encoding import Encode
 from supquant.serve.limits import Limits, RefusalError
@@ -20,7 +24,13 @@ from supquant.serve.tokens import Access, Tokens
 __all__ = ["Service"]
 
 _POOL_THREADS = 4
-"""The number of threads for work other than scans: filters, columns, decoding."""
+"""The number of threads for work other than scans and conditions: columns, decoding."""
+
+_CONDITION_THREADS = 2
+"""The number of threads for conditions. However long they take, other work goes on."""
+
+_END_SECONDS = 0.7
+"""The time that a service may take to end in addition to the deadline, in seconds. The process takes the rest of a second."""
 
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1", "testserver"}
 """Names of this machine. Without tokens, requests to other names are refused, as a foreign page may have made them up."""
@@ -66,7 +76,10 @@ class Service:
             for name, folder in folders.items()
         }
         self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="serve")
+        self._conditions = ThreadPoolExecutor(_CONDITION_THREADS, thread_name_prefix="condition")
         self._pending = 0
+        self._end_by = math.inf
+        self.closed = False  # whether all threads have ended
 
     def check_access(self, headers: Mapping[bytes, bytes], access: Access) -> None:
         """Raise a `RefusalError` unless the headers of a request allow an access."""
@@ -77,8 +90,10 @@ class Service:
                 403, "without tokens, this service only answers requests to names of its own machine"
             )
 
-    async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function in another thread, and return what it returns.
+    async def in_thread(
+        self, work: Callable[..., Any], *arguments: Any, evaluates_condition: bool = False
+    ) -> Any:
+        """Run a function in another thread, and return what it returns. Its conditions end when the time of the request is over.
 
         Raises
         ------
@@ -88,18 +103,37 @@ class Service:
         if self._pending >= self.limits.max_queue:
             raise RefusalError(429, "too many requests are waiting: try again later", {"retry-after": "1"})
         self._pending += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        pool = self._conditions if evaluates_condition else self._pool
+        limited = partial(_run, work, arguments, time.monotonic() + self.deadlines.left())
+        future = asyncio.get_running_loop().run_in_executor(pool, limited)
         future.add_done_callback(self._count_down)
         return await future
 
     def _count_down(self, _: object) -> None:
         self._pending -= 1
 
+    def begin_end(self) -> None:
+        """Say that the service ends. It then has the time of one request, and a moment."""
+        self._end_by = min(self._end_by, time.monotonic() + self.limits.deadline + _END_SECONDS)
+
     def close(self) -> None:
-        """Wait until all threads have finished their work."""
-        self._pool.shutdown()
+        """Wait until all threads have finished their work, or the time is over. `closed` says whether they have."""
+        self.begin_end()
+        closing = threading.Thread(target=self._close, name="close", daemon=True)
+        closing.start()
+        closing.join(max(0.0, self._end_by - time.monotonic()))
+        self.closed = not closing.is_alive()
+
+    def _close(self) -> None:
+        for pool in (self._pool, self._conditions):
+            pool.shutdown(cancel_futures=True)
         for served in self.indexes.values():
             served.close()
+
+
+def _run(work: Callable[..., Any], arguments: Sequence[Any], until: float) -> Any:
+    with limit_time(until - time.monotonic()):
+        return work(*arguments)
 
 
 @lru_cache(maxsize=256)

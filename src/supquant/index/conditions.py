@@ -1,0 +1,221 @@
+"""Searches among some of the rows: conditions in the SQL of DuckDB, evaluated in a database that can do nothing else."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from supquant.errors import InputError
+
+__all__ = ["limit_time", "parse_condition", "rows_of_condition"]
+
+_SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+    "lock_configuration": "true",
+    "max_temp_directory_size": "0B",
+    "memory_limit": "1GB",
+    "python_enable_replacements": "false",
+    "threads": "1",
+}
+"""The settings of the database. A condition can read nothing but the table: no files, and no variables of Python."""
+
+_AGAIN_SECONDS = 0.02
+"""The time between two interrupts of the same condition, in seconds. DuckDB forgets one that comes before its work begins."""
+
+_MAX_EXIT_SECONDS = 2.0
+"""The maximum time that the end of the interpreter waits for conditions in other threads, in seconds."""
+
+_own = threading.local()
+"""`until` is the time when the conditions of this thread are interrupted, by the monotonic clock."""
+
+
+@contextmanager
+def limit_time(seconds: float) -> Iterator[None]:
+    """Interrupt the conditions that this thread evaluates in the block when the time is over. They raise a `TimeoutError`.
+
+    Examples
+    --------
+    >>> with limit_time(1.0):
+    ...     pass
+    """
+    before = getattr(_own, "until", None)
+    _own.until = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        _own.until = before
+
+
+def rows_of_condition(table: Any, where: str, column: str) -> Any:
+    """Return one column of the rows of a table for which a condition is true, a `pyarrow.Table` in any order.
+
+    Raises
+    ------
+    InputError
+        If the condition cannot be evaluated.
+    TimeoutError
+        If `limit_time` ends it.
+    """
+    found, failure = None, ""
+    with _connections.one() as connection, _interrupted_late(connection):
+        try:
+            found = connection.from_arrow(table).filter(where).project(column).to_arrow_table()
+        except _duckdb().InterruptException:
+            pass
+        except _duckdb().Error as error:  # it holds objects of DuckDB, which must not leave this block
+            failure = str(error)
+    if failure:
+        raise InputError(f"the condition {where!r} cannot be evaluated: {failure}")
+    if found is None:
+        raise TimeoutError
+    return found
+
+
+def parse_condition(where: str) -> Any:
+    """Return the expression of a condition as DuckDB parses it: nested dicts, of which each expression has a ``class``.
+
+    Raises
+    ------
+    InputError
+        If the text is not one expression.
+
+    Examples
+    --------
+    >>> parse_condition("price < 10")["class"]
+    'COMPARISON'
+    """
+    empty, found = _parse("true"), _parse(where)
+    expression = found.pop("where_clause", None)
+    del empty["where_clause"]
+    if found != empty:  # there is more than the condition, such as LIMIT 1
+        raise InputError(f"expected one condition on columns, such as 'price < 10', got {where[:200]!r}")
+    return expression
+
+
+def _parse(where: str) -> dict[str, Any]:
+    with _connections.one() as connection:
+        statement = f"SELECT 1 WHERE {where}"
+        ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
+    try:
+        parsed = json.loads(text)
+    except RecursionError:
+        raise InputError(
+            f"the condition {where[:200]!r} cannot be evaluated: it is nested too deeply"
+        ) from None
+    if parsed["error"] or len(parsed["statements"]) != 1:
+        said = parsed.get("error_message", "expected one expression")
+        raise InputError(f"the condition {where[:200]!r} cannot be evaluated: {said}")
+    return dict(parsed["statements"][0]["node"])
+
+
+@contextmanager
+def _interrupted_late(connection: Any) -> Iterator[None]:
+    """Interrupt a connection when the time of this thread is over."""
+    until = getattr(_own, "until", None)
+    if until is None:
+        yield
+        return
+    if until <= time.monotonic():
+        raise TimeoutError
+    done = threading.Event()
+
+    def watch() -> None:
+        if not done.wait(until - time.monotonic()):
+            while not done.wait(_AGAIN_SECONDS):
+                connection.interrupt()
+
+    watching = threading.Thread(target=watch, name="condition", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watching.join()
+
+
+class _Connections:
+    """Connections to the empty DuckDB database of this process. To make one takes longer than to answer a condition.
+
+    They are kept for the next condition, as a destructor would run at any time, also while the interpreter ends.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards all that follows
+        self._idle: list[Any] = []
+        self._running: set[Any] = set()
+        self._ended = False
+
+    @cached_property
+    def _database(self) -> Any:
+        return _duckdb().connect(config=_SETTINGS)
+
+    @contextmanager
+    def one(self) -> Iterator[Any]:
+        """Yield a connection that no other thread uses."""
+        with self._changed:
+            self._stop_at_end()
+            connection = self._idle.pop() if self._idle else self._database.cursor()
+            self._running.add(connection)
+        try:
+            yield connection
+        finally:
+            with self._changed:
+                self._running.discard(connection)
+                self._idle.append(connection)
+                self._changed.notify_all()
+                self._stop_at_end()
+
+    def _stop_at_end(self) -> None:
+        """Stop what a thread does while the interpreter ends. A daemon thread stops without a word, as it does elsewhere."""
+        while self._ended and threading.current_thread().daemon:
+            self._changed.wait()
+        if self._ended:
+            raise InputError("the interpreter is ending: a condition can no longer be evaluated")
+
+    def end(self) -> None:
+        """Let no thread be inside DuckDB when the interpreter ends: it could not come back, and would abort the process."""
+        end = time.monotonic() + _MAX_EXIT_SECONDS
+        with self._changed:
+            self._ended = True
+            while self._running and time.monotonic() < end:
+                for connection in self._running:
+                    connection.interrupt()
+                self._changed.wait(_AGAIN_SECONDS)
+
+
+_connections = _Connections()
+_of_parents: list[_Connections] = []
+"""Those of the processes that this one was forked from. Other threads may have been at work in them, so they are left alone."""
+
+
+@atexit.register
+def _end() -> None:
+    _connections.end()  # of this process, which may be a child
+
+
+def _begin_child() -> None:
+    global _connections  # noqa: PLW0603  # a child begins anew
+    _of_parents.append(_connections)
+    _connections = _Connections()
+
+
+os.register_at_fork(after_in_child=_begin_child)
+
+
+def _duckdb() -> Any:
+    try:
+        return import_module("duckdb")
+    except ModuleNotFoundError:
+        raise InputError(
+            "pip install 'supquant[sql]' brings duckdb, which reads conditions such as 'price < 10'"
+        ) from None
