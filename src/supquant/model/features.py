@@ -291,9 +291,8 @@ def _find(
         share = new_share(found.of_labelled[judged], found.of_unlabelled[found.seen], found.weights[judged])
     if not share:
         return None
-    seen = rng.permutation(np.flatnonzero(found.seen))[
-        :EVIDENCE_ROWS
-    ]  # rows of a file can be sorted by class
+    # In random order: rows of a file can be sorted by class.
+    seen = rng.permutation(np.flatnonzero(found.seen))[:EVIDENCE_ROWS]
     logits = map_rows(learned.logits, unlabelled[seen], n_labels, n_jobs)
     of_held, of_seen = (evidence(each.astype(np.float64)) for each in (learned.held_logits, logits))
     (by_clusters, by_evidence), shift = novelty_weights(

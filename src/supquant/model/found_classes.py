@@ -352,13 +352,12 @@ def sameness_curve(
         Products and probabilities; None if too few rows are left out.
     """
     u = novelty.astype(np.float64)
-    expected = (
-        len(u) * (1 - u.mean()) * len(np.unique(y[out])) / n_labels
-    )  # unlabelled rows of left-out classes
+    # Among unlabelled rows, left-out classes have about this number of rows.
+    expected = len(u) * (1 - u.mean()) * len(np.unique(y[out])) / n_labels
     again = rng.permutation(np.flatnonzero(out))
     asking, answering = np.split(again, [min(CURVE_ROWS, len(again) // 2)])
     answering = answering[: min(CURVE_ROWS, round(expected))]
-    if not len(asking) or not len(answering) or out.all():
+    if not len(asking) or not len(answering) or out.all() or not u.any():
         return None
     others = rng.permutation(len(u))[: round(len(u) * len(answering) / expected)]
     names, compact = np.unique(y[~out], return_inverse=True)
