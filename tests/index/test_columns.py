@@ -113,7 +113,9 @@ def test_a_condition_asks_the_column_of_the_users_name(index):
 @everywhere
 def test_a_condition_that_may_mean_two_columns_is_refused(index):
     index.update_codes(list("abcde"), [[0]] * 5, metadata={"PRICE": [0, 0, 0, 0, 50]})
-    of_all = [] if isinstance(index, Client) else ["columns('brand') = 'x'"]  # a service takes no such condition
+    of_all = (
+        [] if isinstance(index, Client) else ["columns('brand') = 'x'"]
+    )  # a service takes no such condition
     for where in ("price < 10", "PRICE < 10", '"PRICE" < 10', *of_all):
         with pytest.raises(InputError, match="'price' or 'PRICE', which differ only in case"):
             index.select(where)

@@ -69,9 +69,6 @@ def test_eight_bytes_find_sentences_of_known_and_new_classes(sentences, partly_l
     assert mean_average_precision(index, sentences, new_queries(sentences), items) > 0.72
 
 
-@pytest.mark.xfail(
-    reason="codes of items without labels keep too little of the positions that tell an added label"
-)
 def test_ten_labels_of_each_new_class_find_its_sentences_better(sentences, partly_labelled):
     sq, items, index = partly_labelled
     few = np.concatenate(
