@@ -18,7 +18,7 @@ from supquant.arrays import Array, Float64, RowNumbers
 from supquant.parallel import ordered_map, row_blocks
 from supquant.row_sums import FeatureCache, sum_results
 
-__all__ = ["ArrayRows", "BlockFunction", "RowBlock", "RowNames", "Rows", "rows_of", "sum_rows"]
+__all__ = ["ArrayRows", "BlockFunction", "CentredRows", "RowBlock", "RowNames", "Rows", "rows_of", "sum_rows"]
 
 RowNames = tuple[int, int] | RowNumbers
 """The rows of a block: the first one and one past the last one, or their numbers in ascending order."""
@@ -223,6 +223,68 @@ class _ArrayBlock:
     @cached_property
     def x(self) -> Array:
         return self.X[slice(*self.rows) if isinstance(self.rows, tuple) else self.rows]
+
+
+class CentredRows(Rows):
+    """Rows less a centre (p,), which is taken off in float64: float32 would lose what little lies around a distant centre."""
+
+    def __init__(self, rows: Rows, centre: Float64) -> None:
+        self._rows, self._centre = rows, centre
+        self.shape, self.dtype, self.checked = rows.shape, centre.dtype, rows.checked
+
+    def __getitem__(self, rows: Any) -> Array:
+        return self._rows[rows] - self._centre
+
+    def take(self, numbers: RowNumbers) -> Rows:
+        """Return some of the rows, given in ascending order."""
+        return CentredRows(self._rows.take(numbers), self._centre)
+
+    def map_blocks(
+        self,
+        function: BlockFunction,
+        blocks: Sequence[RowNames],
+        shared: object,
+        own: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """Apply a function to blocks of centred rows, as the rows themselves do it."""
+        return self._rows.map_blocks(_of_centred, blocks, (function, self._centre, shared), own, **options)
+
+    def sum_blocks(
+        self,
+        function: BlockFunction,
+        blocks: Sequence[RowNames],
+        shared: object,
+        own: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> tuple[Float64, ...]:
+        """Return the sums of the arrays that a function returns for blocks of centred rows."""
+        return self._rows.sum_blocks(_of_centred, blocks, (function, self._centre, shared), own, **options)
+
+
+def _of_centred(block: RowBlock, own: Any, shared: tuple[BlockFunction, Float64, Any]) -> Any:
+    function, centre, its_own = shared
+    return function(_CentredBlock(block, centre), own, its_own)
+
+
+@dataclass
+class _CentredBlock:
+    """One block of centred rows."""
+
+    block: RowBlock
+    centre: Float64
+
+    @property
+    def key(self) -> int:
+        return self.block.key
+
+    @property
+    def cache(self) -> FeatureCache:
+        return self.block.cache
+
+    @cached_property
+    def x(self) -> Array:
+        return self.block.x - self.centre
 
 
 def sum_rows(

@@ -121,6 +121,26 @@ def test_evaluate_prints_and_writes_map(run, files, model, tmp_path):
     assert json.loads((tmp_path / "labelled.json").read_text())["map"] > plain["map"]
 
 
+def test_evaluate_says_how_many_queries_have_no_answer(run, files, model, tmp_path):
+    X, y = read_arrays(files / "items.npz", ("X", "y"))
+    np.savez(tmp_path / "items.npz", X=X[y > 0], y=y[y > 0])
+    query_y = read_arrays(files / "queries.npz", ("y",))[0]
+    result = run(
+        "evaluate",
+        model,
+        "--database",
+        tmp_path / "items.npz",
+        "--queries",
+        files / "queries.npz",
+        "--json",
+        tmp_path / "found.json",
+    )
+    n = int((query_y == 0).sum())
+    assert n > 0
+    assert f"{n} of {len(query_y)} queries share no label with any item, and count as 0." in result.stdout
+    assert json.loads((tmp_path / "found.json").read_text())["n_without_answer"] == n
+
+
 def test_evaluate_leaves_out_rows_without_labels(run, files, model, tmp_path):
     X, y = read_arrays(files / "items.npz", ("X", "y"))
     few = [str(label) if row % 3 else "" for row, label in enumerate(y)]

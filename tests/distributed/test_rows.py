@@ -218,6 +218,15 @@ def test_a_fit_has_the_bits_of_a_local_one_for_any_number_of_workers(classes, lo
     assert bits(quantizer().fit(InlineRows(path, n_workers), y)) == local
 
 
+def test_rows_far_from_zero_are_centred_where_they_are_read(classes, processes, tmp_path):
+    _, X, y = classes
+    far = X[:1000].astype(np.float32) + np.float32(1e5)
+    write_vectors(tmp_path / "part-0.parquet", far)
+    expected = quantizer().fit(far, y[:1000])
+    assert expected.codec_.centre is not None
+    assert bits(quantizer().fit(InlineRows(tmp_path, workers=processes), y[:1000])) == bits(expected)
+
+
 def test_the_study_of_new_classes_has_the_bits_of_a_local_one(classes):
     path, X, y = classes
     expected = bits(quantizer(new_classes=0.25).fit(X[:1000], y[:1000]))

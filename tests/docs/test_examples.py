@@ -210,6 +210,12 @@ def test_ranking_page_adds_a_class(folder, few_digits):
     assert page.ids.shape == (20, 10)
 
 
+def test_page_on_other_databases_ranks_by_products(folder, few_digits):
+    pytest.importorskip("faiss")
+    page = run_page("docs/other-databases.md", **few_digits)
+    np.testing.assert_array_equal(page.rows[:, 0], (page.v @ page.t.T).argmax(axis=1))
+
+
 def test_methods_page_searches_bits(folder, few_digits):
     page = run_page("docs/methods.md", **few_digits)
     assert len(page.index) == 300
@@ -254,20 +260,27 @@ def test_page_on_new_classes_finds_and_names_them(folder):
     assert 9 in page.sq.classes_
 
 
-def test_commands_of_the_page_on_new_classes_name_a_group(folder):
-    table = pd.concat([questions.make_questions()] * 3, ignore_index=True)
+def test_commands_of_the_page_on_new_classes_name_both_groups(folder):
+    limits = [
+        text.format(word)
+        for text in ("What is the {} limit?", "Why is the {} limit so low?", "Can you raise the {} limit?")
+        for word in questions.WORDS
+    ]
+    told = pd.concat([questions.make_questions(), pd.DataFrame({"text": limits})], ignore_index=True)
+    table = pd.concat([told] * 3, ignore_index=True)
     rng = np.random.default_rng(0)
     vectors = questions.SentenceTransformer("").encode(table["text"].tolist())
     table["embedding"] = list((vectors + rng.normal(0, 0.03, vectors.shape)).astype(np.float32))
     table["id"] = [f"q{row}" for row in range(len(table))]
-    never = table["text"].str.contains("top up")
+    never = table["text"].str.contains("top up|limit")
     table.loc[never | (np.arange(len(table)) % 2 == 0), "intent"] = None
     table.to_parquet("items.parquet")
     (find,), (name, extend), of_an_index = commands_of("docs/discover.md")
     run_commands([find, name])
     assert (folder / "found.html").stat().st_size > 1000
     found = pd.read_csv("found.csv", keep_default_na=False)
-    assert found["text"].str.contains("top up").mean() > 0.8
+    assert found["text"].str.contains("top up|limit").mean() > 0.95
+    assert set(found["group"]) == {0, 1}
     assert set(found["label"]) == {""}
     run_commands([extend, *of_an_index])
     assert "fees" in supquant.load_model("items.model").classes_

@@ -35,6 +35,27 @@ def test_first_answers_with_equal_scores_are_not_all_of_one_class():
     np.testing.assert_array_equal(first[0], ~first[1])
 
 
+def test_first_items_are_the_best_ones_and_some_from_all_over(rng):
+    codes = rng.integers(8, size=(1000, 3), dtype=np.uint8)
+    tables = rng.normal(size=(20, 3, 8)).astype(np.float32)
+    products, items = calibration.first_items(tables, codes, 2)
+    sums = tables[:, np.arange(3), codes].sum(axis=2, dtype=np.float64)  # (20, 1000)
+    np.testing.assert_allclose(products, -np.take_along_axis(sums, items, axis=1), rtol=1e-5, atol=1e-5)
+    k = calibration.ANSWERS
+    np.testing.assert_allclose(products[:, :k], -np.sort(sums, axis=1)[:, :k], rtol=1e-5, atol=1e-5)
+    assert (items[:, k:] == items[0, k:]).all()
+    assert 400 < items[0, k:].mean() < 600
+    again = calibration.first_items(tables, codes, 1)
+    np.testing.assert_array_equal(again[0], products)
+    np.testing.assert_array_equal(again[1], items)
+
+
+def test_a_curve_of_probabilities_is_their_mean(rng):
+    products = rng.random(100_000)
+    at = np.linspace(0.05, 0.95, 20)
+    np.testing.assert_allclose(np.interp(at, *fit_curve(products, products**2)), at**2, atol=0.01)
+
+
 # the estimators ---------------------------------------------------------------------------------------------------------
 
 

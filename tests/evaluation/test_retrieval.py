@@ -53,6 +53,7 @@ def problems(draw, max_items):
     return (tables, codes, *split), scores, relevant
 
 
+@pytest.mark.filterwarnings("ignore:.* share no label")
 @settings(deadline=None)
 @given(problems(max_items=65), st.one_of(st.none(), st.integers(1, 45)))
 def test_figures_are_those_of_plain_loops(problem, cut):
@@ -65,6 +66,7 @@ def test_figures_are_those_of_plain_loops(problem, cut):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.* share no label")
 @settings(deadline=None, max_examples=50)
 @given(problems(max_items=5), st.one_of(st.none(), st.integers(1, 6)))
 def test_tie_aware_map_is_the_mean_over_orders_of_insertion(problem, cut):
@@ -87,6 +89,21 @@ def test_threads_change_nothing(asked):
     alone = evaluate_tables(*asked, cut=17, n_jobs=1)
     assert evaluate_tables(*asked, cut=17, n_jobs=3) == alone
     assert list(alone.precision_at) == [1, 10]
+
+
+def test_queries_without_an_answer_are_counted_and_named(asked):
+    tables, codes, _, _ = asked
+    labels = read_labels(np.r_[np.arange(50) % 5, np.arange(40) % 4])  # no item has label 4
+    split = labels.take(np.arange(50)), labels.take(np.arange(50, 90))
+    with pytest.warns(
+        UserWarning, match="10 of 50 queries share no label with any of 40 items and count as 0"
+    ):
+        quality = evaluate_tables(tables, codes, *split)
+    assert quality.n_without_answer == 10
+    there = np.arange(50) % 5 < 4
+    of_others = evaluate_tables(tables[there], codes, split[0].take(np.flatnonzero(there)), split[1])
+    assert of_others.n_without_answer == 0
+    assert quality.map == pytest.approx(0.8 * of_others.map)
 
 
 def test_no_queries_are_refused(asked):

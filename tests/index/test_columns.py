@@ -99,6 +99,38 @@ def test_expressions_of_pyarrow_choose_rows(index):
         index.search([[0.0]], where=pc.field("colour") == "red")
 
 
+@everywhere
+def test_a_condition_asks_the_column_of_the_users_name(index):
+    metadata = {"price": [1] * 5, "__row__": [9, 8, 7, 6, 5], "supquant_row": [0, 0, 0, 0, 1]}
+    index.update_codes(list("abcde"), [[0]] * 5, metadata=metadata)
+    assert sorted(index.select("__row__ > 7")) == ["a", "b"]
+    assert list(index.select("supquant_row = 1")) == ["e"]
+    assert list(index.select('"__ROW__" = 5')) == ["e"]
+    with pytest.raises(InputError, match="cannot be evaluated"):
+        index.select("supquant_row_ = 1")
+
+
+@everywhere
+def test_a_condition_that_may_mean_two_columns_is_refused(index):
+    index.update_codes(list("abcde"), [[0]] * 5, metadata={"PRICE": [0, 0, 0, 0, 50]})
+    of_all = (
+        [] if isinstance(index, Client) else ["columns('brand') = 'x'"]
+    )  # a service takes no such condition
+    for where in ("price < 10", "PRICE < 10", '"PRICE" < 10', *of_all):
+        with pytest.raises(InputError, match="'price' or 'PRICE', which differ only in case"):
+            index.select(where)
+    assert sorted(index.select("brand = 'x'")) == ["a", "c"]
+    if not isinstance(index, Client):
+        assert list(index.select(pc.field("PRICE") > 10)) == ["e"]
+        assert list(index.select(pc.field("price") > 10)) == ["b"]
+
+
+def test_an_expression_must_be_true_or_false(index):
+    assert len(index.select(pc.scalar(True))) == 5
+    with pytest.raises(InputError, match="must be true or false for every row, got int64"):
+        index.select(pc.field("price") + 1)
+
+
 @pytest.mark.parametrize(
     ("where", "said"),
     [
@@ -142,13 +174,24 @@ def test_an_update_keeps_columns_unless_it_brings_others(index):
         {"id": "b", "price": 1, "brand": "y"},
         {"id": "d", "price": 2, "brand": "z"},
     ]
-    index.upsert_codes(["d", "f"], [[9], [9]], metadata={"price": [3, 4], "size": ["L", "S"]})
+    with pytest.warns(UserWarning, match=r"null there: brand \(given were price, size\)"):
+        index.upsert_codes(["d", "f"], [[9], [9]], metadata={"price": [3, 4], "size": ["L", "S"]})
     assert rows(index.get(["a", "d", "f"])) == [
         {"id": "a", "price": 5, "brand": "x", "size": None},
         {"id": "d", "price": 3, "brand": "z", "size": "L"},
         {"id": "f", "price": 4, "brand": None, "size": "S"},
     ]
     assert index.search([[0.0]], where="size = 'L'")[1].tolist() == [["d"]]
+
+
+@everywhere
+def test_new_rows_that_lack_a_column_give_a_warning(index):
+    with pytest.warns(UserWarning, match=r"null there: brand \(given were price, colour\)"):
+        index.add_codes([[1]], ["f"], metadata={"price": [1], "colour": ["red"]})
+    assert index.get(["f"])["brand"].to_pylist() == [None]
+    index.update_codes(["f"], [[1]], metadata={"price": [2]})
+    index.upsert_codes(["f"], [[1]], metadata={"price": [2]})
+    index.add_codes([[1]], ["g"])
 
 
 def test_rows_without_metadata_have_nulls(codec):
@@ -175,7 +218,7 @@ def test_a_column_of_nulls_gets_its_type_from_the_first_value(codec, tmp_path, u
 
 @everywhere
 def test_a_column_keeps_its_type(index):
-    index.add_codes([[1]], ["f"], metadata={"price": np.array([3], dtype=np.int8)})
+    index.add_codes([[1]], ["f"], metadata={"price": np.array([3], dtype=np.int8), "brand": ["x"]})
     assert index.get(["f"]).schema.field("price").type == pa.int64()
     before = rows(index.get(index.ids))
     with pytest.raises(InputError, match="metadata cannot be kept"):
@@ -197,6 +240,96 @@ def test_metadata_may_be_any_table(codec, kind):
     }[kind]
     index = CodeIndex(codec).add_codes([[1], [2]], metadata=table).add_codes([[3], [4]], metadata=table)
     assert index.get([0, 1, 2, 3])["brand"].to_pylist() == ["x", "y", "x", "y"]
+
+
+def dictionary(values):
+    return pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), values)
+
+
+HALVES, TEXTS = pa.array([1, 2, 3], pa.float16()), pa.array(list("abc"), pa.string_view())
+CHANGED = {
+    "float16": (HALVES, pa.float32()),
+    "a list of float16": (pa.array([[1.0], [], None], pa.list_(pa.float16())), pa.list_(pa.float32())),
+    "a dictionary of float16": (dictionary(HALVES), pa.float32()),
+    "decimal256": (pa.array([1, 2, None], pa.decimal256(10, 2)), pa.decimal128(10, 2)),
+    "runs": (pa.RunEndEncodedArray.from_arrays([2, 3], ["a", "b"]), pa.string()),
+    "views": (TEXTS, pa.large_string()),
+    "a struct of views": (pa.StructArray.from_arrays([TEXTS], ["s"]), pa.struct([("s", pa.large_string())])),
+    "a list of views": (pa.array([["a"]] * 3, pa.list_(pa.string_view())), pa.list_(pa.large_string())),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_values_of_any_type_are_kept_in_one_that_can_be_read(codec, tmp_path, case):
+    values, kind = CHANGED[case]
+    table = pa.table({"value": values, "price": [1, 2, 3]})
+    index = CodeIndex(codec).add_codes([[1], [2], [3]], list("abc"), metadata=table)
+    index.update_codes(["b"], [[9]], metadata=table.slice(1, 1))
+    index.add_codes([[4]], ["d"], metadata=table.slice(0, 1)).save(tmp_path / "i")
+    for each in (index, CodeIndex.load(tmp_path / "i")):
+        found = each.get(list("abc"))["value"]
+        assert found.type == kind
+        assert found.to_pylist() == values.to_pylist()
+        assert each.select("price > 2").tolist() == ["c"]
+        assert each.select(pc.field("price") > 2).tolist() == ["c"]
+        assert "c" in each.select("value is not null or price = 3")
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_types_in_older_files_break_no_condition(codec, case):
+    values, _ = CHANGED[case]
+    index = CodeIndex(codec).add_codes([[1], [2], [3]], metadata={"price": [1, 2, 3]})
+    (part,) = index._snapshot.parts
+    part.columns.__dict__.pop("_opened", None)
+    part.columns._ipc = ipc_of(pa.table({"value": values, "price": [1, 2, 3]}))
+    assert index.get([0, 1, 2])["value"].to_pylist() == values.to_pylist()
+    assert index.select("price > 2").tolist() == [2]
+
+
+def test_a_type_that_duckdb_cannot_read_is_in_the_way_of_no_other_column(codec):
+    wide = pa.array([10**50, 1], pa.decimal256(60, 0))
+    index = CodeIndex(codec).add_codes([[1], [2]], metadata=pa.table({"wide": wide, "price": [1, 2]}))
+    assert index.select("price > 1").tolist() == [1]
+    with pytest.raises(InputError, match="'wide > 1' cannot be evaluated"):
+        index.select("wide > 1")
+
+
+def raw(kind, *values):
+    """Return an array of a type whose values are given as integers, right or wrong."""
+    dtype = np.int32 if kind.bit_width == 32 else np.int64
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.array(values, dtype))])
+
+
+UNREADABLE = {
+    "a day of half": raw(pa.date64(), 0, 5),
+    "a date beyond Python": raw(pa.date32(), 0, 2**31 - 1),
+    "a time above a day": raw(pa.time64("us"), 0, 2**62),
+    "seconds beyond Python": raw(pa.timestamp("s"), 0, 2**62),
+    "microseconds beyond Python": raw(pa.timestamp("us", "UTC"), 0, -(2**62)),
+    "in a list": pa.array([[0], [2**62]], pa.list_(pa.timestamp("s"))),
+    "in a struct": pa.StructArray.from_arrays([raw(pa.timestamp("ms"), 0, 2**62)], ["s"]),
+    "in a map": pa.array([[], [(2**62, "a")]], pa.map_(pa.timestamp("s"), pa.string())),
+    "a duration beyond Python": raw(pa.duration("s"), 0, 2**62),
+    "an unknown time zone": raw(pa.timestamp("us", "No/Where"), 0, 1),
+    "no UTF-8": pa.array([b"a", b"\xff"]).view(pa.string()),
+    "runs in a list": pa.ListArray.from_arrays([0, 1, 3], CHANGED["runs"][0]),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_values_that_could_not_be_read_again_are_refused(codec, case):
+    index = CodeIndex(codec)
+    with pytest.raises(InputError, match="metadata cannot be kept: column 'value' of"):
+        index.add_codes([[1], [2]], metadata=pa.table({"value": UNREADABLE[case]}))
+    assert len(index) == 0
+
+
+def test_dates_and_times_that_python_holds_are_kept(codec):
+    kinds = [pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")]
+    kinds += [pa.duration("us"), pa.duration("ns"), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("ns")]
+    table = pa.table({str(kind): raw(kind, 0, 0) for kind in kinds} | {"none": pa.nulls(2, pa.date32())})
+    index = CodeIndex(codec).add_codes([[1], [2]], metadata=table)
+    assert index.get([0, 1]).drop(["id"]).to_pylist() == table.to_pylist()
 
 
 @pytest.mark.parametrize("mapped", [True, False])

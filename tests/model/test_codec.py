@@ -184,20 +184,30 @@ def test_rows_without_labels_teach_what_is_new(digits):
     assert u[~new].mean() < 0.25
 
 
-def test_scores_among_items_without_labels_are_probabilities(digits):
+@pytest.fixture(scope="module")
+def partly_labelled(digits):
+    """A model of digits of which three have no label, an index of the rows without labels, and the digits of these rows."""
     X, y = digits
     partly = np.where((y[:1200] > 6) | (np.arange(1200) % 2 == 0), np.nan, y[:1200])
     quantizer = SupervisedQuantizer(4, n_codewords=64, random_state=0).fit(X[:1200], partly)
     unlabelled = np.flatnonzero(np.isnan(partly))
-    index = CodeIndex(quantizer).add(X[unlabelled])
-    scores, ids = index.search(X[1200:], 20)
-    came = y[unlabelled][ids] == y[1200:, None]
-    new = y[1200:] > 6
-    for kind in (new, ~new):
-        assert abs(scores[kind].mean() - came[kind].mean()) < 0.12
-    limits, found, _ = index.range_search(X[1200:], 0.5)
+    return quantizer, CodeIndex(quantizer).add(X[unlabelled]), y[unlabelled]
+
+
+@pytest.mark.parametrize("which", ["known", "new"])
+def test_scores_among_items_without_labels_are_probabilities(partly_labelled, digits, which):
+    X, y = digits
+    _, index, y_items = partly_labelled
+    asking = np.flatnonzero((y[1200:] > 6) == (which == "new")) + 1200
+    scores, ids = index.search(X[asking], 20)
+    assert abs(scores.mean() - (y_items[ids] == y[asking, None]).mean()) < 0.12
+
+
+def test_a_range_among_items_without_labels_holds_all_of_at_least_that_probability(partly_labelled, digits):
+    X, index = digits[0][1200:], partly_labelled[1]
+    limits, found, _ = index.range_search(X, 0.5)
     assert (found >= 0.5).all()
-    every = np.concatenate([each for each, _ in index.rank(X[1200:])])
+    every = np.concatenate([each for each, _ in index.rank(X)])
     np.testing.assert_array_equal(np.diff(limits), (every >= 0.5).sum(axis=1))
 
 

@@ -102,17 +102,20 @@ def test_items_with_an_added_label_are_found_by_it(extended, split):
     assert with_labels > without
 
 
-def test_an_item_with_an_added_label_scores_as_if_it_lay_at_the_mean_of_the_label(extended, split):
-    X, y, _, items, _ = split
-    codec = extended.codec_
+@pytest.mark.parametrize("new_classes", [None, 0.0])
+def test_an_item_with_an_added_label_scores_as_if_it_lay_at_the_mean_of_the_label(split, new_classes):
+    X, y, known, items, few = split
+    sq = SupervisedQuantizer(4, n_codewords=32, new_classes=new_classes, max_iter=1, random_state=0)
+    codec = sq.fit(X[known], y[known]).extend(X[few], y[few]).codec_
+    assert (codec.map.n_likeness == 0) == (new_classes == 0)
     new = items[y[items] == 9][:5]
     labels = np.zeros((len(new), KNOWN + 2))
     labels[:, 9] = 1
     vectors = codec.item_vectors(codec.features(X[new].astype(np.float32)), labels)
     np.testing.assert_array_equal(vectors[:, :KNOWN], 0)
-    direction, mean = codec.map.added_directions[1], codec.map.means[9]
+    direction, mean = codec.map.added_directions[1], codec.map.added_means[1]
     np.testing.assert_allclose(direction @ mean, 1, rtol=1e-4)
-    np.testing.assert_allclose(vectors[:, codec._n_meaning :] @ direction, 1, rtol=1e-4)
+    np.testing.assert_allclose(vectors[:, KNOWN:] @ direction, 1, rtol=1e-4)
 
 
 def test_it_can_be_extended_again_and_loads_as_it_was_saved(base, split, tmp_path):

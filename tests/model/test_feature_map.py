@@ -53,10 +53,8 @@ def draw_map(kind, rng):
         metric=normal(P, K),
         cosine=normal(P, K),
         clusters=draw_clusters(rng) if clustered else None,
-        likeness=normal(
-            ENDS[-1] if clustered else spelling.n_columns, 0 if kind == "no likeness" else LIKENESS
-        ),
-        novelty=np.float32([-0.4, 0.3, 1.9]),
+        likeness=normal(ENDS[-1] if clustered else K, 0 if kind == "no likeness" else LIKENESS),
+        novelty=np.float32([-1.6, 0.3, 7.4]),
         nearness=np.float32([0.7]),
         scatter=np.eye(K, dtype=np.float32),
         means=normal(L, K),
@@ -86,7 +84,7 @@ def test_some_of_the_drawn_rows_look_new_and_others_do_not(drawn):
     feature_map, x = drawn
     u = FeatureParts.of(feature_map(x), feature_map).u
     assert ((u >= 0) & (u <= 1)).all()
-    assert feature_map.multilabel or (u.min() < 0.2 and u.max() > 0.5)
+    assert feature_map.multilabel or not feature_map.n_likeness or (u.min() < 0.3 and u.max() > 0.7)
 
 
 def test_items_have_the_bits_of_queries_and_no_cosines(drawn):
@@ -183,7 +181,7 @@ def test_a_map_is_read_from_its_arrays(kind, rng):
         ("clusters.ends", np.array([7.0, 9.0, 30.0]), "ends of clusterings"),
         ("clusters.ratios", np.zeros(29, dtype=np.float32), "ends of clusterings"),
         ("clusters.anchors", np.zeros((30, K + 1), dtype=np.float32), "centres must have the shape"),
-        ("likeness", np.zeros((29, 2), dtype=np.float32), "expected 30"),
+        ("likeness", np.zeros((29, 2), dtype=np.float32), "made from 29 numbers, expected 30"),
         ("novelty", np.zeros(2, dtype=np.float32), "novelty"),
         ("nearness", np.zeros(2, dtype=np.float32), "nearness"),
     ],
@@ -195,16 +193,53 @@ def test_arrays_of_clusterings_that_do_not_fit_are_refused(name, array, message,
         SupervisedMap.from_arrays(arrays | {name: array})
 
 
-def test_novelty_rises_with_what_clusterings_say_and_falls_with_the_evidence_of_labels(rng):
+def test_likenesses_of_another_width_than_positions_are_refused(rng):
+    arrays = draw_map("one label", rng).arrays()
+    with pytest.raises(InputError, match="made from 6 numbers, expected 5"):
+        SupervisedMap.from_arrays(arrays | {"likeness": np.zeros((K + 1, 2), dtype=np.float32)})
+
+
+def by_both(feature_map, x):
+    """Return the features of rows as compiled code makes them, and as NumPy does."""
+    return feature_map(x), feature_map.from_logits(feature_map._logits(x), x)
+
+
+def test_novelty_is_a_logistic_function_of_evidence_and_of_what_clusterings_say(rng):
     feature_map, x = draw_map("clusters", rng), rng.normal(size=(50, P)).astype(np.float32)
-    logits, says = (
-        evidence(feature_map._logits(x)),
-        feature_map._memberships(feature_map.positions(x)) @ feature_map.clusters.ratios,
-    )
-    u = FeatureParts.of(feature_map(x), feature_map).u[:, 0]
-    np.testing.assert_allclose(
-        u, 1 - np.exp(-np.maximum(feature_map.novelty @ [logits, says, np.ones(50)], 0)), atol=1e-5
-    )
+    says = feature_map._memberships(feature_map.positions(x)) @ feature_map.clusters.ratios
+    logits = feature_map.novelty @ [evidence(feature_map._logits(x)), says, np.ones(50)]
+    for found in by_both(feature_map, x):
+        u = FeatureParts.of(found, feature_map).u[:, 0]
+        np.testing.assert_allclose(u, 1 / (1 + np.exp(-logits)), atol=1e-5)
+
+
+def test_without_clusterings_novelty_depends_on_the_evidence_alone(rng):
+    feature_map, x = draw_map("one label", rng), rng.normal(size=(50, P)).astype(np.float32)
+    logits = feature_map.novelty[0] * evidence(feature_map._logits(x)) + feature_map.novelty[2]
+    for found in by_both(feature_map, x):
+        u = FeatureParts.of(found, feature_map).u[:, 0]
+        np.testing.assert_allclose(u, 1 / (1 + np.exp(-logits)), atol=1e-5)
+
+
+@pytest.mark.parametrize(("shift", "expected"), [(-200, 0), (200, 1)])
+def test_a_logit_too_far_from_zero_for_an_exponential_is_a_sure_answer(shift, expected, rng):
+    feature_map = replace(draw_map("one label", rng), novelty=np.float32([0, 0, 10 * shift]))
+    for found in by_both(feature_map, rng.normal(size=(3, P)).astype(np.float32)):
+        np.testing.assert_array_equal(FeatureParts.of(found, feature_map).u, expected)
+
+
+def test_no_row_is_new_if_likenesses_have_no_columns(rng):
+    feature_map, x = draw_map("no likeness", rng), rng.normal(size=(50, P)).astype(np.float32)
+    for found in by_both(feature_map, x):
+        np.testing.assert_array_equal(FeatureParts.of(found, feature_map).u, 0)
+
+
+def test_without_clusterings_likenesses_are_made_from_positions(rng):
+    feature_map, x = draw_map("one label", rng), rng.normal(size=(50, P)).astype(np.float32)
+    for found in by_both(feature_map, x):
+        parts = FeatureParts.of(found, feature_map)
+        assert parts.likeness.shape == (50, LIKENESS)
+        np.testing.assert_allclose(parts.likeness, parts.z @ feature_map.likeness, rtol=1e-4, atol=1e-5)
 
 
 def test_principal_directions_of_many_rows_are_those_of_every_kth_row_of_a_block(rng, monkeypatch):

@@ -4,18 +4,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from supquant.model import found_classes
 from supquant.model.clusters import unit_positions
 from supquant.model.found_classes import (
+    N_FOLDS,
     SMOOTHING,
+    class_weights,
     cluster,
     cluster_likeness,
-    density_ratio,
     find_classes,
     likeness_directions,
     log_ratios,
     new_share,
+    novelty_weights,
+    sameness_curve,
 )
 
 KNOWN, NEW = 5, 3  # of eight groups of rows, those with labels and the others
@@ -133,35 +137,94 @@ def test_few_directions_of_likeness_are_those_in_which_new_rows_differ(drawn, mo
     assert lengths[new].mean() > 3 * lengths[~new].mean()
 
 
+@pytest.fixture(scope="module", params=["as frequent", "twice as frequent"])
+def several(request):
+    """Clusterings of three draws of rows, 24 of whose 30 groups have labels, and which of the unlabelled rows are new.
+
+    Half of the labelled groups are as frequent or twice as frequent as the other half. Among unlabelled rows, all groups are
+    equally frequent.
+    """
+    odds = np.repeat([2.0 if request.param == "twice as frequent" else 1.0, 1.0], 12)
+    found = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        centres, group = rng.normal(size=(30, 16)), rng.integers(30, size=3400)
+        y = rng.choice(24, size=2000, p=odds / odds.sum())
+        labelled, unlabelled = (
+            (centres[of] + 0.6 * rng.normal(size=(len(of), 16))).astype(np.float32) for of in (y, group)
+        )
+        held = np.arange(2000) < 400
+        found.append((find_classes(labelled, y, 24, unlabelled, held, rng, 1), group >= 24))
+    return found
+
+
+def test_rows_of_known_classes_look_equally_new_with_and_without_a_label(several):
+    parts = np.array([0.2, 0.4, 0.6, 0.8])
+    below = []
+    for found, new in several:
+        order = np.argsort(found.of_labelled)
+        mass = np.cumsum(found.weights[order]) / found.weights.sum()
+        limits = found.of_labelled[order][mass.searchsorted(parts)]
+        below.append((found.of_unlabelled[found.seen & ~new] <= limits[:, None]).mean(axis=1))
+    np.testing.assert_allclose(np.mean(below, axis=0), parts, atol=0.1)
+
+
+def test_the_share_of_new_rows_is_found_from_clusterings(several):
+    shares = [
+        new_share(
+            found.of_labelled[found.judged], found.of_unlabelled[found.seen], found.weights[found.judged]
+        )
+        for found, _ in several
+    ]
+    assert all(0.12 < share < 0.3 for share in shares)  # a fifth is new; without weights, shares are greater
+
+
 # how much more often unlabelled rows are members ---------------------------------------------------------------------
 
 
-def test_a_row_does_not_count_itself(rng):
+def test_rows_are_judged_by_those_of_other_folds(rng):
     known, mixed = (rng.dirichlet(np.full(6, 0.3), size=n).astype(np.float32) for n in (40, 30))
-    ratios, of_known, of_mixed = log_ratios(known, mixed)
+    weights = rng.uniform(0.2, 2, size=40)
+    weights /= weights.mean()
+    ratios, of_known, of_mixed = log_ratios(known, mixed, weights)
     prior = SMOOTHING * 6
 
-    def ratio(known, mixed):
+    def ratio(known, mixed, weights):
         share = np.maximum(mixed.mean(axis=0, dtype=np.float64), 1e-12)
-        mean = (known.sum(axis=0, dtype=np.float64) + prior * share) / (len(known) + prior)
+        mean = (weights @ known.astype(np.float64) + prior * share) / (weights.sum() + prior)
         return np.log(share / mean)
 
-    np.testing.assert_allclose(ratios, ratio(known, mixed), rtol=1e-6, atol=1e-9)
-    for i, row in enumerate(known):
-        assert of_known[i] == pytest.approx(row @ ratio(np.delete(known, i, axis=0), mixed), abs=1e-6)
-    for i, row in enumerate(mixed):
-        assert of_mixed[i] == pytest.approx(row @ ratio(known, np.delete(mixed, i, axis=0)), abs=1e-6)
+    np.testing.assert_allclose(ratios, ratio(known, mixed, weights), rtol=1e-6, atol=1e-9)
+    for fold in range(N_FOLDS):
+        mine, theirs = (np.arange(n) % N_FOLDS == fold for n in (40, 30))
+        judged_by = ratio(known[~mine], mixed[~theirs], weights[~mine])
+        np.testing.assert_allclose(of_known[mine], known[mine] @ judged_by, atol=1e-6)
+        np.testing.assert_allclose(of_mixed[theirs], mixed[theirs] @ judged_by, atol=1e-6)
+
+
+def test_a_row_of_weight_two_counts_as_two_rows(rng):
+    known, mixed = (rng.dirichlet(np.full(6, 0.3), size=n).astype(np.float32) for n in (40, 30))
+    twice = np.concatenate([known, known[:20]])
+    weights = np.repeat([2.0, 1.0], 20)
+    one = log_ratios(known, mixed, weights * 40 / 60)[0]
+    # The weights have the mean one, so that fewer rows count as much against imaginary ones as they are.
+    prior = SMOOTHING * 6
+    share, mean = mixed.mean(axis=0), twice.mean(axis=0)
+    np.testing.assert_allclose(one, np.log(share * (40 + prior) / (40 * mean + prior * share)), atol=1e-5)
 
 
 def test_a_row_that_is_alone_in_its_column_looks_equally_new_with_and_without_a_label():
     many, one = np.tile(np.float32([[1, 0]]), (20, 1)), np.tile(np.float32([[1, 0]]), (20, 1))
     one[3] = 0, 1
-    assert log_ratios(one, many)[1][3] == pytest.approx(log_ratios(many, one)[2][3], abs=0.1)
+    equal = np.ones(20)
+    assert log_ratios(one, many, equal)[1][3] == pytest.approx(log_ratios(many, one, equal)[2][3], abs=0.1)
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0), (1, 5), (5, 1)])
 def test_with_one_row_of_a_kind_nothing_is_told(n, m):
-    ratios, of_known, of_mixed = log_ratios(np.ones((n, 3), np.float32) / 3, np.ones((m, 3), np.float32) / 3)
+    ratios, of_known, of_mixed = log_ratios(
+        np.ones((n, 3), np.float32) / 3, np.ones((m, 3), np.float32) / 3, np.ones(n)
+    )
     assert (ratios.shape, of_known.shape, of_mixed.shape) == ((3,), (n,), (m,))
     assert not np.concatenate([ratios, of_known, of_mixed]).any()
 
@@ -191,7 +254,113 @@ def test_the_share_of_few_rows_is_a_share(n):
     assert 0 <= new_share(np.arange(n, dtype=float), np.arange(n, dtype=float) + 9) < 1
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_the_share_of_new_rows_is_found_among_weighted_rows(share):
+    rng = np.random.default_rng(0)
+    known = rng.normal(
+        np.repeat([0, 2], [3000, 300])
+    )  # of two classes that are equally frequent among others
+    weights = np.repeat([0.5, 5], [3000, 300])
+    n_new = round(4000 * share)
+    mixed = rng.normal(np.repeat([0, 2, 7], [2000 - n_new // 2, 2000 - n_new // 2, n_new]))
+    assert share - 0.07 < new_share(known, mixed, weights / weights.mean()) < share + 0.03
+    assert new_share(known, mixed) > share + 0.1  # without weights, the rare class looks new
+
+
+# labelled rows whose classes are as frequent as those of others ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shifted():
+    """Memberships in columns of three known classes and of a found one: of labelled rows, most of them of the first class, and of
+    rows without labels, of which a quarter is new and the others are equally of the three classes."""
+    rng = np.random.default_rng(0)
+
+    def memberships(of):
+        logits = 4 * np.eye(4)[of] + rng.normal(size=(len(of), 4))
+        return (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).astype(np.float32)
+
+    y = np.repeat([0, 1, 2], [1600, 200, 200])
+    return SimpleNamespace(
+        y=y, known=memberships(y), mixed=memberships(np.repeat([0, 1, 2, 3], [500, 500, 500, 500]))
+    )
+
+
+def test_weights_make_classes_as_frequent_as_among_rows_without_labels(shifted):
+    weights = class_weights(shifted.known, shifted.y, 3, shifted.mixed)
+    assert weights.mean() == pytest.approx(1)
+    shares = np.bincount(shifted.y, weights) / len(shifted.y)
+    np.testing.assert_allclose(shares, 1 / 3, atol=0.04)
+
+
+def test_rows_of_one_class_have_one_weight(shifted):
+    weights = class_weights(shifted.known, shifted.y, 3, shifted.mixed)
+    for label in range(3):
+        assert len(np.unique(weights[shifted.y == label])) == 1
+
+
+def test_weights_are_one_if_classes_are_equally_frequent(shifted):
+    rows = np.random.default_rng(1).permutation(2000)
+    known = rows[rows < 1500] // 500  # as many of each class
+    mixed = shifted.mixed[:1500]
+    weights = class_weights(mixed[np.argsort(known, kind="stable")], np.sort(known), 3, mixed)
+    np.testing.assert_allclose(weights, 1, atol=0.02)
+
+
+def test_weighted_rows_of_rare_classes_do_not_look_new(shifted):
+    weights = class_weights(shifted.known, shifted.y, 3, shifted.mixed)
+    told = (log_ratios(shifted.known, shifted.mixed, each)[0] for each in (weights, np.ones(2000)))
+    with_weights, without = (ratios - ratios[3] for ratios in told)
+    assert np.abs(np.diff(with_weights[:3])).max() < 0.3
+    assert without[1] - without[0] > 1  # without weights, the test would prove nothing
+    assert (with_weights[:3] < -0.7).all()
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0)])
+def test_rows_have_equal_weights_if_there_is_nothing_to_compare(n, m):
+    known, mixed = np.full((n, 3), 1 / 3, np.float32), np.full((m, 3), 1 / 3, np.float32)
+    np.testing.assert_array_equal(class_weights(known, np.zeros(n, dtype=int), 2, mixed), np.ones(n))
+
+
+def test_a_class_without_rows_gives_finite_weights(shifted):
+    weights = class_weights(shifted.known, shifted.y, 4, shifted.mixed)
+    assert np.isfinite(weights).all()
+    assert (weights > 0).all()
+
+
 # how much a row looks new --------------------------------------------------------------------------------------------
+
+
+def normal_scores(rng, share, n=20_000):
+    """Return scores of known rows (n, 1), of mixed rows (n, 1), and which of them are new: normal with the means 0 and 3."""
+    new = rng.uniform(size=n) < share
+    return rng.normal(size=(n, 1)), rng.normal(3 * new)[:, None], new
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
+def test_the_logits_of_a_mixture_are_found(rng, share):
+    known, mixed, new = normal_scores(rng, share)
+    weights, shift = novelty_weights(known, mixed, share, np.ones(len(known)))
+    # With u the probability of being new, log(u / (1 - u)) is 3 x - 9 / 2 + log(share / (1 - share)).
+    assert weights[0] == pytest.approx(3, rel=0.15)
+    assert shift == pytest.approx(-4.5 + np.log(share / (1 - share)), rel=0.15)
+    u = expit(mixed @ weights + shift)
+    assert u.mean() == pytest.approx(share, abs=0.02)
+    assert u[new].mean() == pytest.approx(
+        (u * u).mean() / u.mean(), abs=0.05
+    )  # probabilities keep their word
+
+
+def test_known_rows_count_with_their_weights(rng):
+    known, mixed, _ = normal_scores(rng, 0.3)
+    odd = rng.normal(3, 1, size=(20_000, 1))  # rows that are not as others are, and have no weight
+    told = novelty_weights(known, mixed, 0.3, np.ones(len(known)))
+    again = novelty_weights(
+        np.concatenate([known, odd]), mixed, 0.3, np.repeat([1.0, 0.0], [len(known), len(odd)])
+    )
+    # The penalty on weights is in units of the spread of all rows, so they differ a little.
+    assert again[0][0] == pytest.approx(told[0][0], rel=0.02)
+    assert again[1] == pytest.approx(told[1], rel=0.02)
 
 
 def test_weights_of_scores_are_never_negative(rng):
@@ -200,28 +369,104 @@ def test_weights_of_scores_are_never_negative(rng):
         3  # the first score tells new rows, the second one speaks against them, and the last one is noise
     )
     mixed[:200, 1] -= 3
-    weights, _ = density_ratio(known, mixed)
+    weights, _ = novelty_weights(known, mixed, 0.25, np.ones(500))
     assert (weights >= 0).all()
     assert weights[0] > 0.3
     assert weights[1] == 0
 
 
 def test_scores_that_only_speak_against_new_rows_have_no_weight(rng):
-    weights, shift = density_ratio(rng.normal(size=(300, 2)), rng.normal(-1, 1, size=(300, 2)))
+    known, mixed = rng.normal(size=(300, 2)), rng.normal(-1, 1, size=(300, 2))
+    weights, shift = novelty_weights(known, mixed, 0.2, np.ones(300))
     assert not weights.any()
-    assert shift == 0
-
-
-def test_the_ratio_of_two_normal_densities_is_found(rng):
-    weights, shift = density_ratio(rng.normal(0, 1, size=(20_000, 1)), rng.normal(1, 1, size=(30_000, 1)))
-    assert weights[0] == pytest.approx(1, abs=0.05)  # log ratio of densities: x - 1 / 2
-    assert shift == pytest.approx(-0.5, abs=0.05)
+    assert expit(shift) == pytest.approx(0.2, abs=0.01)  # every row is as probably new as any other
 
 
 def test_the_unit_of_a_score_does_not_matter(rng):
     known, mixed = rng.normal(size=(500, 2)), rng.normal(0.8, 1, size=(500, 2))
-    weights, shift = density_ratio(known, mixed)
+    mixed[:100] += 3
+    weights, shift = novelty_weights(known, mixed, 0.4, np.ones(500))
     scale, offset = np.array([1000, 0.001]), np.array([5, -2])
-    other, moved = density_ratio(known * scale + offset, mixed * scale + offset)
-    np.testing.assert_allclose(other * scale, weights, rtol=1e-3)
+    other, moved = novelty_weights(known * scale + offset, mixed * scale + offset, 0.4, np.ones(500))
+    np.testing.assert_allclose(other * scale, weights, rtol=1e-2)
     assert moved + other @ offset == pytest.approx(shift, rel=1e-2)
+
+
+def test_scores_that_are_all_equal_have_no_say():
+    weights, shift = novelty_weights(np.ones((50, 2)), np.ones((60, 2)), 0.3, np.ones(50))
+    assert expit(weights @ [1, 1] + shift) == pytest.approx(0.3, abs=0.01)
+
+
+# how probably two new rows share a class -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Positions of 3000 labelled rows of twenty groups that overlap, and of 2250 rows of these and ten more groups."""
+    rng = np.random.default_rng(0)
+    centres = unit_positions(rng.normal(size=(30, 12)).astype(np.float32))
+    y, group = rng.integers(20, size=3000), rng.integers(30, size=2250)
+
+    def rows(of):
+        return (centres[of] + 0.17 * rng.normal(size=(len(of), 12))).astype(np.float32)
+
+    return SimpleNamespace(y=y, labelled=rows(y), group=group, unlabelled=rows(group))
+
+
+def curve_of(blobs, n_jobs=1, **changed):
+    told = {**vars(blobs), "novelty": (blobs.group >= 20).astype(np.float32), **changed}
+    rng = np.random.default_rng(2)
+    out = told.get("out", np.isin(told["y"], [3, 7, 12, 16]))
+    labelled = told["labelled"], told["y"], 20, out
+    return sameness_curve(*labelled, told["unlabelled"], told["novelty"], rng, n_jobs)
+
+
+def test_rows_whose_likenesses_are_large_share_a_class_more_probably(blobs):
+    products, probabilities = curve_of(blobs)
+    assert (np.diff(products) > 0).all()
+    assert (np.diff(probabilities) >= 0).all()
+    assert probabilities[0] < 0.05
+    assert probabilities[-1] > 0.7
+
+
+def test_the_curve_of_left_out_classes_holds_for_new_ones(blobs):
+    curve = curve_of(blobs)
+    found = find_classes(
+        blobs.labelled, blobs.y, 20, blobs.unlabelled, np.zeros(3000, dtype=bool), np.random.default_rng(3), 1
+    )
+    new = blobs.group >= 20
+    powers = found_classes.cluster_powers(found.clusters.memberships(blobs.unlabelled[new]))
+    alike = (powers @ powers.T) / len(found.clusters.ends)
+    same = blobs.group[new][:, None] == blobs.group[new]
+    others = ~np.eye(len(alike), dtype=bool)
+    order = np.argsort(alike[others])
+    expected, happened = np.interp(alike[others], *curve)[order], same[others][order]
+    for part in np.array_split(np.arange(len(order)), 20):
+        assert expected[part].mean() == pytest.approx(happened[part].mean(), abs=0.12)
+
+
+def test_queries_do_not_find_themselves(blobs):
+    y = np.random.default_rng(0).permutation(
+        blobs.y
+    )  # then a row is like itself and like no other one of its class
+    assert curve_of(blobs, y=y)[1].max() < 0.4
+
+
+def test_the_curve_does_not_depend_on_the_number_of_threads(blobs):
+    np.testing.assert_array_equal(curve_of(blobs, n_jobs=3), curve_of(blobs), strict=True)
+
+
+@pytest.mark.parametrize("n_out", [0, 1, 3000])
+def test_there_is_no_curve_if_no_row_can_ask_or_answer_or_all_are_left_out(blobs, n_out):
+    assert curve_of(blobs, out=np.arange(3000) < n_out) is None
+
+
+@pytest.mark.parametrize("novelty", [0.0, 1.0])
+def test_there_is_no_curve_if_no_row_is_new_or_all_are(blobs, novelty):
+    assert curve_of(blobs, novelty=np.full(2250, novelty, dtype=np.float32)) is None
+
+
+def test_items_that_are_hardly_new_share_no_class_with_a_new_query(blobs):
+    products, probabilities = curve_of(blobs, novelty=np.full(2250, 1e-4, dtype=np.float32))
+    assert np.isfinite(probabilities).all()
+    assert products.max() < 1e-3  # a product is also one with the novelty of the item

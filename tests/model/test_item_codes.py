@@ -7,15 +7,15 @@ import pytest
 
 from supquant.model import item_codes
 from supquant.model.item_codes import ItemRows, codebook_steps
-from supquant.model.words import FREE_WORD, item_kinds
+from supquant.model.words import FREE_WORD, LABELLED, UNLABELLED
 
 
 @pytest.fixture
 def rows(rng):
     vectors = rng.normal(size=(600, 6)).astype(np.float32)
     vectors[:, :2] = np.abs(vectors[:, :2]) % 1
-    kinds = np.sort(item_kinds(vectors[:, 1], np.arange(600) < 300))
-    return ItemRows(vectors, kinds, np.array([[1, 0.5], [1, 0.2], [0.5, 0.3]], dtype=np.float32), 2, 2)
+    kinds = np.repeat([LABELLED, UNLABELLED], 300)
+    return ItemRows(vectors, kinds, np.array([[1, 0.5], [0.5, 0.3]], dtype=np.float32), 2, 2)
 
 
 def learn(rows, max_iter=4):

@@ -77,20 +77,6 @@ def test_unknown_labels_are_nan_and_added_labels_have_a_column():
     np.testing.assert_array_equal(spelling.of_labels(several, 0, 2), [[0.5, 0.5, 0.5, 0], [0, 0, 0, 1]])
 
 
-def test_removing_a_label_keeps_the_words_of_others(rng):
-    p = np.array([[0.75, 0.25, 0]], dtype=np.float32)
-    apart = Spelling(np.array([[0, 3], [1, 4], [2, 3]], dtype=np.int32))
-    left = apart.without(apart.of_probabilities(p), np.array([0]))
-    np.testing.assert_allclose(left, [[0, 0.125, 0, 0, 0.125]])
-    sharing = Spelling(
-        np.array([[0, 2], [0, 3], [1, 3]], dtype=np.int32)
-    )  # two labels share word 0, two word 3
-    left = sharing.without(sharing.of_probabilities(p), np.array([0]))
-    np.testing.assert_allclose(left, [[0.125, 0, 0, 0.125]])
-    one_each = spell_labels(3, 3, rng)
-    np.testing.assert_array_equal(one_each.without(p, np.array([0])), [[0, 0.25, 0]])
-
-
 @pytest.fixture(scope="module")
 def many():
     """Sixty Gaussian classes that hardly overlap, and a model whose codebooks have seven label words."""

@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 
-from supquant.model.spelling import spell_labels
 from supquant.model.unseen_rows import (
     _quantile_map,
-    hide_own_classes,
     imitate_held_out_rows,
-    mix_rows,
-    sureness,
-    temper_to_sureness,
 )
 
 
@@ -19,14 +14,6 @@ def features(rng):
     """Features [p | u | z | c] of 500 rows, five labels, position of four columns."""
     p = rng.dirichlet(np.full(5, 0.1), size=500)
     return np.hstack([p, np.full((500, 1), 0.1), rng.normal(size=(500, 8))]).astype(np.float32)
-
-
-@pytest.mark.parametrize("wanted", [0.4, 0.6, 0.9])
-def test_probabilities_become_as_sure_as_wanted(features, wanted):
-    made = temper_to_sureness(features[:, :5], wanted)
-    assert sureness(made) == pytest.approx(wanted, abs=0.02)
-    np.testing.assert_allclose(made.sum(axis=1), 1, rtol=1e-4)
-    np.testing.assert_array_equal(made.argmax(axis=1), features[:, :5].argmax(axis=1))
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
@@ -77,28 +64,6 @@ def test_rows_are_unchanged_if_none_were_held_out(features):
     labels = np.eye(5)[features[:, :5].argmax(axis=1)]
     none = imitate_held_out_rows(features, labels, features[:0], labels[:0], multilabel=False)
     np.testing.assert_array_equal(none, features)
-
-
-def test_hidden_classes_leave_no_trace_in_their_rows(features, rng):
-    own = features[:, :5].argmax(axis=1)
-    novelty = np.linspace(0.2, 0.9, 40).astype(np.float32)
-    made = hide_own_classes(features, own, novelty, 0.5, spell_labels(5, 5, rng), rng)
-    np.testing.assert_array_equal(made[np.arange(500), own], 0)
-    np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
-    assert sureness(made[:, :5]) == pytest.approx(0.5, abs=0.03)
-    assert np.isin(made[:, 5], novelty).all()
-    assert np.corrcoef(made[:, 5], made[:, :5].max(axis=1))[0, 1] < -0.9  # rows that look known look less new
-    np.testing.assert_array_equal(made[:, 6:], features[:, 6:])
-
-
-def test_mixed_rows_lie_between_two_rows_and_keep_their_length(features, rng):
-    first, second = features[rng.integers(len(features), size=(2, 2000))]
-    made = mix_rows(first, second, np.float32([0.7]), 5, rng)
-    assert made.shape == (2000, features.shape[1])
-    np.testing.assert_allclose(made[:, :5].sum(axis=1), 1, rtol=1e-4)
-    np.testing.assert_array_equal(made[:, 5], np.float32(0.7))
-    assert np.square(made[:, 6:]).sum(axis=1).mean() == pytest.approx(8, rel=0.1)
-    assert len(mix_rows(first[:0], second[:0], np.float32([]), 5, rng)) == 0
 
 
 def test_quantiles_are_exact_at_both_ends(rng):

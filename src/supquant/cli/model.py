@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,19 +112,24 @@ def evaluate(
     (X, y), (Q, query_y) = (_labelled(path, vectors, labels) for path in (database, queries))
     codes = codec.encode_items(X, y if with_labels else None)
     both = read_labels(_stacked(y, query_y), n_rows=len(X) + len(Q))
-    quality = evaluation.evaluate_tables(
-        codec.query_tables(Q, ranking).tables,
-        codes,
-        both.take(np.arange(len(X), len(X) + len(Q))),
-        both.take(np.arange(len(X))),
-        cut=cut,
-    )
+    with warnings.catch_warnings(action="ignore"):  # said below
+        quality = evaluation.evaluate_tables(
+            codec.query_tables(Q, ranking).tables,
+            codes,
+            both.take(np.arange(len(X), len(X) + len(Q))),
+            both.take(np.arange(len(X))),
+            cut=cut,
+        )
     figures = {"MAP": quality.map, "MAP, mean over ties": quality.map_tie_aware}
     figures |= {f"precision at {k}": precision for k, precision in quality.precision_at.items()}
     print_table(
         ["", f"{len(Q)} queries, {len(X)} items of {codes.shape[1]} bytes"],
         [[name, f"{value:.4f}"] for name, value in figures.items()],
     )
+    if quality.n_without_answer:
+        print_line(
+            f"{quality.n_without_answer} of {len(Q)} queries share no label with any item, and count as 0."
+        )
     if json is not None:
         precision_at = {str(k): precision for k, precision in quality.precision_at.items()}
         write_json(
@@ -132,6 +138,7 @@ def evaluate(
                 "map": quality.map,
                 "map_tie_aware": quality.map_tie_aware,
                 "precision_at": precision_at,
+                "n_without_answer": quality.n_without_answer,
                 "cut": cut,
             },
         )

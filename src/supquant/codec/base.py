@@ -222,6 +222,10 @@ class ProjectingCodec(ABC):
 
     # rows ----------------------------------------------------------------------------------------------------------------
 
+    def _vectors(self, X: ArrayLike, name: str = "X", *, finite: bool = True) -> Any:
+        """Return checked vectors (n, p), of which slices are taken before they become float32."""
+        return check_vectors(X, name=name, n_features=self.n_inputs, min_rows=0, finite=finite)
+
     def _by_queries(
         self,
         Q: NDArray[Any],
@@ -248,7 +252,7 @@ class ProjectingCodec(ABC):
 
         The function takes the features of a block, or its vectors if `of_vectors`, and the (start, stop) of the block.
         """
-        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+        X = self._vectors(X)
         results = np.empty((len(X), width), dtype=dtype)
         blocks = row_blocks(len(X), block_rows(self.feature_map))
 

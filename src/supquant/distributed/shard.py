@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -187,7 +188,8 @@ def change_shard(
         if codec is not None:
             index = index.with_codec(codec)
         if arguments is not None:
-            getattr(index, method)(**arguments)
+            with warnings.catch_warnings(action="ignore"):  # the driver gives them
+                getattr(index, method)(**arguments)
         index.save(folder)
     except BaseException:
         memory.clear()  # rows that are not in the folder must not be found

@@ -28,7 +28,7 @@ from supquant.distributed.shard import (
 from supquant.distributed.sharded_search import ShardedFilter, ShardedSearch
 from supquant.distributed.shards import Shards, array_of, id_array, moved
 from supquant.errors import InputError, WorkerError
-from supquant.index.columns import Columns, read_columns
+from supquant.index.columns import Columns, read_columns, warn_of_nulls
 from supquant.index.filters import as_mask, is_condition
 from supquant.index.ids import Ids, name_some
 from supquant.index.local import CodecStep, LocalIndex, check_state
@@ -437,6 +437,7 @@ class ShardedIndex(LocalIndex):
                 if new.any():
                     self._check_addable(given[new])
             if new.any():
+                warn_of_nulls(columns, self._shards)
                 rows[last] = np.concatenate([rows.get(last, np.empty(0, np.int64)), np.flatnonzero(new)])
             each = None if given is None else self._shards.each(given)
             changes = {

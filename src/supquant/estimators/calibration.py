@@ -25,7 +25,11 @@ BLOCK_QUERIES = 16
 """Number of queries ranked at a time."""
 
 CURVE_POINTS = 64
-"""Maximum number of points of a curve."""
+"""Maximum number of points of a curve. One half of them divide the products into equal parts, the other half are dense among the
+largest products, where most answers are right."""
+
+TOP_BIN = 64
+"""The last point of a curve stands for this number of products."""
 
 
 def fit_curve(products: Float64, relevant: Flags | Float64) -> Float32:
@@ -50,7 +54,10 @@ def fit_curve(products: Float64, relevant: Flags | Float64) -> Float32:
     """
     order = np.argsort(products, axis=None, kind="stable")
     sums, hits = products.ravel()[order], relevant.ravel()[order].astype(np.float64)
-    starts = np.arange(CURVE_POINTS) * len(sums) // CURVE_POINTS
+    half, n = CURVE_POINTS // 2, len(sums)
+    starts = np.concatenate(
+        [np.arange(half) * n // half, n - np.geomspace(min(TOP_BIN, n), n, half).astype(np.intp)]
+    )
     edges = np.unique(np.searchsorted(sums, sums[starts], side="left"))  # equal products are in the same bin
     edges = np.concatenate([edges, [len(sums)]])
     counts = np.diff(edges)

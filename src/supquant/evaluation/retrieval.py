@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,11 +34,14 @@ class RetrievalQuality:
         The mean of `map` over all orders of items with equal scores.
     precision_at : mapping of int to float
         The fraction of true neighbours among the first k items, by k.
+    n_without_answer : int, default=0
+        Number of queries that share no label with any item. They count as 0 in the figures above.
     """
 
     map: float
     map_tie_aware: float
     precision_at: Mapping[int, float]
+    n_without_answer: int = field(default=0, kw_only=True)
 
 
 def evaluate_tables(
@@ -73,6 +77,11 @@ def evaluate_tables(
     -------
     RetrievalQuality
 
+    Warns
+    -----
+    UserWarning
+        If queries share no label with any item.
+
     Examples
     --------
     >>> from supquant.inputs.labels import read_labels
@@ -101,8 +110,16 @@ def evaluate_tables(
             average_precision(ranking, cut)[0],
             tie_aware_average_precision(ranking, scores[None], cut)[0],
             *(relevant[:k].sum() / k for k in cuts),
+            not relevant.any(),
         ]
 
     measured = ordered_map(measure, range(q), resolve_jobs(n_jobs))
-    means = np.mean(list(zip(*measured, strict=True)), axis=1).tolist()
-    return RetrievalQuality(means[0], means[1], dict(zip(cuts, means[2:], strict=True)))
+    figures = np.array(list(measured))  # (q, 3 + number of cuts)
+    means, n_without = figures.mean(axis=0).tolist(), int(figures[:, -1].sum())
+    precisions = dict(zip(cuts, means[2:-1], strict=True))
+    if n_without:
+        warnings.warn(
+            f"{n_without} of {q} queries share no label with any of {n} items and count as 0: leave them out, or add their items",
+            stacklevel=2,
+        )
+    return RetrievalQuality(means[0], means[1], precisions, n_without_answer=n_without)

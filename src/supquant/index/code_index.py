@@ -17,7 +17,7 @@ from supquant import kernels
 from supquant.arrays import Array, ArrayLike, Codes
 from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
-from supquant.index.columns import read_columns
+from supquant.index.columns import read_columns, warn_of_nulls
 from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
 from supquant.index.ids import Ids, join_ids, read_ids
@@ -355,6 +355,7 @@ class CodeIndex(LocalIndex):
             columns = read_columns(metadata, len(codes), snapshot)
             if segment is not None:
                 snapshot = snapshot.with_rows(segment, ids, columns)
+                warn_of_nulls(columns, snapshot)
             elif ids is not None and change == "update" and len(codes):
                 snapshot = snapshot.with_codes(ids, codes, columns)
             elif ids is not None and change == "upsert":
@@ -365,6 +366,7 @@ class CodeIndex(LocalIndex):
                 if not there.all():
                     segment = Segment.of_codes(codes[~there], order=snapshot.order)
                     snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
+                    warn_of_nulls(new, snapshot)
             if step is not None and step.after is not step.before:
                 codec, snapshot = StoredCodec(step.after), snapshot.reordered(CodeOrder(step.after))
             self._content = Content(codec, snapshot)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, Self
@@ -16,10 +19,7 @@ from supquant.index.conditions import rows_of_condition
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.storage import ArrayFile
 
-__all__ = ["Columns", "import_pyarrow", "read_columns", "rows_where"]
-
-_ROW = "__row__"
-"""The name of a column of row numbers, which is added while an expression is evaluated."""
+__all__ = ["Columns", "import_pyarrow", "read_columns", "rows_where", "warn_of_nulls"]
 
 
 class Columns(StoredArrays):
@@ -70,7 +70,7 @@ class Columns(StoredArrays):
         pa = import_pyarrow()
         tables = []
         for columns, n_rows, mask in pieces:
-            without = pa.table({_ROW: pa.nulls(n_rows)}).select([])  # rows without columns
+            without = pa.table({"": pa.nulls(n_rows)}).select([])  # rows without columns
             table = without if columns is None else columns.table()
             tables.append(table if mask is None else table.filter(pa.array(mask)))
         return cls.of_table(pa.concat_tables(tables, promote_options="default"))
@@ -110,7 +110,13 @@ class Columns(StoredArrays):
     @cached_property
     def _opened(self) -> Any:
         pa = import_pyarrow()
-        return pa.ipc.open_stream(pa.py_buffer(self._ipc)).read_all()
+        table = pa.ipc.open_stream(pa.py_buffer(self._ipc)).read_all()
+        for place, name in enumerate(
+            table.column_names
+        ):  # older files may hold types that are no longer kept
+            with suppress(pa.ArrowException):
+                table = table.set_column(place, name, _cast(table[name], _kept_type(table[name].type)))
+        return table
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_opened"}
@@ -159,46 +165,113 @@ def read_columns(metadata: Any, n_rows: int, index: HasColumns) -> Columns | Non
     known = index.column_types()
     try:
         table = pa.table(metadata)
-        columns = {
-            name: _kept(column, known.get(name))
-            for name, column in zip(table.column_names, table.columns, strict=True)
-        }
-        read = Columns.of_table(pa.table(columns))
     except (pa.ArrowException, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"metadata cannot be kept: {error}") from error
     if table.num_rows != n_rows:
         raise InputError(f"metadata has {table.num_rows} rows for {n_rows} items")
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            columns[name] = _kept(column, known.get(name))
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+            raise InputError(f"metadata cannot be kept: column {name!r} of {column.type}: {error}") from error
     if len(columns) < table.num_columns:
         raise InputError("metadata has two columns of the same name")
-    for name, column in columns.items():
-        if not _is_usable(column.type):
-            raise InputError(
-                f"column {name!r} is of type {column.type}, of which Arrow cannot take rows: cast it to a plain type first"
-            )
-    return read
+    try:
+        return Columns.of_table(pa.table(columns))
+    except pa.ArrowException as error:  # it is nested more deeply than a file can hold
+        raise InputError(f"metadata cannot be kept: {error}") from error
+
+
+def warn_of_nulls(columns: Columns | None, index: HasColumns) -> None:
+    """Warn if new rows have columns, but lack some of those that the index has."""
+    if columns is None:
+        return
+    given = columns.table().column_names
+    if missing := [name for name in index.column_types() if name not in given]:
+        warnings.warn(
+            f"the index has columns that the metadata of the new rows lacks, which are null there: {', '.join(missing)} (given "
+            f"were {', '.join(given)})",
+            stacklevel=5,
+        )
 
 
 def _kept(column: Any, known: Any) -> Any:
-    """Return a column with the type that it has in the index, if it had a value there.
-
-    Dictionaries of merged parts would differ, and Arrow cannot take rows of views: such a column becomes a plain one.
-    """
+    """Return a column with the type that it has in the index, if it had a value there; raise an error if it could not be read."""
     pa = import_pyarrow()
-    if known is not None and pa.types.is_null(known):
-        known = None
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    kind = known or {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
+    column.validate(full=True)
+    if known is None or pa.types.is_null(known):
+        known = _kept_type(column.type)
+    kept = _cast(column, known)
+    kept.take(pa.array(range(min(1, len(kept))), pa.int64()))  # Arrow cannot take rows of all types
+    for leaf in _leaves(kept):
+        if pa.types.is_temporal(leaf.type) and not pa.types.is_interval(leaf.type):
+            _check_times(leaf)
+    return kept
+
+
+def _cast(column: Any, kind: Any) -> Any:
+    """Return a column of another type, or itself."""
+    if import_pyarrow().types.is_run_end_encoded(column.type):
+        column = import_module("pyarrow.compute").run_end_decode(column)
     return column if column.type == kind else column.cast(kind)
 
 
-def _is_usable(kind: Any, *, inner: bool = False) -> bool:
-    """Return whether Arrow and DuckDB can take, join and filter values of a type. A view that is not in another type was cast."""
-    types = import_pyarrow().types
-    if types.is_run_end_encoded(kind) or (types.is_union(kind) and kind.mode == "dense"):
-        return False
-    if inner and (types.is_string_view(kind) or types.is_binary_view(kind)):
-        return False
-    return all(_is_usable(kind.field(each).type, inner=True) for each in range(kind.num_fields))
+def _kept_type(kind: Any) -> Any:
+    """Return the type that holds the values of another, of which Arrow can take rows and DuckDB can read the values.
+
+    Dictionaries of merged parts would differ. Other types stay as they are.
+    """
+    pa = import_pyarrow()
+    is_kind = pa.types
+    if is_kind.is_dictionary(kind) or is_kind.is_run_end_encoded(kind):
+        return _kept_type(kind.value_type)
+    if is_kind.is_struct(kind):
+        return pa.struct([field.with_type(_kept_type(field.type)) for field in kind])
+    if is_kind.is_map(kind):
+        return pa.map_(_kept_type(kind.key_type), kind.item_field.with_type(_kept_type(kind.item_type)))
+    if is_kind.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_kept_type(kind.value_type)), kind.list_size)
+    if is_kind.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_kept_type(kind.value_type)))
+    if is_kind.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_kept_type(kind.value_type)))
+    if is_kind.is_decimal256(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    plain = {
+        pa.string_view(): pa.large_string(),
+        pa.binary_view(): pa.large_binary(),
+        pa.float16(): pa.float32(),
+    }
+    return plain.get(kind, kind)
+
+
+def _leaves(column: Any) -> Iterator[Any]:
+    """Yield a column (n,), or the columns within its structs, lists and maps."""
+    is_kind = import_pyarrow().types
+    for array in column.chunks if hasattr(column, "chunks") else [column]:
+        kind = array.type
+        if is_kind.is_struct(kind):
+            for field in array.flatten():
+                yield from _leaves(field)
+        elif is_kind.is_map(kind):
+            yield from _leaves(array.keys)
+            yield from _leaves(array.items)
+        elif is_kind.is_nested(kind) and not is_kind.is_union(kind):
+            yield from _leaves(array.flatten())
+        else:
+            yield array
+
+
+def _check_times(times: Any) -> None:
+    """Raise an error if Python cannot hold dates, times or durations (n,), or does not know their time zone."""
+    pa = import_pyarrow()
+    kind = times.type
+    if getattr(kind, "unit", None) != "ns":  # Python has years enough for all of these
+        numbers = times.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+        found = import_module("pyarrow.compute").min_max(numbers)
+        for number in found.values():
+            pa.scalar(number.as_py(), kind).as_py()
 
 
 def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], where: Any) -> RowNumbers:
@@ -216,22 +289,58 @@ def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], w
         A condition in the SQL of DuckDB, such as ``"price < 10 and brand = 'x'"``, or an expression of pyarrow.
     """
     pa = import_pyarrow()
-    table = pa.table({_ROW: pa.array(np.arange(n_rows))})
-    own = (
-        {}
-        if columns is None
-        else dict(zip(columns.table().column_names, columns.table().columns, strict=True))
-    )
-    for name, kind in known.items():
-        # A part whose values are all null may have got no type.
-        table = table.append_column(name, own.get(name, pa.nulls(n_rows, kind)).cast(kind))
+    own: Any = pa.table({}) if columns is None else columns.table()
+    named = _named_columns(where, known) if isinstance(where, str) else list(known)
+    # A part whose values are all null may have got no type.
+    arrays = [
+        _cast(own[name], known[name]) if name in own.column_names else pa.nulls(n_rows, known[name])
+        for name in named
+    ]
     if not isinstance(where, str):
-        try:
-            return np.asarray(table.filter(where)[_ROW], dtype=np.int64)
-        except pa.ArrowException as error:
-            raise InputError(f"the filter cannot be evaluated: {error}") from error
-    found = rows_of_condition(table, where, _ROW)
-    return np.sort(np.asarray(found[_ROW], dtype=np.int64))
+        return _rows_of_expression(pa.table(arrays, names=named), where)
+    row = "supquant_row"  # a name that no column has, and that the condition does not contain
+    while row in where.casefold() or any(row == name.casefold() for name in named):
+        row += "_"
+    table = pa.table([*arrays, np.arange(n_rows)], names=[*named, row])
+    found = rows_of_condition(table, where, row)
+    return np.sort(np.asarray(found[row], dtype=np.int64))
+
+
+def _named_columns(where: str, known: Iterable[str]) -> list[str]:
+    """Return the columns that a condition may name: those whose names occur in it, or all if it has a star or COLUMNS.
+
+    Raises an `InputError` if two of them differ only in case: DuckDB would take either for both.
+    """
+    text = where.casefold()
+    if "*" in text or "columns" in text:
+        named = list(known)
+    else:
+        words = {name: re.escape(name.casefold().replace('"', '""')) for name in known}
+        named = [name for name, word in words.items() if re.search(rf"(?<!\w){word}(?!\w)", text)]
+    by_word: dict[str, str] = {}
+    for name in named:
+        if (other := by_word.setdefault(name.casefold(), name)) != name:
+            raise InputError(
+                f"the condition {where!r} may mean column {other!r} or {name!r}, which differ only in case: rename one, or give "
+                "an expression of pyarrow"
+            )
+    return named
+
+
+def _rows_of_expression(table: Any, where: Any) -> RowNumbers:
+    """Return the rows of a table for which an expression of pyarrow is true."""
+    pa, acero = import_pyarrow(), import_module("pyarrow.acero")
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+        acero.Declaration("project", acero.ProjectNodeOptions([where], ["chosen"])),
+    ]
+    try:
+        chosen = acero.Declaration.from_sequence(steps).to_table(use_threads=False)["chosen"]
+    except pa.ArrowException as error:
+        raise InputError(f"the filter cannot be evaluated: {error}") from error
+    if not pa.types.is_boolean(chosen.type):
+        raise InputError(f"a filter must be true or false for every row, got {chosen.type}: {where}")
+    return np.flatnonzero(chosen.fill_null(False).to_numpy()).astype(np.int64)
 
 
 def import_pyarrow(needed_by: str = "columns of an index") -> Any:

@@ -157,7 +157,10 @@ class _Connections:
 
     @cached_property
     def _database(self) -> Any:
-        return _duckdb().connect(config=_SETTINGS)
+        duckdb = _duckdb()
+        atexit.unregister(_end)
+        atexit.register(_end)  # it comes before what DuckDB does at the end, which would be an error here
+        return duckdb.connect(config=_SETTINGS)
 
     @contextmanager
     def one(self) -> Iterator[Any]:
@@ -198,7 +201,6 @@ _of_parents: list[_Connections] = []
 """Those of the processes that this one was forked from. Other threads may have been at work in them, so they are left alone."""
 
 
-@atexit.register
 def _end() -> None:
     _connections.end()  # of this process, which may be a child
 

@@ -201,7 +201,8 @@ class SearchableIndex(ABC):
             The ids of the rows. None numbers the rows 0, 1, 2, ..., and never uses a number again. The first rows decide whether
             the index has automatic numbers, integers or strings.
         metadata : table or dict of columns, default=None
-            Other columns of the rows, which are kept with the codes: a DataFrame, a `pyarrow.Table`, or lists by their names.
+            Other columns of the rows, which are kept with the codes: a DataFrame, a `pyarrow.Table`, or lists by their names. New
+            rows are null in columns of the index that are not given, and a warning names these columns. None gives no warning.
         unknown_labels : {"error", "ignore", "extend"}, default="error"
             What to do if the model does not know some of the labels. ``"error"`` refuses them. ``"ignore"`` takes their rows as
             rows without a label. ``"extend"`` adds them to the model of the index, as `SupervisedQuantizer.extend` does from

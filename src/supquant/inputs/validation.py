@@ -14,13 +14,14 @@ from supquant.parallel import row_blocks
 from supquant.rows import RowBlock, Rows, rows_of
 
 if TYPE_CHECKING:
-    from supquant.arrays import Array, Float32
+    from supquant.arrays import Array, Float32, Float64
 
 __all__ = [
     "as_float32",
     "check_training_rows",
     "check_training_vectors",
     "check_vectors",
+    "distant_centre",
     "refuse_masked",
 ]
 
@@ -35,6 +36,12 @@ MAX_VALUE = 1e15
 
 MIN_VALUE = 1e-15
 """Minimum of the largest absolute value in training vectors, unless all are zero. Squares of smaller values underflow float32."""
+
+CENTRE_ROWS = 1024
+"""The centre of training vectors is that of at most this number of them."""
+
+MAX_DISTANCE = 100
+"""Training vectors that are this many times as far from zero as from their mean are centred. Queries lose labels from 600 on."""
 
 
 def check_vectors(
@@ -168,6 +175,27 @@ def check_training_rows(X: Any) -> Rows:
         )
     rows.checked = True
     return rows
+
+
+def distant_centre(rows: Rows) -> Float64 | None:
+    """Return the mean of rows (n, p) if it is far from zero, and None if float32 can tell the rows apart as they are.
+
+    Returns
+    -------
+    ndarray of shape (p,), float64, or None
+        The mean of at most `CENTRE_ROWS` rows. It is far if it is more than `MAX_DISTANCE` times as long as the root mean square
+        distance of rows from it.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0], [2.0], [3.0]])
+    >>> distant_centre(rows_of(x + 1e6)), distant_centre(rows_of(x))
+    (array([1000002.]), None)
+    """
+    sample = np.asarray(rows[:: -(-len(rows) // CENTRE_ROWS)], dtype=np.float64)
+    centre = sample.mean(axis=0)
+    spread = np.sqrt(np.square(sample - centre).sum(axis=1).mean())
+    return centre if np.linalg.norm(centre) > MAX_DISTANCE * spread else None
 
 
 def _largest_of(block: RowBlock, own: None, shared: None) -> tuple[float, int]:

@@ -1,20 +1,18 @@
 """The default model: codes that keep what vectors mean and where they lie.
 
-`SupervisedQuantizer.fit` uses these files in this order; `docs/design/model.md` has their mathematics.
+`SupervisedQuantizer.fit` uses these files, roughly in this order; `docs/design/model.md` has their mathematics.
 
 quantizer          the estimator, and its fit from top to bottom
 spelling           labels as a few words, each of which is a column
 words              the purposes of codewords, and the search for the code of an item
-features           what a fit learns before codebooks: classifier, new classes, position
+features           what a fit learns before codebooks: classifier, novelty, likeness, position
 label_kernel       the settings of the classifier, the rows that it holds out, its anchors
 kernel_rows        labelled rows seen through the kernel, and the sums over them
 kernel_classifier  least squares, then logistic regression
 class_means        the classifier of many classes
 position           coordinates and a metric in which classes lie close together
-found_classes      clusterings of rows with and without labels, and how new a vector looks
-left_out           what rows of left-out classes look like, if there are few rows without labels
-discovery          classes that nobody has labelled, and which of them a vector belongs to
-consensus          how they are found: groups that the clusterings agree on
+found_classes      clusterings of rows with and without labels; how new a vector looks, and when two new ones share a class
+left_out           how new a vector looks, from classes that are left out, if few rows have no label
 feature_map        the learned map from vectors to features
 clusters           the part of the map that compares vectors by clusterings
 added_classes      classes that are added after the fit
@@ -25,6 +23,8 @@ codec              the learned codec: it encodes, decodes and makes look-up tabl
 vectors            the vectors of items and queries, whose products are the scores
 calibration        curves from scores to probabilities
 summary            counts, the expected quality of retrieval, and warnings
+consensus          classes that nobody has labelled: groups that the clusterings agree on
+discovery          these classes in the codec, and which of them a vector belongs to
 """
 
 from typing import TYPE_CHECKING

@@ -1,10 +1,10 @@
 """Calibration of a fit: curves from scores to the probability that query and item share a label.
 
 One curve is for items that all have labels; its queries are labelled rows that the classifier held out. The others are for items
-without labels and depend on how new a query looks. If classes were found among rows without labels, these rows are the items.
-Held-out rows ask for them, and the model says how probably an item has their label. Rows that look new ask, too; how probably two
-of them share a class was learned from classes that were left out and found again. Otherwise one half of the held-out rows ask
-for the other half.
+without labels and depend on how new a query looks. If classes were found among rows without labels, these rows are the items;
+held-out rows ask for them, and rows that look new. The model says how probably an item has the label of a held-out row; how
+probably it shares the class of a new one was learned from classes that were left out and found again. Otherwise one half of the
+held-out rows ask for the other half.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from supquant.estimators.calibration import (
 )
 from supquant.inputs.validation import as_float32
 from supquant.model.codec import N_CURVES, SupervisedCodec
-from supquant.model.feature_map import SupervisedMap
 from supquant.model.features import FittedRows
 from supquant.model.item_rows import encode_items
 from supquant.parallel import row_blocks
 
-UNLABELLED_ITEMS = 1 << 13
+MAX_ITEMS = 1 << 13
 """At most this number of rows without labels are items."""
 
 MIN_CURVE_QUERIES = 40
@@ -51,6 +50,7 @@ class Trial:
     queries: Float32  # (q, F)  features
     codes: Codes  # (n, M) of the items
     judge: Judge
+    n_known: int  # the first so many queries are of known classes, the others look new
 
 
 def try_unlabelled(
@@ -61,7 +61,7 @@ def try_unlabelled(
     The generator draws rows.
     """
     if rows.sameness is not None:
-        return _of_unlabelled(rows, codes, rng)
+        return _ask_unlabelled(rows, codes, rng)
     held, labels = rows.held_features, rows.labels.take(rows.held_rows)
     if len(held) < 2:
         return None
@@ -71,28 +71,28 @@ def try_unlabelled(
     items = encode_items(codec, codec.item_vectors(held[answering]), unknown, rows.n_jobs)
 
     def judge(queries: NDArray[np.intp], items: NDArray[np.intp]) -> Float64:
-        own, others = labels.take(asking[queries]), labels.take(answering[items.ravel()])
-        return own.shared_with(others).astype(np.float64)
+        theirs = labels.take(answering[items.ravel()])
+        return labels.take(asking[queries]).shared_with(theirs).astype(np.float64)
 
-    return Trial(held[asking], items, judge)
+    return Trial(held[asking], items, judge, len(asking))
 
 
-def _of_unlabelled(rows: FittedRows, codes: Codes, rng: np.random.Generator) -> Trial:
-    """Let held-out rows and rows without labels, drawn as probably as they are new, ask for rows without labels."""
+def _ask_unlabelled(rows: FittedRows, codes: Codes, rng: np.random.Generator) -> Trial:
+    """Let held-out rows ask for rows without labels, and rows that look new, as many as there are for so many others."""
     assert rows.sameness is not None
     assert rows.labels.indices is not None
     map_, points = rows.map, rows.sameness
-    mixed = rng.permutation(np.flatnonzero(~rows.labels.known))[: 2 * UNLABELLED_ITEMS]
-    items, others = np.split(mixed, [len(mixed) // 2])
-    s, u, likeness = _meanings(map_, rows.features(items))
-    # If labels have several words, their probabilities are no features.
-    one_word = map_.spelling.length == 1
-    p = s if one_word else map_.probabilities(as_float32(rows.X[items]))
     asking = spread_rows(len(rows.held_rows), CALIBRATION_QUERIES)
     own = rows.labels.indices[rows.held_rows[asking]]
-    new = others[_drawn(_meanings(map_, rows.features(others))[1], len(asking), rng)]
+    new = _draw_new(rows, len(asking), rng)
     queries = np.concatenate([rows.held_features[asking], map_(as_float32(rows.X[new]))])
-    asked = _meanings(map_, queries)[2]
+    items = rng.permutation(np.setdiff1d(np.flatnonzero(~rows.labels.known), rows.fresh))[:MAX_ITEMS]
+    features = rows.features(items)
+    u, likeness = _novelty_of(rows, features)
+    # If labels have several words, their probabilities are no features.
+    one_word = map_.spelling.length == 1
+    p = features[:, : map_.n_columns] if one_word else map_.probabilities(as_float32(rows.X[items]))
+    asked = _novelty_of(rows, queries)[1]
 
     def judge(queries: NDArray[np.intp], items: NDArray[np.intp]) -> Float64:
         relevant = np.empty(items.shape)
@@ -101,24 +101,26 @@ def _of_unlabelled(rows: FittedRows, codes: Codes, rng: np.random.Generator) -> 
         relevant[known] = (1 - u[theirs]) * p[theirs, own[queries[known], None]]
         theirs = items[~known]
         alike = np.einsum("bf,bkf->bk", asked[queries[~known]], likeness[theirs])
-        relevant[~known] = u[theirs] * np.interp(alike, *points)
+        relevant[~known] = np.interp(u[theirs] * alike, *points)
         return relevant
 
-    return Trial(queries, codes[items], judge)
+    return Trial(queries, codes[items], judge, len(own))
 
 
-def _meanings(map_: SupervisedMap, features: Float32) -> tuple[Float32, Float32, Float32]:
-    """Return s (n, r), u (n,) and F (n, f) of features (n, F)."""
-    r = map_.n_columns
-    return features[:, :r], features[:, r], features[:, r + 1 :][:, : map_.n_likeness]
+def _draw_new(rows: FittedRows, n_known: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Draw fresh rows as probably as they are new, as many as come on `n_known` rows that are not."""
+    among = rng.permutation(rows.fresh)
+    u = _novelty_of(rows, rows.features(among))[0].astype(np.float64)
+    n_new = min(n_known / max(1 - u.mean(), 1e-6), len(u)) * u.mean()
+    # Evenly spaced points of the cumulative sum: drawing without replacement would take too many of the less new.
+    points = (np.arange(int(n_new)) + rng.uniform()) * (u.sum() / max(n_new, 1))
+    return among[np.unique(np.minimum(np.cumsum(u).searchsorted(points), len(u) - 1))]
 
 
-def _drawn(novelty: Float32, n_known: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Draw rows as probably as they are new (n,), as many as come on `n_known` rows that are not."""
-    u = novelty.astype(np.float64)
-    n_new = min(round(n_known * u.mean() / max(1 - u.mean(), 1e-6)), np.count_nonzero(u))
-    drawn: NDArray[np.intp] = rng.choice(len(u), n_new, replace=False, p=u / max(u.sum(), 1e-300))
-    return drawn
+def _novelty_of(rows: FittedRows, features: Float32) -> tuple[Float32, Float32]:
+    """Return u (n,) and F (n, f) of features (n, F)."""
+    r = rows.map.n_columns
+    return features[:, r], features[:, r + 1 :][:, : rows.map.n_likeness]
 
 
 def fit_curves(rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: Trial | None) -> Float32:

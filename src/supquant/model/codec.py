@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import ArrayLike, Codes, Float32
+from supquant.arrays import ArrayLike, Codes, Float32, Float64
 from supquant.assignment import ItemSearch
 from supquant.codec.base import (
     add_prefix,
@@ -55,6 +55,7 @@ from supquant.model.words import (
     item_search,
 )
 from supquant.parallel import row_blocks, single_blas
+from supquant.rows import CentredRows, rows_of
 
 RANKINGS = ("label", "position")
 """The rankings of a `SupervisedCodec`; the first one is the default."""
@@ -103,6 +104,8 @@ class SupervisedCodec(CodebookCodec):
         A label that means "unknown", in addition to None, NaN and masked entries.
     found : FoundClasses or None, default=None
         The classes that nobody has labelled, found among rows without labels.
+    centre : ndarray of shape (p,), float64, or None, default=None
+        Taken off all vectors before they become float32; None takes nothing off. `features` gets vectors without it.
     """
 
     codebooks: Float32
@@ -114,9 +117,10 @@ class SupervisedCodec(CodebookCodec):
     curves: Float32 = field(default_factory=lambda: stack_curves([IDENTITY] * N_CURVES))
     missing_label: str | float | int | None = None
     found: FoundClasses | None = None
+    centre: Float64 | None = None
 
     TYPE: ClassVar[str] = "supervised"
-    _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "weights", "words", "curves")
+    _ARRAYS: ClassVar[tuple[str, ...]] = ("codebooks", "weights", "words", "curves", "centre")
     projection: ClassVar[None] = None  # type: ignore[misc]
 
     def __post_init__(self) -> None:
@@ -133,6 +137,14 @@ class SupervisedCodec(CodebookCodec):
             )
         if not isinstance(self.missing_label, str | int | float | None):
             raise InputError(f"missing_label must be a label, got {self.missing_label!r}")
+        if self.centre is not None and (
+            self.centre.dtype != np.float64 or self.centre.shape != (self.n_inputs,)
+        ):
+            raise InputError(
+                f"centre must be float64 of shape ({self.n_inputs},), got {self.centre.dtype} of shape {self.centre.shape}"
+            )
+        if self.centre is not None and not np.isfinite(self.centre).all():
+            raise InputError("centre has values that are not finite")
         check_part("curves", self.curves, N_CURVES, 2, "k")
         for curve in self.curves:
             check_curve(curve)
@@ -156,6 +168,10 @@ class SupervisedCodec(CodebookCodec):
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone. A copy makes the rest again, and compiled code cannot be copied."""
         return {each.name: getattr(self, each.name) for each in fields(cast("Any", self))}
+
+    def _vectors(self, X: ArrayLike, name: str = "X", *, finite: bool = True) -> Any:
+        checked = super()._vectors(X, name, finite=finite)
+        return checked if self.centre is None else CentredRows(rows_of(checked), self.centre)
 
     # predictions ---------------------------------------------------------------------------------------------------------
 
@@ -181,7 +197,7 @@ class SupervisedCodec(CodebookCodec):
 
     def discover(self, X: ArrayLike, *, n_jobs: int | None = None) -> Discovered:
         """Return the found class of vectors X (n, p), the agreement with its members, and the novelty."""
-        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+        X = self._vectors(X)
 
         def of_block(x: Float32, _: object) -> tuple[NDArray[Any], ...]:
             return assign(*likeness_and_novelty(self.map, self.map.of_items(x)), self._found_centres)
@@ -355,9 +371,7 @@ class SupervisedCodec(CodebookCodec):
         """
         ranking = self._ranking(ranking)
         kernel = self._query_kernels.get((ranking, all_labelled))  # it checks the values itself
-        x = as_float32(
-            check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0, finite=kernel is None)
-        )
+        x = as_float32(self._vectors(Q, "Q", finite=kernel is None)[:])
         n_threads = resolve_jobs(n_jobs)
         if all_labelled and novelty is None:
             novelty = 0.0
@@ -438,14 +452,14 @@ class SupervisedCodec(CodebookCodec):
         self, Q: ArrayLike, *, novelty: ArrayLike | None = None, n_jobs: int | None = None
     ) -> Float32:
         """Return the features (q, F) of queries Q (q, p); a `novelty` that is given replaces the one predicted."""
-        Q = check_vectors(Q, name="Q", n_features=self.n_inputs, min_rows=0)
+        Q = self._vectors(Q, "Q")
         given = None if novelty is None else checked_novelty(novelty, len(Q))
         return self._features_of(Q, given, resolve_jobs(n_jobs))
 
     def _features_of(self, Q: NDArray[Any], given: Float32 | None, n_threads: int) -> Float32:
         """Return the features (q, F) of checked queries Q (q, p), with the novelty (q,) that is given or predicted."""
         if len(Q) <= QUERY_ROWS:
-            features = self.features(as_float32(Q))
+            features = self.features(as_float32(Q[:]))
         else:
             features = np.empty((len(Q), self.map.n_features), dtype=np.float32)
             self._by_queries(Q, n_threads, (features,), lambda made: (made,))
@@ -459,7 +473,7 @@ class SupervisedCodec(CodebookCodec):
         """Return a codec that also knows the labels `y` of rows X (n, p); see `SupervisedQuantizer.extend`."""
         if self.multilabel:
             raise InputError("labels can be added only if every item has one label, not several")
-        X = check_vectors(X, n_features=self.n_inputs)
+        X = self._vectors(check_vectors(X))
         found, classes = read_new_labels(y, len(X), self.classes, self.missing_label)
         z = self.map.positions(as_float32(X[found.known]))
         return replace(self, feature_map=self.map.with_classes(z, found.take(found.known)), classes=classes)

@@ -251,9 +251,20 @@ class SupervisedMap:
         return class_logits(self.means, self.scatter)
 
     @cached_property
+    def added_means(self) -> Float32:
+        """Means (c, f + g) of the added labels, in the columns of E: likenesses; or in those of z, if there are no likenesses."""
+        means = self.means[self.n_trained :]
+        likeness = self._likeness(means, self._memberships(means))
+        return np.hstack([likeness, np.zeros_like(means) if self.n_likeness else means])
+
+    @cached_property
     def added_directions(self) -> Float32:
-        """Directions (c, g) of the added labels: their product with a position is 1 at the mean of the label."""
-        return class_directions(self.means[self.n_trained :], self.scatter)
+        """Directions (c, f + g) of the added labels in these columns: the product with the mean of the label is 1."""
+        means = self.added_means
+        if not self.n_likeness:
+            return class_directions(means, self.scatter)
+        squares = np.einsum("cf,cf->c", means, means)[:, None]
+        return np.asarray(means / np.where(squares > 0, squares, 1), dtype=np.float32)
 
     def with_classes(self, z: Float32, labels: Labels) -> SupervisedMap:
         """Return a map that knows more classes, those of rows at positions z (n, g) with labels."""

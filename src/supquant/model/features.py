@@ -17,6 +17,7 @@ from supquant.model.added_classes import mean_positions
 from supquant.model.clusters import Clusters
 from supquant.model.feature_map import SupervisedMap, evidence
 from supquant.model.found_classes import (
+    LEFT_OUT_SHARE,
     MAX_LIKENESS,
     cluster_likeness,
     find_classes,
@@ -48,6 +49,10 @@ SAMPLE_ROWS = 16384
 
 MIN_UNLABELLED = 200
 """With fewer rows without labels, or with fewer than a quarter as many held-out rows, no classes are found among them."""
+
+MAX_FRESH = 1024
+"""One row in eight without labels, but at most this number of them, takes part in no clustering: calibration needs queries that
+the model has not seen."""
 
 MAX_FOUND_LABELS = 1024
 """With more labels, no classes are found: a vector would be compared with too many columns."""
@@ -86,7 +91,10 @@ class FittedRows:
     novelty_of_new : ndarray of shape (s,), float32
         Probabilities of being new of rows of left-out classes; empty if the map does not come from left-out classes.
     sameness : ndarray of shape (2, k), float32, or None
-        Products of likenesses, and how probably two new rows with such a product share a class; None without found classes.
+        Products of the likenesses of a new query and an item and of the item's novelty, and how probably the two share a class;
+        None if no classes were found, or too few to leave some out.
+    fresh : ndarray of shape (f,), intp
+        Rows without labels that took part in no clustering.
     n_jobs : int
         Number of threads.
     """
@@ -99,6 +107,7 @@ class FittedRows:
     held_features: Float32
     novelty_of_new: Float32
     sameness: Float32 | None
+    fresh: NDArray[np.intp]
     n_jobs: int
 
     def features(self, rows: NDArray[np.intp], *, labelled: bool = False) -> Float32:
@@ -167,9 +176,11 @@ def learn_features(
         directions = principal_directions(X, n_jobs)
         held = np.isin(sample, learned.held_rows)
         scatter = within_scatter(directions(x[~held]), of_sample.take(np.flatnonzero(~held)))
-        news = None
+        news, fresh = None, np.zeros(0, dtype=np.intp)
         if not labels.multilabel and new_classes != 0:
-            others = rng.permutation(np.flatnonzero(~labels.known))[:SAMPLE_ROWS]
+            others = rng.permutation(np.flatnonzero(~labels.known))
+            fresh = others[: min(MAX_FRESH, len(others) // 8)]
+            others = others[len(fresh) :][:SAMPLE_ROWS]
             if (
                 len(others) >= MIN_UNLABELLED
                 and len(learned.held_rows) >= MIN_UNLABELLED // 4
@@ -178,6 +189,7 @@ def learn_features(
                 metric = learn_metric(directions, x, scatter, FOUND_RIDGE)
                 news = _find(
                     learned,
+                    directions,
                     metric,
                     x,
                     of_sample,
@@ -225,6 +237,7 @@ def learn_features(
         held_features=held_features,
         novelty_of_new=news.of_new,
         sameness=news.sameness,
+        fresh=fresh,
         n_jobs=n_jobs,
     )
 
@@ -254,6 +267,7 @@ def _nothing_new(n_directions: int) -> News:
 
 def _find(
     learned: LearnedLabels,
+    directions: Directions,
     metric: Metric,
     x: Float32,
     labels: Labels,
@@ -277,7 +291,8 @@ def _find(
         share = new_share(found.of_labelled[judged], found.of_unlabelled[found.seen], found.weights[judged])
     if not share:
         return None
-    seen = np.flatnonzero(found.seen)[:EVIDENCE_ROWS]
+    # In random order: rows of a file can be sorted by class.
+    seen = rng.permutation(np.flatnonzero(found.seen))[:EVIDENCE_ROWS]
     logits = map_rows(learned.logits, unlabelled[seen], n_labels, n_jobs)
     of_held, of_seen = (evidence(each.astype(np.float64)) for each in (learned.held_logits, logits))
     (by_clusters, by_evidence), shift = novelty_weights(
@@ -293,8 +308,29 @@ def _find(
         np.array([-by_evidence, by_clusters, shift], dtype=np.float32),
         FOUND_RIDGE,
         np.zeros(0, dtype=np.float32),
-        sameness_curve(z_known, y, n_labels, z[seen], u, rng, n_jobs),
+        _found_again(directions, x, labels, unlabelled[seen], u, rng, n_jobs),
     )
+
+
+def _found_again(
+    directions: Directions,
+    x: Float32,
+    labels: Labels,
+    unlabelled: Float32,
+    novelty: Float32,
+    rng: np.random.Generator,
+    n_jobs: int,
+) -> Float32 | None:
+    """Return the `sameness_curve` of classes that are left out of the rows x (n, p) with labels."""
+    assert labels.indices is not None
+    n_out = max(1, round(LEFT_OUT_SHARE * labels.n_labels))
+    out = np.isin(labels.indices, rng.permutation(labels.n_labels)[:n_out])
+    if out.all():
+        return None
+    kept = labels.take(np.flatnonzero(~out))
+    metric = learn_metric(directions, x[~out], within_scatter(directions(x[~out]), kept), FOUND_RIDGE)
+    of_x, of_unlabelled = metric.placed(x), metric.placed(unlabelled)
+    return sameness_curve(of_x, labels.indices, labels.n_labels, out, of_unlabelled, novelty, rng, n_jobs)
 
 
 def _leave_out(
@@ -341,6 +377,7 @@ def inherited_features(
         held_features=np.zeros((0, 0), dtype=np.float32),
         novelty_of_new=np.zeros(0, dtype=np.float32),
         sameness=None,
+        fresh=np.zeros(0, dtype=np.intp),
         n_jobs=n_jobs,
     )
 

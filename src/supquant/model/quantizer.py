@@ -21,7 +21,7 @@ from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.estimators.course import Course, Record
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, random_generator, resolve_jobs
-from supquant.inputs.validation import check_training_rows
+from supquant.inputs.validation import check_training_rows, distant_centre
 from supquant.interrupts import defers_interrupts
 from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
@@ -35,6 +35,7 @@ from supquant.model.summary import ModelSummary, summarize
 from supquant.model.words import choose_spelling
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
+from supquant.rows import CentredRows
 
 _logger = logging.getLogger("supquant")
 
@@ -52,8 +53,9 @@ class SupervisedQuantizer(LabelEstimator):
         The classifier of labels, from which codes learn what vectors mean. ``"auto"`` is a `LabelKernel`; for vectors of more
         than 2000 dimensions it has no anchors.
     new_classes : float or None, default=None
-        Expected fraction of vectors from unknown classes, in [0, 1). It decides how much position counts. None estimates it from
-        the rows without labels, and takes .22 if there are few of them. With `init` it is that of `init`.
+        Expected fraction of vectors from unknown classes, in [0, 1). With 0, no vector looks new. None estimates it from the rows
+        without labels, and takes .05 if there are too few of them. With `init` it is that of `init`. It has no effect if rows
+        have several labels.
     missing_label : str, number or None, default=None
         A label that means "unknown", in addition to None, NaN, pandas' NA and masked entries.
     init : SupervisedQuantizer or None, default=None
@@ -171,6 +173,9 @@ class SupervisedQuantizer(LabelEstimator):
         n_jobs, rng = resolve_jobs(self.n_jobs), random_generator(self.random_state)
         kernel = make_label_kernel(self.features, vectors.shape[1], self.n_jobs, rng)
         shorter = self._shorter(vectors.shape[1])
+        centre = distant_centre(vectors) if shorter is None else shorter.centre
+        if centre is not None:
+            vectors = CentredRows(vectors, centre)
         reporter = Reporter(self.callback, self.verbose)
         with single_blas():
             if shorter is None:
@@ -202,7 +207,7 @@ class SupervisedQuantizer(LabelEstimator):
             finally:  # also after an interrupt: the last finished round is the best one
                 if course.last is not None:
                     codec = replace(codec, codebooks=as_halves(course.last.codebooks))
-                    self._store(codec, encode_rows(rows, codec))
+                    self._store(replace(codec, centre=centre), encode_rows(rows, codec))
                     self.objective_, self.n_iter_ = course.record, course.n_iter
                     self.n_unlabelled_ = labels.n_unlabelled
                     self.summary_ = ModelSummary.of(self.training_codes_, labels)
@@ -215,7 +220,7 @@ class SupervisedQuantizer(LabelEstimator):
             if shorter is None and rows.map.clusters is not None:
                 with reporter.task("found classes"):
                     found = find_groups(rows, rng)
-            self.codec_ = replace(codec, curves=curves, found=found)
+            self.codec_ = replace(codec, curves=curves, found=found, centre=centre)
         return self
 
     @property

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import Codes, Float32
+from supquant.arrays import Codes, Float32, RowNumbers
+from supquant.codec.gaussian_map import map_rows
 from supquant.estimators.calibration import spread_rows
 from supquant.metrics import average_precision, rank_codes
 from supquant.model.item_rows import encode_items
+from supquant.model.plain import ASKED_ROWS, SEEN_ROWS, plain_accuracy
 from supquant.parallel import ordered_map
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ MAX_ITEMS = 4_000
 
 MIN_JUDGED = 50
 """With fewer held-out rows than this, there is no warning of labels that seem random."""
+
+MIN_OF_PLAIN = 0.93
+"""A model that recognises less than this fraction of what a plain classifier recognises gets a warning."""
 
 MIN_ROWS_PER_LABEL = 4
 """With fewer rows per label than this, few codes are no surprise."""
@@ -50,9 +56,11 @@ class ModelSummary:
     n_codes : int
         Number of different codes of the training rows.
     accuracy : float or None, default=None
-        Fraction of held-out rows whose label the classifier predicts; None if rows have several labels or none is held out.
+        Fraction of held-out rows whose label the classifier predicts; None if rows have several labels or few are held out.
     chance : float or None, default=None
         The fraction of the most frequent label among these rows.
+    plain_accuracy : float or None, default=None
+        The fraction of these rows that a linear classifier on standardised columns recognises.
     map_labelled, map_unlabelled : float or None, default=None
         Expected MAP for items with labels, and for items without labels of known classes.
     map_new : float or None, default=None
@@ -77,6 +85,7 @@ class ModelSummary:
     map_labelled: float | None = None
     map_unlabelled: float | None = None
     map_new: float | None = None
+    plain_accuracy: float | None = None
 
     @classmethod
     def of(cls, codes: Codes, labels: Labels | None = None) -> ModelSummary:
@@ -99,6 +108,12 @@ class ModelSummary:
                 f"The labels seem random: of rows that training did not see, {self.accuracy:.1%} are recognised, and the most "
                 f"frequent label alone is right for {self.chance:.1%}. Are labels and vectors in the same order?"
             )
+        if self.worse_than_plain:
+            found.append(
+                f"A plain linear classifier on standardised columns recognises {self.plain_accuracy:.1%} of rows that training "
+                f"did not see, and this model {self.accuracy:.1%}. Divide every column by its standard deviation, and look for "
+                "rows that lie far from all others."
+            )
         return tuple(found)
 
     @property
@@ -114,6 +129,13 @@ class ModelSummary:
         if self.accuracy is None or self.chance is None:
             return False
         return self.accuracy <= 1.2 * self.chance + 0.01 and self.chance < 0.9
+
+    @property
+    def worse_than_plain(self) -> bool:
+        """Whether a plain classifier recognises clearly more of the rows that training did not see."""
+        if self.accuracy is None or self.chance is None or self.plain_accuracy is None:
+            return False
+        return self.plain_accuracy > self.chance + 0.05 and self.accuracy < MIN_OF_PLAIN * self.plain_accuracy
 
     def __str__(self) -> str:
         without = f", {self.n_unlabelled:,} of them without a label" if self.n_unlabelled else ""
@@ -152,44 +174,57 @@ def summarize(rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: Tri
     of_odd = encode_items(codec, codec.item_vectors(held[odd]), np.zeros(len(odd), dtype=bool), rows.n_jobs)
     tables = codec.tables_of(codec.prepare(held[even]))
     unlabelled = _map(tables, asking.take(even), of_odd, asking.take(odd), rows.n_jobs)
-    accuracy, chance = _recognised(rows, asking)
     return replace(
         summary,
-        accuracy=accuracy,
-        chance=chance,
+        **_recognised(rows, asking, seen),
         map_labelled=labelled,
         map_unlabelled=unlabelled,
-        map_new=None if rows.sameness is None else _map_of_new(codec, trial),
+        map_new=_map_of_new(codec, trial),
     )
 
 
-def _recognised(rows: FittedRows, asking: Labels) -> tuple[float | None, float | None]:
-    """Return the fraction of held-out rows that are recognised, and that of the most frequent label among them."""
+def _recognised(rows: FittedRows, asking: Labels, seen: RowNumbers) -> dict[str, Any]:
+    """Return the fractions of held-out rows that the model and others recognise, given numbers of other rows with labels."""
     if asking.indices is None or len(asking) < MIN_JUDGED:
-        return None, None
+        return {}
     every = replace(asking, indices=np.arange(asking.n_labels, dtype=np.int32))
     spelled = rows.map.spelling.of_labels(every, 0, asking.n_labels)
-    found = (rows.held_features[:, : rows.map.n_columns] @ spelled.T).argmax(axis=1)
+
+    def accuracy(features: Float32, own: NDArray[np.int32]) -> float:
+        found = (features[:, : rows.map.n_columns] @ spelled.T).argmax(axis=1)
+        return float((found == own).mean())
+
+    rng = np.random.default_rng(0)
+    asked = np.sort(rng.permutation(len(asking))[:ASKED_ROWS])
+    # As queries are mapped. The finished model has seen these rows; if it recognises fewer of them, its arithmetic lost them.
+    map_, asked_rows = rows.map, rows.X[rows.held_rows[asked]]
+    shown = map_rows(map_, asked_rows, map_.n_features, rows.n_jobs, map_.block_rows)
+    seen = np.sort(rng.permutation(seen)[:SEEN_ROWS])
     counts = np.bincount(asking.indices, minlength=asking.n_labels)
-    return float((found == asking.indices).mean()), float(counts.max() / len(asking))
+    return {
+        "accuracy": min(accuracy(rows.held_features, asking.indices), accuracy(shown, asking.indices[asked])),
+        "chance": float(counts.max() / len(asking)),
+        "plain_accuracy": plain_accuracy(rows.X, rows.labels, seen, rows.held_rows[asked]),
+    }
 
 
 def _map_of_new(codec: SupervisedCodec, trial: Trial) -> float | None:
-    """Return the expected MAP of queries of new classes over items without labels, each query weighted by its novelty.
+    """Return the expected MAP of queries that look new over items without labels; None if there are none.
 
     A precision counts as much as its item is probably relevant.
     """
-    queries = spread_rows(len(trial.queries), MAX_QUERIES)
+    queries = np.arange(trial.n_known, len(trial.queries))[:MAX_QUERIES]
+    if not len(queries):
+        return None
     tables = codec.tables_of(codec.prepare(trial.queries[queries]))
     codes = np.ascontiguousarray(trial.codes[:MAX_ITEMS])
-    numbers = np.arange(1, len(codes) + 1)
-    precisions = []
-    for query, table in zip(queries, tables, strict=True):
+    numbers, precisions = np.arange(1, len(codes) + 1), []
+    for query, table in zip(queries, tables, strict=True):  # likenesses of all pairs would take much memory
         order = np.argsort(kernels.active().table_sums(codes, table[None])[0], kind="stable")
         relevant = trial.judge(np.array([query]), order[None])[0]
         hits = 1 - relevant + np.cumsum(relevant)  # an item that counts is relevant itself
-        precisions.append(float(relevant @ (hits / numbers) / max(relevant.sum(), 1e-12)))
-    return float(np.average(precisions, weights=trial.queries[queries, codec.map.n_columns] + 1e-12))
+        precisions.append(relevant @ (hits / numbers) / max(float(relevant.sum()), 1e-12))
+    return float(np.mean(precisions))
 
 
 def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: int) -> float | None:

@@ -12,7 +12,7 @@
 
 A query is ``[(1 - u) s | u F | nearness u z + COSINE_WEIGHT c]``: known classes are compared by labels, others by likeness and
 position, and items with equal labels are ordered by cosine. Labels that are added after the fit have no columns; they are
-directions in z. See `docs/design/model.md`.
+directions in E, or in z if there is no E. See `docs/design/model.md`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def label_queries(
     features : FeatureParts
     feature_map : SupervisedMap
         The map that the features come from.
-    added_columns : Packed, (g, a), or None
+    added_columns : Packed, (f + g, a), or None
         Its directions of added labels, transposed; None if no labels were added.
     all_labelled : bool
         Whether the labels of all items are known.
@@ -105,10 +105,11 @@ def label_queries(
     squares = np.einsum("ij,ij->i", features.s, features.s)
     certainty = np.minimum(spelling.length * squares, 1)[:, None] ** 3
     near = feature_map.nearness * untrained * features.z + np.float32(COSINE_WEIGHT) * certainty * features.c
+    others = np.hstack([untrained * features.likeness, near], dtype=np.float32)
     if added_columns is not None:
         likely = np.float32(ADDED_LABEL_WEIGHT) * (1 - u) * features.added
-        near += row_products(likely, added_columns)
-    return np.hstack([(1 - u) * weights, untrained * features.likeness, near], dtype=np.float32)
+        others += row_products(likely, added_columns)
+    return np.hstack([(1 - u) * weights, others], dtype=np.float32)
 
 
 def least_probability(all_labelled: bool) -> float:
@@ -158,9 +159,10 @@ def item_vectors(
     # An item with an added label is of none that was trained. It is moved along the mean of its label, until its product with the
     # label's direction is 1.
     rows, added = np.nonzero(labels[:, r:] == 1)
-    likeness[rows] = features.likeness[rows]
-    lacking = 1 - np.einsum("ij,ij->i", place[rows], feature_map.added_directions[added])
-    place[rows] += lacking[:, None] * feature_map.means[feature_map.n_trained :][added]
+    if len(rows):
+        likeness[rows] = features.likeness[rows]
+        lacking = 1 - np.einsum("ij,ij->i", items[rows, r:], feature_map.added_directions[added])
+        items[rows, r:] += lacking[:, None] * feature_map.added_means[added]
     return items
 
 
