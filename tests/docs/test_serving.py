@@ -74,6 +74,7 @@ def test_the_container_and_the_unit_start_a_service(place, kind):
     assert (Path(program).name, command) == ("supquant", "serve")
     assert arguments[arguments.index("--port") + 1] == "8000"
     (place / "tokens").write_text("read: 0123456789abcdef\n")
+    (place / "tokens").chmod(0o600)
     arguments = [str(place / Path(each).name) if each.startswith("/") else each for each in arguments]
     with ServiceProcess(*arguments) as service:  # which takes a free port
         port = service.url.rpartition(":")[2]

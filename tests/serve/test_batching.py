@@ -94,6 +94,34 @@ def test_a_refused_query_does_not_affect_others():
     with_batcher(work)
 
 
+def test_an_error_of_a_batch_reaches_each_of_its_jobs():
+    async def work(batcher, scans):
+        tasks = [start(batcher, "a", 0)]
+        await begun(scans, 1)
+        tasks += [start(batcher, key, 1) for key in ("a", [], "a")]  # a list cannot be a key
+        scans.open.set()
+        found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+        assert [type(each) for each in found] == [tuple, TypeError, TypeError, TypeError]
+        assert (await asyncio.wait_for(start(batcher, "a", 2), 20))[0].item() == 20
+
+    with_batcher(work)
+
+
+def test_any_error_of_one_query_does_not_affect_others():
+    def scan(_, queries):
+        return (1 / np.where(queries == 0, None, queries),)  # a TypeError
+
+    async def work():
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(scan, Limits(), executor, lambda _: None)
+            tasks = [start(batcher, "a", each) for each in (1, 0, 2, 4)]
+            found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+        assert isinstance(found[1], TypeError)
+        assert [found[each][0].item() for each in (0, 2, 3)] == [1, 0.5, 0.25]
+
+    asyncio.run(work())
+
+
 def test_a_full_queue_refuses_requests_and_an_abandoned_request_is_not_searched():
     async def work(batcher, scans):
         first = start(batcher, "a", 0)

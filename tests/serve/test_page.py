@@ -161,3 +161,26 @@ def _patiently(client, path):
     while not (found := client.get(path).json()).get("ready"):
         assert "error" not in found, found
     return found
+
+
+def test_an_exported_id_is_no_formula(browse, tmp_path):
+    script = (Path(looking.__file__).parent / "page.js").read_text(encoding="utf-8")
+    function = re.search(r"function csvCell.*?\n}\n", script, re.DOTALL)[0]
+    ids = ["=cmd|' /C calc'!A0", "+1", "-1", -1, "@x", "\tx", 'a "b"', "a,b", "plain", 7]
+    page = tmp_path / "cells.html"
+    page.write_text(
+        f"<body><script>{function} document.body.dataset.found = JSON.stringify({json.dumps(ids)}.map(csvCell))</script>"
+    )
+    found = json.loads(html.unescape(re.search(r'data-found="([^"]*)"', browse(page).dom)[1]))
+    assert found == [
+        "'=cmd|' /C calc'!A0",
+        "'+1",
+        "'-1",
+        "-1",
+        "'@x",
+        "'\tx",
+        '"a ""b"""',
+        '"a,b"',
+        "plain",
+        "7",
+    ]

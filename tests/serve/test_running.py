@@ -182,7 +182,8 @@ def exchange(url, *requests):
 
 
 def post(path, body, *headers):
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *headers]
+    host = [] if any(each.startswith("Host:") for each in headers) else ["Host: localhost"]
+    lines = [f"POST {path} HTTP/1.1", *host, f"Content-Length: {len(body)}", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 

@@ -165,7 +165,7 @@ def read_columns(metadata: Any, n_rows: int, index: HasColumns) -> Columns | Non
     known = index.column_types()
     try:
         table = pa.table(metadata)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"metadata cannot be kept: {error}") from error
     if table.num_rows != n_rows:
         raise InputError(f"metadata has {table.num_rows} rows for {n_rows} items")
@@ -173,11 +173,14 @@ def read_columns(metadata: Any, n_rows: int, index: HasColumns) -> Columns | Non
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             columns[name] = _kept(column, known.get(name))
-        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+        except (pa.ArrowException, ArithmeticError, RecursionError, TypeError, ValueError) as error:
             raise InputError(f"metadata cannot be kept: column {name!r} of {column.type}: {error}") from error
     if len(columns) < table.num_columns:
         raise InputError("metadata has two columns of the same name")
-    return Columns.of_table(pa.table(columns))
+    try:
+        return Columns.of_table(pa.table(columns))
+    except (pa.ArrowException, RecursionError) as error:  # nested too deeply for a file
+        raise InputError(f"metadata cannot be kept: {error}") from error
 
 
 def warn_of_nulls(columns: Columns | None, index: HasColumns) -> None:

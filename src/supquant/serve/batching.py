@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.errors import SupquantError
 from supquant.serve.limits import Limits, RefusalError
 
 __all__ = ["Batcher", "Found", "Scan", "settle"]
@@ -148,8 +147,8 @@ class Batcher:
         try:
             found = self._scan(key, parts[0] if len(parts) == 1 else np.concatenate(parts))
         except Exception as error:  # noqa: BLE001  # each request gets its own answer, whatever it is
-            if len(parts) == 1 or not isinstance(error, SupquantError | RefusalError):
-                return [error] * len(parts)
+            if len(parts) == 1:
+                return [error]
             half = len(parts) // 2  # one of them is at fault; the others are searched together
             return self._search_group(key, parts[:half]) + self._search_group(key, parts[half:])
         self._on_batch(len(found[0]))
@@ -160,7 +159,7 @@ class Batcher:
     def _finish(self, jobs: Sequence[_Job], done: asyncio.Future[list[Found | Exception]]) -> None:
         """Hand out the answers of a batch, and consider the next one."""
         self._running = False
-        settle([job.answer for job in jobs], done.result())
+        settle([job.answer for job in jobs], done)
         answered = sum(len(job.queries) for job in jobs)
         self._expected = min(answered + self._waiting, self._limits.max_batch)
         now = asyncio.get_running_loop().time()
@@ -169,8 +168,13 @@ class Batcher:
         self._start_if_due()
 
 
-def settle(answers: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
-    """Give each answer its result or error, unless its request was given up."""
+def settle(answers: Sequence[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
+    """Give each answer its result or error, unless its request was given up. An error of the work as a whole reaches all."""
+    if done.cancelled():  # the service ends
+        results: list[Any] = [RefusalError(503, "the service is shutting down")] * len(answers)
+    else:
+        error = done.exception()
+        results = done.result() if error is None else [error] * len(answers)
     for answer, result in zip(answers, results, strict=True):
         if answer.done():
             continue

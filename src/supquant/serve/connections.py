@@ -1,4 +1,4 @@
-"""Requests to answers: the connections of a service. Slow clients are cut off, and searches take a shortcut.
+"""Requests to answers: the connections of a service. Slow clients and long heads are cut off, and searches take a shortcut.
 
 uvicorn makes an ASGI request of what it reads, which takes a third of the time that a scan spends on one query. A search needs
 none of it: its request is short, and its answer is written at once. `Endpoint.respond` answers in both cases.
@@ -12,9 +12,10 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from supquant.serve.calls import Answer, Endpoint, Headers
+from supquant.serve.calls import Answer, Endpoint, Headers, error_answer
 from supquant.serve.limits import RefusalError
 
 __all__ = ["service_protocol"]
@@ -26,8 +27,18 @@ _SHORT_BODY = 65_536
 """The maximum size of a body for the shortcut, in bytes. uvicorn pauses a connection for larger ones."""
 
 
+MAX_HEAD = 65_536
+"""The maximum size of the head and the trailers of a request, in bytes."""
+
+_CHUNK_FRAME = 16
+"""The bytes around a chunk of a body that are not counted as head."""
+
+_FAREWELL_SECONDS = 1.0
+"""The time in which a client can read why its request is refused, in seconds. What it still sends is dropped."""
+
+
 def service_protocol(
-    search: Endpoint, names: Iterable[str], seconds: float, max_body: int
+    search: Endpoint, names: Iterable[str], seconds: float, max_body: int, max_connections: int
 ) -> type[HttpToolsProtocol]:
     """Return the protocol of the connections of a service, for uvicorn.
 
@@ -43,6 +54,9 @@ def service_protocol(
         The time in which a whole request must arrive, and in which a client must read on.
     max_body : int
         Maximum number of bytes of a body.
+    max_connections : int
+        Maximum number of connections. A further one takes the place of one that waits for its client: one without any request
+        before others, and of those the one that has been silent the longest.
 
     Returns
     -------
@@ -57,12 +71,75 @@ def service_protocol(
 
         _cut_at: float | None = None  # by the clock of the loop; None while a request is answered
         _write_timer: asyncio.TimerHandle | None = None
+        _heard_at = 0.0  # when the client last sent something
+        _n_head = 0  # bytes of the present request that are not body. A few may be missing if it follows another one closely
+        _plain_head = b""  # the head of a request that asked for another protocol, without that
+        _refused = False
+        url = b""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._heard_at = self.loop.time()
             self._expect_request()
+            if len(self.connections) > max_connections:
+                self._make_room()
             if not looking:
                 self._look()
+
+        def _make_room(self) -> None:
+            """Close a connection that waits for its client, or else this one."""
+            others = cast("set[ServiceProtocol]", self.connections) - {self}
+            waiting = [each for each in others if each._cut_at is not None or each._answered()]
+            if not waiting:
+                self._refuse(RefusalError(503, "all connections are in use: try again later"))
+                return
+            closed = min(waiting, key=lambda each: (each.cycle is not None, each._heard_at))
+            closed.transport.abort()
+            self.connections.discard(closed)
+
+        def data_received(self, data: bytes) -> None:
+            if self._refused:
+                return
+            self._unset_keepalive_if_required()
+            self._heard_at = self.loop.time()
+            try:
+                for start in range(0, len(data), MAX_HEAD):
+                    self._feed(data[start : start + MAX_HEAD])
+                    self._check_head()
+            except RefusalError as refusal:
+                self._refuse(refusal)
+            except httptools.HttpParserError as error:
+                cause = error.__context__  # what one of the methods below raised, if the parser called it
+                unclear = RefusalError(400, "the request is not valid HTTP/1.1")
+                self._refuse(cause if isinstance(cause, RefusalError) else unclear)
+
+        def _feed(self, data: bytes) -> None:
+            """Let the parser read on. A request that asks for another protocol is read again without that."""
+            self._n_head += len(data)
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                head, self._plain_head = self._plain_head, b""
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.feed_data(head + data[upgrade.args[0] :])
+
+        def _check_head(self) -> None:
+            if self._n_head > MAX_HEAD:
+                long_url = len(self.url) > MAX_HEAD // 2
+                what = (414, "address") if long_url else (431, "head")
+                raise RefusalError(
+                    what[0], f"the {what[1]} of a request must have at most {MAX_HEAD:,} bytes"
+                )
+
+        def _refuse(self, refusal: RefusalError) -> None:
+            """Answer no request of this connection any more, and say why, unless an answer is under way."""
+            self._refused = True
+            if not self._answered() or self.transport.is_closing():
+                self.transport.abort()
+                return
+            self.transport.write(_response(error_answer(refusal.status, refusal.message), keep_alive=False))
+            self.transport.write_eof()
+            self._cut_at = self.loop.time() + _FAREWELL_SECONDS
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._cancel_write_timer()
@@ -73,6 +150,12 @@ def service_protocol(
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
+            self._check_head()
+            if sum(name == b"host" for name, _ in self.headers) > 1:
+                raise RefusalError(400, "the request has two headers Host: send one")
+            if self.parser.should_upgrade():
+                self._plain_head = self._head_without_upgrade()
+                return
             path, _, query_string = self.url.partition(b"?")
             name = names_by_path.get(path)
             headers = dict(self.headers)
@@ -94,9 +177,31 @@ def service_protocol(
                 and int(length) <= short_body
                 and self.parser.get_http_version() == "1.1"
                 and not self.expect_100_continue
-                and not self.parser.should_upgrade()
-                and (self.limit_concurrency is None or len(self.connections) < self.limit_concurrency)
             )
+
+        def _head_without_upgrade(self) -> bytes:
+            """Return the head of the present request as a client writes it that knows no other protocol, such as HTTP/2."""
+            if self.parser.get_method() == b"CONNECT":
+                raise RefusalError(405, "this service is not a proxy")
+            kept = [
+                each for each in self.headers if each[0] not in (b"connection", b"upgrade", b"http2-settings")
+            ]
+            if not self.parser.should_keep_alive():
+                kept.append((b"connection", b"close"))
+            lines = [
+                b"%s %s HTTP/%s"
+                % (self.parser.get_method(), self.url, self.parser.get_http_version().encode()),
+                *(b"%s: %s" % each for each in kept),
+            ]
+            return b"\r\n".join([*lines, b"", b""])
+
+        def on_body(self, body: bytes) -> None:
+            self._n_head = max(0, self._n_head - len(body))
+            super().on_body(body)
+
+        def on_chunk_complete(self) -> None:
+            """Do not count what is around a chunk. The parser calls this after each."""
+            self._n_head = max(0, self._n_head - _CHUNK_FRAME)
 
         def _answered(self) -> bool:
             cycle: Any = self.cycle  # None before the first request
@@ -123,6 +228,9 @@ def service_protocol(
                 self._cut_at = self.loop.time() + self.timeout_keep_alive
 
         def on_message_complete(self) -> None:
+            if self._plain_head:
+                return
+            self._n_head = 0
             super().on_message_complete()
             waits = self._answered()  # before all of it had arrived
             self._cut_at = self.loop.time() + self.timeout_keep_alive if waits else None

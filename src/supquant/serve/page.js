@@ -233,9 +233,13 @@ async function showAudit() {
   $("all").hidden = $("export").hidden = !ofRows; count();
 }
 function count() { $("chosen").textContent = chosen.size ? `${chosen.size} selected` : ""; $("export").disabled = !chosen.size; }
+// A spreadsheet would run a text that begins like a formula: an apostrophe says that it is a text.
+function csvCell(id) {
+  const text = typeof id === "string" && /^[=+\-@\t\r]/.test(id) ? "'" + id : String(id);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
 function exportIds(ids, name) {
-  const quoted = id => /[",\n]/.test(String(id)) ? `"${String(id).replaceAll('"', '""')}"` : String(id);
-  const link = element("a", {href: URL.createObjectURL(new Blob(["id\n" + ids.map(quoted).join("\n") + "\n"], {type: "text/csv"})), download: name});
+  const link = element("a", {href: URL.createObjectURL(new Blob(["id\n" + ids.map(csvCell).join("\n") + "\n"], {type: "text/csv"})), download: name});
   document.body.append(link); link.click(); link.remove();
 }
 const SHOWN = 12;

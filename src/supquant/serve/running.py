@@ -25,7 +25,7 @@ _KEEP_ALIVE = 75
 """The time after which an idle connection is closed, in seconds. Proxies close theirs sooner."""
 
 _MAX_CONNECTIONS = 1000
-"""The maximum number of simultaneous connections. Further ones are answered with 503."""
+"""The maximum number of simultaneous connections."""
 
 _BACKLOG = 1024
 """The maximum number of connections that wait to be accepted."""
@@ -128,7 +128,9 @@ def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
     config = uvicorn.Config(
         make_app(service, watched=watched),
         loop="uvloop",
-        http=service_protocol(Endpoint(search, service), service.indexes, limits.deadline, limits.max_body),
+        http=service_protocol(
+            Endpoint(search, service), service.indexes, limits.deadline, limits.max_body, _MAX_CONNECTIONS
+        ),
         ws="none",
         lifespan="on",
         log_level="warning",
@@ -136,7 +138,6 @@ def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=math.ceil(limits.deadline),
     )

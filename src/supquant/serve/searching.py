@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -150,10 +151,8 @@ async def _encoded(call: Call, kind: str, value: str | bytes) -> Float32:
 
 async def _answer(call: Call, asked: _Search, queries: Float32 | int | str, *, single: bool = False) -> Any:
     """Search for vectors (q, p), or for what is like an item, and return the fields of the answer."""
-    k, max_answers = asked.k, call.service.limits.max_answers
-    n_queries = len(queries) if isinstance(queries, np.ndarray) else 1
-    if n_queries * k > max_answers:
-        raise RefusalError(422, f"{n_queries:,} queries with k={k:,} are more than {max_answers:,} answers")
+    k = asked.k
+    _check_answers(call, len(queries) if isinstance(queries, np.ndarray) else 1, k)
     if isinstance(queries, np.ndarray):
         scores, ids = await call.served.search(asked.key, queries)
         scores, ids = scores[:, :k], ids[:, :k]
@@ -165,14 +164,20 @@ async def _answer(call: Call, asked: _Search, queries: Float32 | int | str, *, s
     if asked.columns:
         found["columns"] = await call.in_thread(_columns, call, ids, asked.columns)
     if asked.threshold is not None:  # the best answers come first, so those that are good enough are a prefix
-        good = (
-            scores >= asked.threshold
-            if call.version.descends(asked.key.ranking)
-            else scores <= asked.threshold
-        )
+        good = _is_good(call, asked.key, scores, asked.threshold)
         counts = good.sum(axis=1).tolist()
         found = _each(found, lambda rows: [row[:count] for row, count in zip(rows, counts, strict=True)])
     return _each(found, itemgetter(0)) if single else found
+
+
+def _check_answers(call: Call, n_queries: int, k: int) -> None:
+    """Raise a `RefusalError` if so many queries would have too many answers."""
+    max_answers = call.service.limits.max_answers
+    if n_queries * k > max_answers:
+        raise RefusalError(
+            422,
+            f"{n_queries:,} queries with k={k:,} have more than {max_answers:,} answers: ask for fewer at once",
+        )
 
 
 def _search_like(call: Call, asked: _Search, id_: int | str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -218,7 +223,9 @@ async def search_tables(call: Call) -> Any:
         flat = read_vectors(tables, size, "tables", call.service.limits.max_queries)
         tables = flat.reshape(-1, codec.n_codebooks, codec.n_codewords)
     else:
-        tables = numbers_from(tables, "tables").astype(np.float32)
+        with np.errstate(over="ignore"):  # the index refuses infinite entries
+            tables = numbers_from(tables, "tables").astype(np.float32)
+    _check_answers(call, len(tables), asked.k)
 
     def scan() -> Any:
         return call.index.search_tables(tables, asked.k, where=asked.key.among)
@@ -255,21 +262,56 @@ async def select(call: Call) -> Any:
 )
 async def range_search(call: Call) -> Any:
     """Find all rows whose score is as good as a threshold or better."""
-    fields, limits = call.fields(), call.service.limits
+    fields = call.fields()
     key = (await _read_options(call, fields)).key
-    queries = read_vectors(fields["queries"], call.version.width, "queries", limits.max_queries)
-
-    def scan() -> Any:
-        return call.index.range_search(
-            queries, fields["threshold"], ranking=key.ranking, novelty=key.novelty, where=key.among
-        )
-
-    bounds, scores, ids = await call.in_thread(scan)
-    if len(ids) > limits.max_answers:
-        raise RefusalError(
-            422, f"{len(ids):,} rows are within the threshold, at most {limits.max_answers:,} are answered"
-        )
+    max_queries = call.service.limits.max_queries
+    queries = read_vectors(fields["queries"], call.version.width, "queries", max_queries)
+    until = time.monotonic() + call.service.deadlines.left()
+    bounds, scores, ids = await call.in_thread(_within, call, key, queries, fields["threshold"], until)
     return {"limits": bounds.tolist(), "ids": ids.tolist(), "scores": scores}
+
+
+def _within(
+    call: Call, key: SearchKey, queries: Float32, threshold: float, until: float
+) -> tuple[NDArray[Any], ...]:
+    """Return limits (q + 1,), and scores and ids of all rows within a threshold, in little more memory than the answer takes."""
+    index, max_answers = call.index, call.service.limits.max_answers
+    if isinstance(key.novelty, tuple) and len(key.novelty) != len(queries):
+        raise RefusalError(
+            422,
+            f"novelty has {len(key.novelty)} numbers for {len(queries)} queries: give one each, or one for all",
+        )
+    refusal = RefusalError(
+        422, f"more than {max_answers:,} rows are within the threshold: give a better one, or fewer queries"
+    )
+    at_once = max(1, max_answers // max(1, len(index)))
+    counts, found, n_found = [np.zeros(1, np.int64)], [], 0
+    for first in range(0, max(1, len(queries)), at_once):
+        if time.monotonic() > until:
+            raise TimeoutError
+        rows = slice(first, first + at_once)
+        novelty = key.novelty[rows] if isinstance(key.novelty, tuple) else key.novelty
+        options: Any = {"ranking": key.ranking, "novelty": novelty, "where": key.among}
+        if len(index) > max_answers and len(queries):  # one query alone may have too many answers
+            best, _ = index.search(queries[rows], max_answers + 1, **options)
+            if best.shape[1] > max_answers and _is_good(call, key, best[:, -1], threshold).any():
+                raise refusal
+        bounds, scores, ids = index.range_search(queries[rows], threshold, **options)
+        n_found += len(ids)
+        if n_found > max_answers:
+            raise refusal
+        counts.append(np.diff(bounds))
+        found.append((scores, ids))
+    scores, ids = (np.concatenate(each) for each in zip(*found, strict=True))
+    return np.cumsum(np.concatenate(counts)), scores, ids
+
+
+def _is_good(call: Call, key: SearchKey, scores: NDArray[Any], threshold: float) -> NDArray[np.bool_]:
+    """Return whether scores are as good as a threshold or better."""
+    good: NDArray[np.bool_] = (
+        scores >= threshold if call.version.descends(key.ranking) else scores <= threshold
+    )
+    return good
 
 
 OPERATIONS = (search, search_tables, select, range_search)

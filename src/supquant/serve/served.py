@@ -207,31 +207,65 @@ class ServedIndex:
 
     def _finish(self, answers: Sequence[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
         self._writing = False
-        error = done.exception()
-        # The request of an answer may have been given up; the change is made nevertheless.
-        settle(answers, done.result() if error is None else [error] * len(answers))
+        settle(
+            answers, done
+        )  # the request of an answer may have been given up; the change is made nevertheless
         self._start_writing()
 
     def _commit(self, changes: Sequence[Change]) -> list[Any]:
+        """Make changes and save them; return an answer or an error for each."""
+        try:
+            return self._commit_together(changes)
+        except RefusalError as refusal:  # of the folder
+            return [refusal] * len(changes)
+        except Exception as error:  # noqa: BLE001  # what one of them brings cannot be saved
+            if len(changes) == 1:
+                return [error]
+            return [self._commit([each])[0] for each in changes]
+
+    def _commit_together(self, changes: Sequence[Change]) -> list[Any]:
         """Make changes and save them. If another process saves in the meantime, its changes come first."""
         while True:
             self.reload()
-            index = copy.copy(self.version.index)
-            results = [_attempt(change, index) for change in changes]
+            index = self.version.index
+            results = []
+            for change in changes:
+                index, result = _attempt(change, index)
+                results.append(result)
             if all(isinstance(result, Exception) for result in results):
                 return results
+            failure = None
             try:
-                index.save(self.folder)
+                try:
+                    index.save(self.folder)
+                except OSError:  # the second attempt only syncs, if that is what failed
+                    index.save(self.folder)
             except SaveConflictError:
                 self._signature = _UNKNOWN
                 continue
             except OSError as error:
                 _log.exception("index %s cannot be saved", self.name)
-                raise RefusalError(507, f"the change was not made: {error.strerror}") from error
+                made, said = self._outcome_of_failed_save(error)
+                failure = RefusalError(507, said)
+                if not made:
+                    raise failure from error
             self._signature = self._signature_of_own_save()
             self._replace(index)
             self._metrics.saves.labels(self.name).inc()
-            return results
+            return [each if failure is None or isinstance(each, Exception) else failure for each in results]
+
+    def _outcome_of_failed_save(self, error: OSError) -> tuple[bool, str]:
+        """Return whether a change was made although its save failed, and what is known of it."""
+        reason = getattr(error.__cause__, "strerror", None) or error.strerror
+        present = self._read_signature()
+        if present == self._signature:
+            return False, f"the change was not made: {reason}"
+        if present and present == self._signature_of_own_save():
+            return True, (
+                f"the change was made and is seen, but a crash may undo it, as the disk did not confirm it: {reason}; "
+                "do not send it again"
+            )
+        return False, f"it is not known whether the change was made: {reason}; look before you send it again"
 
     def _replace(self, index: CodeIndex) -> None:
         self.version = Version(index)
@@ -283,11 +317,13 @@ class ServedIndex:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _attempt(change: Change, index: CodeIndex) -> Any:
+def _attempt(change: Change, index: CodeIndex) -> tuple[CodeIndex, Any]:
+    """Return an index after a change and what the change returns; or else the same index and the error."""
+    changed = copy.copy(index)
     try:
-        return change(index)
-    except (SupquantError, RefusalError, MemoryError) as error:
-        return error
+        return changed, change(changed)
+    except Exception as error:  # noqa: BLE001  # it belongs to this request, whatever it is
+        return index, error
 
 
 def check_name(name: str) -> str:

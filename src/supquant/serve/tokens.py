@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+import logging
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,6 +16,8 @@ __all__ = ["MIN_TOKEN_LENGTH", "Access", "Tokens", "read_tokens"]
 
 Access = Literal["open", "read", "write"]
 """What an operation needs: nothing, the token for reading, or the one for writing."""
+
+_log = logging.getLogger("supquant.serve")
 
 MIN_TOKEN_LENGTH = 16
 """The minimum length of a token, in characters."""
@@ -83,8 +87,13 @@ def read_tokens(path: Path) -> Tokens:
     Raises
     ------
     InputError
-        If the file has other lines, or no token for reading.
+        If the file has other lines, or no token for reading, or if every user of the machine may write to it.
     """
+    mode = path.stat().st_mode
+    if mode & stat.S_IWOTH:
+        raise InputError(f"every user of this machine may write to {path}: run `chmod o-rw` on it first")
+    if mode & stat.S_IROTH:  # as a secret of a container is, where there are no other users
+        _log.warning("every user of this machine may read the tokens in %s: `chmod o-r` changes that", path)
     found: dict[str, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
