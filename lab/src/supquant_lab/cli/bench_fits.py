@@ -299,8 +299,8 @@ def odd_fits(
 ) -> dict[str, Any]:
     """Fit random odd problems, and compare them with logistic regression on standardised columns.
 
-    Scales from 1e-30 to 1e30, offsets, outliers, constant, copied and unequal columns, copied rows, 100,000 rows of a class to 3
-    of another, classes of one row, float16. A fit fails if it ends with another error than a refusal, takes a minute, or is clearly
+    Scales from 1e-30 to 1e30, offsets, outliers, constant, copied and unequal columns, copied rows, 100,000 rows to 3 of
+    another, classes of one row, float16. A fit fails if it ends with an error that is no refusal, takes a minute, or is clearly
     worse without a warning.
     """
     record = bench_odd_fits(
