@@ -102,3 +102,10 @@ def test_a_plain_classifier_judges_vectors_of_more_columns_than_rows():
     summary = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y).summary_
     assert summary.plain_accuracy > 0.95
     assert summary.warnings == ()
+
+
+def test_copies_of_rows_give_a_warning(clouds):
+    X, y = clouds
+    rows = np.random.default_rng(0).integers(60, size=600)
+    (warning,) = fitted(X[rows], y[rows]).summary_.warnings
+    assert "are copies of others" in warning

@@ -14,7 +14,7 @@ from supquant.codec.gaussian_map import map_rows
 from supquant.estimators.calibration import spread_rows
 from supquant.metrics import average_precision, rank_codes
 from supquant.model.item_rows import encode_items
-from supquant.model.plain import ASKED_ROWS, SEEN_ROWS, plain_accuracy
+from supquant.model.plain import ASKED_ROWS, SEEN_ROWS, copied_fraction, plain_accuracy
 from supquant.parallel import ordered_map
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class ModelSummary:
         The fraction of the most frequent label among these rows.
     plain_accuracy : float or None, default=None
         The fraction of these rows that a linear classifier on standardised columns recognises.
+    copied : float or None, default=None
+        The fraction of these rows that are equal to one of at most 1,500 other rows.
     map_labelled, map_unlabelled : float or None, default=None
         Expected MAP for items with labels, and for items without labels of known classes.
     map_new : float or None, default=None
@@ -86,6 +88,7 @@ class ModelSummary:
     map_unlabelled: float | None = None
     map_new: float | None = None
     plain_accuracy: float | None = None
+    copied: float | None = None
 
     @classmethod
     def of(cls, codes: Codes, labels: Labels | None = None) -> ModelSummary:
@@ -113,6 +116,11 @@ class ModelSummary:
                 f"A plain linear classifier on standardised columns recognises {self.plain_accuracy:.1%} of rows that training "
                 f"did not see, and this model {self.accuracy:.1%}. Divide every column by its standard deviation, and look for "
                 "rows that lie far from all others."
+            )
+        if self.copied is not None and self.copied > 0.5:
+            found.append(
+                f"Of the rows that were held out, {self.copied:.0%} are copies of others. So the forecasts are too good, and the "
+                "model may know rows by heart: leave copies out."
             )
         return tuple(found)
 
@@ -197,14 +205,17 @@ def _recognised(rows: FittedRows, asking: Labels, seen: RowNumbers) -> dict[str,
     rng = np.random.default_rng(0)
     asked = np.sort(rng.permutation(len(asking))[:ASKED_ROWS])
     # As queries are mapped. The finished model has seen these rows; if it recognises fewer of them, its arithmetic lost them.
-    map_, asked_rows = rows.map, rows.X[rows.held_rows[asked]]
+    map_, asked_rows, answers = rows.map, rows.X[rows.held_rows[asked]], asking.indices[asked]
     shown = map_rows(map_, asked_rows, map_.n_features, rows.n_jobs, map_.block_rows)
     seen = np.sort(rng.permutation(seen)[:SEEN_ROWS])
+    seen_rows, own = rows.X[seen], rows.labels.take(seen).indices
+    assert own is not None
     counts = np.bincount(asking.indices, minlength=asking.n_labels)
     return {
-        "accuracy": min(accuracy(rows.held_features, asking.indices), accuracy(shown, asking.indices[asked])),
+        "accuracy": min(accuracy(rows.held_features, asking.indices), accuracy(shown, answers)),
         "chance": float(counts.max() / len(asking)),
-        "plain_accuracy": plain_accuracy(rows.X, rows.labels, seen, rows.held_rows[asked]),
+        "plain_accuracy": plain_accuracy(seen_rows, own, asked_rows, answers),
+        "copied": copied_fraction(seen_rows, asked_rows),
     }
 
 
