@@ -200,6 +200,8 @@ def _kept(column: Any, known: Any) -> Any:
     """Return a column with the type that it has in the index, if it had a value there; raise an error if it could not be read."""
     pa = import_pyarrow()
     column.validate(full=True)
+    if pa.types.is_union(column.type) and column.type.mode == "dense":
+        raise TypeError("Arrow cannot take rows of dense unions: cast it to a plain type first")
     if known is None or pa.types.is_null(known):
         known = _kept_type(column.type)
     kept = _cast(column, known)
