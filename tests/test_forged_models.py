@@ -53,13 +53,15 @@ FOUND = Path(__file__).parent / "fixtures" / "model-found"
 """A model with clusterings. A fit that finds classes needs more rows than those of the other cases."""
 
 
-@pytest.fixture(scope="module", params=[*CASES, "found classes"])
+@pytest.fixture(scope="module", params=[*CASES, "found classes", "far from zero"])
 def model(request, clusters, tmp_path_factory):
     """A file, its kind, its arrays and its settings."""
     X, y = clusters
     path = tmp_path_factory.mktemp("forged") / "model"
     if request.param == "found classes":
         shutil.copy(FOUND, path)
+    elif request.param == "far from zero":
+        small(SupervisedQuantizer).fit(X[:120] + 1e6, y[:120]).save(path)
     else:
         CASES[request.param].fit(X[:120], y[:120]).save(path)
     kind = read_kind(path)

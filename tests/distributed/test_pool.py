@@ -16,6 +16,7 @@ from inline_workers import (
     end_always,
     end_once,
     hoard_memory,
+    is_importable,
     limit_memory,
     process_id,
     raise_key_error,
@@ -144,3 +145,14 @@ def test_workers_end_with_their_driver(number):
     while status.exists() and "State:\tZ" not in status.read_text():  # nobody may be there to reap an orphan
         assert time.monotonic() < end
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_no_module_of_the_current_folder_takes_the_place_of_another(tmp_path, monkeypatch, interactive):
+    (tmp_path / "xxhash.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (tmp_path / "only_here.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path] if interactive else [path for path in sys.path if path])
+    with ProcessWorkers(1) as workers:
+        assert workers.map(is_importable, ["only_here"]) == [interactive]
+    assert not (tmp_path / "ran").exists()

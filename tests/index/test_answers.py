@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from everywhere import everywhere
 
-from supquant import CodeIndex, InputError
+from supquant import AdditiveCodec, CodeIndex, InputError
 from supquant.parallel import BLOCK_ROWS
 
 
@@ -142,3 +142,10 @@ def test_rows_are_decoded_by_their_ids(index, tied_codec, codes):
     index.add_codes(codes, ids=range(100, 0, -1))
     assert np.array_equal(index.reconstruct([1, 100, 1]), tied_codec.decode(codes[[99, 0, 99]]))
     assert index.reconstruct([1]).dtype == np.float32
+
+
+@pytest.mark.parametrize("Q", ["red shoes", ["red"], np.array("red")])
+def test_a_text_is_no_query(Q):
+    index = CodeIndex(AdditiveCodec(np.zeros((1, 2, 1), dtype=np.float32))).add_codes([[0]])
+    with pytest.raises(InputError, match="Q must be vectors of numbers, got text"):
+        index.search(Q)

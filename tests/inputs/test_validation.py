@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from supquant.errors import InputError, InputTypeError
-from supquant.inputs.validation import as_float32, check_vectors
+from supquant.inputs.validation import as_float32, check_columns, check_vectors
 
 
 class TensorLike:
@@ -56,7 +56,7 @@ def test_anything_numpy_can_read_is_accepted(container):
     ("X", "message"),
     [
         (np.array([[1j]]), "Complex data not supported"),
-        ([["a", "b"]], "bytes/strings"),
+        ([["a", "b"]], "got text"),
         (np.array([["a"]], dtype=object), "could not convert string to float"),
         (np.array([[10**400]], dtype=object), "too large"),
         (np.array([["2020-01-01"]], dtype="datetime64[D]"), "real numbers, got dtype datetime64"),
@@ -142,3 +142,28 @@ def test_float32_rows_are_viewed_and_others_converted():
 def test_masked_vectors_are_refused():
     with pytest.raises(InputError, match="X must not be a masked array"):
         check_vectors(np.ma.array([[0.0, 1.0], [2.0, np.nan]], mask=[[0, 0], [0, 1]]))
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        "red shoes",
+        b"red",
+        ["red", "blue"],
+        [["red"]],
+        np.array("red"),
+        np.array([["red"]]),
+    ],
+)
+def test_texts_are_no_vectors(X):
+    with pytest.raises(InputTypeError, match="Q must be vectors of numbers, got text: encode it"):
+        check_vectors(X, name="Q")
+
+
+def test_more_columns_than_the_memory_holds_are_refused(monkeypatch):
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.get)
+    check_columns(357)
+    with pytest.raises(
+        InputError, match=r"X has 100,000 columns, .* 320 GB, of which this machine has 0; make fewer"
+    ):
+        check_columns(100_000)

@@ -82,8 +82,7 @@ def test_a_longer_code_and_new_classes_keep_the_centre(clouds):
 def test_a_column_that_drowns_the_others_gives_a_warning(clouds):
     X, y = clouds
     X = X * np.where(np.arange(20) == 3, 100, 1)
-    (warning,) = fitted(X, y).summary_.warnings
-    assert "Divide every column by its standard deviation" in warning
+    assert "Divide every column by its standard deviation" in " ".join(fitted(X, y).summary_.warnings)
     assert fitted(X / X.std(axis=0), y).summary_.warnings == ()
 
 
@@ -102,3 +101,20 @@ def test_a_plain_classifier_judges_vectors_of_more_columns_than_rows():
     summary = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y).summary_
     assert summary.plain_accuracy > 0.95
     assert summary.warnings == ()
+
+
+def test_copies_of_rows_give_a_warning(clouds):
+    X, y = clouds
+    rows = np.random.default_rng(0).integers(60, size=600)
+    (warning,) = fitted(X[rows], y[rows]).summary_.warnings
+    assert "are copies of others" in warning
+
+
+def test_a_label_that_is_recognised_in_no_row_gives_a_warning():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [1000, 3])
+    X = rng.normal(size=(1003, 20)) + 3 * np.eye(20)[y]
+    X[:, 5] *= 1e4
+    summary = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y).summary_
+    assert summary.unlearned == 0.5
+    assert any("Of the rarest labels, 50% are recognised in none" in each for each in summary.warnings)

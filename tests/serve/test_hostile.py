@@ -234,6 +234,9 @@ def test_a_request_that_is_unclear_is_refused_in_one_line(folder, request_, stat
         assert own.recv(1) == b""
 
 
+# The service goes on with a warning, which this suite would turn into an error.
+warns_of_nulls = pytest.mark.filterwarnings("ignore:the index has columns that the metadata")
+
 BAD_METADATA = [
     {"price": [2**64 - 1]},
     {"deep": [json.loads("[" * 200 + "1" + "]" * 200)]},
@@ -249,16 +252,18 @@ def encoded(table):
     return base64.b64encode(sink.getvalue().to_pybytes()).decode()
 
 
+@warns_of_nulls
 def test_a_change_that_cannot_be_kept_does_not_affect_others(service, folder):
     def add(metadata):
         return service.post("/v1/things/add", json={"codes": [[1, 2]], "metadata": metadata})
 
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(add, [{"price": [5], "colour": ["red"]}, *BAD_METADATA] * 4))
+        answers = list(threads.map(add, [{"price": [5]}, *BAD_METADATA] * 4))
     assert [each.status_code for each in answers] == [200, 422, 422, 422, 422] * 4
     assert len(CodeIndex.load(folder)) == 304
 
 
+@warns_of_nulls
 def test_an_unexpected_error_of_one_change_does_not_affect_others(service, folder):
     def fail(index):
         index.remove([1])
@@ -282,22 +287,19 @@ def test_an_unexpected_error_of_one_change_does_not_affect_others(service, folde
     assert sorted({1, 2, 3} - set(CodeIndex.load(folder).ids.tolist())) == [2, 3]
 
 
+@warns_of_nulls
 @pytest.mark.parametrize(
-    "column",
+    ("column", "status"),
     [
-        pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([5])),
-        pa.array([["a"]], pa.list_(pa.string_view())),
-        pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]),
+        (pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([5])), 200),
+        (pa.array([["a"]], pa.list_(pa.string_view())), 200),
+        (pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]), 422),
     ],
-    ids=lambda column: str(column.type),
+    ids=lambda value: str(getattr(value, "type", value)),
 )
-def test_a_column_of_an_odd_type_does_not_spoil_the_index(service, column):
-    body = {
-        "codes": [[1, 2]],
-        "metadata": encoded(pa.table({"other": column, "price": [1], "colour": ["red"]})),
-    }
-    assert service.post("/v1/things/add", json=body).status_code in (200, 422)
-    assert service.post("/v1/things/compact", json={}).status_code == 200
+def test_a_column_that_would_spoil_searches_is_cast_or_refused(service, column, status):
+    body = {"codes": [[1, 2]], "metadata": encoded(pa.table({"other": column}))}
+    assert service.post("/v1/things/add", json=body).status_code == status
     found = service.post("/v1/things/search", json={"query": 3, "columns": ["price"], "where": "price < 9"})
     assert found.status_code == 200
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from supquant.errors import InputError
 from supquant.storage import load_arrays, pack_arrays, write_file_atomically
+from supquant.storage.replacing import write_json
 
 
 def test_bytes_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -181,6 +183,29 @@ def test_a_failed_sync_of_the_folder_says_that_the_file_was_replaced(tmp_path, m
     ):
         write_file_atomically(tmp_path / "file", b"content")
     assert (tmp_path / "file").read_bytes() == b"content"
+
+
+def device(path):
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 7))  # as /dev/full
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, device, os.mkdir])
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_no_regular_file_is_refused_and_stays(saved, make, linked):
+    path = saved.with_name("other")
+    make(path)
+    kind = path.stat().st_mode
+    if linked:
+        path = saved.with_name("link")
+        path.symlink_to("other")
+    for write in (lambda: write_file_atomically(path, b"new"), lambda: write_json(path, {})):
+        with pytest.raises(InputError, match=r"is a (device|folder).*; expected a file or a new name"):
+            write()
+    assert path.stat().st_mode == kind
+    assert len(list(saved.parent.iterdir())) == 2 + linked
 
 
 def test_a_saved_file_has_the_permissions_of_any_new_file(saved):

@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,11 @@ def wait_seconds(memory, common, item):
 def raise_key_error(memory, common, item):
     del memory, common
     raise KeyError(item)
+
+
+def is_importable(memory, common, name):
+    del memory, common
+    return find_spec(name) is not None
 
 
 def process_id(memory, common, item):

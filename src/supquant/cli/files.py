@@ -15,7 +15,7 @@ import numpy as np
 
 from supquant.arrays import Array, Codes
 from supquant.errors import InputError
-from supquant.storage import replace_file
+from supquant.storage import replace_file, replaceable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -103,6 +103,7 @@ def check_output(path: Path, kinds: tuple[str, ...] = ()) -> Path:
     """
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
+    replaceable(path)
     check_parent(path)
     if kinds and path.suffix not in kinds:
         raise InputError(f"cannot write {path}: expected a name that ends in {' or '.join(kinds)}")

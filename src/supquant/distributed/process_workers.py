@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from supquant.distributed.pool import Lost, Workers
@@ -89,10 +90,16 @@ class _Process:
 def _start_process() -> _Process:
     """Start a worker. It has a session of its own, so Ctrl-C in a terminal reaches only this process, which ends it."""
     ours, theirs = multiprocessing.Pipe()
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    paths = [path for path in sys.path if path]
+    if len(paths) < len(
+        sys.path
+    ):  # an interactive session imports from the current folder, but first of all from elsewhere
+        paths.append(str(Path.cwd()))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(theirs.fileno())],
+            # -P: otherwise a module of the current folder would take the place of any that is installed.
+            [sys.executable, "-P", "-c", _PROGRAM.format(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment,
             stdin=subprocess.DEVNULL,

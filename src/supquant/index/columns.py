@@ -173,13 +173,13 @@ def read_columns(metadata: Any, n_rows: int, index: HasColumns) -> Columns | Non
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             columns[name] = _kept(column, known.get(name))
-        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+        except (pa.ArrowException, ArithmeticError, RecursionError, TypeError, ValueError) as error:
             raise InputError(f"metadata cannot be kept: column {name!r} of {column.type}: {error}") from error
     if len(columns) < table.num_columns:
         raise InputError("metadata has two columns of the same name")
     try:
         return Columns.of_table(pa.table(columns))
-    except pa.ArrowException as error:  # it is nested more deeply than a file can hold
+    except (pa.ArrowException, RecursionError) as error:  # nested too deeply for a file
         raise InputError(f"metadata cannot be kept: {error}") from error
 
 
@@ -200,6 +200,8 @@ def _kept(column: Any, known: Any) -> Any:
     """Return a column with the type that it has in the index, if it had a value there; raise an error if it could not be read."""
     pa = import_pyarrow()
     column.validate(full=True)
+    if pa.types.is_union(column.type) and column.type.mode == "dense":
+        raise TypeError("Arrow cannot take rows of dense unions: cast it to a plain type first")
     if known is None or pa.types.is_null(known):
         known = _kept_type(column.type)
     kept = _cast(column, known)

@@ -129,7 +129,7 @@ class Search:
 
     def table_blocks(self, Q: ArrayLike, ranking: str | None) -> Iterator[QueryTables]:
         """Return the tables of queries, in blocks of at most `BLOCK_ROWS` queries. There is at least one block."""
-        if isinstance(Q, Sized) and len(Q) > BLOCK_ROWS:
+        if isinstance(Q, Sized) and getattr(Q, "ndim", 2) > 0 and len(Q) > BLOCK_ROWS:
             checked = self._check_queries(Q)
             for block in row_blocks(len(checked)):
                 yield self._make_tables(checked[slice(*block)], ranking, self._novelty_of(block))

@@ -49,7 +49,7 @@ MAX_LIKENESS = 128
 .01."""
 
 
-SHARE_STEPS, SHARE_PRIOR = 20, 20
+SHARE_STEPS, SHARE_PRIOR = 20, 5
 """The shares of classes among unlabelled rows are estimated in this number of steps. A class counts this number of imaginary rows
 that are labelled as often as others, since a few rows say little about a share."""
 

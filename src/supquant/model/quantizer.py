@@ -21,7 +21,7 @@ from supquant.estimators.base import LabelEstimator, check_enough_rows
 from supquant.estimators.course import Course, Record
 from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, check_nonnegative, random_generator, resolve_jobs
-from supquant.inputs.validation import check_training_rows, distant_centre
+from supquant.inputs.validation import check_columns, check_training_rows, distant_centre
 from supquant.interrupts import defers_interrupts
 from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
@@ -168,6 +168,7 @@ class SupervisedQuantizer(LabelEstimator):
         """
         self._check_parameters()
         vectors = check_training_rows(X)
+        check_columns(vectors.shape[1])
         labels = self._read_labels(y, len(vectors))
         check_enough_rows(len(vectors), self.n_codewords)
         n_jobs, rng = resolve_jobs(self.n_jobs), random_generator(self.random_state)

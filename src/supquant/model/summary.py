@@ -14,7 +14,7 @@ from supquant.codec.gaussian_map import map_rows
 from supquant.estimators.calibration import spread_rows
 from supquant.metrics import average_precision, rank_codes
 from supquant.model.item_rows import encode_items
-from supquant.model.plain import ASKED_ROWS, SEEN_ROWS, plain_accuracy
+from supquant.model.plain import ASKED_ROWS, SEEN_ROWS, copied_fraction, plain_accuracy
 from supquant.parallel import ordered_map
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ MAX_ITEMS = 4_000
 
 MIN_JUDGED = 50
 """With fewer held-out rows than this, there is no warning of labels that seem random."""
+
+RARE_LABELS, RARE_ROWS = 100, 10
+"""Of at most this many labels, those with the fewest rows, at most this many rows each are shown to the finished model."""
 
 MIN_OF_PLAIN = 0.93
 """A model that recognises less than this fraction of what a plain classifier recognises gets a warning."""
@@ -61,6 +64,10 @@ class ModelSummary:
         The fraction of the most frequent label among these rows.
     plain_accuracy : float or None, default=None
         The fraction of these rows that a linear classifier on standardised columns recognises.
+    copied : float or None, default=None
+        The fraction of these rows that are equal to one of at most 1,500 other rows.
+    unlearned : float or None, default=None
+        The fraction of labels that the model predicts for none of their own training rows, among the rarest labels of two rows.
     map_labelled, map_unlabelled : float or None, default=None
         Expected MAP for items with labels, and for items without labels of known classes.
     map_new : float or None, default=None
@@ -86,6 +93,8 @@ class ModelSummary:
     map_unlabelled: float | None = None
     map_new: float | None = None
     plain_accuracy: float | None = None
+    copied: float | None = None
+    unlearned: float | None = None
 
     @classmethod
     def of(cls, codes: Codes, labels: Labels | None = None) -> ModelSummary:
@@ -113,6 +122,16 @@ class ModelSummary:
                 f"A plain linear classifier on standardised columns recognises {self.plain_accuracy:.1%} of rows that training "
                 f"did not see, and this model {self.accuracy:.1%}. Divide every column by its standard deviation, and look for "
                 "rows that lie far from all others."
+            )
+        if self.copied is not None and self.copied > 0.5:
+            found.append(
+                f"Of the rows that were held out, {self.copied:.0%} are copies of others. So the forecasts are too good, and the "
+                "model may know rows by heart: leave copies out."
+            )
+        if self.unlearned is not None and self.unlearned > 0.1:
+            found.append(
+                f"Of the rarest labels, {self.unlearned:.0%} are recognised in none of the rows that the model has learned: they "
+                "have too few rows, or other labels far more."
             )
         return tuple(found)
 
@@ -190,21 +209,43 @@ def _recognised(rows: FittedRows, asking: Labels, seen: RowNumbers) -> dict[str,
     every = replace(asking, indices=np.arange(asking.n_labels, dtype=np.int32))
     spelled = rows.map.spelling.of_labels(every, 0, asking.n_labels)
 
-    def accuracy(features: Float32, own: NDArray[np.int32]) -> float:
-        found = (features[:, : rows.map.n_columns] @ spelled.T).argmax(axis=1)
-        return float((found == own).mean())
+    def predicted(features: Float32) -> NDArray[np.intp]:
+        found: NDArray[np.intp] = (features[:, : rows.map.n_columns] @ spelled.T).argmax(axis=1)
+        return found
 
     rng = np.random.default_rng(0)
     asked = np.sort(rng.permutation(len(asking))[:ASKED_ROWS])
-    # As queries are mapped. The finished model has seen these rows; if it recognises fewer of them, its arithmetic lost them.
-    map_, asked_rows = rows.map, rows.X[rows.held_rows[asked]]
-    shown = map_rows(map_, asked_rows, map_.n_features, rows.n_jobs, map_.block_rows)
+
+    def shown(numbers: RowNumbers) -> Float32:
+        """Return the features of rows as queries are mapped."""
+        return map_rows(rows.map, rows.X[numbers], rows.map.n_features, rows.n_jobs, rows.map.block_rows)
+
+    # The finished model has seen these rows. If it recognises fewer of them, its arithmetic has lost them.
+    asked_rows, answers = rows.X[rows.held_rows[asked]], asking.indices[asked]
     seen = np.sort(rng.permutation(seen)[:SEEN_ROWS])
+    seen_rows, own = rows.X[seen], rows.labels.take(seen).indices
+    assert own is not None
+    of_all = rows.labels.indices
+    assert of_all is not None
+    n_rows = np.bincount(of_all[rows.labels.known], minlength=asking.n_labels)
+    rare = np.argsort(n_rows, kind="stable")
+    rare = rare[n_rows[rare] > 1][:RARE_LABELS]
+    few = np.concatenate(
+        [np.flatnonzero(of_all == label)[:RARE_ROWS] for label in rare] or [rows.held_rows[:0]]
+    )
+    recognised = np.bincount(of_all[few[predicted(shown(few)) == of_all[few]]], minlength=asking.n_labels)
     counts = np.bincount(asking.indices, minlength=asking.n_labels)
     return {
-        "accuracy": min(accuracy(rows.held_features, asking.indices), accuracy(shown, asking.indices[asked])),
+        "accuracy": float(
+            min(
+                (predicted(rows.held_features) == asking.indices).mean(),
+                (predicted(shown(rows.held_rows[asked])) == answers).mean(),
+            )
+        ),
         "chance": float(counts.max() / len(asking)),
-        "plain_accuracy": plain_accuracy(rows.X, rows.labels, seen, rows.held_rows[asked]),
+        "plain_accuracy": plain_accuracy(seen_rows, own, asked_rows, answers),
+        "copied": copied_fraction(seen_rows, asked_rows),
+        "unlearned": float((recognised[rare] == 0).mean()) if len(rare) else None,
     }
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +32,11 @@ BINARY_FILES = (*_BIN_TYPES, *_VECS_TYPES)
 
 _USUAL = {"vectors": ("X", "vectors", "embeddings"), "labels": ("y", "labels"), "ids": ("ids", "id")}
 """Names of arrays that are taken for vectors, labels and ids if the file has only one of them."""
+
+_NPZ = ".npz file of plain arrays"
+
+MAX_BYTES, MAX_EXPANSION = 1 << 28, 500
+"""An array of more than `MAX_BYTES` bytes in an .npz file may take this many times as many bytes as in the file, at most."""
 
 
 class MatrixSource(VectorSource):
@@ -107,13 +111,13 @@ def _from_torch(tensor: Any) -> Array:
 
 def npy_matrix(path: Path, *, mapped: bool = True) -> Array:
     """Return the array of an .npy file, memory-mapped by default."""
-    try:
-        array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path} is not a readable .npy file: {error}") from error
+    with _naming(path, ".npy file"):
+        array = np.load(
+            path, mmap_mode="r", allow_pickle=False
+        )  # refuses a header that says more than the file holds
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path} holds several arrays; expected one, as numpy.save writes it")
-    return array
+    return array if mapped else np.array(array)
 
 
 def binary_matrix(path: Path) -> Array:
@@ -146,12 +150,12 @@ def _vecs_matrix(path: Path, dtype: str) -> Array:
     if size < 4:
         raise InputError(f"{path} is too short to be a {path.suffix} file: {size} bytes")
     p = int(np.fromfile(path, dtype="<i4", count=1)[0])
-    row = np.dtype([("dim", "<i4"), ("vector", dtype, (max(p, 0),))])
-    if p < 1 or size % row.itemsize:
+    width = 4 + p * np.dtype(dtype).itemsize  # bytes of a row
+    if p < 1 or size % width or width > np.iinfo(np.int32).max:  # NumPy knows no wider rows
         raise InputError(
             f"{path} is not a {path.suffix} file: {size} bytes are not a whole number of rows of {p} dimensions"
         )
-    rows = np.memmap(path, dtype=row, mode="r")
+    rows = np.memmap(path, dtype=[("dim", "<i4"), ("vector", dtype, (p,))], mode="r")
     other = np.flatnonzero(rows["dim"] != p)
     if len(other):
         raise InputError(f"{path}, row {other[0]} has {rows['dim'][other[0]]} dimensions, but row 0 has {p}")
@@ -230,8 +234,8 @@ class _Archive(Mapping[str, Array]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with _naming(path):
-            archive = np.load(path, allow_pickle=False)
+        with _naming(path, _NPZ), path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             self._names = () if isinstance(archive, np.ndarray) else tuple(archive.files)
             archive.close()
 
@@ -241,18 +245,42 @@ class _Archive(Mapping[str, Array]):
     def __len__(self) -> int:
         return len(self._names)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
     def __getitem__(self, name: str) -> Array:
-        with _naming(self._path), np.load(self._path, allow_pickle=False) as archive:
+        with (
+            _naming(self._path, _NPZ),
+            self._path.open("rb") as file,
+            np.load(file, allow_pickle=False) as archive,
+        ):
+            for member in archive.zip.infolist():
+                size, stored = member.file_size, min(member.compress_size, self._path.stat().st_size)
+                if member.filename.removesuffix(".npy") == name and size > max(
+                    MAX_BYTES, MAX_EXPANSION * stored
+                ):
+                    raise InputError(
+                        f"{self._path}: the array {name!r} of {size:,} bytes takes {stored:,} in the file; expected at least "
+                        f"1 in {MAX_EXPANSION}: save it with numpy.save if it is real"
+                    )
             return archive[name]
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn errors of reading an .npz file into an `InputError` that names it."""
+def _naming(path: Path, kind: str) -> Iterator[None]:
+    """Turn errors about the content of a file of a kind into an `InputError` that names it.
+
+    NumPy parses a header as a program, and unpacking has errors of its own, so these may be of any type.
+    """
     try:
         yield
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} is not a readable .npz file of plain arrays: {error}") from error
+    except InputError:
+        raise
+    except Exception as error:
+        # EINVAL is a damaged offset; other errors of the system are not about the content.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        raise InputError(f"{path} is not a readable {kind}: {error}") from error
 
 
 def _choose(arrays: Mapping[str, Any], wanted: str | bool, what: str, path: Path, notes: list[str]) -> str:

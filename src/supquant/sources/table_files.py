@@ -5,12 +5,14 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
@@ -29,6 +31,7 @@ from supquant.sources.tables import (
     first_rows,
     gathered,
     naming_errors,
+    naming_file,
     partition_values,
 )
 from supquant.sources.values import id_values, is_text, label_values, stacked_vectors, whole_numbers
@@ -48,6 +51,13 @@ PARSED_BYTES = 1 << 24
 
 HEAD_BYTES = 1 << 22
 """Number of bytes in which the first two rows of a CSV file are searched for."""
+
+MAX_DEPTH = 100
+"""Lists and objects of a JSON file may lie at most this deep within one another."""
+
+_JSON_LINES = "file of JSON lines"
+
+_NOT_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[^][{}"]+', re.DOTALL)
 
 STACKED = "vectors"
 """Name of the column into which several columns of numbers are joined."""
@@ -180,10 +190,8 @@ def _parts(path: Path, files: Sequence[Path], kind: str) -> list[TablePart]:
 
 def _read_arrow(path: Path) -> MemoryPart:
     """Read an Arrow file, also called Feather: mapped, not copied."""
-    try:
+    with naming_file(str(path), "Arrow file"):
         return MemoryPart(str(path), pa.ipc.open_file(pa.memory_map(str(path))).read_all())
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a readable Arrow file: {error}") from error
 
 
 def uncompressed(path: Path) -> Any:
@@ -222,29 +230,40 @@ def read_csv(path: Path, wish: Wish) -> tuple[MemoryPart, Fields]:
 def read_csv_table(path: Path) -> pa.Table:
     """Return all columns of a CSV file, with types that pyarrow finds in its first rows."""
     delimiter, names, skipped = _read_head(path)
-    try:
-        with uncompressed(path) as stream:
-            return pyarrow.csv.read_csv(
-                stream,
-                pyarrow.csv.ReadOptions(column_names=names, skip_rows=skipped),
-                pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True),
-            )
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a readable CSV file: {error}") from error
+    with naming_file(str(path), "CSV file"), uncompressed(path) as stream:
+        return pyarrow.csv.read_csv(
+            stream,
+            pyarrow.csv.ReadOptions(column_names=names, skip_rows=skipped),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True),
+        )
 
 
 def read_json_lines(path: Path) -> MemoryPart:
     """Read a file with one JSON object per line, whose fields are columns."""
+    _check_depth(path)
     options = pyarrow.json.ReadOptions(block_size=PARSED_BYTES)
-    try:
+    with naming_file(str(path), _JSON_LINES):
         with uncompressed(path) as stream, pyarrow.json.open_json(stream, options) as reader:
             schema = pa.schema([(field.name, _widened(field.type)) for field in reader.schema])
         parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         with uncompressed(path) as stream, pyarrow.json.open_json(stream, options, parse) as reader:
             return MemoryPart(str(path), gathered(reader, schema))
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a readable file of JSON lines: {error}") from error
+
+
+def _check_depth(path: Path) -> None:
+    """Raise an `InputError` if a JSON value is nested deeper than `MAX_DEPTH`: pyarrow recurses, and would end the process."""
+    with naming_file(str(path), _JSON_LINES), uncompressed(path) as stream:
+        lines = io.BufferedReader(stream)
+        for row, line in enumerate(iter(lambda: lines.readline(PARSED_BYTES), b"")):
+            if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
+                continue
+            brackets = np.frombuffer(_NOT_BRACKETS.sub(b"", line), dtype=np.uint8)
+            steps = np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1)
+            if (depth := np.cumsum(steps).max(initial=0)) > MAX_DEPTH:
+                raise InputError(
+                    f"{path}, line {row + 1} has {depth} lists or objects within one another; expected at most {MAX_DEPTH}"
+                )
 
 
 def is_header(first: list[str], second: list[str] | None) -> bool:
@@ -275,7 +294,7 @@ def is_header(first: list[str], second: list[str] | None) -> bool:
 
 def _read_head(path: Path) -> tuple[str, list[str], int]:
     """Return the delimiter, the names of the columns, and the number of lines of the names: 0 if there are none."""
-    with uncompressed(path) as stream:
+    with naming_file(str(path), "CSV file"), uncompressed(path) as stream:
         head = stream.read(HEAD_BYTES)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{path} is UTF-16 text: write it as UTF-8")
@@ -309,18 +328,15 @@ def _opened(path: Path, delimiter: str, names: list[str], skipped: int) -> Itera
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path} has two columns called {twice!r}")
-    try:
-        with uncompressed(path) as stream:
-            yield from pyarrow.csv.open_csv(
-                stream,
-                pyarrow.csv.ReadOptions(
-                    use_threads=False, block_size=PARSED_BYTES, column_names=names, skip_rows=skipped
-                ),
-                pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-            )
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a readable CSV file: {error}") from error
+    with naming_file(str(path), "CSV file"), uncompressed(path) as stream:
+        yield from pyarrow.csv.open_csv(
+            stream,
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=PARSED_BYTES, column_names=names, skip_rows=skipped
+            ),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
 
 
 def _narrowed(batches: Iterable[pa.RecordBatch], fields: Fields, path: Path) -> Iterator[pa.RecordBatch]:

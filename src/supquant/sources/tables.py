@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +35,7 @@ __all__ = [
     "first_rows",
     "gathered",
     "naming_errors",
+    "naming_file",
     "partition_values",
 ]
 
@@ -65,13 +66,19 @@ class MemoryPart:
     def __init__(self, name: str, table: pa.Table) -> None:
         self.name, self.table = name, table
         self.n_rows: int = table.num_rows
-        self.first: pa.Table = table.slice(0, 1000)
+        self.first: pa.Table = self._checked(table.slice(0, 1000))
 
     def tables(self, start: int, stop: int, columns: tuple[str, ...], rows: int) -> Iterator[pa.Table]:
         """Return slices of the table."""
         chosen = self.table.select(list(columns))
         for low in range(start, stop, rows):
-            yield chosen.slice(low, min(rows, stop - low))
+            yield self._checked(chosen.slice(low, min(rows, stop - low)))
+
+    def _checked(self, table: pa.Table) -> pa.Table:
+        """Return rows as they are; raise an `InputError` if Arrow would read outside its buffers, or a text is not UTF-8."""
+        with naming_file(self.name, "table"):
+            table.validate(full=True)
+        return table
 
 
 class ParquetPart:
@@ -87,7 +94,7 @@ class ParquetPart:
 
     def __init__(self, path: Path, partition: dict[str, str | None] | None = None) -> None:
         self.name, self._path, self._partition = str(path), path, partition or {}
-        with self._open() as file:
+        with self._naming(), self._open() as file:
             metadata = file.metadata
             groups = range(metadata.num_row_groups)
             self._sizes = [metadata.row_group(group).num_rows for group in groups]
@@ -112,7 +119,7 @@ class ParquetPart:
                 groups.append(group)
             first += size
         low = skipped
-        with self._open() as file, self._naming():
+        with self._naming(), self._open() as file:
             for batch in file.iter_batches(rows, row_groups=groups, columns=stored, use_threads=False):
                 high = low + batch.num_rows
                 if high > start and low < stop:
@@ -130,18 +137,22 @@ class ParquetPart:
         return table
 
     def _open(self) -> pq.ParquetFile:
-        with self._naming():
-            return pq.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20)
+        return pq.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20)
 
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Turn pyarrow's errors into an `InputError` of one line that names the file."""
-        try:
-            yield
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise InputError(f"{self.name} is not a readable Parquet file: {error}") from error
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming_file(self.name, "Parquet file")
+
+
+@contextmanager
+def naming_file(name: str, kind: str) -> Iterator[None]:
+    """Turn errors about the content of a file of a kind into an `InputError` of one line that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the file system
+            raise
+        first = str(error).strip().partition("\n")[0]
+        raise InputError(f"{name} is not a readable {kind}: {first}") from error
 
 
 def partition_values(path: Path, folder: Path) -> dict[str, str | None]:

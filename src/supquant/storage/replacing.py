@@ -15,10 +15,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import xxhash
 
+from supquant.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["open_descriptor", "replace_file", "sync_folder", "write_file_atomically", "write_json"]
+__all__ = [
+    "open_descriptor",
+    "replace_file",
+    "replaceable",
+    "sync_folder",
+    "write_file_atomically",
+    "write_json",
+]
 
 
 def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
@@ -33,6 +42,8 @@ def write_file_atomically(path: str | os.PathLike[str], *pieces: bytes | memoryv
 
     Raises
     ------
+    InputError
+        If `path` is a device, a pipe, a socket or a folder.
     OSError
         If the file cannot be written. An existing file is unchanged, unless the error says that only the sync failed.
 
@@ -68,6 +79,8 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     Raises
     ------
+    InputError
+        If `path` is a device, a pipe, a socket or a folder.
     OSError
         As in `write_file_atomically`.
 
@@ -80,7 +93,7 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ...     (Path(folder) / "note").read_bytes()
     b'all or nothing'
     """
-    target = Path(path).resolve()
+    target = replaceable(path)
     try:
         _delete_abandoned(target)
         with _open_temporary(target) as file:
@@ -102,6 +115,15 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise OSError(
             error.errno, f"saved, but the sync failed, and a crash may undo it: {reason}", str(path)
         ) from error
+
+
+def replaceable(path: str | os.PathLike[str]) -> Path:
+    """Return the file that a path names, behind all links; raise an `InputError` if it is something other than a file."""
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():  # a device would be replaced by a file, for all programs
+        kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"
+        raise InputError(f"{os.fspath(path)} is {kind}; expected a file or a new name: save to another path")
+    return target
 
 
 def sync_folder(folder: Path) -> None:
@@ -140,6 +162,7 @@ def write_json(path: Path, content: Any) -> None:
     ...     (Path(folder) / "cell.json").read_text()
     '{\n  "map": 0.5\n}\n'
     """
+    replaceable(path)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(json.dumps(content, indent=2, default=str) + "\n")
     partial.replace(path)

@@ -36,6 +36,7 @@ class BenchCommands(LazyCommands):
         "labels": CommandSource(FITS, "Measure what many labels cost, and what codes keep."),
         "quality": CommandSource(QUALITY, "Measure the default model, and what moved since an earlier run."),
         "extend": CommandSource(FITS, "Measure what a few rows of new classes gain."),
+        "odd-fits": CommandSource(FITS, "Fit odd vectors: no fit may be wrong without a warning."),
         "audit": CommandSource(FITS, "Measure what an audit finds of planted faults, and what it costs."),
         "soak": CommandSource(SERVICES, "Disturb indexes in every way for a while, and check every answer."),
         "serve": CommandSource(SERVICES, "Compare a service with direct searches; load, kill or fuzz it."),
@@ -113,7 +114,7 @@ def benchmark(app: typer.Typer) -> Callable[[Callable[..., dict[str, Any]]], Cal
         keywords = [each.replace(kind=option.kind) for each in parameters.values()]
         command.__dict__["__signature__"] = inspect.Signature([*keywords, option])
         command.__annotations__ = {**measure.__annotations__, "json": JsonFile}
-        app.command(measure.__name__)(command)
+        app.command(measure.__name__.replace("_", "-"))(command)
         return measure
 
     return register

@@ -1,4 +1,4 @@
-"""`supquant bench`: fits, encoding, many labels, new classes, audits and GIST descriptors."""
+"""`supquant bench`: fits, odd fits, encoding, many labels, new classes, audits and GIST descriptors."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from supquant_lab.bench.extend import bench_extend
 from supquant_lab.bench.fit import LABELS_COMMAND, bench_fit
 from supquant_lab.bench.gist import bench_gist
 from supquant_lab.bench.labels import SEVERAL_LABELS, SIZES, bench_labels
+from supquant_lab.bench.odd_fits import bench_odd_fits
 from supquant_lab.cli.bench import Quick, benchmark, describe, print_records, read_numbers
 from supquant_lab.datasets import NAMES, load
 
@@ -287,6 +288,51 @@ def extend(
         {"rows per class": "{rows}", "by": "{by}", **maps, "fraction of the gain": "{gain}", "s": "{s}"},
         lines,
         title="MAP among known and new classes, items without labels",
+    )
+    return record
+
+
+@benchmark(app)
+def odd_fits(
+    problems: Annotated[int, typer.Option(help="Number of random problems.", min=1)] = 60,
+    seed: Annotated[int, typer.Option(help="Of problems and fits.", min=0)] = 0,
+) -> dict[str, Any]:
+    """Fit random odd problems, and compare them with logistic regression on standardised columns.
+
+    Scales from 1e-30 to 1e30, offsets, outliers, constant, copied and unequal columns, copied rows, 100,000 rows to 3 of
+    another, classes of one row, float16. A fit fails if it ends with an error that is no refusal, takes a minute, or is clearly
+    worse without a warning.
+    """
+    record = bench_odd_fits(
+        problems,
+        seed=seed,
+        on_step=lambda each: err.print(f"{each['number']:4}  {each['problem']}", markup=False),
+    )
+    print_facts([("machine", describe(record["machine"]))])
+    fits = [
+        each
+        | {
+            "warns": "yes" if each["warnings"] else "",
+            "ours": f"{each['accuracy']:.3f}",
+            "theirs": f"{each['regression']:.3f}",
+        }
+        for each in record["fits"]
+        if each["accuracy"] is not None
+    ]
+    print_records(
+        {
+            "": "{number}",
+            "problem": "{problem}",
+            "accuracy": "{ours}",
+            "regression": "{theirs}",
+            "warns": "{warns}",
+            "s": "{seconds:.1f}",
+        },
+        fits,
+        title="Accuracy on 1,000 new rows",
+    )
+    print_line(
+        f"{problems} problems: {record['refused']} refused, {record['warned']} warned, {len(record['failures'])} failed."
     )
     return record
 
