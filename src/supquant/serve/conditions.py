@@ -164,7 +164,7 @@ def check_condition(where: str) -> None:
     Examples
     --------
     >>> check_condition("price < 10 and lower(colour) like 'r%'")
-    >>> check_condition("pg_sleep(1) is null")
+    >>> check_condition("pg_sleep(1) is null")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     supquant.errors.InputError: the condition 'pg_sleep(1) is null' cannot be evaluated: it calls pg_sleep, which is none of ...
