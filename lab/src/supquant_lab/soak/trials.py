@@ -154,7 +154,7 @@ class Trials:
             exhausted = 0
             occupied = occupy_free_memory()
             for _ in range(EXHAUSTED_PER_CHILD):
-                limit_memory(int(self.rng.integers(0, 12 << 20)))
+                limit_memory(int(self.rng.integers(0, 4 << 20)))
                 try:
                     index.range_search(queries, 1.0, n_jobs=2)
                 except MemoryError:
