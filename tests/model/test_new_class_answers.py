@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from planted_classes import plant_classes
 
 from supquant import CodeIndex, SupervisedQuantizer, kernels
 from supquant.metrics import average_precision
@@ -20,20 +21,7 @@ N_LABELLED, N_ROWS = 1800, 3800  # rows of a fit; those after the labelled ones 
 @pytest.fixture(scope="module")
 def planted():
     """Vectors of thirty classes in sixteen dimensions: rows to fit, and queries."""
-    rng = np.random.default_rng(0)
-    means, y = rng.normal(size=(N_CLASSES, 16)), rng.integers(N_CLASSES, size=N_ROWS + 400)
-    y[:N_LABELLED] = rng.integers(N_KNOWN, size=N_LABELLED)
-    X = (means[y] + 0.8 * rng.normal(size=(len(y), 16))).astype(np.float32)
-    queries = np.arange(N_ROWS, len(y))
-    return SimpleNamespace(
-        X=X,
-        y=y,
-        labels=np.where(np.arange(N_ROWS) < N_LABELLED, y[:N_ROWS], -1),
-        labelled=np.arange(N_LABELLED),
-        items=np.arange(N_LABELLED, N_ROWS),
-        known=queries[y[queries] < N_KNOWN],
-        new=queries[y[queries] >= N_KNOWN],
-    )
+    return plant_classes(N_CLASSES, N_KNOWN, N_LABELLED, N_ROWS)
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """Fits to rows of which some have no label: what they find out about classes that nobody has labelled."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
+from planted_classes import plant_classes
 
 from supquant import CodeIndex, SupervisedQuantizer, kernels, load_model
 from supquant.model import features
@@ -17,19 +16,7 @@ N_LABELLED, N_ROWS = 500, 1500  # rows of a fit; those after the labelled ones h
 @pytest.fixture(scope="module")
 def drawn():
     """Vectors of ten classes in sixteen dimensions: rows to fit, and queries."""
-    rng = np.random.default_rng(0)
-    means, y = rng.normal(size=(N_CLASSES, 16)), rng.integers(N_CLASSES, size=N_ROWS + 400)
-    y[:N_LABELLED] = rng.integers(N_KNOWN, size=N_LABELLED)
-    X = (means[y] + 0.8 * rng.normal(size=(len(y), 16))).astype(np.float32)
-    queries = np.arange(N_ROWS, len(y))
-    return SimpleNamespace(
-        X=X,
-        y=y,
-        labels=np.where(np.arange(N_ROWS) < N_LABELLED, y[:N_ROWS], -1),
-        items=np.arange(N_LABELLED, N_ROWS),
-        known=queries[y[queries] < N_KNOWN],
-        new=queries[y[queries] >= N_KNOWN],
-    )
+    return plant_classes(N_CLASSES, N_KNOWN, N_LABELLED, N_ROWS)
 
 
 def fit(X, labels, **parameters):
@@ -188,6 +175,12 @@ def test_no_classes_are_found_among_few_rows(drawn, n_labelled, n_unlabelled):
     model = fit(drawn.X[rows], drawn.labels[rows])
     assert model.codec_.map.clusters is None
     assert model.novelty(drawn.X[drawn.new]).mean() > 0.1  # classes that were left out show what is new
+
+
+def test_two_hundred_rows_without_labels_are_enough(drawn):
+    rows = np.concatenate([np.arange(500), drawn.items[:200]])
+    model = fit(drawn.X[rows], drawn.labels[rows], new_classes=0.2)
+    assert model.codec_.map.clusters is not None
 
 
 # the same answers ----------------------------------------------------------------------------------------------------

@@ -178,14 +178,14 @@ def learn_features(
         scatter = within_scatter(directions(x[~held]), of_sample.take(np.flatnonzero(~held)))
         news, fresh = None, np.zeros(0, dtype=np.intp)
         if not labels.multilabel and new_classes != 0:
-            others = rng.permutation(np.flatnonzero(~labels.known))
-            fresh = others[: min(MAX_FRESH, len(others) // 8)]
-            others = others[len(fresh) :][:SAMPLE_ROWS]
+            unlabelled = rng.permutation(np.flatnonzero(~labels.known))
             if (
-                len(others) >= MIN_UNLABELLED
+                len(unlabelled) >= MIN_UNLABELLED
                 and len(learned.held_rows) >= MIN_UNLABELLED // 4
                 and labels.n_labels <= MAX_FOUND_LABELS
             ):
+                fresh = unlabelled[: min(MAX_FRESH, len(unlabelled) // 8)]
+                others = unlabelled[len(fresh) :][:SAMPLE_ROWS]
                 metric = learn_metric(directions, x, scatter, FOUND_RIDGE)
                 news = _find(
                     learned,
