@@ -19,7 +19,7 @@ from supquant.errors import WorkerError
 from supquant.inputs.labels import read_labels
 from supquant.inputs.validation import check_training_rows
 from supquant.model import features
-from supquant.model.kernel_rows import NearMap
+from supquant.model.kernel_rows import BlockMap
 from supquant.model.label_kernel import LabelKernel
 from supquant.parallel import row_blocks
 from supquant.published.anchor_kernel import AnchorKernel
@@ -254,15 +254,14 @@ def test_rows_without_labels_and_no_cache_give_the_bits_of_a_local_fit(classes, 
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 26])
-def test_a_sample_in_fewer_dimensions_gives_the_bits_of_a_local_fit(classes, monkeypatch, cache_bytes):
+def test_a_sample_gives_the_bits_of_a_local_fit(classes, monkeypatch, cache_bytes):
     path, X, y = classes
-    monkeypatch.setattr("supquant.model.kernel_rows.VARIANCE_KEPT", 0.5)
     monkeypatch.setattr("supquant.model.kernel_rows.MIN_GRAM_ROWS", 1000)
     monkeypatch.setattr("supquant.model.kernel_rows.GRAM_ROWS", 600)
     fitted = quantizer().fit(X, y)
     _, rows = LabelKernel(60, random_state=0).learn(X, read_labels(y))
     assert rows.n_sampled == 2
-    assert isinstance(rows.kernel, NearMap)
+    assert isinstance(rows.kernel, BlockMap)
     assert bits(quantizer().fit(InlineRows(path, cache_bytes=cache_bytes), y)) == bits(fitted)
 
 

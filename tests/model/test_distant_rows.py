@@ -79,9 +79,15 @@ def test_a_longer_code_and_new_classes_keep_the_centre(clouds):
     assert (quantizer.discover(X) == -1).all()
 
 
+def test_a_column_a_hundred_times_as_large_leaves_the_others_their_say(clouds):
+    X, y = clouds
+    scaled = X * np.where(np.arange(20) == 3, 100, 1)
+    assert accuracy(fitted(scaled, y), scaled, y) > 0.95
+
+
 def test_a_column_that_drowns_the_others_gives_a_warning(clouds):
     X, y = clouds
-    X = X * np.where(np.arange(20) == 3, 100, 1)
+    X = X * np.where(np.arange(20) == 3, 1000, 1)
     assert "Divide every column by its standard deviation" in " ".join(fitted(X, y).summary_.warnings)
     assert fitted(X / X.std(axis=0), y).summary_.warnings == ()
 

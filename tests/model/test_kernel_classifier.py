@@ -23,7 +23,7 @@ from supquant.model.kernel_classifier import (
     retrace,
     ridge_path,
 )
-from supquant.model.kernel_rows import KernelRows, NormalEquations, near_map
+from supquant.model.kernel_rows import KernelRows, NormalEquations, block_map
 from supquant.row_sums import FeatureCache
 
 
@@ -36,7 +36,7 @@ def rows_of(X, y, n_blocks=2, kernel=None, cache_bytes=0):
 @pytest.mark.parametrize("multilabel", [False, True])
 def test_the_gradient_is_that_of_the_log_loss(rng, multilabel, counted):
     X = rng.normal(size=(40, 3)).astype(np.float32)
-    kernel = near_map(GaussianMap(X[:3], 1.0), 40) if counted else None
+    kernel = block_map(GaussianMap(X[:3], 1.0)) if counted else None
     rows = rows_of(X, rng.integers(0, 2, (40, 4)) if multilabel else np.arange(40) % 4, kernel=kernel)
     assert (rows.counts(rows.blocks[0]) is not None) == counted
     W = rng.normal(size=(4, 4))
@@ -57,7 +57,7 @@ def test_the_gradient_is_that_of_the_log_loss(rng, multilabel, counted):
 def test_features_kept_as_counts_give_the_sums_of_floats(rng, multilabel, monkeypatch):
     X = rng.normal(size=(90, 5)).astype(np.float32)
     y = rng.integers(0, 2, (90, 4)) if multilabel else np.arange(90) % 4
-    rows = rows_of(X, y, kernel=near_map(GaussianMap(X[:20], 2.0), 90), cache_bytes=1 << 20)
+    rows = rows_of(X, y, kernel=block_map(GaussianMap(X[:20], 2.0)), cache_bytes=1 << 20)
     W = rng.normal(size=(21, 4))
 
     def sums():

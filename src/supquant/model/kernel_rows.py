@@ -43,16 +43,6 @@ FEW_LABELS = 16
 """With at most this number of labels, features are kept as counts, and compiled code computes logits and gradients. Ten labels
 take a third of the time of BLAS."""
 
-VARIANCE_KEPT = 0.985
-"""Fraction of the variance of the anchors that the directions hold. With 0.95, MNIST's loss rises by a tenth."""
-
-MAX_KEPT_FRACTION = 0.75
-"""If more than this fraction of the directions is needed, leaving the others out would hardly save time."""
-
-EIGENVECTORS = 64
-"""Directions are computed if the products that they may save cost more than this number of products of two square matrices of
-their width, which takes several times as long as finding them."""
-
 FAR = 1e4
 """The exponent that stands for an infinite distance: the features of such a row are zero, whatever its products."""
 
@@ -101,12 +91,6 @@ class KernelRows:
         """Return these rows and other rows of the same data."""
         return replace(self, blocks=[*self.blocks, *other.blocks])
 
-    def here(self, kernel: GaussianMap | None) -> KernelRows:
-        """Return these rows under another kernel, with their vectors in this process."""
-        numbers = np.concatenate(self.blocks)
-        x, labels = as_float32(self.X[numbers]), self.labels.take(numbers)
-        return KernelRows.of(x, labels, kernel, np.arange(len(x)), cache=FeatureCache(0), n_jobs=self.n_jobs)
-
     def sample_first(self) -> KernelRows:
         """Return the rows with an evenly spaced sample of them in the first blocks, if there are more than Phi'Phi needs."""
         every = round(len(self) / max(ROWS_PER_FEATURE * self.width, MIN_GRAM_ROWS))
@@ -143,7 +127,11 @@ class KernelRows:
     def counts(self, rows: RowNumbers) -> Counts | None:
         """Return phi (b, w) of one block as counts, filled up with zeros to whole groups; None if features are kept as floats."""
         kernel = self.kernel
-        if not isinstance(kernel, NearMap) or self.labels.n_labels > FEW_LABELS or kernels.compiled() is None:
+        if (
+            not isinstance(kernel, BlockMap)
+            or self.labels.n_labels > FEW_LABELS
+            or kernels.compiled() is None
+        ):
             return None
         return self.cache.get(self._key(rows), lambda: kernel.counts(self.vectors(rows)))
 
@@ -348,106 +336,77 @@ def gram_jobs(width: int, n_jobs: int) -> int:
     return max(1, min(n_jobs, GRAM_BYTES // (4 * width**2) - 1))
 
 
-# a kernel in fewer dimensions ------------------------------------------------------------------------------------------
+# the kernel of large blocks --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class NearMap(GaussianMap):
-    """A kernel whose features of large blocks may be made from fewer dimensions, and kept as counts.
+class BlockMap(GaussianMap):
+    """A kernel whose features of large blocks take one product, and can be kept as counts.
 
-    Distances to thousands of anchors take most of their time in products, and most dimensions of a vector add little to them. The
-    products are therefore taken along the principal directions of the anchors. Lengths stay those of the whole vectors:
-
-        |x - a|^2  is about  |x|^2 + |a|^2 - 2 (B'x) . (B'a)
-
-    The remainders that B leaves out of two different rows hardly have a direction in common. The features differ by less than 1%
-    from those of the kernel itself, and weights that were learned from them have the same loss under it.
+    With ``c = x - mean`` and ``b = a - mean``, the exponent is ``-[c, |c|^2, 1] . [-2 b, 1, |b|^2] / 2 sigma^2``.
     """
 
     mean: Float32  # (p,) of the anchors
-    basis: Float32 | None  # (p, r) orthonormal, or None to leave no dimension out
 
     def fill(self, x: Float32, values: Float32) -> None:
-        """Write the features of a large block (b, p) into values (b, h), nearly those of a call."""
+        """Write the features of a large block (b, p) into values (b, h), as those of a call but for rounding."""
         h = len(self.anchors)
         for tile in row_blocks(len(x), TILE_ROWS):
             rows = slice(*tile)
-            of_rows = np.matmul(self._lifted(x[rows]), self._near_anchors[:, :h], out=values[rows])
+            of_rows = np.matmul(self._lifted(x[rows]), self._lifted_anchors[:, :h], out=values[rows])
             np.minimum(of_rows, 0, out=of_rows)
             np.exp(of_rows, out=of_rows)
 
     def counts(self, x: Float32) -> Counts:
         """Return the features of a large block (b, p) as counts (b, w): h features, a one, then zeros that fill a group."""
-        counts = np.empty((len(x), self._near_anchors.shape[1]), dtype=np.uint16)
+        counts = np.empty((len(x), self._lifted_anchors.shape[1]), dtype=np.uint16)
         exponents = np.empty((min(len(x), TILE_ROWS), counts.shape[1]), dtype=np.float32)
         for start, stop in row_blocks(len(x), TILE_ROWS):
             of_rows = np.matmul(
-                self._lifted(x[start:stop]), self._near_anchors, out=exponents[: stop - start]
+                self._lifted(x[start:stop]), self._lifted_anchors, out=exponents[: stop - start]
             )
             kernels.active().counted_exponentials(of_rows, counts[start:stop])
         return counts
 
     def _lifted(self, x: Float32) -> Float32:
-        """Return ``[B'x, |x|^2, 1]`` (b, r + 2) of rows (b, p), from which the mean is subtracted first."""
-        centred = x - self.mean
-        r = centred.shape[1] if self.basis is None else self.basis.shape[1]
-        lifted = np.empty((len(x), r + 2), dtype=np.float32)
-        if self.basis is None:
-            lifted[:, :r] = centred
-        else:
-            np.matmul(centred, self.basis, out=lifted[:, :r])
-        lifted[:, r] = squared_norms(centred)
-        lifted[np.isinf(lifted[:, r]), : r + 1] = [0] * r + [FAR / -self.scale]
-        lifted[:, r + 1] = 1
+        """Return ``[c, |c|^2, 1]`` (b, p + 2) of rows (b, p)."""
+        p = x.shape[1]
+        lifted = np.empty((len(x), p + 2), dtype=np.float32)
+        centred = np.subtract(x, self.mean, out=lifted[:, :p])
+        lifted[:, p] = squared_norms(centred)
+        lifted[np.isinf(lifted[:, p]), : p + 1] = [0] * p + [FAR / -self.scale]
+        lifted[:, p + 1] = 1
         return lifted
 
     @cached_property
-    def _near_anchors(self) -> Float32:
-        """The matrix (r + 2, w) whose product with ``[B'x, |x|^2, 1]`` is ``-|x - a|^2 / 2 sigma^2`` in its first h columns.
+    def _lifted_anchors(self) -> Float32:
+        """The matrix (p + 2, w) whose product with the rows of `_lifted` is the exponent in its first h columns.
 
         It is 0 in one more column, whose exponential is 1, and far below 0 in those that fill up groups.
         """
         centred = self.anchors - self.mean
-        turned = centred if self.basis is None else centred @ self.basis
-        h, r = turned.shape
-        matrix = np.zeros((r + 2, h + 1 + -(h + 1) % GROUP), dtype=np.float32)
-        matrix[:r, :h] = -2 * turned.T
-        matrix[r, :h] = 1
-        matrix[r + 1, :h] = squared_norms(centred)
+        h, p = centred.shape
+        matrix = np.zeros((p + 2, h + 1 + -(h + 1) % GROUP), dtype=np.float32)
+        matrix[:p, :h] = -2 * centred.T
+        matrix[p, :h] = 1
+        matrix[p + 1, :h] = squared_norms(centred)
         matrix *= np.float32(self.scale)
-        matrix[r + 1, h + 1 :] = -FAR
+        matrix[p + 1, h + 1 :] = -FAR
         return matrix
 
 
-def near_map(kernel: GaussianMap, n_rows: int) -> GaussianMap:
-    """Return the kernel for learning from `n_rows` rows: in fewer dimensions if that saves time.
-
-    If squared lengths of anchors are infinite in float32, it is the given kernel.
+def block_map(kernel: GaussianMap) -> GaussianMap:
+    """Return the kernel for large blocks; the given one if squared lengths of its anchors are infinite in float32.
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> flat = (rng.standard_normal((500, 8)) @ rng.standard_normal((8, 64))).astype(np.float32)
-    >>> near_map(GaussianMap(flat, 10.0), 100_000).basis.shape
-    (64, 8)
+    >>> anchors = np.float32([[0, 0], [3, 4]])
+    >>> values = np.empty((1, 2), dtype=np.float32)
+    >>> block_map(GaussianMap(anchors, 5.0)).fill(anchors[:1], values)
+    >>> values.round(3)
+    array([[1.   , 0.607]], dtype=float32)
     """
     mean = kernel.anchors.mean(axis=0)
-    centred = kernel.anchors - mean
     with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(squared_norms(centred)).all():
-            return kernel
-        return NearMap(kernel.anchors, kernel.bandwidth, mean, _basis(centred, n_rows))
-
-
-def _basis(centred: Float32, n_rows: int) -> Float32 | None:
-    """Return principal directions (p, r) of centred anchors (h, p), or None if they would not save time."""
-    h, p = centred.shape
-    if EIGENVECTORS * p * p >= (1 - MAX_KEPT_FRACTION) * n_rows * h:
-        return None
-    covariance = centred.T @ centred
-    if not np.isfinite(covariance).all():
-        return None
-    variances, vectors = np.linalg.eigh(covariance)
-    held = np.cumsum(np.maximum(variances[::-1], 0), dtype=np.float64)
-    r = int(np.searchsorted(held, VARIANCE_KEPT * held[-1])) + 1
-    return None if r > MAX_KEPT_FRACTION * p else np.ascontiguousarray(vectors[:, ::-1][:, :r])
+        finite = np.isfinite(squared_norms(kernel.anchors - mean)).all()
+    return BlockMap(kernel.anchors, kernel.bandwidth, mean) if finite else kernel

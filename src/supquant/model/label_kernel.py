@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from supquant.inputs.parameters import check_integer, check_positive, random_gen
 from supquant.inputs.validation import as_float32
 from supquant.model.class_means import held_out_loss, learn_class_means
 from supquant.model.kernel_classifier import LabelClassifier, learn_classifier
-from supquant.model.kernel_rows import KernelRows, NearMap, near_map
+from supquant.model.kernel_rows import KernelRows, block_map
 from supquant.parallel import ordered_map, single_blas
 from supquant.row_sums import FeatureCache
 from supquant.rows import Rows
@@ -126,9 +126,9 @@ class LabelKernel(BaseEstimator):
         kernel = None if n_anchors == 0 else gaussian_kernel(X, order[n_held:], n_anchors, bandwidth)
         cache = FeatureCache(0 if kernel is None else CACHE_BYTES)
         learned_from = order[n_held:] if by_means else order[n_held:][:MAX_ROWS]
-        near = None if kernel is None else near_map(kernel, len(learned_from))
+        of_blocks = None if kernel is None else block_map(kernel)
         kept, held = (
-            KernelRows.of(X, labels, near, np.sort(rows), cache=cache, n_jobs=n_jobs)
+            KernelRows.of(X, labels, of_blocks, np.sort(rows), cache=cache, n_jobs=n_jobs)
             for rows in (learned_from, order[:n_held])
         )
         if not by_means:
@@ -137,11 +137,7 @@ class LabelKernel(BaseEstimator):
         with single_blas():
             classifier = learn_class_means(kept, held) if by_means else learn_classifier(kept, held)
             if n_held:
-                shown = held
-                # The model maps new vectors in all dimensions, so held-out rows are judged in all of them.
-                if isinstance(near, NearMap) and near.basis is not None:
-                    shown = held.here(replace(near, basis=None))
-                held_logits = shown.logits(classifier.held_weights)
+                held_logits = held.logits(classifier.held_weights)
         return LearnedLabels(kernel, classifier, np.sort(order[:n_held]), held_logits), kept.joined(held)
 
 
