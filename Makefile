@@ -5,6 +5,7 @@
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
 # make quality   measure the default model in half an hour, and show what moved since the records in benchmarks/results/quality
+# make figures   write the tables and the picture of README.md and docs/ from these records
 # make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error
 # make browser   install Chromium where there is none (Debian), for the tests that open pages; others skip them
 # make clean     remove what the others made
@@ -24,7 +25,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
-.PHONY: build demo test lint types pytest dist quality docs sanitize sanitize-address sanitize-thread browser develop clean
+.PHONY: build demo test lint types pytest dist quality figures docs sanitize sanitize-address sanitize-thread browser develop clean
 
 build: $(STAMP)
 
@@ -82,9 +83,12 @@ dist: $(STAMP)
 	  'import supquant, supquant.kernels as k; assert "wheel-check" in supquant.__file__, supquant.__file__; print("the wheel imports:", supquant.__file__, k.isa())'
 
 # Cells of the same sources are not measured again, so a run that was stopped goes on. Copy the records over those of the
-# repository to keep them.
+# repository to keep them, then `make figures`.
 quality: $(STAMP)
 	$(BIN)/supquant bench quality --quick --results build/quality --against benchmarks/results/quality
+
+figures: $(STAMP)
+	$(BIN)/python benchmarks/figures.py
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs . build/docs

@@ -34,7 +34,7 @@ from supquant_lab.methods.codes import FittedCodes
 from supquant_lab.methods.compared import FittedProbabilities
 from supquant_lab.probabilities import OpenCalibration, judge_first_answers
 from supquant_lab.problem import Problem, pose
-from supquant_lab.quality import OpenQuality, RankingQuality, evaluate_scores
+from supquant_lab.quality import RankingQuality, evaluate_scores
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "": {},
@@ -68,7 +68,7 @@ def measure(case: Case, n_jobs: int | None = None) -> Figures:
     >>> from supquant_lab.bench.quality.plan import Line
     >>> figures = measure(Case(Line("paper", "digits", 600, "", 16), seed=0))
     >>> sorted(figures)
-    ['calibration', 'map', 'recall_within_class']
+    ['calibration', 'float', 'map', 'ratio', 'recall_within_class']
     """
     by_kind = {"extend": measure_extending, "discover": measure_discovery, "fit": measure_fit}
     return by_kind.get(case.line.kind, measure_ranking)(case, n_jobs)
@@ -101,30 +101,28 @@ def _fit(case: Case, training: Training, n_jobs: int | None) -> FittedCodes:
 def measure_ranking(case: Case, n_jobs: int | None) -> Figures:
     """Return MAP and calibration under a protocol, and what other items reach on the same split.
 
-    `float` ranks by the products of the float probabilities of the same classifier, `pq` by product quantization of the same
-    size, and `cosine` by the vectors. `ratio` is the MAP of codes over that of the float probabilities.
+    `float` ranks by products of the float probabilities of the same classifier, or of the labels of items that have some; `pq` by
+    product quantization of the same size, and `cosine` by the vectors. `ratio` is the MAP of codes over that of `float`.
     """
     problem = _pose(case, case.line.kind)
     fitted = _fit(case, problem.training, n_jobs)
     codes = fitted.learned() if problem.learned else fitted.encoded(problem.database)
     quality = _quality(problem, fitted, codes, n_jobs)
-    figures = {"map": quality.map} if quality.open is None else _open_figures(quality.open)
+    figures = _map_figures("map", quality)
+    floats = FittedProbabilities(fitted, problem.y)
+    best = floats.learned() if problem.learned else floats.encoded(problem.database)
+    figures |= _map_figures("float", _quality(problem, floats, best, n_jobs))
+    which = "" if problem.new is None else "_known"
+    figures[f"ratio{which}"] = figures[f"map{which}"] / figures[f"float{which}"]
     if problem.learned:
         assert quality.recall_within_class is not None
         figures["recall_within_class"] = quality.recall_within_class
-    else:
-        floats = FittedProbabilities(fitted, problem.y)
-        best = _quality(problem, floats, floats.encoded(problem.database), n_jobs)
-        which, best_map = ("", best.map) if best.open is None else ("_known", best.open.known.map)
-        figures |= {f"float{which}": best_map, f"ratio{which}": figures[f"map{which}"] / best_map}
-    if problem.new is not None:
+    if problem.new is not None or case.line.kind == "unseen":
         for name in ("pq", "cosine"):
             method = find_method(name)(problem.training, Settings(seed=case.seed, n_jobs=n_jobs))
             other = method.fitted(case.line.bits)
             items = other.encoded(problem.database)
-            judged = _quality(problem, other, items, n_jobs, method.rankings[0]).open
-            assert judged is not None
-            figures[f"{name}_new"] = judged.new.map
+            figures |= _map_figures(name, _quality(problem, other, items, n_jobs, method.rankings[0]))
     calibration = judge_first_answers(
         fitted.estimator.codec_,
         codes,
@@ -154,8 +152,15 @@ def _quality(
     )
 
 
-def _open_figures(quality: OpenQuality) -> Figures:
-    return {"map": quality.map, "map_known": quality.known.map, "map_new": quality.new.map}
+def _map_figures(name: str, quality: RankingQuality) -> Figures:
+    """Return MAP by its name in a record; with new classes, the harmonic mean, and those of known and of new queries."""
+    if quality.open is None:
+        return {name: quality.map}
+    return {
+        name: quality.open.map,
+        f"{name}_known": quality.open.known.map,
+        f"{name}_new": quality.open.new.map,
+    }
 
 
 # new classes -------------------------------------------------------------------------------------------------------------

@@ -110,13 +110,11 @@ PARTS: Mapping[str, Sequence[Group]] = {
         Group("unlabelled", ("digits",), ("", "new_classes=0")),
         Group("unlabelled", ("mnist",), ("", "new_classes=0"), rows=12_000),
     ],
-    "unseen": [Group("unseen", _ONE_LABEL), Group("unseen", _MANY_CLASSES, ("fit_rows=all",))],
-    "paper": [
-        Group("paper", (*_ONE_LABEL, "coco30k", "coco30k-noperson"), bits=(16,)),
-        Group("paper", _MANY_CLASSES),
-    ],
+    "unseen": [Group("unseen", _ONE_LABEL, ("", "fit_rows=all"))],
+    "paper": [Group("paper", (*_ONE_LABEL, "coco30k", "coco30k-noperson"), bits=(16, 64))],
     "lengths": [
-        Group(kind, ("banking77",), bits=(16, 32, 64, 128)) for kind in ("paper", "unlabelled", "open")
+        *(Group(kind, ("banking77",), bits=(16, 32, 64, 128)) for kind in ("paper", "unlabelled")),
+        Group("open", _MANY_CLASSES, bits=(16, 32, 64, 128)),
     ],
     "extend": [Group("extend", ("digits", "banking77"), ("one", "fifth"))],
     "discover": [Group("discover", _MANY_CLASSES)],
@@ -154,7 +152,7 @@ def plan_cases(
     >>> [case.name for case in plan_cases(["open"], ["digits"], seeds=[0])]
     ['open-digits-64bits-seed0']
     >>> len(plan_cases(["lengths"], quick=True)), len(plan_cases(["lengths"]))
-    (12, 36)
+    (16, 48)
     """
     for part in parts or ():
         check_choice(part, "part", tuple(PARTS))

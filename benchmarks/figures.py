@@ -1,0 +1,293 @@
+"""Render the tables and the picture of the documents from the records in benchmarks/results.
+
+python benchmarks/figures.py            # writes what differs: `make figures`
+python benchmarks/figures.py --check    # only says what differs, and which records are older than the code
+
+A table stands between `<!-- figures: NAME -->` and `<!-- end of figures -->`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+from supquant_lab.bench.quality.comparison import Values, figures_by_line
+from supquant_lab.bench.quality.plan import QUICK_ROWS, Line
+from supquant_lab.bench.quality.run import fingerprints, read_folder
+from supquant_lab.picture import save_picture
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "benchmarks" / "results" / "quality"
+PAGES = ("README.md", "docs/quality.md", "docs/discover.md")
+PICTURE = ROOT / "docs" / "open.png"
+
+BLOCK = re.compile(r"(?<=<!-- figures: )(\w+)( -->\n\n).*?(?=\n\n<!-- end of figures -->)", re.DOTALL)
+
+NAMES = {
+    "banking77": "Banking77, sentences, 384 dimensions",
+    "tinyimagenet": "Tiny-ImageNet, pictures, 256 dimensions",
+    "cifar10": "CIFAR-10, GIST of pictures, 512 dimensions",
+    "mnist": "MNIST, pixels, 784 dimensions",
+    "coco30k": "COCO, words of pictures, several labels",
+    "coco30k-noperson": "the same without the label *person*",
+    "digits": "digits, pixels, 64 dimensions",
+}
+MANY_CLASSES = ("banking77", "tinyimagenet")
+ONE_LABEL = (*MANY_CLASSES, "cifar10", "mnist")
+LENGTHS = (16, 32, 64, 128)
+
+NONE = "\N{EN DASH}"
+
+Row = Sequence[str]
+
+
+class Results:
+    """The means over seeds of what `supquant bench quality` recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        records = read_folder(folder)
+        self._figures: dict[Line, dict[str, Values]] = figures_by_line(records)
+        present = fingerprints()
+        self.older = sorted(
+            {
+                f"{record['kind']}, {Line(*(record[field] for field in Line._fields)).label}, of {record['commit']}"
+                for record in records
+                if any(record[name] != value for name, value in present.items())
+            }
+        )
+
+    def get(self, kind: str, data: str, figure: str, *, variant: str = "", bits: int = 64) -> float | None:
+        """Return a figure, or None if there is no record of it."""
+        values = self._figures.get(Line(kind, data, QUICK_ROWS.get(data), variant, bits), {}).get(figure)
+        return mean(values.values()) if values else None
+
+
+def number(value: float | None, decimals: int = 3) -> str:
+    """Return a fraction without its leading zero; a dash if there is none."""
+    return NONE if value is None else f"{value:.{decimals}f}".replace("0.", ".", 1)
+
+
+def best_bold(values: Sequence[float | None], decimals: int = 3) -> list[str]:
+    """Return numbers, of which all that round to the largest are bold."""
+    texts = [number(value, decimals) for value in values]
+    top = number(max((value for value in values if value is not None), default=None), decimals)
+    return [f"**{text}**" if text == top != NONE else text for text in texts]
+
+
+def table(header: Row, rows: Sequence[Row]) -> str:
+    """Return a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# tables ------------------------------------------------------------------------------------------------------------------
+
+
+def known_and_new(results: Results, others: dict[str, str], title: str) -> str:
+    """Return MAP under the protocol `open`, for queries of known and of new classes."""
+    rows = []
+    for data in MANY_CLASSES:
+        both = [
+            best_bold([results.get("open", data, f"{name}_{which}") for name in ("map", *others)], 2)
+            for which in ("known", "new")
+        ]
+        rows.append([NAMES[data], *(" / ".join(pair) for pair in zip(*both, strict=True))])
+    return table([title, "supquant, 8 bytes", *others.values()], rows)
+
+
+def labelled(results: Results) -> str:
+    """Return MAP over items with labels, and how many of the nearest items come first."""
+    rows = []
+    for data in (*ONE_LABEL, "coco30k", "coco30k-noperson"):
+        codes = [results.get("paper", data, "map", bits=bits) for bits in (16, 64)]
+        stored = results.get("paper", data, "float", bits=16)
+        overlap = results.get("paper", data, "recall_within_class") if data in ONE_LABEL else None
+        rows.append([NAMES[data], *best_bold([*codes, stored]), number(overlap, 2)])
+    nearest = "of the ten nearest items of the class, 8 bytes"
+    return table(["MAP, items with labels", "2 bytes", "8 bytes", "the stored label", nearest], rows)
+
+
+def unlabelled(results: Results) -> str:
+    """Return MAP over items without labels, all of known classes."""
+    rows = []
+    for data in ONE_LABEL:
+        variants = [
+            results.get("unlabelled", data, "map", variant=variant)
+            for variant in ("", "new_classes=0", "fit_rows=all")
+        ]
+        rows.append([NAMES[data], *map(number, [*variants, results.get("unlabelled", data, "float")])])
+    header = "MAP, items without labels, 8 bytes"
+    ways = ["defaults", "`new_classes=0`", "the items given to `fit`", "float probabilities"]
+    return table([header, *ways], rows)
+
+
+def unseen(results: Results) -> str:
+    """Return MAP where all queries and items are of classes without labels."""
+    rows = []
+    for data in ONE_LABEL:
+        ours = [results.get("unseen", data, "map", variant=variant) for variant in ("", "fit_rows=all")]
+        others = [results.get("unseen", data, name) for name in ("pq", "cosine")]
+        rows.append([NAMES[data], *best_bold([*ours, *others])])
+    ways = ["supquant", "the items given to `fit`", "product quantization", "whole vectors, cosine"]
+    return table(["MAP, new classes only, 8 bytes", *ways], rows)
+
+
+def lengths(results: Results) -> str:
+    """Return MAP by length of the code."""
+    cases = {
+        "items with labels": ("paper", "map"),
+        "items without labels": ("unlabelled", "map"),
+        "known and new classes, harmonic mean": ("open", "map"),
+    }
+    rows = [
+        [name, *(number(results.get(kind, "banking77", figure, bits=bits)) for bits in LENGTHS)]
+        for name, (kind, figure) in cases.items()
+    ]
+    return table(["MAP, Banking77", *(f"{bits // 8} bytes" for bits in LENGTHS)], rows)
+
+
+def calibration(results: Results) -> str:
+    """Return calibration errors."""
+    rows = []
+    for data in ONE_LABEL:
+        alone = [number(results.get(kind, data, "calibration")) for kind in ("paper", "unlabelled")]
+        both = [number(results.get("open", data, f"calibration_{which}")) for which in ("known", "new")]
+        rows.append([NAMES[data], *alone, " / ".join(both) if data in MANY_CLASSES else NONE])
+    header = ["calibration error, 8 bytes", "items with labels", "items without labels"]
+    return table([*header, "known and new classes: queries of known / new ones"], rows)
+
+
+def extended(results: Results) -> str:
+    """Return what `extend` gains and costs."""
+    rows = []
+    for data in ("digits", "banking77"):
+        for variant, classes in (("one", "one new class"), ("fifth", "a fifth of the classes new")):
+            figures = [
+                " / ".join(
+                    number(results.get("extend", data, f"map_{which}{when}", variant=variant))
+                    for which in ("known", "new")
+                )
+                for when in ("_before", "")
+            ]
+            rows.append([f"{NAMES[data].split(',')[0]}, {classes}", *figures])
+    return table(["MAP of known / new classes, 8 bytes", "before", "after `extend`"], rows)
+
+
+def discovered(results: Results) -> str:
+    """Return how many rows are put into the group of their class."""
+    ways = {
+        "discover": "supquant, number of classes not told",
+        "semi_kmeans": "semi-supervised k-means, told",
+        "kmeans": "k-means, told",
+    }
+    rows = []
+    for data in MANY_CLASSES:
+        figures = [
+            [number(results.get("discover", data, f"{way}{which}")) for which in ("", "_known", "_new")]
+            for way in ways
+        ]
+        rows.append([NAMES[data], *(f"{of_all} ({known} / {new})" for of_all, known, new in figures)])
+    return table(["clustering accuracy: all (known / new classes)", *ways.values()], rows)
+
+
+TABLES: dict[str, Callable[[Results], str]] = {
+    "first": partial(
+        known_and_new,
+        others={
+            "pq": "product quantization, 8 bytes",
+            "cosine": "whole vectors, cosine, 1,536 and 1,024 bytes",
+        },
+        title="how well items of the right label come first (MAP, 0 to 1), queries of known / new classes",
+    ),
+    "open": partial(
+        known_and_new,
+        others={
+            "pq": "product quantization, 8 bytes",
+            "float": "float probabilities",
+            "cosine": "whole vectors, cosine",
+        },
+        title="MAP, queries of known / new classes",
+    ),
+    "labelled": labelled,
+    "unlabelled": unlabelled,
+    "unseen": unseen,
+    "lengths": lengths,
+    "calibration": calibration,
+    "extend": extended,
+    "discover": discovered,
+}
+
+
+def rendered(text: str, results: Results) -> str:
+    """Return a page with its tables rendered."""
+    return BLOCK.sub(lambda block: f"{block[1]}{block[2]}{TABLES[block[1]](results)}", text)
+
+
+# picture -----------------------------------------------------------------------------------------------------------------
+
+COLOURS = {"known": "#2456c5", "new": "#d55e00"}
+STYLES = {
+    "pq": ("x--", "product quantization"),
+    "float": (":", "float probabilities"),
+    "cosine": ("-.", "whole vectors, cosine"),
+}
+
+
+def draw(results: Results, picture: Path) -> None:
+    """Draw MAP by bytes under the protocol `open`, a panel for each data set."""
+    figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.2), sharex=True, layout="constrained")
+    for axes, data in zip(panels, MANY_CLASSES, strict=True):
+        for which, colour in COLOURS.items():
+            for name, (style, label) in {"map": ("o-", "supquant"), **STYLES}.items():
+                found = [(bits, results.get("open", data, f"{name}_{which}", bits=bits)) for bits in LENGTHS]
+                points = [(bits / 8, value) for bits, value in found if value is not None]
+                axes.plot(
+                    *zip(*points, strict=True),
+                    style,
+                    color=colour,
+                    linewidth=2 if name == "map" else 1,
+                    label=f"{label}, queries of {which} classes",
+                )
+        axes.set(title=", ".join(NAMES[data].split(", ")[:2]), xscale="log", xlabel="bytes per item")
+        axes.set(ylim=(0, None))
+        axes.set_xticks([bits / 8 for bits in LENGTHS], [str(bits // 8) for bits in LENGTHS])
+        axes.minorticks_off()
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("MAP")
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    save_picture(figure, picture, dpi=110)
+
+
+def main(*arguments: str) -> int:
+    """Render all pages, or check them; return the exit status."""
+    results = Results(RECORDS)
+    different = [name for name in PAGES if rendered(text := _read(name), results) != text]
+    if "--check" in arguments:
+        for name in different:
+            print(f"{name} differs from the records: run `make figures`")
+        for line in results.older:
+            print(f"older than the code: {line}")
+        return bool(different or results.older)
+    for name in different:
+        (ROOT / name).write_text(rendered(_read(name), results), encoding="utf-8")
+        print(f"wrote {name}")
+    draw(results, PICTURE)
+    return 0
+
+
+def _read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
