@@ -108,7 +108,7 @@ class RowSearch {
         });
         const float best = lowest.value();
         if (costs[current] == best) return false;
-        const int winner = first_equal(costs, K_, best, current);
+        const int winner = first_lowest(costs, K_, best, current);
         if (winner == current) return false;
         if constexpr (!kPlain) e += 2.0 * (double(product[winner]) - double(product[current]));
         codes_[m] = uint8_t(winner);
@@ -165,7 +165,7 @@ class RowSearch {
         int count = 0;
         for (int b = 0; b < M_; ++b)
             if (b != m) rows[count++] = column(table, b, codes_[b], m);
-        sum_of_rows(rows, count, K_, sums);
+        sum_of_rows([&](int b) { return rows[b]; }, count, K_, sums);
     }
 
     // For each codeword of one codebook, the sums over the codewords of the other codebooks at the last visit.
@@ -193,14 +193,16 @@ void fold_pair_table(const AssignProblem& p, float* table) {
         const float* cross = p.cross + j * width + K;
         const float* product = p.product + j * width + K;
         float* out = table + size_t(j) * stride;
-        for (int k = 0; k < K; ++k) {
-            const float q = (product[k] + product[k]) - p.eps;
-            out[k] = (cross[k] + cross[k]) + (p.mu * q) * q;
-        }
-        float least = out[0];
-        for (int k = 1; k < K; ++k) least = out[k] < least ? out[k] : least;
+        Lowest least;
+        for_lanes(K, [&](auto lane, int k) {
+            using V = decltype(lane);
+            const V c = load<V>(cross + k), b = load<V>(product + k), q = (b + b) - p.eps;
+            const V entry = (c + c) + (p.mu * q) * q;
+            store(out + k, entry);
+            least.take(entry);
+        });
         for (int k = K; k < stride; ++k) out[k] = __builtin_inff();
-        table[size_t(K) * stride + j] = least;
+        table[size_t(K) * stride + j] = least.value();
     }
 }
 
@@ -226,18 +228,22 @@ void assign_two(const AssignProblem& p, size_t row) {
     for (int r = 0; r < kRows; ++r) {
         const float* first = p.unary + (row + r) * 2 * K;
         const float* unary = first + K;
-        float least = unary[0];
-        for (int k = 0; k < K; ++k) {
-            second[r][k] = unary[k];
-            least = unary[k] < least ? unary[k] : least;
-        }
+        Lowest least, least_bound;
+        for_lanes(K, [&](auto lane, int k) {
+            const auto value = load<decltype(lane)>(unary + k);
+            store(second[r] + k, value);
+            least.take(value);
+        });
         for (int k = K; k < stride; ++k) second[r][k] = 0;
         best[r] = Vec() + __builtin_inff();
-        int likely = 0;
-        for (int j = 0; j < K; ++j) {
-            bounds[r][j] = (least + least_of_table[j]) + first[j];
-            if (bounds[r][j] < bounds[r][likely]) likely = j;
-        }
+        const float lowest = least.value();
+        for_lanes(K, [&](auto lane, int j) {
+            using V = decltype(lane);
+            const V bound = (lowest + load<V>(least_of_table + j)) + load<V>(first + j);
+            store(bounds[r] + j, bound);
+            least_bound.take(bound);
+        });
+        const int likely = first_lowest(bounds[r], K, least_bound.value(), 0);
         const float* table = p.pair_table + size_t(likely) * stride;
         Vec low = Vec() + __builtin_inff();
         for (int k = 0; k < stride; k += kLanes) low = lower(load<Vec>(second[r] + k) + load<Vec>(table + k), low);
@@ -245,18 +251,23 @@ void assign_two(const AssignProblem& p, size_t row) {
     }
     for (int j = 0; j < K; ++j) {
         bool possible = false;
+SUPQUANT_UNROLL
         for (int r = 0; r < kRows; ++r) possible |= bounds[r][j] <= found[r];
         if (!possible) {
+SUPQUANT_UNROLL
             for (int r = 0; r < kRows; ++r) totals[r][j] = Vec() + __builtin_inff();
             continue;
         }
         const float* table = p.pair_table + size_t(j) * stride;
         Vec low[kRows];
+SUPQUANT_UNROLL
         for (int r = 0; r < kRows; ++r) low[r] = Vec() + __builtin_inff();
         for (int k = 0; k < stride; k += kLanes) {
             const Vec t = load<Vec>(table + k);
+SUPQUANT_UNROLL
             for (int r = 0; r < kRows; ++r) low[r] = lower(load<Vec>(second[r] + k) + t, low[r]);
         }
+SUPQUANT_UNROLL
         for (int r = 0; r < kRows; ++r) {
             totals[r][j] = low[r] + p.unary[(row + r) * 2 * K + j];
             best[r] = lower(totals[r][j], best[r]);
@@ -274,7 +285,7 @@ void assign_two(const AssignProblem& p, size_t row) {
         };
         if (total(start[0], start[1]) == lowest) continue;
         int j = 0;
-        while (j < K && lowest_lane(totals[r][j]) != lowest) ++j;
+        while (j < K && !lanes_within(totals[r][j], lowest)) ++j;
         for (int k = 0; j < K && k < K; ++k)
             if (total(j, k) == lowest) {
                 codes[0] = uint8_t(j);
@@ -292,7 +303,7 @@ void assign_one(const AssignProblem& p, size_t row) {
     for_lanes(K, [&](auto lane, int k) { lowest.take(load<decltype(lane)>(unary + k)); });
     const int current = p.start[row];
     const float best = lowest.value();
-    p.codes[row] = uint8_t(unary[current] == best ? current : first_equal(unary, K, best, current));
+    p.codes[row] = uint8_t(unary[current] == best ? current : first_lowest(unary, K, best, current));
 }
 
 void assign(const AssignProblem& p, size_t begin, size_t end) {

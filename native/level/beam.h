@@ -2,6 +2,7 @@
 // a greedy choice, many come near the best code.
 #pragma once
 
+#include "hamming.h"
 #include "kernels.h"
 #include "vector.h"
 
@@ -51,11 +52,15 @@ constexpr int kLeast = kParts / kLanes;  // vectors of the least costs of all pa
 inline float cost_within_reach(const Vec* least, int most) {
     float costs[kParts];
     for (int v = 0; v < kLeast; ++v) store(costs + v * kLanes, least[v]);
-    int within[kParts] = {};
-    for (int j = 0; j < kParts; ++j)
-        for (int i = 0; i < kParts; ++i) within[i] += costs[j] <= costs[i];
     float lowest = __builtin_inff();
-    for (int i = 0; i < kParts; ++i) lowest = within[i] >= most && costs[i] < lowest ? costs[i] : lowest;
+    for (int i = 0; i < kParts; ++i) {
+        int within = 0;
+        for (int v = 0; v < kLeast; ++v) {
+            const uint32_t lanes = lanes_within(least[v], costs[i]);
+            within += int(kLanes == 1 ? lanes : count_bits(lanes));
+        }
+        lowest = within >= most && costs[i] < lowest ? costs[i] : lowest;
+    }
     return lowest;
 }
 
@@ -75,7 +80,7 @@ void beam(const float* unary, const float* cross, int M, int K, int width, size_
             for (int b = 0; b < count; ++b) {
                 const float* rows[supquant::kMaxCodebooks];
                 for (int a = 0; a < m; ++a) rows[a] = cross + (size_t(a) * K + before[b][a]) * columns + size_t(m) * K;
-                if (m > 0) sum_of_rows(rows, m, K, sums);
+                if (m > 0) sum_of_rows([&](int a) { return rows[a]; }, m, K, sums);
                 for_lanes(K, [&](auto lane, int k) {
                     using V = decltype(lane);
                     const V sum = load<V>(sums + k);

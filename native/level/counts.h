@@ -82,34 +82,16 @@ inline void in_groups(size_t count, size_t i, Body body) {
     }
 }
 
-// Adds the second half of some lanes to the first, and so on, until one is left.
-#if SUPQUANT_LANES == 1
-inline float added_by_halves(Vec lane) { return lane; }
-#else
-typedef float Four __attribute__((vector_size(16)));
-inline float added_by_halves(Four lanes) { return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]); }
-#endif
-#if SUPQUANT_LANES >= 8
-typedef float Eight __attribute__((vector_size(32)));
-inline float added_by_halves(Eight lanes) {
-    Four halves[2];
-    __builtin_memcpy(halves, &lanes, sizeof lanes);
-    return added_by_halves(halves[0] + halves[1]);
-}
-#endif
-#if SUPQUANT_LANES == 16
-inline float added_by_halves(Vec lanes) {
-    Eight halves[2];
-    __builtin_memcpy(halves, &lanes, sizeof lanes);
-    return added_by_halves(halves[0] + halves[1]);
-}
-#endif
 inline float added_by_halves(Vec (&vectors)[kVectors]) {
 SUPQUANT_UNROLL
     for (size_t step = kVectors / 2; step > 0; step /= 2)
 SUPQUANT_UNROLL
         for (size_t v = 0; v < step; ++v) vectors[v] += vectors[v + step];
-    return added_by_halves(vectors[0]);
+#if SUPQUANT_LANES == 1
+    return vectors[0];
+#else
+    return combined_by_halves(vectors[0], [](auto a, auto b) { return a + b; });
+#endif
 }
 
 // scores[i * stride + l] = x[i] . weights[l] for kRows rows and kLabels labels. It is not inlined, nor is count_products: both
@@ -147,21 +129,21 @@ SUPQUANT_UNROLL
 }
 
 // Turns the scores of a row into probabilities, in place: of each label alone if there may be `several` in a row, else of
-// all labels together.
+// all labels together. There are kMaxFewLabels scores, of which those after n_labels may be any numbers.
 inline void probabilities(float* scores, size_t n_labels, bool several) {
-    float shifted[kMaxFewLabels] = {};
-    float highest = scores[0];
-    for (size_t l = 1; l < n_labels; ++l) highest = scores[l] > highest ? scores[l] : highest;
-    for (size_t l = 0; l < n_labels; ++l)
-        shifted[l] = several ? (scores[l] > 0 ? -scores[l] : scores[l]) : scores[l] - highest;
-    for (size_t l = 0; l < kMaxFewLabels; l += kLanes) store(shifted + l, exponential(load<Vec>(shifted + l)));
+    Lowest negative;
+    for_lanes(int(n_labels), [&](auto lane, int l) { negative.take(-load<decltype(lane)>(scores + l)); });
+    const float highest = -negative.value();
+    float powers[kMaxFewLabels];
+    for (size_t l = 0; l < n_labels; l += kLanes) {
+        const Vec score = load<Vec>(scores + l);
+        store(powers + l, exponential(several ? (score > 0.0f ? -score : score) : score - highest));
+    }
     float sum = 0;
-    for (size_t l = 0; l < n_labels; ++l) sum += shifted[l];
-    for (size_t l = 0; l < n_labels; ++l) {
-        if (several)
-            scores[l] = (scores[l] > 0 ? 1.0f : shifted[l]) / (1.0f + shifted[l]);
-        else
-            scores[l] = shifted[l] / sum;
+    for (size_t l = 0; l < n_labels; ++l) sum += powers[l];
+    for (size_t l = 0; l < n_labels; l += kLanes) {
+        const Vec power = load<Vec>(powers + l);
+        store(scores + l, several ? (load<Vec>(scores + l) > 0.0f ? Vec() + 1.0f : power) / (1.0f + power) : power / sum);
     }
 }
 
@@ -192,7 +174,7 @@ SUPQUANT_UNROLL
 
 void count_slopes(const uint16_t* x, size_t n, size_t d, const float* weights, const float* targets, size_t n_labels,
                   bool several, float* sums) {
-    float residuals[kSlopeRows * kMaxFewLabels];
+    float residuals[kSlopeRows * kMaxFewLabels] = {};
     for (size_t begin = 0; begin < n; begin += kSlopeRows) {
         const size_t rows = n - begin < kSlopeRows ? n - begin : kSlopeRows;
         const uint16_t* of_rows = x + begin * d;
@@ -200,7 +182,10 @@ void count_slopes(const uint16_t* x, size_t n, size_t d, const float* weights, c
         for (size_t i = 0; i < rows; ++i) {
             float* own = residuals + i * kMaxFewLabels;
             probabilities(own, n_labels, several);
-            for (size_t l = 0; l < n_labels; ++l) own[l] -= targets[(begin + i) * n_labels + l];
+            for_lanes(int(n_labels), [=](auto lane, int l) {
+                using V = decltype(lane);
+                store(own + l, V(load<V>(own + l) - load<V>(targets + (begin + i) * n_labels + l)));
+            });
         }
         in_groups<kSlopeVectors>(d / kLanes, 0, [=, &residuals](auto vectors, size_t v) {
             in_groups<kSlopeLabels>(n_labels, 0, [=, &residuals](auto labels, size_t l) {

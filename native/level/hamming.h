@@ -1,10 +1,12 @@
 // Hamming distances between codes.
 //
 // Bits are counted by shifts and masks, except in words of 32 and 64 bits at levels with an instruction for it. Without
-// that instruction the builtin would call a library. Shifts and masks on short words compile to vector code.
+// that instruction the builtin would call a library. Of the shortest codes a vector holds many.
 #pragma once
 
 #include "kernels.h"
+#include "lookups.h"
+#include "vector.h"
 
 namespace {
 
@@ -46,6 +48,39 @@ void hamming_of(const uint8_t* codes, const uint8_t* query, size_t n, uint16_t* 
     }
 }
 
+// Distances of codes of one or two bytes.
+template <int kBytes>
+void hamming_of_bytes(const uint8_t* codes, const uint8_t* query, size_t n, uint16_t* distances) {
+    constexpr int kRows = kByteLanes / kBytes, kPiece = kLanes == 1 ? 8 : 2 * kLanes;
+    typedef uint16_t Distances __attribute__((vector_size(2 * kPiece)));
+    typedef uint8_t Piece __attribute__((vector_size(kPiece * kBytes)));
+    uint8_t asked[kByteLanes];
+    for (int j = 0; j < kByteLanes; ++j) asked[j] = query[j % kBytes];
+    const Bytes queries = load_bytes(asked);
+    size_t i = 0;
+    for (; i + kRows <= n; i += kRows) {
+        const Bytes counts = popcount(load_bytes(codes + i * kBytes) ^ queries);
+        Piece pieces[kRows / kPiece];
+        __builtin_memcpy(pieces, &counts, sizeof counts);
+#pragma GCC unroll 4
+        for (int p = 0; p < kRows / kPiece; ++p) {
+            Distances wide;
+            if constexpr (kBytes == 1) {
+                wide = __builtin_convertvector(pieces[p], Distances);
+            } else {
+                __builtin_memcpy(&wide, &pieces[p], sizeof wide);
+                wide = (wide & 255) + (wide >> 8);
+            }
+            __builtin_memcpy(distances + i + p * kPiece, &wide, sizeof wide);
+        }
+    }
+    for (; i < n; ++i) {
+        unsigned sum = 0;
+        for (int j = 0; j < kBytes; ++j) sum += count_bits(uint8_t(codes[i * kBytes + j] ^ query[j]));
+        distances[i] = uint16_t(sum);
+    }
+}
+
 // Distances of codes of any length: eight bytes at a time, then single bytes.
 void hamming_of_any(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances) {
     for (size_t i = 0; i < n; ++i) {
@@ -61,8 +96,8 @@ void hamming_of_any(const uint8_t* codes, const uint8_t* query, size_t n, int M,
 
 void hamming(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances) {
     switch (M) {
-        case 1: return hamming_of<uint8_t, 1>(codes, query, n, distances);
-        case 2: return hamming_of<uint16_t, 1>(codes, query, n, distances);
+        case 1: return hamming_of_bytes<1>(codes, query, n, distances);
+        case 2: return hamming_of_bytes<2>(codes, query, n, distances);
         case 4: return hamming_of<uint32_t, 1>(codes, query, n, distances);
         case 8: return hamming_of<uint64_t, 1>(codes, query, n, distances);
         case 16: return hamming_of<uint64_t, 2>(codes, query, n, distances);

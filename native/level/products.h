@@ -119,7 +119,7 @@ void group_products(size_t rows, const float* x, size_t x_stride, const float* y
 
 // Multiplies one row with kGroups groups of columns, which lie side by side in a panel: a row at the speed of memory.
 template <size_t kGroups, class Stored>
-inline void row_products(const float* x, const Stored* panel, size_t d, float* sums) {
+[[gnu::noinline]] void row_products(const float* x, const Stored* panel, size_t d, float* sums) {
     constexpr size_t kWide = kGroups * kVectors;
     for (size_t begin = 0; begin < d; begin += kDepth) {
         const size_t end = begin + kDepth < d ? begin + kDepth : d;

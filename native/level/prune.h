@@ -87,11 +87,13 @@ size_t mark_many_of(const BlockList& blocks, const uint8_t* table, const uint8_t
         for (int i = 0; i < kBlockRows; i += kWordRows) {
             QueryBytes sum[kWordRows];
             add_word<true>(codes + i, sum, entries(0), add);
-SUPQUANT_UNROLL
-            for (int m = 1; m < M; ++m) add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add);
+            for_other_codebooks<kCodebooks>(
+                M, [&](int m) { add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add); });
             QueryBytes lowest = sum[0];
+SUPQUANT_UNROLL
             for (int j = 1; j < kWordRows; ++j) lowest = lower(lowest, sum[j]);
             if (!any_at_most(lowest, limit)) continue;
+SUPQUANT_UNROLL
             for (int j = 0; j < kWordRows; ++j) {
                 rows[found] = uint32_t(blocks.numbers[b] * kBlockRows + i + j);
                 lanes[found] = at_most(sum[j], limit);
@@ -108,7 +110,7 @@ size_t mark_many(const BlockList& blocks, const uint8_t* table, const uint8_t* l
                           [&](auto M) { return mark_many_of<decltype(M)::value>(blocks, table, limits, rows, lanes); });
 }
 
-// block_sums for M codebooks.
+// block_sums for M codebooks. Eight rows at a time fill the registers, so it pays to unroll the loop over few codebooks only.
 template <int kCodebooks>
 void block_sums_of(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) {
     const int M = kCodebooks ? kCodebooks : blocks.n_codebooks;
@@ -123,8 +125,9 @@ void block_sums_of(const BlockList& blocks, const float* table, int K, float lim
         for (int i = 0; i < kBlockRows; i += kWordRows) {
             float sum[kWordRows];
             add_word<true>(codes + i, sum, entries(0), add);
-#pragma GCC unroll 16
-            for (int m = 1; m < M; ++m) add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add);
+            for_other_codebooks<kCodebooks>(
+                M, [&](int m) { add_word<false>(codes + m * kBlockRows + i, sum, entries(m), add); });
+#pragma GCC unroll 8
             for (int j = 0; j < kWordRows; ++j) {
                 sums[b * kBlockRows + i + j] = sum[j];
                 below |= uint64_t(sum[j] < limit) << (i + j);
@@ -135,8 +138,8 @@ void block_sums_of(const BlockList& blocks, const float* table, int K, float lim
 }
 
 void block_sums(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) {
-    with_codebooks(blocks.n_codebooks,
-                   [&](auto M) { block_sums_of<decltype(M)::value>(blocks, table, K, limit, sums, rows); });
+    with_codebooks<4>(blocks.n_codebooks,
+                      [&](auto M) { block_sums_of<decltype(M)::value>(blocks, table, K, limit, sums, rows); });
 }
 
 }  // namespace

@@ -3,21 +3,35 @@
 
 #include "codebooks.h"
 #include "kernels.h"
+#include "vector.h"
 
 namespace {
 
 void code_sums(const uint32_t* rows, const uint32_t* starts, const float* slice, int K, size_t stride, int columns,
                double* sums) {
+    using Doubles = Of<double>::Vector;
+    typedef float Floats __attribute__((vector_size(sizeof(Doubles) / 2)));
+    constexpr int kDoubles = sizeof(Doubles) / sizeof(double);
+    constexpr int kVectors = 8, kRun = kVectors * kDoubles;  // the sums of a run of columns stay in registers
     for (int k = 0; k < K; ++k) {
         if (starts[k] == starts[k + 1]) continue;
-        double sum[supquant::kSumColumns] = {};
-        double* into = sums + size_t(k) * stride;
-        for (int j = 0; j < columns; ++j) sum[j] = into[j];
-        for (uint32_t i = starts[k]; i < starts[k + 1]; ++i) {
-            const float* row = slice + size_t(rows[i]) * supquant::kSumColumns;
-            for (int j = 0; j < supquant::kSumColumns; ++j) sum[j] += row[j];
+        for (int first = 0; first < columns; first += kRun) {
+            const int width = columns - first < kRun ? columns - first : kRun;
+            double* into = sums + size_t(k) * stride + first;
+            double some[kRun] = {};
+            for (int j = 0; j < width; ++j) some[j] = into[j];
+            Doubles sum[kVectors];
+#pragma GCC unroll 8
+            for (int v = 0; v < kVectors; ++v) sum[v] = load<Doubles>(some + v * kDoubles);
+            for (uint32_t i = starts[k]; i < starts[k + 1]; ++i) {
+                const float* row = slice + size_t(rows[i]) * supquant::kSumColumns + first;
+#pragma GCC unroll 8
+                for (int v = 0; v < kVectors; ++v) sum[v] += __builtin_convertvector(load<Floats>(row + v * kDoubles), Doubles);
+            }
+#pragma GCC unroll 8
+            for (int v = 0; v < kVectors; ++v) store(some + v * kDoubles, sum[v]);
+            for (int j = 0; j < width; ++j) into[j] = some[j];
         }
-        for (int j = 0; j < columns; ++j) into[j] = sum[j];
     }
 }
 
@@ -44,11 +58,10 @@ void interaction(const uint8_t* codes, const double* gram, int M, const uint64_t
 // kCodebooks is M, or 0 if only M at run time is known.
 template <int kCodebooks>
 void table_sums_of(const uint8_t* codes, const float* table, int M, int K, size_t begin, size_t end, float* sums) {
-    const int count = kCodebooks ? kCodebooks : M;
     for (size_t i = begin; i < end; ++i) {
-        const uint8_t* code = codes + i * count;
+        const uint8_t* code = codes + i * (kCodebooks ? kCodebooks : M);
         float sum = table[code[0]];
-        for (int m = 1; m < count; ++m) sum += table[m * K + code[m]];
+        for_other_codebooks<kCodebooks>(M, [&](int m) { sum += table[m * K + code[m]]; });
         sums[i] = sum;
     }
 }
@@ -60,14 +73,8 @@ void table_sums(const uint8_t* codes, const float* table, int M, int K, size_t b
 template <class Real>
 void decode(const uint8_t* codes, const Real* codebooks, int M, int K, size_t r, size_t begin, size_t end, Real* out) {
     for (size_t i = begin; i < end; ++i) {
-        Real* __restrict sum = out + i * r;
-        for (int m = 0; m < M; ++m) {
-            const Real* __restrict codeword = codebooks + (size_t(m) * K + codes[i * M + m]) * r;
-            if (m == 0)
-                for (size_t column = 0; column < r; ++column) sum[column] = codeword[column];
-            else
-                for (size_t column = 0; column < r; ++column) sum[column] += codeword[column];
-        }
+        const uint8_t* code = codes + i * M;
+        sum_of_rows([=](int m) { return codebooks + (size_t(m) * K + code[m]) * r; }, M, int(r), out + i * r);
     }
 }
 

@@ -1,6 +1,7 @@
 // A vector of SUPQUANT_LANES floats and its operations.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #if SUPQUANT_LANES > 1 && defined(__ARM_NEON)
@@ -44,23 +45,40 @@ inline uint32_t lanes_within(Vec v, float limit) {
     return vaddvq_u32(vandq_u32(vcleq_f32(v, vdupq_n_f32(limit)), bits));
 #endif
 }
-// Returns the lowest of all lanes.
+// Combines the second half of some lanes with the first, and so on, until one is left.
+template <class V, class Combine>
+inline float combined_by_halves(V lanes, Combine combine) {
+    constexpr size_t kHalf = sizeof(V) / 2;
+    typedef float Half __attribute__((vector_size(kHalf)));
+    if constexpr (kHalf == sizeof(float)) {
+        return combine(lanes[0], lanes[1]);
+    } else {
+        Half halves[2];
+        __builtin_memcpy(&halves, &lanes, sizeof lanes);
+        return combined_by_halves(combine(halves[0], halves[1]), combine);
+    }
+}
 inline float lowest_lane(Vec v) {
-    float lowest = v[0];
-    for (int lane = 1; lane < kLanes; ++lane) lowest = v[lane] < lowest ? v[lane] : lowest;
-    return lowest;
+    return combined_by_halves(v, [](auto a, auto b) { return a < b ? a : b; });
 }
 #endif
 
-template <class V>
-inline V load(const float* from) {
+// Vectors of floats or doubles: as long as Vec, but at least as long as the shortest ones that every processor has.
+template <class Real>
+struct Of {
+    typedef Real Short __attribute__((vector_size(16)));
+    typedef Real Vector __attribute__((vector_size(kLanes == 1 ? 16 : 4 * kLanes)));
+};
+
+template <class V, class Real>
+inline V load(const Real* from) {
     V v;
     __builtin_memcpy(&v, from, sizeof v);
     return v;
 }
 
-template <class V>
-inline void store(float* to, V v) {
+template <class V, class Real>
+inline void store(Real* to, V v) {
     __builtin_memcpy(to, &v, sizeof v);
 }
 
@@ -76,24 +94,41 @@ inline void for_lanes(int count, Body body) {
         for (; k < count; ++k) body(float(), k);
 }
 
-// Sums rows of floats: sums[k] = sum_i rows[i][k] for k < width, in the order of the rows, of which there is at least one.
-// Rows of a table often lie a power of two apart and then compete for the same few cache sets. So each row is read in runs
-// of whole cache lines, and the sums of a run stay in registers.
-inline void sum_of_rows(const float* const* rows, int count, int width, float* sums) {
-    constexpr int kRun = kLanes == 1 ? 8 : 64 / kLanes;  // vectors in a run
+// The part of sum_of_rows for kRun vectors of columns, from column k on. Returns the first column after them.
+template <class V, int kRun, class Row, class Real>
+inline int sum_of_run(Row row, int count, int k, Real* sums) {
+    constexpr int kOfVector = sizeof(V) / sizeof(Real);
+    V run[kRun];
+#pragma GCC unroll 16
+    for (int u = 0; u < kRun; ++u) run[u] = load<V>(row(0) + k + u * kOfVector);
+    for (int i = 1; i < count; ++i) {
+        const Real* from = row(i) + k;
+#pragma GCC unroll 16
+        for (int u = 0; u < kRun; ++u) run[u] += load<V>(from + u * kOfVector);
+    }
+#pragma GCC unroll 16
+    for (int u = 0; u < kRun; ++u) store(sums + k + u * kOfVector, run[u]);
+    return k + kRun * kOfVector;
+}
+
+// Sums rows: sums[k] = sum_i row(i)[k] for k < width, in the order of the rows, of which there is at least one. Rows of a
+// table often lie a power of two apart and then compete for the same few cache sets. So each row is read in runs of whole
+// cache lines, and the sums of a run stay in registers. The last vector may sum some columns again.
+template <class Row, class Real>
+inline void sum_of_rows(Row row, int count, int width, Real* sums) {
+    using Vector = typename Of<Real>::Vector;
+    using Short = typename Of<Real>::Short;
+    constexpr int kVector = sizeof(Vector) / sizeof(Real), kShort = sizeof(Short) / sizeof(Real);
+    constexpr int kRun = kLanes == 1 ? 8 : 256 / int(sizeof(Vector));  // vectors in a run
     int k = 0;
-    for (; k + kRun * kLanes <= width; k += kRun * kLanes) {
-        Vec run[kRun];
-        for (int u = 0; u < kRun; ++u) run[u] = load<Vec>(rows[0] + k + u * kLanes);
-        for (int i = 1; i < count; ++i)
-            for (int u = 0; u < kRun; ++u) run[u] += load<Vec>(rows[i] + k + u * kLanes);
-        for (int u = 0; u < kRun; ++u) store(sums + k + u * kLanes, run[u]);
-    }
-    for (; k < width; ++k) {
-        float sum = rows[0][k];
-        for (int i = 1; i < count; ++i) sum += rows[i][k];
-        sums[k] = sum;
-    }
+    while (k + kRun * kVector <= width) k = sum_of_run<Vector, kRun>(row, count, k, sums);
+    if (width >= kVector)
+        while (k < width) k = sum_of_run<Vector, 1>(row, count, k <= width - kVector ? k : width - kVector, sums);
+    else if (width >= kShort)
+        while (k < width) k = sum_of_run<Short, 1>(row, count, k <= width - kShort ? k : width - kShort, sums);
+    else
+        while (k < width)
+            k = k + 2 <= width ? sum_of_run<Real, 2>(row, count, k, sums) : sum_of_run<Real, 1>(row, count, k, sums);
 }
 
 // Keeps the lowest of all values given to it, as vectors or as floats.
@@ -111,17 +146,13 @@ struct Lowest {
     }
 };
 
-// Returns the first place with the value `wanted`, or `otherwise` if there is none.
-inline int first_equal(const float* values, int count, float wanted, int otherwise) {
-    constexpr int kRun = 16;  // compared at once, without a branch
+// Returns the first place of the lowest value, or `otherwise` if no value is as low.
+inline int first_lowest(const float* values, int count, float lowest, int otherwise) {
     int k = 0;
-    for (; k + kRun <= count; k += kRun) {
-        int found = 0;
-        for (int i = 0; i < kRun; ++i) found |= values[k + i] == wanted;
-        if (found) break;
-    }
+    for (; k + kLanes <= count; k += kLanes)
+        if (const uint32_t found = lanes_within(load<Vec>(values + k), lowest)) return k + __builtin_ctz(found);
     for (; k < count; ++k)
-        if (values[k] == wanted) return k;
+        if (values[k] <= lowest) return k;
     return otherwise;
 }
 
