@@ -22,7 +22,7 @@ QUICK_ROWS = {
 """Maximum number of rows of a data set in a quick run."""
 
 QUICK_LENGTHS = (16, 64)
-"""Code lengths of a quick run, in bits, where several are measured."""
+"""Code lengths of these data sets in a quick run, in bits, where several are measured."""
 
 
 class Line(NamedTuple):
@@ -87,11 +87,12 @@ class Group:
         self, names: Sequence[str], bits: Sequence[int] | None, rows: int | None, *, quick: bool
     ) -> list[Line]:
         """Return the lines of some data sets. Given lengths replace those of the group, and given rows are a further limit."""
-        usual = QUICK_LENGTHS if quick and len(self.bits) > 1 else self.bits
         found = []
         for name in names:
-            limits = [self.rows, rows, QUICK_ROWS.get(name) if quick else None]
+            large = quick and name in QUICK_ROWS
+            limits = [self.rows, rows, QUICK_ROWS[name] if large else None]
             limit = min((each for each in limits if each is not None), default=None)
+            usual = QUICK_LENGTHS if large and len(self.bits) > 1 else self.bits
             found += [
                 Line(self.kind, name, limit, variant, length)
                 for variant in self.variants
@@ -152,7 +153,7 @@ def plan_cases(
     >>> [case.name for case in plan_cases(["open"], ["digits"], seeds=[0])]
     ['open-digits-64bits-seed0']
     >>> len(plan_cases(["lengths"], quick=True)), len(plan_cases(["lengths"]))
-    (16, 48)
+    (28, 48)
     """
     for part in parts or ():
         check_choice(part, "part", tuple(PARTS))

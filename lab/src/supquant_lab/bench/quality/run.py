@@ -128,13 +128,18 @@ def fingerprint(folder: Path, names: Sequence[str]) -> str:
 
 
 def _statements(file: Path) -> bytes:
-    """Return the statements of a Python file without comments and docstrings."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            body[:] = [each for each in body if not _is_text(each)]
-    return ast.dump(tree).encode()
+    """Return the statements of a Python file without comments and docstrings, the same in all versions of Python."""
+    return repr(_nested(ast.parse(file.read_text(encoding="utf-8")))).encode()
+
+
+def _nested(tree: Any) -> Any:
+    """Return a syntax tree as nested lists. Later versions of Python have more fields, which are empty for older sources."""
+    if isinstance(tree, list):
+        return [_nested(each) for each in tree if not _is_text(each)]
+    if not isinstance(tree, ast.AST):
+        return tree
+    fields = ((name, _nested(value)) for name, value in ast.iter_fields(tree))
+    return [type(tree).__name__, *((name, value) for name, value in fields if value not in (None, []))]
 
 
 def _is_text(statement: ast.AST) -> bool:
