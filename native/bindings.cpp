@@ -113,12 +113,6 @@ void table_sums(In<uint8_t, 2> codes, In<float, 3> tables, Out<float, 2> sums, i
     supquant::table_sums(view(codes, int(tables.shape(2))), tables.data(), tables.shape(0), sums.data(), n_threads);
 }
 
-void hamming(In<uint8_t, 2> codes, In<uint8_t, 2> queries, Out<uint16_t, 2> distances, int n_threads) {
-    Released released;
-    supquant::hamming(view(codes, supquant::kMaxCodewords), queries.data(), queries.shape(0), distances.data(),
-                      n_threads);
-}
-
 void counted_exponentials(In<float, 2> exponents, Out<uint16_t, 2> counts) {
     Released released;
     supquant::active_kernels().counted_exponentials(exponents.data(), exponents.size(), counts.data());
@@ -364,7 +358,6 @@ NB_MODULE(_native, module) {
                "K"_a, "max_sweeps"_a, exact("codes"), "n_threads"_a);
     module.def("beam", &beam, exact("unary"), exact("cross"), "K"_a, "width"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
-    module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);
     module.def("counted_exponentials", &counted_exponentials, exact("exponents"), exact("counts"));
     module.def("count_products", &count_products, exact("x"), exact("weights"), exact("scores"));
     module.def("count_slopes", &count_slopes, exact("x"), exact("weights"), exact("targets"), "several"_a,

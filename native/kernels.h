@@ -176,9 +176,6 @@ struct KernelTable {
     // block. sums is (count, 64). Bit i of rows[b] is set if that sum is below the limit.
     void (*block_sums)(const BlockList& blocks, const float* table, int K, float limit, float* sums, uint64_t* rows) = nullptr;
 
-    // distances[i] = number of bits in which code i of codes (n, M) differs from the query (M,).
-    void (*hamming)(const uint8_t* codes, const uint8_t* query, size_t n, int M, uint16_t* distances) = nullptr;
-
     // sums[i, g] = sum of the leaves that row i of x (n, d) reaches in the trees of group g, added tree by tree, for
     // rows begin .. end.
     void (*tree_sums)(const TreeEnsemble& trees, const float* x, size_t begin, size_t end, float* sums) = nullptr;

@@ -174,13 +174,6 @@ void table_sums(const Codes& codes, const float* tables, size_t n_queries, float
     });
 }
 
-void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint16_t* distances, int n_threads) {
-    const KernelTable& kernels = active_kernels();
-    parallel_for(n_queries, n_threads, [&](size_t query, int) {
-        kernels.hamming(codes.data, queries + query * codes.M, codes.n, codes.M, distances + query * codes.n);
-    });
-}
-
 void products(const float* x, size_t q, const Packed& y, float* sums, int n_threads) {
     const KernelTable& kernels = active_kernels();
     constexpr size_t kPanels = 8;  // panels of one task

@@ -32,7 +32,6 @@ InteractionSums interaction(const Codes& codes, const uint64_t* first, const dou
 void assign(AssignProblem problem, size_t n, int n_threads);
 void beam(const float* unary, const float* cross, size_t n, int M, int K, int width, uint8_t* codes, int n_threads);
 void table_sums(const Codes& codes, const float* tables, size_t n_queries, float* sums, int n_threads);
-void hamming(const Codes& codes, const uint8_t* queries, size_t n_queries, uint16_t* distances, int n_threads);
 
 constexpr size_t kProductRows = 48;  // rows that one task multiplies: a whole number of tiles at every level
 

@@ -2,7 +2,7 @@
 // a greedy choice, many come near the best code.
 #pragma once
 
-#include "hamming.h"
+#include "bits.h"
 #include "kernels.h"
 #include "vector.h"
 

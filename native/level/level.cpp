@@ -15,7 +15,6 @@
 #include "beam.h"
 #include "counts.h"
 #include "exponential.h"
-#include "hamming.h"
 #include "products.h"
 #include "prune.h"
 #include "sums.h"
@@ -54,7 +53,6 @@ const KernelTable SUPQUANT_JOIN(kernels_, SUPQUANT_LEVEL) = {
     .mark_by_bits = mark_by_bits,
     .mark_many = mark_many,
     .block_sums = block_sums,
-    .hamming = hamming,
     .tree_sums = tree_sums,
     .best_split = best_split,
     .products = products,

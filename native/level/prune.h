@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codebooks.h"
-#include "hamming.h"
+#include "bits.h"
 #include "kernels.h"
 #include "lookups.h"
 #include "vector.h"

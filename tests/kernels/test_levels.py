@@ -50,7 +50,6 @@ for M, K in ((1, 255), (2, 256), (3, 17), (8, 32)):
     rows = k.set_bits(k.pack_mask(mask))
     digest.update(k.take(blocks, rows).tobytes())
     digest.update(bytes([k.count_distinct(codes, 50)]))
-    digest.update(k.hamming(codes, codes[:5]).tobytes())
     packed = kernels.pack_rows(unary[:33])
     digest.update(k.products(unary, packed, n_threads=2).tobytes())
     digest.update(k.gaussian(unary, packed, np.ones(48, np.float32), -0.01, n_threads=2).tobytes())

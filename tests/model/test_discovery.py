@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from supquant import CodeIndex, FileFormatError, InputError, SupervisedQuantizer, load_model
-from supquant.model.consensus import consensus
-from supquant.model.discovery import MIN_AGREEMENT, FoundClasses, assign
+from supquant.model.discovery import MIN_AGREEMENT, FoundClasses, assign, consensus
 
 KNOWN, NEW = 6, 2
 WIDTH = 24

@@ -14,7 +14,7 @@ from supquant.codec.gaussian_map import GaussianMap
 from supquant.codec.registry import load_codec, load_codec_of
 from supquant.errors import InputError
 from supquant.parallel import BLOCK_ROWS
-from supquant_lab.hashing.binary_codec import BinaryCodec
+from supquant_lab.hashing.binary_codec import BinaryCodec, hamming_distances
 
 BITS, D, P = 24, 5, 4
 
@@ -71,6 +71,18 @@ def test_sums_of_tables_are_hamming_distances(codes, query):
         [sum((int(a) ^ int(b)).bit_count() for a, b in zip(q, c, strict=True)) for c in codes] for q in query
     ]
     np.testing.assert_array_equal(made.scores(sums), np.array(want, dtype=np.float32).reshape(2, len(codes)))
+
+
+@pytest.mark.parametrize("n_bytes", [1, 2, 3, 4, 8, 11, 12, 16, 64])
+def test_distances_count_the_bits_that_differ(rng, n_bytes):
+    codes = rng.integers(256, size=(131, n_bytes), dtype=np.uint8)
+    queries = rng.integers(256, size=(3, n_bytes), dtype=np.uint8)
+    codes[:2] = queries[0], ~queries[0]  # no bit and every bit
+    differing = np.unpackbits(codes, axis=1) != np.unpackbits(queries, axis=1)[:, None]
+    found = hamming_distances(codes, queries)
+    np.testing.assert_array_equal(found, differing.sum(axis=2))
+    assert found[0, :2].tolist() == [0, 8 * n_bytes]
+    assert hamming_distances(codes[:0], queries).shape == (3, 0)
 
 
 def test_query_tables_are_float32_and_ascend_from_zero(codec, vectors):

@@ -355,14 +355,6 @@ def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
     return n, M
 
 
-def check_hamming(codes: Bytes, queries: Bytes, n_threads: int) -> tuple[int, int]:
-    """Refuse arrays that are not codes (n, M) and queries (q, M); return q and n."""
-    n, M = check_codes(codes, MAX_CODEWORDS)
-    q, _ = check_codes(queries, MAX_CODEWORDS, n_codebooks=M, name="queries")
-    check_threads(n_threads)
-    return q, n
-
-
 def check_ensemble(
     x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int
 ) -> tuple[int, int, int, int]:

@@ -267,13 +267,6 @@ def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     return rows
 
 
-def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
-    q, n = arguments.check_hamming(codes, queries, n_threads)
-    distances = np.empty((q, n), dtype=np.uint16)
-    _native.hamming(codes, queries, distances, n_threads)
-    return distances
-
-
 def tree_sums(
     x: Float32, features: Numbers, thresholds: Float32, leaves: Float32, n_threads: int = 1
 ) -> Float32:

@@ -217,9 +217,6 @@ class Kernels(Protocol):
     def set_bits(self, words: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """Return the numbers of the set bits in words (w,), ascending; bit i is bit ``i % 64`` of word ``i // 64``."""
 
-    def hamming(self, codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
-        """Return the number of bits (q, n) in which codes (n, M) differ from queries (q, M)."""
-
     def products(self, x: Float32, y: Packed, n_threads: int = 1) -> Float32:
         """Return the inner products ``x y'`` (q, n) of rows x (q, d) and of a packed matrix y (n, d).
 

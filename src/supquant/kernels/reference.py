@@ -24,9 +24,6 @@ PRODUCT_DEPTH = 256
 
 Index = TypeVar("Index", bound=np.integer[Any])
 
-# (256,) number of set bits of every byte
-_POPCOUNTS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint16)
-
 
 def code_sums(codes: Bytes, X: Float32, K: int, out: Float64 | None = None, n_threads: int = 1) -> Float64:
     sums = arguments.check_code_sums(codes, X, K, out, n_threads)
@@ -491,14 +488,6 @@ def count_bits(words: NDArray[np.uint64]) -> int:
 def set_bits(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     arguments.check_array(words, "words", (None,), np.uint64)
     return np.flatnonzero(_bits(words, len(words) * BLOCK_ROWS)).astype(np.uint32)
-
-
-def hamming(codes: Bytes, queries: Bytes, n_threads: int = 1) -> NDArray[np.uint16]:
-    q, n = arguments.check_hamming(codes, queries, n_threads)
-    distances = np.empty((q, n), dtype=np.uint16)
-    for query, distance in zip(queries, distances, strict=True):
-        _POPCOUNTS[codes ^ query].sum(axis=1, dtype=np.uint16, out=distance)
-    return distances
 
 
 def _eligible_sums(scanned: Scanned, tables: Float32) -> tuple[Float32, RowNumbers]:

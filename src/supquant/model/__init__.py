@@ -23,9 +23,7 @@ codec              the learned codec: it encodes, decodes and makes look-up tabl
 vectors            the vectors of items and queries, whose products are the scores
 calibration        curves from scores to probabilities
 summary            counts, the expected quality of retrieval, and warnings
-plain              a plain classifier of the same rows, for a warning
-consensus          classes that nobody has labelled: groups that the clusterings agree on
-discovery          these classes in the codec, and which of them a vector belongs to
+discovery          classes that nobody has labelled: groups that the clusterings agree on, and which of them a vector belongs to
 """
 
 from typing import TYPE_CHECKING

@@ -1,14 +1,16 @@
 """Found classes: classes that nobody has labelled, as a codec holds them, and which of them a vector belongs to.
 
 The agreement of two vectors is the mean over the clusterings of how much they are members of the same columns: the cosine of
-their likenesses F. A vector that looks new belongs to the group with whose members it agrees most. `consensus` finds the groups.
+their likenesses F. Groups of rows are joined by average linkage as long as they agree more than `MIN_AGREEMENT`. This decides
+the number of groups (consensus clustering: Monti et al., 2003; Fred and Jain, 2005). A vector that looks new belongs to the
+group whose members it agrees with most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +19,13 @@ from supquant.arrays import Float32, RowNumbers
 from supquant.codec.base import check_parts
 from supquant.codec.queries import pack_rows, row_products
 from supquant.errors import InputError
+from supquant.inputs.validation import as_float32
 from supquant.model.feature_map import SupervisedMap, unit_rows
+from supquant.parallel import row_blocks
 from supquant.storage import lay_out_as_stored
+
+if TYPE_CHECKING:
+    from supquant.model.features import FittedRows
 
 MIN_NOVELTY = 0.5
 """A row belongs to a found class only if its probability of no known class is above this."""
@@ -29,6 +36,21 @@ labels, 0.2 to 0.3 finds them best (docs/decisions.md)."""
 
 TYPICAL_ROWS = 10
 """Number of typical rows of a found class."""
+
+MAX_ROWS = 1 << 16
+"""Members of found classes are looked for among at most this number of rows without labels."""
+
+LINKED_ROWS = 4096
+"""At most this number of rows that look new are joined to groups. They have eight million pairs, which take a second."""
+
+MIN_MEMBERS = 5
+"""A found class has at least this number of rows among the linked ones."""
+
+NEAREST_CLASSES = 3
+"""Number of known classes that are named for each found class."""
+
+MAX_JUDGED = 128
+"""The most similar known classes are those of at most this number of the most typical members."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,3 +219,94 @@ def likeness_and_novelty(map_: SupervisedMap, features: Float32) -> tuple[Float3
     """Return the columns F (n, f) and u (n,) of features."""
     r = map_.n_columns
     return features[:, r + 1 : r + 1 + map_.n_likeness], features[:, r]
+
+
+# groups among the rows of a fit ----------------------------------------------------------------------------------------
+
+
+def find_groups(rows: FittedRows, rng: np.random.Generator) -> FoundClasses | None:
+    """Return the classes that are found among the rows without labels of a fit; None if there are none.
+
+    Parameters
+    ----------
+    rows : FittedRows
+        Their map must have clusterings.
+    rng : numpy Generator
+        Draws rows if there are very many.
+    """
+    unlabelled = np.flatnonzero(~rows.labels.known)
+    looked_at = _sample(unlabelled, MAX_ROWS, rng)
+    likeness, novelty = _read(rows, looked_at)
+    new = np.flatnonzero(novelty > MIN_NOVELTY)
+    centres = consensus(unit_rows(likeness[_sample(new, LINKED_ROWS, rng)]))
+    found = assign(likeness, novelty, centres)
+    sizes = np.bincount(found.groups[found.groups >= 0], minlength=len(centres))
+    order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
+    if not len(order):
+        return None
+    members = [np.flatnonzero(found.groups == number) for number in order]
+    typical_first = [each[np.argsort(-(found.agreement * novelty)[each], kind="stable")] for each in members]
+    nearest, nearness = _nearest_classes(rows, [looked_at[each] for each in typical_first])
+    return FoundClasses(
+        rows=looked_at[np.concatenate(typical_first)].astype(np.int64, copy=False),
+        ends=np.cumsum(sizes[order], dtype=np.int64),
+        agreement=np.array([found.agreement[each].mean() for each in members], dtype=np.float32),
+        novelty=np.array([novelty[each].mean() for each in members], dtype=np.float32),
+        nearest_numbers=nearest,
+        nearness=nearness,
+        centres=np.ascontiguousarray(centres[order]),
+        n_rows=len(looked_at),
+        classes=rows.labels.classes,
+    )
+
+
+def _sample(numbers: NDArray[np.intp], most: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return at most this many of the numbers (n,), in ascending order."""
+    return numbers if len(numbers) <= most else np.sort(rng.choice(numbers, most, replace=False))
+
+
+def _read(rows: FittedRows, looked_at: NDArray[np.intp]) -> tuple[Float32, Float32]:
+    """Return the likenesses (n, f) and the novelty (n,) of some rows, block by block: features are wide."""
+    parts = [
+        likeness_and_novelty(rows.map, rows.features(looked_at[slice(*block)]))
+        for block in row_blocks(len(looked_at))
+    ]
+    likeness, novelty = zip(*parts, strict=True)
+    return np.concatenate(likeness), np.concatenate(novelty)
+
+
+def consensus(likeness: Float32) -> Float32:
+    """Return the centres (k, f) of the groups into which rows fall, of likenesses (n, f) of unit length.
+
+    The agreement of a row with a centre is its mean agreement with the members of the group.
+
+    Examples
+    --------
+    >>> rows = np.float32([[1, 0], [0.6, 0.8], [0, 1]])[[0] * 6 + [2] * 7 + [1] * 2]
+    >>> consensus(rows).shape
+    (2, 2)
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415  # only a fit needs it
+
+    if len(likeness) < MIN_MEMBERS:
+        return likeness[:0]
+    apart = 1 - np.clip(likeness @ likeness.T, 0, 1)
+    pairs = np.concatenate([line[row + 1 :] for row, line in enumerate(apart)])
+    del apart  # linkage needs room for the pairs in float64
+    numbers = fcluster(linkage(pairs, "average"), 1 - MIN_AGREEMENT, "distance") - 1
+    sizes = np.bincount(numbers)
+    sums = np.zeros((len(sizes), likeness.shape[1]))
+    np.add.at(sums, numbers, likeness)
+    kept = sizes >= MIN_MEMBERS
+    return (sums[kept] / sizes[kept, None]).astype(np.float32)
+
+
+def _nearest_classes(rows: FittedRows, members: list[NDArray[np.intp]]) -> tuple[NDArray[np.int64], Float32]:
+    """Return the numbers (k, q) of the most probable known classes of each group, and their mean probabilities (k, q).
+
+    The `MAX_JUDGED` most typical members of a group are asked.
+    """
+    asked = [each[:MAX_JUDGED] for each in members]
+    p = np.array([rows.map.probabilities(as_float32(rows.X[each])).mean(axis=0) for each in asked])
+    nearest = np.argsort(-p, axis=1, kind="stable")[:, :NEAREST_CLASSES].astype(np.int64, copy=False)
+    return nearest, np.take_along_axis(p, nearest, axis=1).astype(np.float32)

@@ -25,8 +25,7 @@ from supquant.inputs.validation import check_columns, check_training_rows, dista
 from supquant.interrupts import defers_interrupts
 from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
-from supquant.model.consensus import find_groups
-from supquant.model.discovery import FoundClasses
+from supquant.model.discovery import FoundClasses, find_groups
 from supquant.model.features import inherited_features, learn_features
 from supquant.model.item_codes import CodebookStep, codebook_steps
 from supquant.model.item_rows import blank_codec, encode_rows, sample_items

@@ -18,6 +18,7 @@ from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.parameters import check_integer, resolve_jobs
 from supquant_lab.bench import WrongAnswersError
 from supquant_lab.bench.process import run_fresh
+from supquant_lab.hashing.binary_codec import hamming_distances
 from supquant_lab.machine import describe_machine, peak_memory_mb
 from supquant_lab.quality import RECALL_LEVELS, RankingQuality, euclidean_scores, evaluate_scores, relevance
 
@@ -197,7 +198,7 @@ def _random_arguments(kind: str, queries: int, rows: int, bits: int) -> tuple[Sc
     active = kernels.active()
     if kind == "hamming":
         asked = rng.integers(256, size=(queries, n_bytes), dtype=np.uint8)
-        return lambda block: active.hamming(codes, block), asked, *split
+        return lambda block: hamming_distances(codes, block), asked, *split
     tables = rng.standard_normal((queries, n_bytes, 256), dtype=np.float32)
     return lambda block: active.table_sums(codes, block), tables, *split
 

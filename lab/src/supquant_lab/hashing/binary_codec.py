@@ -129,3 +129,19 @@ class BinaryCodec(ProjectingCodec):
     @classmethod
     def _restored(cls, arrays: dict[str, NDArray[Any]], own: dict[str, Any]) -> Self:
         return cls(arrays.get("projection"), arrays["thresholds"], own["feature_map"])
+
+
+def hamming_distances(codes: Codes, queries: Codes) -> NDArray[np.uint16]:
+    """Return the number of bits (q, n) in which codes (n, M) differ from queries (q, M).
+
+    Examples
+    --------
+    >>> hamming_distances(np.uint8([[0, 1], [255, 1]]), np.uint8([[0, 0]]))
+    array([[1, 9]], dtype=uint16)
+    """
+    width = next(each for each in (8, 4, 2, 1) if codes.shape[1] % each == 0)
+    words, asked = (np.ascontiguousarray(each).view(f"u{width}").T for each in (codes, queries))
+    distances = np.zeros((len(queries), len(codes)), dtype=np.uint16)
+    for of_items, of_queries in zip(words, asked, strict=True):
+        distances += np.bitwise_count(of_queries[:, None] ^ of_items)
+    return distances

@@ -15,7 +15,7 @@ from supquant.model.codec import SupervisedCodec
 from supquant.model.feature_map import SupervisedMap
 from supquant.models import make_estimator
 from supquant.parallel import row_blocks
-from supquant_lab.hashing.binary_codec import BinaryCodec
+from supquant_lab.hashing.binary_codec import BinaryCodec, hamming_distances
 from supquant_lab.methods.interface import Fitted, Method, Steps, Watch
 from supquant_lab.methods.kept import fingerprint
 from supquant_lab.problem import Training
@@ -73,7 +73,7 @@ class FittedCodes(Fitted):
             return {
                 "features": features,
                 "encode": lambda features: codec.bits_of(codec.project(features)),
-                "scan": lambda bits: kernels.active().hamming(items, bits),
+                "scan": lambda bits: hamming_distances(items, bits),
             }
         settled = isinstance(codec, SupervisedCodec) and not codec.any_unlabelled(items)
 
