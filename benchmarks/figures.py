@@ -166,6 +166,23 @@ def calibration(results: Results) -> str:
     return table([*header, "known and new classes: queries of known / new ones"], rows)
 
 
+def forecasts(results: Results) -> str:
+    """Return what the summary of a fit expects, next to what was then measured."""
+    cases = {"paper": "", "unlabelled": "", "open": "_new"}
+    rows = []
+    for data in ONE_LABEL:
+        pairs = [
+            [results.get(kind, data, f"{name}{which}") for name in ("forecast", "map")]
+            for kind, which in cases.items()
+        ]
+        texts = [
+            NONE if expected is None else f"{number(expected)} / {number(true)}" for expected, true in pairs
+        ]
+        rows.append([NAMES[data], *texts])
+    header = ["expected / measured MAP, 8 bytes", "items with labels", "items without labels", "new classes"]
+    return table(header, rows)
+
+
 def extended(results: Results) -> str:
     """Return what `extend` gains and costs."""
     rows = []
@@ -222,6 +239,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "unseen": unseen,
     "lengths": lengths,
     "calibration": calibration,
+    "forecast": forecasts,
     "extend": extended,
     "discover": discovered,
 }

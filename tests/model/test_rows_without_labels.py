@@ -214,7 +214,7 @@ def test_codes_and_calibration_do_not_depend_on_the_number_of_threads(drawn):
     np.testing.assert_array_equal(three.novelty(drawn.X), one.novelty(drawn.X), strict=True)
     np.testing.assert_array_equal(three.codec_.curves, one.codec_.curves, strict=True)
     assert three.summary_ == one.summary_
-    assert one.summary_.map_new is not None
+    assert one.summary_.map_new is None  # one left-out class of eight says little about others
 
 
 def test_a_file_holds_the_clusterings(fitted, drawn, tmp_path):

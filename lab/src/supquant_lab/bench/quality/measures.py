@@ -68,7 +68,7 @@ def measure(case: Case, n_jobs: int | None = None) -> Figures:
     >>> from supquant_lab.bench.quality.plan import Line
     >>> figures = measure(Case(Line("paper", "digits", 600, "", 16), seed=0))
     >>> sorted(figures)
-    ['calibration', 'float', 'map', 'ratio', 'recall_within_class']
+    ['calibration', 'float', 'forecast', 'map', 'ratio', 'recall_within_class']
     """
     by_kind = {"extend": measure_extending, "discover": measure_discovery, "fit": measure_fit}
     return by_kind.get(case.line.kind, measure_ranking)(case, n_jobs)
@@ -102,7 +102,8 @@ def measure_ranking(case: Case, n_jobs: int | None) -> Figures:
     """Return MAP and calibration under a protocol, and what other items reach on the same split.
 
     `float` ranks by products of the float probabilities of the same classifier, or of the labels of items that have some; `pq` by
-    product quantization of the same size, and `cosine` by the vectors. `ratio` is the MAP of codes over that of `float`.
+    product quantization of the same size, and `cosine` by the vectors. `ratio` is the MAP of codes over that of `float`, and
+    `forecast` what the summary of the fit expects of it.
     """
     problem = _pose(case, case.line.kind)
     fitted = _fit(case, problem.training, n_jobs)
@@ -114,6 +115,16 @@ def measure_ranking(case: Case, n_jobs: int | None) -> Figures:
     figures |= _map_figures("float", _quality(problem, floats, best, n_jobs))
     which = "" if problem.new is None else "_known"
     figures[f"ratio{which}"] = figures[f"map{which}"] / figures[f"float{which}"]
+    expected = fitted.estimator.summary_
+    assert expected is not None
+    foretold = {
+        "paper": ("", expected.map_labelled),
+        "unlabelled": ("", expected.map_unlabelled),
+        "open": ("_new", expected.map_new),
+    }
+    where, forecast = foretold.get(case.line.kind, ("", None))
+    if forecast is not None:
+        figures[f"forecast{where}"] = forecast
     if problem.learned:
         assert quality.recall_within_class is not None
         figures["recall_within_class"] = quality.recall_within_class
