@@ -241,8 +241,8 @@ def test_relative_links_lead_to_files():
     assert broken == []
 
 
-def test_extras_of_the_readme_are_those_of_the_package():
-    named = re.findall(r"'supquant\[(\w+)\]'", (ROOT / "README.md").read_text(encoding="utf-8"))
+def test_extras_of_the_first_page_are_those_of_the_package():
+    named = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert named == ["arrow", "sql", "hdf5", "audit", "serve", "ray"]
     assert set(named) <= set(project["optional-dependencies"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +39,6 @@ from supquant.model.unseen_rows import imitate_held_out_rows
 from supquant.parallel import row_blocks, single_blas
 from supquant.progress import Reporter
 from supquant.rows import RowBlock, Rows
-
-if TYPE_CHECKING:
-    from supquant.model.codec import SupervisedCodec
 
 SAMPLE_ROWS = 16384
 """Metric, means and clusterings are learned from at most this number of labelled rows, and of unlabelled ones."""
@@ -365,14 +361,14 @@ def _leave_out(
 
 
 def inherited_features(
-    X: Rows, labels: Labels, shorter: SupervisedCodec, n_jobs: int, reporter: Reporter
+    X: Rows, labels: Labels, map_: SupervisedMap, n_jobs: int, reporter: Reporter
 ) -> FittedRows:
     """Return the rows with the map of a shorter code; none of them was held out."""
     return FittedRows(
         X,
         labels,
-        shorter.map,
-        _features_of_all(shorter.map, X, labels.known, None, n_jobs, reporter),
+        map_,
+        _features_of_all(map_, X, labels.known, None, n_jobs, reporter),
         held_rows=np.zeros(0, dtype=np.int64),
         held_features=np.zeros((0, 0), dtype=np.float32),
         novelty_of_new=np.zeros(0, dtype=np.float32),

@@ -190,7 +190,7 @@ class SupervisedQuantizer(LabelEstimator):
                     reporter=reporter,
                 )
             else:
-                rows = inherited_features(vectors, labels, shorter, n_jobs, reporter)
+                rows = inherited_features(vectors, labels, shorter.map, n_jobs, reporter)
             codec = blank_codec(rows, self.n_codebooks, self.n_codewords, shorter, self.missing_label)
             steps = codebook_steps(
                 sample_items(rows, codec, rng),
