@@ -14,6 +14,7 @@ from supquant_lab.methods.opponents.methods import OPPONENTS
 from supquant_lab.methods.opponents.validation import validated
 from supquant_lab.problem import Problem, pose
 from supquant_lab.quality import evaluate_scores
+from supquant_lab.tuning import Tuning
 
 
 def measure(cell: Cell, n_jobs: int | None = None) -> tuple[dict[str, float], dict[str, Any]]:
@@ -33,12 +34,10 @@ def measure(cell: Cell, n_jobs: int | None = None) -> tuple[dict[str, float], di
     problem = pose(_dataset(cell.data, cell.rows), protocol=cell.protocol, seed=cell.seed)
     kind = find_method(cell.method)
     ranking = "label" if "label" in kind.rankings else kind.rankings[0]
-    began = time.perf_counter()
     settings = Settings(seed=cell.seed, ranking=ranking, n_jobs=n_jobs)
-    settings = replace(settings, parameters=_chosen(cell, problem, settings))
-    tuned = time.perf_counter()
-    fitted = kind(problem.training, settings).fitted(cell.bits)
-    fit_seconds = time.perf_counter() - tuned
+    tuning, told = _tuning(cell, problem, settings), _told(cell, problem)
+    found = {} if tuning is None else tuning.parameters
+    fitted = kind(problem.training, replace(settings, parameters={**told, **found})).fitted(cell.bits)
     encoding = time.perf_counter()
     items = fitted.encoded(problem.database)
     encode_seconds = time.perf_counter() - encoding
@@ -62,11 +61,11 @@ def measure(cell: Cell, n_jobs: int | None = None) -> tuple[dict[str, float], di
     figures = {
         **maps,
         "bytes_per_item": fitted.bytes_per_item(items),
-        "tune_seconds": tuned - began,
-        "fit_seconds": fit_seconds,
+        "tune_seconds": 0.0 if tuning is None else tuning.fit_seconds,
+        "fit_seconds": fitted.fit_seconds,
         "encode_us": 1e6 * encode_seconds / len(problem.database),
     }
-    return figures, dict(settings.parameters)
+    return figures, {**told, **found}
 
 
 @cache
@@ -75,11 +74,24 @@ def _dataset(name: str, rows: int | None) -> Dataset:
     return data if rows is None or rows >= len(data) else data.sample(rows)
 
 
-def _chosen(cell: Cell, problem: Problem, settings: Settings) -> dict[str, Any]:
-    """Return the parameters of an opponent: those found by validation, or the number of classes that clusters are told."""
+_LAST_TUNING: dict[tuple[Any, ...], Tuning | None] = {}
+"""The tuning of the last split, which methods that differ in the store alone have in common."""
+
+
+def _tuning(cell: Cell, problem: Problem, settings: Settings) -> Tuning | None:
+    """Return the tuning of an opponent; None for other methods, and for opponents without parameters to tune."""
     if cell.method not in OPPONENTS:
-        return {}
+        return None
     kind = OPPONENTS[cell.method]
-    found = validated(kind, problem.training, settings, cell.bits, cell.protocol)
-    told = {"n_clusters": len(problem.query_labels.classes)} if "n_clusters" in kind.defaults else {}
-    return told if found is None else {**told, **found.parameters}
+    key = (kind.tuned_as or kind, cell.protocol, cell.data, cell.rows, cell.bits, cell.seed)
+    if key not in _LAST_TUNING:
+        if any(other[1:] != key[1:] for other in _LAST_TUNING):
+            _LAST_TUNING.clear()
+        _LAST_TUNING[key] = validated(kind, problem.training, settings, cell.bits, cell.protocol)
+    return _LAST_TUNING[key]
+
+
+def _told(cell: Cell, problem: Problem) -> dict[str, Any]:
+    """Return what a method is told without a validation: the true number of classes, if it finds clusters."""
+    finds = cell.method in OPPONENTS and "n_clusters" in OPPONENTS[cell.method].defaults
+    return {"n_clusters": len(problem.query_labels.classes)} if finds else {}

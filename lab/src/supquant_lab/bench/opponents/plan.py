@@ -22,8 +22,8 @@ DATA: Mapping[str, int | None] = {
 QUICK_ROWS: Mapping[str, int] = {"tinyimagenet": 12_000}
 """Maximum number of rows in a quick run, where it is another."""
 
-REFERENCES = ("sq", "probabilities", "pq", "cosine")
-"""Methods that opponents are compared with: ours, its float probabilities, and two that need no labels."""
+REFERENCES = ("sq", "pq", "cosine")
+"""Methods that opponents are compared with: ours, and two that need no labels."""
 
 COMPARED = (*REFERENCES, *OPPONENTS)
 """All methods."""

@@ -22,8 +22,8 @@ from supquant_lab.records import read_records, write_record
 
 Record = dict[str, Any]
 
-OURS = ("sq", "probabilities")
-"""Methods that are the default model. Cells of others do not change with it."""
+OURS = "sq"
+"""The default model. Cells of other methods do not change with it."""
 
 OTHER_SOURCES = ("baselines", "clustering.py", "codec")
 """Sources of the library that determine the figures of the other methods."""
@@ -63,7 +63,7 @@ def run_cells(
     shared = {"commit": _commit(), "threads": n_jobs, "machine": describe_machine()}
     records = []
     for number, cell in enumerate(cells, 1):
-        made_by = sources[cell.method in OURS]
+        made_by = sources[cell.method == OURS]
         path = folder / f"{cell.name}.json"
         record = json.loads(path.read_text()) if path.is_file() else None
         if record is None or any(record[name] != value for name, value in made_by.items()):

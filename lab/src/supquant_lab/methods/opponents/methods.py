@@ -209,7 +209,7 @@ class LabelCosine(Opponent):
     name = "label-cosine"
     rankings = ("label",)
     defaults: ClassVar[Mapping[str, Any]] = {"C": 0.1, "soft": True, "weight": 1.0}
-    grid: ClassVar[Grid] = {"C": (0.001, 0.01, 0.1, 1.0, 10.0), "soft": (True, False)}
+    grid: ClassVar[Grid] = {"C": (0.01, 0.1, 1.0), "soft": (True, False)}
     weights = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
     def fitted(self, bits: int) -> Fitted:
@@ -299,7 +299,7 @@ class DiscriminantPQ(Opponent):
 
     name = "lda-pq"
     defaults: ClassVar[Mapping[str, Any]] = {"shrinkage": 0.1, "discriminant": False}
-    grid: ClassVar[Grid] = {"shrinkage": (0.01, 0.1, 0.5, 0.9, 1.0), "discriminant": (False, True)}
+    grid: ClassVar[Grid] = {"shrinkage": (0.1, 0.5, 0.9), "discriminant": (False, True)}
 
     def map(self, bits: int) -> UnitLength:
         """Return the whitening before its fit."""
@@ -327,7 +327,7 @@ class LinearHeadFloats(Opponent):
 
     name = "linear-head"
     defaults: ClassVar[Mapping[str, Any]] = {"temperature": 0.1, "penalty": 0.1}
-    grid: ClassVar[Grid] = {"temperature": (0.05, 0.1, 0.2), "penalty": (0.03, 0.3, 3.0)}
+    grid: ClassVar[Grid] = {"temperature": (0.05, 0.1, 0.2), "penalty": (0.1, 1.0)}
 
     def map(self, bits: int) -> UnitLength:
         """Return the head before its fit."""

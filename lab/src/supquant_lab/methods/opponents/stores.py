@@ -146,7 +146,8 @@ class EightBits(Store):
     def fit(self, X: Array) -> Self:
         """Learn the range of each dimension."""
         self._least = X.min(axis=0)
-        self._step = np.maximum(X.max(axis=0) - self._least, np.finfo(np.float32).tiny) / 255
+        widths = X.max(axis=0) - self._least
+        self._step = np.where(widths > 0, widths, np.float32(1)) / 255
         return self
 
     def encoded(self, X: Array) -> Array:

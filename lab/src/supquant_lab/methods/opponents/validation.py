@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from supquant_lab.methods.opponents.methods import Opponent
     from supquant_lab.problem import Problem, Training
 
-MAX_ROWS = 6000
+MAX_ROWS = 4000
 """Maximum number of labelled rows that a validation uses."""
 
 MAX_QUERIES = 500
