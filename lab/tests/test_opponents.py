@@ -7,6 +7,7 @@ from supquant.errors import InputError
 from supquant_lab.cell import run_cells
 from supquant_lab.datasets import load
 from supquant_lab.methods import METHODS, Settings, Training, apply_steps
+from supquant_lab.methods.opponents import maps
 from supquant_lab.methods.opponents.clusters import semi_supervised_centres
 from supquant_lab.methods.opponents.maps import (
     LinearHead,
@@ -190,6 +191,28 @@ def test_a_head_draws_classes_together_unless_it_must_not_change(problem):
         return found[same].mean() - found[~same].mean()
 
     assert contrast(free) > contrast(start) + 0.3
+
+
+def test_the_slope_of_a_head_is_that_of_its_loss(problem, monkeypatch):
+    class FoundError(Exception):
+        pass
+
+    def stop(loss, first, **_):
+        raise FoundError(loss, first)
+
+    monkeypatch.setattr(maps, "minimize", stop)
+    with pytest.raises(FoundError) as raised:
+        LinearHead(0.5, 3.0).fit(problem.training)
+    loss, first = raised.value.args
+    rng = np.random.default_rng(0)
+    at = first + 0.1 * rng.standard_normal(len(first))
+    _, slope = loss(at)
+    n_map = len(first) - 7 * 64
+    for part in (slice(0, n_map), slice(n_map, None)):  # the map, the class vectors
+        along = np.zeros_like(at)
+        along[part] = slope[part] / np.linalg.norm(slope[part])
+        rise = (loss(at + 1e-2 * along)[0] - loss(at - 1e-2 * along)[0]) / 2e-2
+        assert rise == pytest.approx(slope @ along, rel=1e-2)
 
 
 # methods
