@@ -138,7 +138,7 @@ def test_sources_that_make_a_fingerprint_are_there():
 # tables
 
 
-def record(method, size=8, protocol="paper", seed=0, data="banking77", rows=None, **maps):
+def record(method, size=8, protocol="paper", seed=0, data="banking77", rows=None, bits=64, **maps):
     times = {"tune_seconds": 3.0, "fit_seconds": 1.25, "encode_us": 20.0}
     return {
         "protocol": protocol,
@@ -146,6 +146,7 @@ def record(method, size=8, protocol="paper", seed=0, data="banking77", rows=None
         "rows": rows,
         "method": method,
         "seed": seed,
+        "bits": bits,
         "figures": {**maps, "bytes_per_item": size, **times},
     }
 
@@ -186,6 +187,12 @@ def test_known_and_new_classes_have_a_best_of_their_own():
     assert "| .600 / **.600** |" in text
     assert text.index("(`open`)") < text.index("(`paper`)")
     assert "1.000" in text
+
+
+def test_code_lengths_have_tables_of_their_own_after_the_usual_one():
+    usual, short = (record("sq", bits=bits, map=bits / 100) for bits in (64, 16))
+    text = tables([short, usual])
+    assert text.index(".640") < text.index(", codes of 2 bytes") < text.index(".160")
 
 
 def test_a_page_without_a_place_for_tables_is_refused():

@@ -10,7 +10,7 @@ from statistics import mean
 from typing import Any
 
 from supquant.errors import InputError
-from supquant_lab.bench.opponents.plan import COMPARED, DATA, PROTOCOLS
+from supquant_lab.bench.opponents.plan import BITS, COMPARED, DATA, PROTOCOLS
 from supquant_lab.table import markdown_lines
 
 BEGIN, END = "<!-- tables of records: begin -->", "<!-- tables of records: end -->"
@@ -56,26 +56,27 @@ def rendered(page: str, records: Iterable[Mapping[str, Any]]) -> str:
 
 
 def tables(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table for each protocol, in Markdown: means over seeds.
+    """Return a table for each protocol and code length, in Markdown: means over seeds.
 
     The best of a column is bold: once among methods of at most `SMALL` bytes, once among the others.
     """
-    found: dict[str, dict[tuple[str, Column], Figures]] = defaultdict(
+    found: dict[tuple[str, int], dict[tuple[str, Column], Figures]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
     for record in records:
         column = record["data"], record["rows"]
         for name, value in record["figures"].items():
-            found[record["protocol"]][record["method"], column][name].append(value)
-    shown = [_Table(protocol, found[protocol]) for protocol in PROTOCOLS if protocol in found]
-    return "\n\n".join(table.markdown() for table in shown)
+            found[record["protocol"], record["bits"]][record["method"], column][name].append(value)
+    order = sorted(found, key=lambda key: (key[1] != BITS, key[1], PROTOCOLS.index(key[0])))
+    return "\n\n".join(_Table(protocol, bits, found[protocol, bits]).markdown() for protocol, bits in order)
 
 
 @dataclass
 class _Table:
-    """The table of one protocol."""
+    """The table of one protocol and code length."""
 
     protocol: str
+    bits: int
     cells: Mapping[tuple[str, Column], Figures]
 
     @property
@@ -113,7 +114,8 @@ class _Table:
             for method in self.methods
         ]
         table = markdown_lines(["method", "bytes", *titles, *times], lines, numbers=True)
-        return f"### {HEADINGS[self.protocol]}\n\n{table}"
+        length = "" if self.bits == BITS else f", codes of {self.bits // 8} bytes"
+        return f"### {HEADINGS[self.protocol]}{length}\n\n{table}"
 
     def bytes_of(self, method: str) -> list[float]:
         """Return the bytes of an item by data set."""
