@@ -28,6 +28,8 @@ from supquant_lab.methods import (
     is_own,
 )
 from supquant_lab.methods.codes import FittedCodes
+from supquant_lab.methods.opponents.methods import Opponent
+from supquant_lab.methods.opponents.validation import validated
 from supquant_lab.probabilities import judge_first_answers
 from supquant_lab.problem import Problem, pose
 from supquant_lab.quality import RankingQuality, evaluate_scores
@@ -230,6 +232,7 @@ def run_cells(
             tuning = _validated(
                 kind(training, settings, callback),
                 bits[0],
+                protocol=protocol,
                 ranking=ranking,
                 n_validation=len(problem.queries),
                 max_rows=tuning_rows,
@@ -374,12 +377,20 @@ def _validated(
     method: Method,
     bits: int,
     *,
+    protocol: str,
     ranking: str | None,
     n_validation: int,
     max_rows: int,
     resume: str | Path | None,
 ) -> Tuning:
-    """Return the tuning of a method on its training rows, with as many validation queries as the problem has queries."""
+    """Return the tuning of a method on its training rows, with as many validation queries as the problem has queries.
+
+    Opponents have a validation of their own, which is that of the protocol.
+    """
+    if isinstance(method, Opponent):
+        found = validated(type(method), method.training, method.settings, bits, protocol)
+        if found is not None:
+            return found
     if not method.grid or not isinstance(method, EstimatorMethod):
         raise InputError(f"{type(method).__name__} has nothing to tune")
     return tune(

@@ -17,8 +17,8 @@ from supquant.errors import InputError
 from supquant_lab.bench import WrongAnswersError
 from supquant_lab.records import write_record
 
-FITS, QUALITY, SEARCHES, SERVICES = (
-    f"supquant_lab.cli.bench_{name}" for name in ("fits", "quality", "searches", "services")
+FITS, OPPONENTS, QUALITY, SEARCHES, SERVICES = (
+    f"supquant_lab.cli.bench_{name}" for name in ("fits", "opponents", "quality", "searches", "services")
 )
 
 
@@ -35,6 +35,7 @@ class BenchCommands(LazyCommands):
         "evaluate": CommandSource(SEARCHES, "Time the judging of rankings."),
         "labels": CommandSource(FITS, "Measure what many labels cost, and what codes keep."),
         "quality": CommandSource(QUALITY, "Measure the default model, and what moved since an earlier run."),
+        "opponents": CommandSource(OPPONENTS, "Compare the default model with what users take in its place."),
         "extend": CommandSource(FITS, "Measure what a few rows of new classes gain."),
         "odd-fits": CommandSource(FITS, "Fit odd vectors: no fit may be wrong without a warning."),
         "audit": CommandSource(FITS, "Measure what an audit finds of planted faults, and what it costs."),

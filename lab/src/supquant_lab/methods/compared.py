@@ -17,6 +17,7 @@ from supquant.codec.probabilities import label_weights
 from supquant.inputs.labels import read_labels
 from supquant_lab.methods.codes import SHORTEST_BITS, EstimatorMethod, FittedCodes
 from supquant_lab.methods.interface import Fitted, Method, Steps
+from supquant_lab.methods.opponents.methods import OPPONENTS
 from supquant_lab.quality import cosine_scores, euclidean_scores
 from supquant_lab.tuning import PENALTIES
 
@@ -421,3 +422,5 @@ METHODS: dict[str, type[Method]] = {
     )
 }
 """The class of every method, by its name."""
+
+METHODS.update(OPPONENTS)
