@@ -52,7 +52,13 @@ def serve(
     elif kills is not None:
         record = checked.bench_kills(kills, seed, on_kill=lambda n: err.print(f"Kill {n + 1} ..."))
     elif fuzz is not None:
-        record = fuzzing.bench_fuzzing(fuzz, seed)
+        record = fuzzing.bench_fuzzing(
+            fuzz,
+            seed,
+            lambda n, failures: err.print(
+                f"{n:,} requests", *failures[-1:], sep=", last failure: ", markup=False
+            ),
+        )
     else:
         record = speed.bench_serve(
             rounds=rounds, quick=quick, on_round=lambda n: err.print(f"Round {n + 1} ...")
