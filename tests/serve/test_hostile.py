@@ -13,6 +13,7 @@ from serving import running
 
 from supquant import CodeIndex, InputError
 from supquant.client import Client
+from supquant.serve.served import Change
 from supquant.serve.tokens import Tokens, read_tokens
 from supquant_lab.bench.serving.process import ServiceProcess
 
@@ -275,16 +276,17 @@ def test_an_unexpected_error_of_one_change_does_not_affect_others(service, folde
     def spoil(index):
         index.columns_of_a_bad_kind = True
 
-    save = CodeIndex.save
+    save = CodeIndex._save
 
     def save_unless_spoiled(index, *rest, **options):
         if hasattr(index, "columns_of_a_bad_kind"):
             raise TypeError("cannot be saved")
         return save(index, *rest, **options)
 
-    changes = [fail, lambda index: len(index.remove([2])), spoil, lambda index: len(index.remove([3]))]
+    made = [fail, lambda index: index.remove([2]), spoil, lambda index: index.remove([3])]
+    changes = [Change(each, len) for each in made]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CodeIndex, "save", save_unless_spoiled)
+        patch.setattr(CodeIndex, "_save", save_unless_spoiled)
         found = service.service.indexes["things"]._commit(changes)
     assert [type(each) for each in found] == [KeyError, int, TypeError, int]
     assert sorted({1, 2, 3} - set(CodeIndex.load(folder).ids.tolist())) == [2, 3]
