@@ -233,6 +233,8 @@ class Plan:
         The same without offers of other protocols, which uvicorn would not ignore.
     messages : list of Message
         The requests that a service sees in the stream, up to one that closes the connection.
+    methods : list of bytes
+        Their methods, and that of the bytes that are refused if they begin with a whole head.
     open : bool
         Whether the last one of them has no end.
     last : bytes
@@ -251,6 +253,7 @@ class Plan:
     stream: bytes
     plain: bytes
     messages: list[Message]
+    methods: list[bytes]
     open: bool
     last: bytes
     refusal: int
@@ -288,6 +291,7 @@ class Plan:
             stream=stream,
             plain=plain,
             messages=reading.messages,
+            methods=[each.method for each in after.messages],
             open=not reading.whole,
             last=last,
             refusal=after.refusal,
@@ -393,7 +397,7 @@ class _Connection(asyncio.Protocol):
     """
 
     def __init__(self, plan: Plan, rng: random.Random) -> None:
-        self._methods = [each.method for each in plan.messages]
+        self._methods = plan.methods
         self._rng = rng
         self._buffer = b""
         self.answers: list[Answer] = []

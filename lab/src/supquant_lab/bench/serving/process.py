@@ -26,15 +26,19 @@ class ServiceProcess:
     Parameters
     ----------
     *arguments : object
-        The arguments of the command. It listens on a free port.
+        The arguments of the command.
     core : int, default=None
         The core that the process is bound to; None for any.
     module : str, default="supquant"
         The module that runs the command.
+    port : int, default=0
+        The port to listen on; 0 takes a free one.
     """
 
-    def __init__(self, *arguments: object, core: int | None = None, module: str = "supquant") -> None:
-        command = [sys.executable, "-m", module, "serve", *map(str, arguments), "--port", "0"]
+    def __init__(
+        self, *arguments: object, core: int | None = None, module: str = "supquant", port: int = 0
+    ) -> None:
+        command = [sys.executable, "-m", module, "serve", *map(str, arguments), "--port", str(port)]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # a pipe that nobody reads would fill, and stop the service
         self._process = subprocess.Popen(
             command,
