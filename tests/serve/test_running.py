@@ -325,3 +325,16 @@ def test_what_comes_before_bytes_that_are_no_request_is_answered(folder, togethe
         ended = whole_answers(url, HEALTH[:-2] + b"Connection: close\r\n\r\nnonsense\r\n\r\n")
         assert ended.count(b"HTTP/1.1") == 1
     assert capsys.readouterr().err == ""
+
+
+def test_a_long_body_behind_the_end_of_a_head_is_not_counted_as_head(folder):
+    body = b'{"query": 7, "k": 1}'
+    body += b" " * (120_000 - len(body))
+    whole = post("/v1/things/search", body, "Content-Type: application/json")
+    for size in (60, 100):
+        with running({"things": folder}) as (url, _), connect(url) as own:
+            own.sendall(whole[:size])
+            time.sleep(0.05)
+            own.sendall(whole[size:])
+            with own.makefile("rb") as answers:
+                assert answers.readline() == b"HTTP/1.1 200 OK\r\n"

@@ -26,7 +26,7 @@ _INPUT_ERRORS = (400, 404, 409, 413, 415, 422)
 _UNCERTAIN = (502, 504, 507)
 """Statuses after which it may not be known whether a change was made."""
 
-_RETRY_SECONDS = (0.1, 0.5, 2.0)
+_RETRY_SECONDS: tuple[float, ...] = (0.1, 0.5, 2.0)
 """The times in seconds after which a change whose fate is not known is sent again."""
 
 _MAX_IDLE = 64

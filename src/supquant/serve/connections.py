@@ -107,7 +107,7 @@ def service_protocol(
             try:
                 for start in range(0, len(data), MAX_HEAD):
                     self._feed(data[start : start + MAX_HEAD])
-                    self._check_head()
+                    self._check_head(self._n_head)
             except RefusalError as refusal:
                 self._refuse(refusal)
             except httptools.HttpParserError as error:
@@ -128,8 +128,8 @@ def service_protocol(
                     self.parser = httptools.HttpRequestParser(self)
                     self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
 
-        def _check_head(self) -> None:
-            if self._n_head > MAX_HEAD:
+        def _check_head(self, size: int) -> None:
+            if size > MAX_HEAD:
                 long_url = len(self.url) > MAX_HEAD // 2
                 what = (414, "address") if long_url else (431, "head")
                 raise RefusalError(
@@ -193,7 +193,8 @@ def service_protocol(
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
-            self._check_head()
+            # What was read behind the head has been counted with it.
+            self._check_head(sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url))
             if sum(name == b"host" for name, _ in self.headers) > 1:
                 raise RefusalError(400, "the request has two headers Host: send one")
             if self.parser.should_upgrade():

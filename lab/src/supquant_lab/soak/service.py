@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from supquant import CodeIndex
-from supquant.client import Client, ServiceError
+from supquant.client import Client, ServiceError, connection
 from supquant_lab.bench.process import temporary_folder
 from supquant_lab.bench.serving.checked import CheckedClient, R, make_codec
 from supquant_lab.bench.serving.fuzzing import growth_of
@@ -42,6 +42,9 @@ DEADLINE = 10.0
 
 KILL_SECONDS = (5.0, 25.0)
 """The least and the greatest time in seconds from one start of the service to its kill."""
+
+RETRY_SECONDS = (0.1, 0.5, 2.0, 4.0, 8.0, 16.0)
+"""The times in seconds after which innocent clients repeat a change. A service may take long to start among busy processes."""
 
 MAX_SENT = 2 << 20
 """The maximum number of bytes that a client without a token sends over one connection."""
@@ -69,7 +72,10 @@ def soak_service(minutes: float, seed: int = 0) -> dict[str, Any]:
         soak = _ServiceSoak(place, seed)
         soak.run(60 * minutes)
         for client in soak.clients:
-            client.check_rows(CodeIndex.load(soak.folder, verify="full"))
+            try:
+                client.check_rows(CodeIndex.load(soak.folder, verify="full"))
+            except AssertionError as error:
+                soak.failures.append(str(error))
     for client in soak.clients:
         soak.counts.update({f"innocent {name}": count for name, count in client.counts.items()})
     sizes, growth = growth_of(soak.memory)
@@ -139,6 +145,7 @@ class _ServiceSoak:
             *[self._be_hostile_writer] * HOSTILE_WRITERS,
             *[self._be_hostile_socket] * HOSTILE_SOCKETS,
         ]
+        connection._RETRY_SECONDS = RETRY_SECONDS
         rng, end = random.Random(self._seed), time.monotonic() + seconds
         service = self._start()
         threads = [threading.Thread(target=self._repeat, args=(work, n)) for n, work in enumerate(works)]
@@ -180,21 +187,21 @@ class _ServiceSoak:
     def _be_innocent(self, client: CheckedClient, rng: random.Random) -> None:
         """Change, search or search all rows. After a kill, a search is asked again; a change the client repeats by itself."""
         kind = rng.choice([client.change, client.search, client.search, client.search_all])
-        self._timed(partial(kind, self._client(client.owner)))
+        self._timed(partial(kind, self._client(client.owner)), repeated=kind != client.change)
 
     def _client(self, owner: int) -> Client:
         if owner not in self._asking:
             url = f"http://127.0.0.1:{self._port}"
-            self._asking[owner] = self._timed(lambda: Client(url, WRITE, timeout=3 * DEADLINE))
+            self._asking[owner] = self._timed(lambda: Client(url, WRITE, timeout=6 * DEADLINE), repeated=True)
         return self._asking[owner]
 
-    def _timed(self, ask: Callable[[], Result]) -> Result:
+    def _timed(self, ask: Callable[[], Result], repeated: bool) -> Result:
         while True:
             before, began = self._n_starts, time.monotonic()
             try:
                 answer = ask()
             except ServiceError as error:
-                if error.status is not None or (before == self._n_starts and before % 2 == 0):
+                if error.status is not None or not repeated or (before == self._n_starts and before % 2 == 0):
                     raise
                 self.counts["asked again after a kill"] += 1
                 time.sleep(0.05)
