@@ -4,6 +4,7 @@ import base64
 import json
 import select
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +14,7 @@ from serving import running
 
 from supquant import CodeIndex, InputError
 from supquant.client import Client
+from supquant.serve import looking
 from supquant.serve.served import Change
 from supquant.serve.tokens import Tokens, read_tokens
 from supquant_lab.bench.serving.process import ServiceProcess
@@ -85,6 +87,29 @@ def test_a_service_ends_although_a_thread_is_stuck(folder, tmp_path, monkeypatch
         code, errors = service.end()
         assert time.monotonic() - began < 20
     assert (code, errors) == (1, "Some work did not end within the deadline, and was given up.\n")
+
+
+def test_maps_that_fail_are_not_kept(service):
+    version = service.service.indexes["things"].version
+    for number in range(30):
+        said = error_of(service.get(f"/v1/things/map?label={'a' * 1000}{number}"), 422)
+        assert "label must be a column" in said
+    assert not looking._begun[version]
+    assert service.get("/v1/things/map").status_code == 200
+    assert len(looking._begun[version]) == 1
+
+
+def test_maps_and_audits_that_take_long_leave_threads_for_others(service, monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(looking, "PATIENCE", 0.05)
+    monkeypatch.setattr(looking, "_map_of", lambda *_: over.wait(30))
+    try:
+        for label in ("colour", "price", "a", "b", "c"):
+            assert service.get(f"/v1/things/map?label={label}").json() == {"ready": False}
+        assert service.get("/v1/things/items?ids=1").status_code == 200
+        assert service.post("/v1/things/select", json={"where": "price < 1"}).json() == {"ids": [0]}
+    finally:
+        over.set()
 
 
 @pytest.mark.parametrize("novelty", [[[1]], [None], ["1"], [True], [{}], [0.5, [0.5]], {}, 1.5])

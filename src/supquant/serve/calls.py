@@ -22,7 +22,7 @@ from supquant.index.change_keys import key_of_change
 from supquant.serve.fields import FIELDS, Schema
 from supquant.serve.limits import RefusalError
 from supquant.serve.served import ServedIndex, Version
-from supquant.serve.service import Service
+from supquant.serve.service import Service, WorkKind
 from supquant.serve.tokens import Access
 
 __all__ = [
@@ -255,11 +255,9 @@ class Call:
             if value is not None
         }
 
-    async def in_thread(
-        self, work: Callable[..., Any], *arguments: Any, evaluates_condition: bool = False
-    ) -> Any:
+    async def in_thread(self, work: Callable[..., Any], *arguments: Any, kind: WorkKind = "short") -> Any:
         """Return what a function returns that takes longer than a moment."""
-        return await self.service.in_thread(work, *arguments, evaluates_condition=evaluates_condition)
+        return await self.service.in_thread(work, *arguments, kind=kind)
 
 
 @lru_cache(maxsize=256)  # many clients send the same
