@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import duckdb
 import pyarrow as pa
 import pytest
 from serving import running
@@ -15,6 +16,7 @@ from serving import running
 from supquant import CodeIndex, InputError
 from supquant.client import Client
 from supquant.serve import looking
+from supquant.serve.conditions import _FUNCTIONS, check_condition
 from supquant.serve.served import Change
 from supquant.serve.tokens import Tokens, read_tokens
 from supquant_lab.bench.serving.process import ServiceProcess
@@ -61,6 +63,24 @@ def test_a_condition_that_could_take_long_is_refused(service, where, said):
 )
 def test_a_condition_on_the_values_of_a_row_is_answered(service, where, ids):
     assert service.post("/v1/things/select", json={"where": where}).json() == {"ids": ids}
+
+
+def test_every_function_that_conditions_may_call_is_one_of_this_duckdb_and_has_no_effect():
+    found = {}
+    columns = (
+        "function_name, function_type, coalesce(has_side_effects, false), coalesce(stability, 'CONSISTENT')"
+    )
+    for name, *facts in duckdb.sql(f"select {columns} from duckdb_functions()").fetchall():
+        found.setdefault(name, set()).add(tuple(facts))
+    assert set(found) >= _FUNCTIONS
+    for name in _FUNCTIONS:
+        kind = "macro" if found[name] == {("macro", False, "CONSISTENT")} and name == "nullif" else "scalar"
+        assert found[name] == {(kind, False, "CONSISTENT")}, name
+    others = sorted(name for name in found if name.isidentifier() and name not in _FUNCTIONS)
+    assert len(others) > 500
+    for name in others:
+        with pytest.raises(InputError):
+            check_condition(f"{name}(price) is null")
 
 
 def test_a_condition_is_interrupted_at_the_deadline(start, folder, monkeypatch):

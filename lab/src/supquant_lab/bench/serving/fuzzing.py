@@ -512,7 +512,7 @@ def _difference(plan: Plan, ours: _Connection, theirs: _Connection) -> str | Non
             yours.pop()
         count = min(len(mine), len(yours))
         # A head without a right body may have got an answer before the refusal. uvicorn may refuse before all is answered.
-        if plan.at_once or count >= len(plan.messages):
+        if plan.at_once or count >= len(plan.messages) - plan.open:
             del mine[count:], yours[count:]
         if refusal is None and not plan.at_once and not plan.closes:
             return f"no refusal with {plan.refusal}: {ours.answers}"
