@@ -128,7 +128,7 @@ lock: $(NEEDED)
 audit:
 	$(PYTHON) -m venv build/audit
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
-	build/audit/bin/pip-audit --no-deps --disable-pip --requirement $(LOCK)
+	build/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement $(LOCK)
 
 COMMA := ,
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo) env DEBIAN_FRONTEND=noninteractive
