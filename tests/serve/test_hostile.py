@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import duckdb
 import pyarrow as pa
@@ -16,6 +17,7 @@ from serving import running
 from supquant import CodeIndex, InputError
 from supquant.client import Client
 from supquant.serve import looking
+from supquant.serve.calls import Endpoint
 from supquant.serve.conditions import _FUNCTIONS, check_condition
 from supquant.serve.served import Change
 from supquant.serve.tokens import Tokens, read_tokens
@@ -231,24 +233,28 @@ def test_a_body_in_many_chunks_is_read(folder):
 
 def test_silent_connections_make_room_for_others(folder, monkeypatch):
     monkeypatch.setattr("supquant.serve.running._MAX_CONNECTIONS", 8)
-    with running({"things": folder}) as (url, _), connect(url) as old:
+    respond, busy = Endpoint.respond, [0.3]
+
+    async def respond_late(*arguments):
+        if busy:
+            time.sleep(busy.pop())  # meanwhile the loop accepts nobody
+        return await respond(*arguments)
+
+    monkeypatch.setattr(Endpoint, "respond", respond_late)
+    with running({"things": folder}) as (url, _), connect(url) as old, ExitStack() as stack:
+        old.sendall(HEALTH)
+        time.sleep(0.1)
+        silent = [stack.enter_context(connect(url)) for _ in range(20)]  # all are accepted at the same time
+        assert said(old)[0] == 200
+        for _ in range(2):
+            with connect(url) as new:
+                new.sendall(HEALTH)
+                assert said(new) == (200, {"status": "ok"})
         old.sendall(HEALTH)
         assert said(old)[0] == 200
-        silent = [connect(url) for _ in range(20)]
-        try:
-            time.sleep(0.1)
-            for _ in range(2):
-                with connect(url) as new:
-                    new.sendall(HEALTH)
-                    assert said(new) == (200, {"status": "ok"})
-            old.sendall(HEALTH)
-            assert said(old)[0] == 200
-            deadline = time.monotonic() + 30
-            while len(select.select(silent, [], [], 0.1)[0]) < 12:  # a closed socket can be read
-                assert time.monotonic() < deadline
-        finally:
-            for each in silent:
-                each.close()
+        for each in silent[:13]:  # those that have been silent the longest
+            assert each.recv(1) == b""
+        assert select.select(silent[15:], [], [], 0)[0] == []  # a closed socket could be read
 
 
 def test_a_request_that_offers_http_2_keeps_its_body(folder):

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from functools import lru_cache
 from http import HTTPStatus
+from itertools import count
 from typing import Any, cast
 
 import httptools
@@ -65,13 +66,16 @@ def service_protocol(
     names_by_path = {f"/v1/{name}/search".encode(): name for name in names}
     short_body = min(_SHORT_BODY, max_body)
     looking = False
+    turns = count()
 
     class ServiceProtocol(HttpToolsProtocol):
         """The protocol of one connection."""
 
         _cut_at: float | None = None  # by the clock of the loop; None while a request is answered
         _write_timer: asyncio.TimerHandle | None = None
-        _heard_at = 0.0  # when the client last sent something
+        _turn = (
+            0  # greater if the client sent something later. The clock of the loop would be the same for many
+        )
         _n_head = 0  # bytes of the present request that are not body. A few may be missing if it follows another one closely
         _plain_head = b""  # the head of a request that asked for another protocol, without that
         _running: Any = None  # the request whose answer is being made, or was made last
@@ -81,7 +85,7 @@ def service_protocol(
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._heard_at = self.loop.time()
+            self._turn = next(turns)
             self._expect_request()
             if len(self.connections) > max_connections:
                 self._make_room()
@@ -95,7 +99,7 @@ def service_protocol(
             if not waiting:
                 self._refuse(RefusalError(503, "all connections are in use: try again later"))
                 return
-            closed = min(waiting, key=lambda each: (each.cycle is not None, each._heard_at))
+            closed = min(waiting, key=lambda each: (each.cycle is not None, each._turn))
             closed._abort()
             self.connections.discard(closed)
 
@@ -103,7 +107,7 @@ def service_protocol(
             if self._refused:
                 return
             self._unset_keepalive_if_required()
-            self._heard_at = self.loop.time()
+            self._turn = next(turns)
             try:
                 for start in range(0, len(data), MAX_HEAD):
                     self._feed(data[start : start + MAX_HEAD])
