@@ -74,13 +74,15 @@ class ServiceProcess:
         return self._process.returncode, self._read_errors()
 
     def _read_errors(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read()
+        with self._errors:
+            self._errors.seek(0)
+            return self._errors.read()
 
     def kill(self) -> None:
         """Send SIGKILL, and wait for the end."""
         self._process.send_signal(signal.SIGKILL)
         self._process.communicate(timeout=_ENDED_SECONDS)
+        self._errors.close()
 
     def memory_mb(self) -> float:
         """Return the anonymous memory of the process in MB, which excludes mapped files."""
