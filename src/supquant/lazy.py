@@ -17,7 +17,9 @@ os.register_at_fork(
 
 
 def import_whole(name: str) -> Any:
-    """Import a module. No child is forked meanwhile.
+    """Import a module that imports none of ours. No child is forked meanwhile.
+
+    Modules that import ours would wait for a lock of another thread that waits for this one.
 
     Examples
     --------
@@ -53,7 +55,7 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_whole(f"{package}.{homes[name]}"), name)
+        value = getattr(import_module(f"{package}.{homes[name]}"), name)
         setattr(_loaded[package], name, value)
         return value
 
