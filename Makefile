@@ -7,6 +7,8 @@
 # make quality   measure the default model in half an hour, and show what moved since the records in benchmarks/results/quality
 # make figures   write the tables and the picture of README.md and docs/ from these records
 # make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error
+# make lock      write the versions that are installed into .ci, from where CI takes them
+# make audit     look for known weaknesses in these versions; it asks the package index
 # make browser   install Chromium where there is none (Debian), for the tests that open pages; others skip them
 # make clean     remove what the others made
 
@@ -20,12 +22,13 @@ WHEEL  := build/dist/.built
 LAB    := build/lab/.built
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCK    = .ci/constraints-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
 
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
-.PHONY: build demo test lint types pytest dist quality figures docs sanitize sanitize-address sanitize-thread browser develop clean
+.PHONY: build demo test lint types pytest dist quality figures docs sanitize sanitize-address sanitize-thread lock audit browser develop clean
 
 build: $(STAMP)
 
@@ -36,7 +39,7 @@ $(BIN)/python:
 
 # Installs what both packages and their tests need, and the library without its extension, which takes no compiler. With --jobs 2
 # the extension is compiled meanwhile.
-$(NEEDED): $(BIN)/python pyproject.toml lab/pyproject.toml
+$(NEEDED): $(BIN)/python pyproject.toml lab/pyproject.toml $(PIP_CONSTRAINT)
 	$(PIP) --config-settings=wheel.cmake=false '.[test]' ./lab
 	@touch $@
 
@@ -122,6 +125,14 @@ sanitize-thread: $(STAMP)
 	$(call sanitized_build,thread,thread)
 	$(THREAD) $(CHECK_SANITIZED)
 	$(THREAD) -m pytest --capture=sys -k thread tests/kernels/test_threads.py tests/kernels/test_scan.py
+
+lock: $(NEEDED)
+	$(BIN)/python -m pip freeze --exclude supquant --exclude supquant-lab >$(LOCK)
+
+audit:
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement $(LOCK)
 
 COMMA := ,
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo) env DEBIAN_FRONTEND=noninteractive

@@ -10,7 +10,8 @@ import pytest
 
 from supquant import CodeIndex
 from supquant.storage import reading
-from supquant_lab.soak import children, damage, run, trials
+from supquant_lab.bench.serving.checked import CheckedClient
+from supquant_lab.soak import children, damage, run, service, trials
 from supquant_lab.soak.damage import damaged, make_samples, read_damaged, read_forged
 from supquant_lab.soak.history import History
 from supquant_lab.soak.trials import Trials
@@ -155,3 +156,40 @@ def test_a_reader_that_fails_in_another_way_is_caught(kind, tmp_path, rng, monke
     with pytest.raises(AssertionError, match=f"a child that read {kind} ended with 70"):
         Trials(tmp_path, rng, Counter()).kinds()[kind][1]()
     assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(service, "KILL_SECONDS", (0.5, 1.0))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_innocent_clients_of_a_service_are_answered_among_hostile_ones_and_kills():
+    record = service.soak_service(0.1)
+    assert record["failures"] == []
+    assert record["counts"]["kills"] > 0
+    assert record["counts"]["innocent searches"] > 0
+    assert record["seconds"]["greatest"] < service.DEADLINE
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_innocent_request_that_takes_too_long_is_a_failure(monkeypatch):
+    class Impatient(float):
+        """A deadline that the service keeps, and no client."""
+
+        def __gt__(self, seconds):
+            return False
+
+    monkeypatch.setattr(service, "DEADLINE", Impatient(10.0))
+    assert "an innocent request took" in service.soak_service(1)["failures"][0]
+
+
+def test_a_lost_row_of_an_innocent_client_is_a_failure(monkeypatch):
+    class Forgetful(CheckedClient):
+        def accept(self):
+            super().accept()
+            self.rows.pop(next(reversed(self.rows)))
+
+    monkeypatch.setattr(service, "CheckedClient", Forgetful)
+    failures = service.soak_service(0.1)["failures"]
+    assert any("differ" in each or "other ids" in each or "not there" in each for each in failures)

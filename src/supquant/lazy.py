@@ -1,11 +1,33 @@
-"""Below the flow: packages whose names are imported on first use."""
+"""Below the flow: what is imported on first use, by any thread."""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from sys import modules as _loaded
 from typing import Any
+
+_importing = threading.RLock()
+# A child keeps the locks of modules that other threads were importing when it was forked, and waits for them forever.
+os.register_at_fork(
+    before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+)
+
+
+def import_whole(name: str) -> Any:
+    """Import a module that imports none of ours. No child is forked meanwhile.
+
+    Modules that import ours would wait for a lock of another thread that waits for this one.
+
+    Examples
+    --------
+    >>> import_whole("math").sqrt(4)
+    2.0
+    """
+    with _importing:
+        return import_module(name)
 
 
 def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:

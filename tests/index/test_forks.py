@@ -4,8 +4,10 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 
+import numpy as np
 import pytest
 import xxhash
 
@@ -166,3 +168,49 @@ def test_no_child_of_a_process_that_was_killed_during_a_save_keeps_the_folder_lo
     os.close(receiver)
     os.close(sender)
     assert good
+
+
+FORKED_DURING_IMPORT = """
+import os, sys, threading, time
+from importlib.abc import MetaPathFinder
+import numpy as np
+from supquant import AdditiveCodec, CodeIndex
+import supquant.index.conditions
+
+class Slow(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in slow:
+            slow.remove(name)
+            begun.set()
+            time.sleep(0.5)
+
+slow, begun = {sys.argv[2]}, threading.Event()
+sys.meta_path.insert(0, Slow())
+index = CodeIndex.load(sys.argv[1])
+searching = threading.Thread(target=index.select, args=("price < 3",))
+searching.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    os._exit(len(index.select("price < 3")))
+end = time.monotonic() + 20
+while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+    if time.monotonic() > end:
+        os.kill(child, 9)
+        sys.exit("the child hangs")
+    time.sleep(0.01)
+searching.join()
+print(os.waitstatus_to_exitcode(ended[1]))
+"""
+
+
+@pytest.mark.parametrize("module", ["duckdb", "pyarrow"])
+def test_a_child_forked_while_a_thread_imports_what_conditions_need_evaluates_them(
+    tied_codec, tmp_path, module
+):
+    CodeIndex(tied_codec).add_codes(np.zeros((9, 3), np.uint8), metadata={"price": range(9)}).save(
+        tmp_path / "index"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", FORKED_DURING_IMPORT, tmp_path / "index", module]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "3\n"), ended.stderr

@@ -4,15 +4,22 @@ import base64
 import json
 import select
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
+import duckdb
 import pyarrow as pa
 import pytest
 from serving import running
 
 from supquant import CodeIndex, InputError
 from supquant.client import Client
+from supquant.serve import looking
+from supquant.serve.calls import Endpoint
+from supquant.serve.conditions import _FUNCTIONS, check_condition
+from supquant.serve.served import Change
 from supquant.serve.tokens import Tokens, read_tokens
 from supquant_lab.bench.serving.process import ServiceProcess
 
@@ -60,6 +67,24 @@ def test_a_condition_on_the_values_of_a_row_is_answered(service, where, ids):
     assert service.post("/v1/things/select", json={"where": where}).json() == {"ids": ids}
 
 
+def test_every_function_that_conditions_may_call_is_one_of_this_duckdb_and_has_no_effect():
+    found = {}
+    columns = (
+        "function_name, function_type, coalesce(has_side_effects, false), coalesce(stability, 'CONSISTENT')"
+    )
+    for name, *facts in duckdb.sql(f"select {columns} from duckdb_functions()").fetchall():
+        found.setdefault(name, set()).add(tuple(facts))
+    assert set(found) >= _FUNCTIONS
+    for name in _FUNCTIONS:
+        kind = "macro" if found[name] == {("macro", False, "CONSISTENT")} and name == "nullif" else "scalar"
+        assert found[name] == {(kind, False, "CONSISTENT")}, name
+    others = sorted(name for name in found if name.isidentifier() and name not in _FUNCTIONS)
+    assert len(others) > 500
+    for name in others:
+        with pytest.raises(InputError):
+            check_condition(f"{name}(price) is null")
+
+
 def test_a_condition_is_interrupted_at_the_deadline(start, folder, monkeypatch):
     monkeypatch.setattr("supquant.serve.served.check_condition", lambda _: None)
     service = start({"things": folder}, deadline=0.3)
@@ -84,6 +109,29 @@ def test_a_service_ends_although_a_thread_is_stuck(folder, tmp_path, monkeypatch
         code, errors = service.end()
         assert time.monotonic() - began < 20
     assert (code, errors) == (1, "Some work did not end within the deadline, and was given up.\n")
+
+
+def test_maps_that_fail_are_not_kept(service):
+    version = service.service.indexes["things"].version
+    for number in range(30):
+        said = error_of(service.get(f"/v1/things/map?label={'a' * 1000}{number}"), 422)
+        assert "label must be a column" in said
+    assert not looking._begun[version]
+    assert service.get("/v1/things/map").status_code == 200
+    assert len(looking._begun[version]) == 1
+
+
+def test_maps_and_audits_that_take_long_leave_threads_for_others(service, monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(looking, "PATIENCE", 0.05)
+    monkeypatch.setattr(looking, "_map_of", lambda *_: over.wait(30))
+    try:
+        for label in ("colour", "price", "a", "b", "c"):
+            assert service.get(f"/v1/things/map?label={label}").json() == {"ready": False}
+        assert service.get("/v1/things/items?ids=1").status_code == 200
+        assert service.post("/v1/things/select", json={"where": "price < 1"}).json() == {"ids": [0]}
+    finally:
+        over.set()
 
 
 @pytest.mark.parametrize("novelty", [[[1]], [None], ["1"], [True], [{}], [0.5, [0.5]], {}, 1.5])
@@ -185,24 +233,28 @@ def test_a_body_in_many_chunks_is_read(folder):
 
 def test_silent_connections_make_room_for_others(folder, monkeypatch):
     monkeypatch.setattr("supquant.serve.running._MAX_CONNECTIONS", 8)
-    with running({"things": folder}) as (url, _), connect(url) as old:
+    respond, busy = Endpoint.respond, [0.3]
+
+    async def respond_late(*arguments):
+        if busy:
+            time.sleep(busy.pop())  # meanwhile the loop accepts nobody
+        return await respond(*arguments)
+
+    monkeypatch.setattr(Endpoint, "respond", respond_late)
+    with running({"things": folder}) as (url, _), connect(url) as old, ExitStack() as stack:
+        old.sendall(HEALTH)
+        time.sleep(0.1)
+        silent = [stack.enter_context(connect(url)) for _ in range(20)]  # all are accepted at the same time
+        assert said(old)[0] == 200
+        for _ in range(2):
+            with connect(url) as new:
+                new.sendall(HEALTH)
+                assert said(new) == (200, {"status": "ok"})
         old.sendall(HEALTH)
         assert said(old)[0] == 200
-        silent = [connect(url) for _ in range(20)]
-        try:
-            time.sleep(0.1)
-            for _ in range(2):
-                with connect(url) as new:
-                    new.sendall(HEALTH)
-                    assert said(new) == (200, {"status": "ok"})
-            old.sendall(HEALTH)
-            assert said(old)[0] == 200
-            deadline = time.monotonic() + 30
-            while len(select.select(silent, [], [], 0.1)[0]) < 12:  # a closed socket can be read
-                assert time.monotonic() < deadline
-        finally:
-            for each in silent:
-                each.close()
+        for each in silent[:13]:  # those that have been silent the longest
+            assert each.recv(1) == b""
+        assert select.select(silent[15:], [], [], 0)[0] == []  # a closed socket could be read
 
 
 def test_a_request_that_offers_http_2_keeps_its_body(folder):
@@ -275,16 +327,17 @@ def test_an_unexpected_error_of_one_change_does_not_affect_others(service, folde
     def spoil(index):
         index.columns_of_a_bad_kind = True
 
-    save = CodeIndex.save
+    save = CodeIndex._save
 
     def save_unless_spoiled(index, *rest, **options):
         if hasattr(index, "columns_of_a_bad_kind"):
             raise TypeError("cannot be saved")
         return save(index, *rest, **options)
 
-    changes = [fail, lambda index: len(index.remove([2])), spoil, lambda index: len(index.remove([3]))]
+    made = [fail, lambda index: index.remove([2]), spoil, lambda index: index.remove([3])]
+    changes = [Change(each, len) for each in made]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CodeIndex, "save", save_unless_spoiled)
+        patch.setattr(CodeIndex, "_save", save_unless_spoiled)
         found = service.service.indexes["things"]._commit(changes)
     assert [type(each) for each in found] == [KeyError, int, TypeError, int]
     assert sorted({1, 2, 3} - set(CodeIndex.load(folder).ids.tolist())) == [2, 3]

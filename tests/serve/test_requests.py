@@ -215,7 +215,7 @@ def test_a_change_that_cannot_be_saved_is_not_seen(service, folder, monkeypatch)
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(CodeIndex, "save", full)
+        patch.setattr(CodeIndex, "_save", full)
         message = error_of(service.post("/v1/things/remove", json={"ids": [1]}), 507)
     assert message == "the change was not made: No space left on device"
     assert service.get("/v1/things").json()["rows"] == 300
@@ -231,7 +231,7 @@ def test_changes_by_another_process_are_kept(service, folder):
 
 
 def test_a_save_between_load_and_save_is_not_lost(service, folder, monkeypatch):
-    save, others = CodeIndex.save, [[1], [2]]
+    save, others = CodeIndex._save, [[1], [2]]
 
     def save_after_another(index, path, **options):
         if others:
@@ -239,7 +239,7 @@ def test_a_save_between_load_and_save_is_not_lost(service, folder, monkeypatch):
             save(other, folder)
         return save(index, path, **options)
 
-    monkeypatch.setattr(CodeIndex, "save", save_after_another)
+    monkeypatch.setattr(CodeIndex, "_save", save_after_another)
     assert service.post("/v1/things/remove", json={"ids": [3]}).json() == {"rows": 297}
     assert not {1, 2, 3} & set(CodeIndex.load(folder).ids.tolist())
 

@@ -1,21 +1,28 @@
 """Running services: where they listen, whom they cut off, what other processes save, and how they end."""
 
 import json
+import logging
+import re
 import socket
 import threading
 import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from http.client import parse_headers
 
 import numpy as np
 import pytest
 from preloaded import PreloadedModule
 from serving import running
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from supquant import CodeIndex, InputError
 from supquant.client import Client, ServiceError
+from supquant.serve import connections
 from supquant.serve.running import name_folders, open_socket
 from supquant.serve.tokens import Tokens
-from supquant_lab.bench.serving.fuzzing import READ, WRITE, fuzz, write_folders
+from supquant_lab.bench.serving import fuzzing
+from supquant_lab.bench.serving.fuzzing import READ, SECRET, WRITE, fuzz, write_folders
 from supquant_lab.bench.serving.process import ServiceProcess
 from supquant_lab.bench.serving.speed import ask
 
@@ -143,14 +150,56 @@ def test_the_clients_of_the_benchmark_are_answered(folder, body, monkeypatch):
     assert found["per_second"] > 0
 
 
-def test_malformed_requests_get_the_right_answers(tmp_path):
-    write_folders(tmp_path)
-    folders = {name: tmp_path / name for name in ("items", "hidden")}
-    with running(folders, tokens=Tokens(READ, WRITE), max_body=200_000, deadline=10.0) as (url, _):
-        statuses, failures = fuzz(url, 300, seed=1)
-        assert failures == []
-        assert {200, 400, 401, 404, 415, 422} <= set(statuses)
-        assert len(Client(url, READ, index="hidden")) == 50
+@contextmanager
+def pair_of_services(tmp_path, monkeypatch):
+    """Serve the folders of the fuzzer twice: as we do, and by uvicorn's own protocol."""
+    served = {"tokens": Tokens(READ, WRITE), "max_body": 200_000, "deadline": 10.0}
+    with ExitStack() as stack:
+        urls = []
+        for name in ("ours", "theirs"):
+            (tmp_path / name).mkdir()
+            with monkeypatch.context() as patch:
+                if name == "theirs":
+                    patch.setattr("supquant.serve.running.service_protocol", lambda *_: HttpToolsProtocol)
+                    patch.setattr(logging.getLogger("uvicorn.error"), "disabled", True)
+                urls.append(stack.enter_context(running(write_folders(tmp_path / name), **served))[0])
+        yield urls
+
+
+def test_odd_requests_are_answered_as_by_uvicorns_own_protocol(tmp_path, monkeypatch):
+    with pair_of_services(tmp_path, monkeypatch) as urls:
+        found = fuzz(*urls, 1000, seed=1)
+        assert found.failures == []
+        assert {200, 400, 401, 403, 404, 405, 415, 422} <= set(found.statuses)
+        assert found.compared > 700
+        assert len(Client(urls[0], READ, index="hidden")) == 50
+
+
+@pytest.mark.parametrize("wrong", ["header", "body", "another index", "silence"])
+def test_the_fuzzer_notices_wrong_answers(tmp_path, monkeypatch, wrong):
+    answered = connections._response
+
+    def spoiled(answer, keep_alive):
+        if wrong == "header":
+            return answered(replace(answer, headers={**answer.headers, "x": "1"}), keep_alive)
+        if wrong == "body":
+            return answered(replace(answer, body=answer.body + b" "), keep_alive)
+        if wrong == "another index":
+            return answered(replace(answer, body=SECRET.encode()), keep_alive)
+        return b""
+
+    monkeypatch.setattr(connections, "_response", spoiled)
+    monkeypatch.setattr(fuzzing, "_PATIENCE", 0.5)
+    monkeypatch.setattr(fuzzing, "MAX_FAILURES", 1)
+    with pair_of_services(tmp_path, monkeypatch) as urls:
+        assert fuzz(*urls, 300, seed=1).failures
+
+
+def test_memory_that_grows_is_a_failure():
+    assert fuzzing.growth_of([50, 100, 101, 100, 102, 101, 100, 101, 102])[1] == []
+    assert fuzzing.growth_of([50, 100, 101, 110, 112, 111, 120, 121, 122])[1] == [
+        "the memory grew from 100 to 121 MB"
+    ]
 
 
 def test_labels_of_every_kind_reach_the_index(serve_index, clusters):
@@ -235,3 +284,57 @@ def test_a_search_that_comes_in_pieces_and_asks_to_close_is_answered_and_closed(
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"connection: close" in head
     assert len(json.loads(body)["ids"][0]) == 10
+
+
+def whole_answers(url, *pieces):
+    """Send pieces over one connection, and return all that is answered until it ends."""
+    with connect(url) as own:
+        for piece in pieces:
+            own.sendall(piece)
+            time.sleep(0.02)
+        return b"".join(iter(lambda: own.recv(65_536), b""))
+
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+OFFER = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+
+
+def test_requests_that_offer_another_protocol_may_follow_each_other_at_once(folder):
+    offers = HEALTH[:-2] + OFFER + b"\r\n"
+    body = b'{"query": 7, "k": 1}'
+    search = post(
+        "/v1/things/search", body, "Content-Type: application/json", "Upgrade: h2c", "Connection: upgrade"
+    )
+    with running({"things": folder}) as (url, _):
+        assert [each[0] for each in exchange(url, offers, search, offers, search, HEALTH)] == [200] * 5
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_comes_before_bytes_that_are_no_request_is_answered(folder, together, capsys):
+    search = post("/v1/things/search", b'{"query": 7, "k": 1}', "Content-Type: application/json")
+    damaged = search.replace(b"Content-Length: 20", b"Transfer-Encoding: chunked\r\nExpect: 100-continue")
+    refusal = b'{"error":"the request is not valid HTTP/1.1"}'
+    with running({"things": folder}) as (url, _):
+        for nonsense in (b"nonsense\r\n\r\n", damaged):
+            pieces = [search, HEALTH, search, nonsense]
+            found = whole_answers(url, *([b"".join(pieces)] if together else pieces))
+            statuses = [each for each in re.findall(rb"HTTP/1.1 (\d+)", found) if each != b"100"]
+            assert statuses == [b"200", b"200", b"200", b"400"]
+            assert found.endswith(refusal)
+        assert whole_answers(url, damaged).endswith(refusal)
+        ended = whole_answers(url, HEALTH[:-2] + b"Connection: close\r\n\r\nnonsense\r\n\r\n")
+        assert ended.count(b"HTTP/1.1") == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_body_behind_the_end_of_a_head_is_not_counted_as_head(folder):
+    body = b'{"query": 7, "k": 1}'
+    body += b" " * (120_000 - len(body))
+    whole = post("/v1/things/search", body, "Content-Type: application/json")
+    for size in (60, 100):
+        with running({"things": folder}) as (url, _), connect(url) as own:
+            own.sendall(whole[:size])
+            time.sleep(0.05)
+            own.sendall(whole[size:])
+            with own.makefile("rb") as answers:
+                assert answers.readline() == b"HTTP/1.1 200 OK\r\n"

@@ -63,3 +63,31 @@ def test_what_went_wrong_is_recorded(monkeypatch):
     error = InputError("no")
     assert fit_odd(clouds())["refused"] == "no"
     assert bench_odd_fits(1)["refused"] == 1
+
+
+def test_a_run_that_was_stopped_goes_on_with_its_record(run, tmp_path, monkeypatch):
+    fitted = []
+
+    def fit(problem, seed):
+        fitted.append(problem)
+        if len(fitted) == 3:
+            raise KeyboardInterrupt
+        return {"problem": "; ".join(problem.oddities), "accuracy": None, "refused": "no"} | dict.fromkeys(
+            ["warnings", "failure"]
+        )
+
+    monkeypatch.setattr(odd_fits, "fit_odd", fit)
+    options = ("bench", "odd-fits", "--problems", 5, "--resume", "--json", tmp_path / "r.json")
+    assert run(*options).exit_code != 0
+    assert len(json.loads((tmp_path / "r.json").read_text())["fits"]) == 2
+    assert run(*options).exit_code == 0
+    assert [each["number"] for each in json.loads((tmp_path / "r.json").read_text())["fits"]] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert len(fitted) == 6
+    assert "seed 1 to continue" in run(*options, "--seed", 1).output
+    assert "needs --json" in run("bench", "odd-fits", "--resume").output

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import select
 import threading
+import time
 import weakref
 from collections import deque
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -20,6 +22,12 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 _INPUT_ERRORS = (400, 404, 409, 413, 415, 422)
 """Statuses of requests that the user can correct."""
+
+_UNCERTAIN = (502, 504, 507)
+"""Statuses after which it may not be known whether a change was made."""
+
+_RETRY_SECONDS: tuple[float, ...] = (0.1, 0.5, 2.0)
+"""The times in seconds after which a change whose fate is not known is sent again."""
 
 _MAX_IDLE = 64
 """The maximum number of connections that are kept open while no request uses them."""
@@ -71,7 +79,9 @@ class Connection:
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._idle)
 
-    def ask(self, method: str, path: str, body: Any = None, *, arrow: bool = False) -> Any:
+    def ask(
+        self, method: str, path: str, body: Any = None, *, arrow: bool = False, key: str | None = None
+    ) -> Any:
         """Send a request, and return the JSON of its answer, or its bytes if it is an Arrow stream.
 
         Parameters
@@ -82,6 +92,8 @@ class Connection:
         body : bytes, or what JSON can hold, default=None
         arrow : bool, default=False
             Whether to ask for an Arrow stream.
+        key : str, default=None
+            Names a change. If it is not known whether it was made, it is sent again with this key, and the service makes it once.
 
         Raises
         ------
@@ -97,7 +109,20 @@ class Connection:
             raw = isinstance(body, bytes)
             headers["Content-Type"] = "application/octet-stream" if raw else "application/json"
             body = body if raw else _to_json(body)
-        status, media_type, answer = self._exchange(method, self._prefix + path, body, headers)
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        end = time.monotonic() + self._timeout
+        for wait in (*_RETRY_SECONDS, math.inf):
+            may_repeat = key is not None and time.monotonic() + wait < end
+            try:
+                status, media_type, answer = self._exchange(method, self._prefix + path, body, headers)
+            except ServiceError:
+                if not may_repeat:
+                    raise
+            else:
+                if status not in _UNCERTAIN or not may_repeat:
+                    break
+            time.sleep(wait)
         if status != 200:
             message = _error_in(answer)
             raise InputError(message) if status in _INPUT_ERRORS else ServiceError(message, status)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import quote, urlencode
+from uuid import uuid4
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class Client(SearchableIndex):
 
     The service saves a change before its method returns. So there is no `save`, `load` or `reload`, and no `codec`.
     Many queries are sent in several requests. The service decides the number of threads, so `n_jobs` is checked and ignored.
+    If the answer to a change gets lost, the client sends the change again, and the service makes it once.
     Errors of input are `InputError`, all others `ServiceError`. Any number of threads may use one client.
 
     Parameters
@@ -314,8 +316,9 @@ class Client(SearchableIndex):
 
     def _change(self, operation: str, ids: Any = None, metadata: object = None, **rows: Any) -> Self:
         named = None if ids is None else plain_ids(ids, distinct=True)
-        self._post(operation, without_none(ids=named, metadata=plain_metadata(metadata), **rows))
+        body = without_none(ids=named, metadata=plain_metadata(metadata), **rows)
+        self._post(operation, body, key=uuid4().hex)
         return self
 
-    def _post(self, operation: str, body: dict[str, Any]) -> Any:
-        return self._connection.ask("POST", f"{self._path}/{operation}", body)
+    def _post(self, operation: str, body: dict[str, Any], key: str | None = None) -> Any:
+        return self._connection.ask("POST", f"{self._path}/{operation}", body, key=key)

@@ -17,6 +17,7 @@ from supquant import kernels
 from supquant.arrays import Array, ArrayLike, Codes
 from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
+from supquant.index.change_keys import ChangeKeys
 from supquant.index.columns import read_columns, warn_of_nulls
 from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
@@ -532,9 +533,15 @@ class CodeIndex(LocalIndex):
         OSError
             If a file cannot be written, for example because the disk is full.
         """
+        self._save(path, overwrite=overwrite)
+
+    def _save(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, keys: ChangeKeys | None = None
+    ) -> None:
+        """Do as `save`, and keep the keys of changes."""
         with self._write_lock:
             (codec, snapshot), known = self._content, self._known_folders
-        save_index(Path(path), codec, snapshot, known, overwrite=overwrite)
+        save_index(Path(path), codec, snapshot, known, overwrite=overwrite, keys=keys)
         with self._write_lock:
             if known is self._known_folders:
                 self._last_saved = Path(path).resolve(), snapshot

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from importlib import import_module
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from supquant.arrays import Flags, RowNumbers
 from supquant.errors import InputError
 from supquant.index.conditions import rows_of_condition
 from supquant.index.stored import StoredArrays, array_of_file
+from supquant.lazy import import_whole
 from supquant.storage import ArrayFile
 
 __all__ = ["Columns", "import_pyarrow", "read_columns", "rows_where", "warn_of_nulls"]
@@ -215,7 +215,7 @@ def _kept(column: Any, known: Any) -> Any:
 def _cast(column: Any, kind: Any) -> Any:
     """Return a column of another type, or itself."""
     if import_pyarrow().types.is_run_end_encoded(column.type):
-        column = import_module("pyarrow.compute").run_end_decode(column)
+        column = import_whole("pyarrow.compute").run_end_decode(column)
     return column if column.type == kind else column.cast(kind)
 
 
@@ -271,7 +271,7 @@ def _check_times(times: Any) -> None:
     kind = times.type
     if getattr(kind, "unit", None) != "ns":  # Python has years enough for all of these
         numbers = times.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-        found = import_module("pyarrow.compute").min_max(numbers)
+        found = import_whole("pyarrow.compute").min_max(numbers)
         for number in found.values():
             pa.scalar(number.as_py(), kind).as_py()
 
@@ -331,7 +331,7 @@ def _named_columns(where: str, known: Iterable[str]) -> list[str]:
 
 def _rows_of_expression(table: Any, where: Any) -> RowNumbers:
     """Return the rows of a table for which an expression of pyarrow is true."""
-    pa, acero = import_pyarrow(), import_module("pyarrow.acero")
+    pa, acero = import_pyarrow(), import_whole("pyarrow.acero")
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
         acero.Declaration("project", acero.ProjectNodeOptions([where], ["chosen"])),
@@ -348,6 +348,6 @@ def _rows_of_expression(table: Any, where: Any) -> RowNumbers:
 def import_pyarrow(needed_by: str = "columns of an index") -> Any:
     """Return pyarrow. If it is missing, raise an `InputError` that says how to install it and what needs it."""
     try:
-        return import_module("pyarrow")
+        return import_whole("pyarrow")
     except ModuleNotFoundError:
         raise InputError(f"pip install 'supquant[arrow]' brings pyarrow, which {needed_by} need") from None

@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from supquant.errors import InputError
+from supquant.lazy import import_whole
 
 __all__ = ["limit_time", "parse_condition", "rows_of_condition"]
 
@@ -216,7 +216,7 @@ os.register_at_fork(after_in_child=_begin_child)
 
 def _duckdb() -> Any:
     try:
-        return import_module("duckdb")
+        return import_whole("duckdb")
     except ModuleNotFoundError:
         raise InputError(
             "pip install 'supquant[sql]' brings duckdb, which reads conditions such as 'price < 10'"

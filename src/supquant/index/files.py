@@ -35,6 +35,7 @@ from supquant.index.manifest import (
     VERSION,
     content_digest,
     describe_save,
+    keys_in_manifest,
     manifest_bytes,
     names_in_manifest,
     new_save_record,
@@ -80,7 +81,13 @@ class StoredCodec(Stored):
 
 
 def save_index(
-    folder: Path, codec: StoredCodec, snapshot: Snapshot, known: KnownFolders, *, overwrite: bool = False
+    folder: Path,
+    codec: StoredCodec,
+    snapshot: Snapshot,
+    known: KnownFolders,
+    *,
+    overwrite: bool = False,
+    keys: Mapping[str, str] | None = None,
 ) -> None:
     """Write an index to a folder.
 
@@ -96,6 +103,8 @@ def save_index(
         What the index knows of folders. It is changed.
     overwrite : bool, default=False
         Whether an index that is not `known` is replaced.
+    keys : mapping of str to str, default=None
+        The keys of the changes that are saved, as `ChangeKeys`.
 
     Raises
     ------
@@ -112,7 +121,7 @@ def save_index(
     if not folder.exists():
         folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
-    run_locked(folder, lambda: _save_locked(folder, codec, snapshot, known, overwrite))
+    run_locked(folder, lambda: _save_locked(folder, codec, snapshot, known, overwrite, keys or {}))
 
 
 def load_index(folder: Path, *, mapped: bool) -> tuple[StoredCodec, Snapshot, str]:
@@ -172,7 +181,12 @@ def open_again(folder: Path, digest: str) -> Snapshot:
 
 
 def _save_locked(
-    folder: Path, codec: StoredCodec, snapshot: Snapshot, known: KnownFolders, overwrite: bool
+    folder: Path,
+    codec: StoredCodec,
+    snapshot: Snapshot,
+    known: KnownFolders,
+    overwrite: bool,
+    keys: Mapping[str, str],
 ) -> None:
     """Do what `save_index` does, in a folder that no other process changes meanwhile."""
     found = read_replaceable(folder)
@@ -182,12 +196,13 @@ def _save_locked(
     try:
         content = _write_parts(folder, codec, snapshot)
         digest = content_digest(content)
-        if found is not None and content_digest(found) == digest:
+        unchanged = found is not None and content_digest(found) == digest
+        if unchanged and keys.keys() <= keys_in_manifest(found).keys():
             sync_folder(folder)  # the sync of an earlier save may have failed
         else:
             # From here on, a failure may leave the old manifest or the new one. The index knows both.
             known[folder] = known.get(folder, frozenset()) | {digest}
-            saved = {**content, "saved": new_save_record(found)}
+            saved = {**content, "saved": new_save_record(found, keys)}
             write_file_atomically(folder / MANIFEST, manifest_bytes(saved))
         known[folder] = frozenset({digest})
     except (

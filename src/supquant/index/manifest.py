@@ -15,6 +15,7 @@ from typing import Any
 import xxhash
 
 from supquant.errors import FileFormatError
+from supquant.index.change_keys import ChangeKeys, are_packed_keys, pack_keys, unpack_keys
 from supquant.index.snapshot import MAX_ROWS
 from supquant.storage import read_regular_file, shorten
 
@@ -25,6 +26,7 @@ __all__ = [
     "VERSION",
     "content_digest",
     "describe_save",
+    "keys_in_manifest",
     "manifest_bytes",
     "names_in_manifest",
     "new_save_record",
@@ -218,26 +220,37 @@ def content_digest(manifest: Mapping[str, Any]) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(content).encode())
 
 
-def new_save_record(replaced: Mapping[str, Any] | None) -> dict[str, Any]:
+def new_save_record(replaced: Mapping[str, Any] | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Return the field ``saved`` of a manifest that this process writes now.
 
     Parameters
     ----------
     replaced : mapping or None
         The manifest that is replaced. None if there is none.
+    keys : mapping of str to str
+        The keys of the changes that are saved.
     """
     before = 0 if replaced is None else replaced["saved"]["revision"]
+    all_keys = {**keys_in_manifest(replaced), **keys}
     return {
         "revision": min(before + 1, _MAX_INT64),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "host": os.uname().nodename[:_MAX_TEXT],
         "pid": os.getpid(),
+        **({"keys": pack_keys(all_keys)} if all_keys else {}),
     }
+
+
+def keys_in_manifest(manifest: Mapping[str, Any] | None) -> ChangeKeys:
+    """Return the keys of the last changes of an index."""
+    return {} if manifest is None else unpack_keys(manifest["saved"].get("keys", ""))
 
 
 def _is_save_record(value: object) -> bool:
     """Return whether a value has the form of the field ``saved`` of a manifest."""
-    if not isinstance(value, dict) or set(value) != {"revision", "time", "host", "pid"}:
+    if not isinstance(value, dict) or set(value) - {"keys"} != {"revision", "time", "host", "pid"}:
+        return False
+    if not are_packed_keys(value.get("keys", "")):
         return False
     numbers = all(type(value[name]) is int and 0 <= value[name] <= _MAX_INT64 for name in ("revision", "pid"))
     return numbers and all(

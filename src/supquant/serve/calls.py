@@ -18,14 +18,16 @@ from starlette.types import Receive, Scope, Send
 
 from supquant.errors import FileFormatError, SupquantError
 from supquant.index import CodeIndex
+from supquant.index.change_keys import key_of_change
 from supquant.serve.fields import FIELDS, Schema
 from supquant.serve.limits import RefusalError
 from supquant.serve.served import ServedIndex, Version
-from supquant.serve.service import Service
+from supquant.serve.service import Service, WorkKind
 from supquant.serve.tokens import Access
 
 __all__ = [
     "JSON",
+    "MAX_KEY",
     "OCTETS",
     "Answer",
     "Call",
@@ -43,6 +45,9 @@ OCTETS = "application/octet-stream"
 
 ARROW = "application/vnd.apache.arrow.stream"
 """The media type of an Arrow stream."""
+
+MAX_KEY = 255
+"""The maximum length of the key of a change in characters."""
 
 Headers = Mapping[bytes, bytes]
 """The headers of a request, by names in lower case."""
@@ -168,6 +173,21 @@ class Call:
         """The media type of the body, without parameters."""
         return _media_type(self.headers.get(b"content-type", b""))
 
+    def change_key(self) -> tuple[str, str] | None:
+        """Return what names this change, so that it is made once however often it is sent; None if the client does not name it.
+
+        Raises
+        ------
+        RefusalError
+            If the header cannot be a key.
+        """
+        key = self.headers.get(b"idempotency-key")
+        if key is None:
+            return None
+        if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.decode("ascii").isprintable():
+            raise RefusalError(422, f"Idempotency-Key must have 1 to {MAX_KEY} printable ASCII characters")
+        return key_of_change(key, self.operation.name.encode() + b" " + self.body)
+
     def accepts_arrow(self) -> bool:
         """Return whether the client asks for an Arrow stream."""
         return ARROW.encode() in self.headers.get(b"accept", b"")
@@ -235,11 +255,9 @@ class Call:
             if value is not None
         }
 
-    async def in_thread(
-        self, work: Callable[..., Any], *arguments: Any, evaluates_condition: bool = False
-    ) -> Any:
+    async def in_thread(self, work: Callable[..., Any], *arguments: Any, kind: WorkKind = "short") -> Any:
         """Return what a function returns that takes longer than a moment."""
-        return await self.service.in_thread(work, *arguments, evaluates_condition=evaluates_condition)
+        return await self.service.in_thread(work, *arguments, kind=kind)
 
 
 @lru_cache(maxsize=256)  # many clients send the same

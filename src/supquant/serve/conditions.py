@@ -70,8 +70,6 @@ _MATCHING = {
         "!~~",
         "~~*",
         "!~~*",
-        "like",
-        "ilike",
         "^@",
         "contains",
         "ends_with",

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from functools import lru_cache
 from http import HTTPStatus
+from itertools import count
 from typing import Any, cast
 
 import httptools
@@ -65,21 +66,26 @@ def service_protocol(
     names_by_path = {f"/v1/{name}/search".encode(): name for name in names}
     short_body = min(_SHORT_BODY, max_body)
     looking = False
+    turns = count()
 
     class ServiceProtocol(HttpToolsProtocol):
         """The protocol of one connection."""
 
         _cut_at: float | None = None  # by the clock of the loop; None while a request is answered
         _write_timer: asyncio.TimerHandle | None = None
-        _heard_at = 0.0  # when the client last sent something
+        _turn = (
+            0  # greater if the client sent something later. The clock of the loop would be the same for many
+        )
         _n_head = 0  # bytes of the present request that are not body. A few may be missing if it follows another one closely
         _plain_head = b""  # the head of a request that asked for another protocol, without that
+        _running: Any = None  # the request whose answer is being made, or was made last
         _refused = False
+        _refusal: RefusalError | None = None  # what is said behind the answers that are still to be made
         url = b""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._heard_at = self.loop.time()
+            self._turn = next(turns)
             self._expect_request()
             if len(self.connections) > max_connections:
                 self._make_room()
@@ -93,19 +99,19 @@ def service_protocol(
             if not waiting:
                 self._refuse(RefusalError(503, "all connections are in use: try again later"))
                 return
-            closed = min(waiting, key=lambda each: (each.cycle is not None, each._heard_at))
-            closed.transport.abort()
+            closed = min(waiting, key=lambda each: (each.cycle is not None, each._turn))
+            closed._abort()
             self.connections.discard(closed)
 
         def data_received(self, data: bytes) -> None:
             if self._refused:
                 return
             self._unset_keepalive_if_required()
-            self._heard_at = self.loop.time()
+            self._turn = next(turns)
             try:
                 for start in range(0, len(data), MAX_HEAD):
                     self._feed(data[start : start + MAX_HEAD])
-                    self._check_head()
+                    self._check_head(self._n_head)
             except RefusalError as refusal:
                 self._refuse(refusal)
             except httptools.HttpParserError as error:
@@ -116,15 +122,18 @@ def service_protocol(
         def _feed(self, data: bytes) -> None:
             """Let the parser read on. A request that asks for another protocol is read again without that."""
             self._n_head += len(data)
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                head, self._plain_head = self._plain_head, b""
-                self.parser = httptools.HttpRequestParser(self)
-                self.parser.feed_data(head + data[upgrade.args[0] :])
+            while data:
+                try:
+                    self.parser.feed_data(data)
+                    data = b""
+                except httptools.HttpParserUpgrade as upgrade:
+                    data = self._plain_head + data[upgrade.args[0] :]
+                    self._plain_head = b""
+                    self.parser = httptools.HttpRequestParser(self)
+                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
 
-        def _check_head(self) -> None:
-            if self._n_head > MAX_HEAD:
+        def _check_head(self, size: int) -> None:
+            if size > MAX_HEAD:
                 long_url = len(self.url) > MAX_HEAD // 2
                 what = (414, "address") if long_url else (431, "head")
                 raise RefusalError(
@@ -132,17 +141,55 @@ def service_protocol(
                 )
 
         def _refuse(self, refusal: RefusalError) -> None:
-            """Answer no request of this connection any more, and say why, unless an answer is under way."""
+            """Read no further request. Answer those that were read completely, and say why this one is refused."""
             self._refused = True
-            if not self._answered() or self.transport.is_closing():
-                self.transport.abort()
+            present: Any = self.cycle
+            if (
+                present is not None and present.more_body and not present.response_complete
+            ):  # its body is at fault
+                if self.pipeline and self.pipeline[0][0] is present:
+                    self.pipeline.popleft()
+                elif getattr(present, "response_started", False):
+                    self._abort()
+                    return
+                else:
+                    self._give_up_answer()
+                    self._running = None
+            self._refusal = refusal
+            self._say_refusal()
+
+        def _say_refusal(self) -> None:
+            """Say why a request is refused if all before it are answered."""
+            if self._refusal is None or not self._answered() or self.transport.is_closing():
                 return
-            self.transport.write(_response(error_answer(refusal.status, refusal.message), keep_alive=False))
+            answer = error_answer(self._refusal.status, self._refusal.message)
+            self._refusal = None
+            self.transport.write(_response(answer, keep_alive=False))
             self.transport.write_eof()
             self._cut_at = self.loop.time() + _FAREWELL_SECONDS
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._say_refusal()
+
+        def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+            self._running = cycle
+            super()._start_asgi_task(cycle, app)
+
+        def _give_up_answer(self) -> None:
+            """Let the request whose answer is being made write nothing."""
+            if self._running is not None and not self._running.response_complete:
+                self._running.disconnected = True
+                self._running.waiting_for_100_continue = False
+                self._running.message_event.set()
+
+        def _abort(self) -> None:
+            self._give_up_answer()
+            self.transport.abort()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._cancel_write_timer()
+            self._give_up_answer()
             super().connection_lost(exc)
 
         def on_message_begin(self) -> None:
@@ -150,7 +197,8 @@ def service_protocol(
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
-            self._check_head()
+            # What was read behind the head has been counted with it.
+            self._check_head(sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url))
             if sum(name == b"host" for name, _ in self.headers) > 1:
                 raise RefusalError(400, "the request has two headers Host: send one")
             if self.parser.should_upgrade():
@@ -163,7 +211,7 @@ def service_protocol(
                 super().on_headers_complete()
                 return
             cycle = _Search(self.loop, self.parser.should_keep_alive())
-            self.cycle = cycle  # type: ignore[assignment]
+            self.cycle = self._running = cycle  # type: ignore[assignment]
             self.tasks.add(self.loop.create_task(self._search(cycle, name, headers, query_string)))
 
         def _is_short(self, headers: Headers) -> bool:
@@ -204,14 +252,13 @@ def service_protocol(
             self._n_head = max(0, self._n_head - _CHUNK_FRAME)
 
         def _answered(self) -> bool:
-            cycle: Any = self.cycle  # None before the first request
-            return cycle is None or cycle.response_complete
+            return not self.pipeline and (self._running is None or self._running.response_complete)
 
         async def _search(self, cycle: _Search, name: str, headers: Headers, query_string: bytes) -> None:
             """Answer a search, and write its answer."""
             try:
                 answer = await search.respond(name, headers, query_string, cycle.read_body)
-                if self.transport.is_closing():
+                if cycle.disconnected or self.transport.is_closing():
                     return
                 self.transport.write(_response(answer, cycle.keep_alive))
                 if self.flow.write_paused:
@@ -221,7 +268,7 @@ def service_protocol(
                 self.tasks.discard(asyncio.current_task())
             if not cycle.keep_alive:
                 self.transport.close()
-            if self.pipeline:
+            if self.pipeline or self._refusal is not None:
                 self.on_response_complete()  # starts the request behind this one
             else:
                 self.server_state.total_requests += 1
@@ -236,7 +283,7 @@ def service_protocol(
             self._cut_at = self.loop.time() + self.timeout_keep_alive if waits else None
 
         def pause_writing(self) -> None:
-            self._write_timer = self.loop.call_later(seconds, self.transport.abort)
+            self._write_timer = self.loop.call_later(seconds, self._abort)
             super().pause_writing()
 
         def resume_writing(self) -> None:
@@ -257,7 +304,7 @@ def service_protocol(
             now = self.loop.time()
             for each in list(cast("set[ServiceProtocol]", self.connections)):
                 if each._cut_at is not None and each._cut_at <= now:
-                    each.transport.abort()
+                    each._abort()
             looking = bool(self.connections)
             if looking:
                 self.loop.call_later(_LOOK_SECONDS, self._look)
@@ -272,6 +319,7 @@ class _Search:
         self.keep_alive = keep_alive
         self.response_complete = False
         self.disconnected = False
+        self.waiting_for_100_continue = False
         self.body = bytearray()
         self.more_body = True
         self.message_event = self  # the protocol calls its `set` when more has arrived

@@ -117,12 +117,21 @@ async def _once(call: Call, work: Callable[[CodeIndex, ItemTable, str | None], d
     """
     key = work, call.parameters().get("label")
     begun = _begun.setdefault(call.version, {})
-    if key not in begun or (begun[key].done() and begun[key].exception() is not None):
-        begun[key] = asyncio.ensure_future(call.in_thread(work, call.index, _item_table(call), key[1]))
-        # If nobody asks again, nobody looks at its error, and asyncio would write it into the log.
-        begun[key].add_done_callback(lambda done: done.cancelled() or done.exception())
-    await asyncio.wait([begun[key]], timeout=min(PATIENCE, call.service.limits.deadline / 2))
-    return begun[key].result() if begun[key].done() else {"ready": False}
+    if key not in begun:
+        begun[key] = asyncio.ensure_future(
+            call.in_thread(work, call.index, _item_table(call), key[1], kind="view")
+        )
+
+        def forget_failure(done: asyncio.Future[Any]) -> None:
+            if (
+                done.cancelled() or done.exception() is not None
+            ):  # it is not kept: clients may draw any number of labels
+                begun.pop(key, None)
+
+        begun[key].add_done_callback(forget_failure)
+    asked = begun[key]
+    await asyncio.wait([asked], timeout=min(PATIENCE, call.service.limits.deadline / 2))
+    return asked.result() if asked.done() else {"ready": False}
 
 
 def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import supquant
-from supquant.serve.calls import JSON, Operation
+from supquant.index.change_keys import MAX_KEYS
+from supquant.serve.calls import JSON, MAX_KEY, Operation
 from supquant.serve.fields import FIELDS, TEXT, Schema, described
 
 __all__ = ["describe"]
@@ -60,6 +61,12 @@ def _describe_one(operation: Operation) -> dict[str, Any]:
         }
         for name in operation.parameters
     ]
+    if operation.access == "write":
+        meaning = (
+            f"A change that is sent again with the same key is made once. The last {MAX_KEYS:,} are known."
+        )
+        schema = described(meaning, {"type": "string", "minLength": 1, "maxLength": MAX_KEY})
+        parameters.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})
     if "{index}" in operation.path:
         parameters.append({"name": "index", "in": "path", "required": True, "schema": TEXT})
     schema = {} if operation.answer is None else {"schema": _object(operation.answer)}

@@ -26,6 +26,7 @@ from supquant.serve.fields import (
 )
 from supquant.serve.limits import RefusalError
 from supquant.serve.served import SearchKey
+from supquant.serve.service import WorkKind
 
 __all__ = ["OPERATIONS", "read_query", "search"]
 
@@ -92,14 +93,17 @@ async def _read_options(call: Call, fields: Mapping[str, Any]) -> _Search:
         raise RefusalError(409, "rows were added or removed since the state was read")
     among = None
     if where is not None:
-        condition = isinstance(where, str)
-        among = await call.in_thread(call.version.filter, where, evaluates_condition=condition)
+        among = await call.in_thread(call.version.filter, where, kind=_kind_of(where))
     k, novelty = fields.get("k", 10), fields.get("novelty")
     # The best k of more answers are the best k, so searches of similar k share a scan.
     rounded = 1 << (k - 1).bit_length()
     alone = object() if isinstance(novelty, tuple) else None
     key = SearchKey(call.version, rounded, ranking, novelty, among, alone)
     return _Search(k, key, fields.get("threshold"), fields.get("columns"))
+
+
+def _kind_of(where: object) -> WorkKind:
+    return "condition" if isinstance(where, str) else "short"
 
 
 def _read_where(call: Call, value: Any) -> Any:
@@ -246,9 +250,7 @@ async def select(call: Call) -> Any:
     """List the ids of the rows that a condition, ids or a mask select, in order of insertion."""
     fields = call.fields()
     where = _read_where(call, fields["where"])
-    ids = await call.in_thread(
-        call.version.select, where, fields.get("state"), evaluates_condition=isinstance(where, str)
-    )
+    ids = await call.in_thread(call.version.select, where, fields.get("state"), kind=_kind_of(where))
     return {"ids": ids.tolist()}
 
 

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from supquant.errors import InputError, SaveConflictError, SupquantError
 from supquant.index import CodeIndex, Filter
-from supquant.index.manifest import MANIFEST, read_manifest
+from supquant.index.change_keys import MAX_KEYS, ChangeKeys
+from supquant.index.manifest import MANIFEST, keys_in_manifest, read_manifest
 from supquant.serve.batching import Batcher, Found, settle
 from supquant.serve.conditions import check_condition
 from supquant.serve.encoding import Encode, Encoder
@@ -32,9 +33,6 @@ from supquant.serve.limits import Limits, RefusalError
 from supquant.serve.metrics import Metrics
 
 __all__ = ["Change", "SearchKey", "ServedIndex", "Version", "check_name"]
-
-Change = Callable[[CodeIndex], Any]
-"""Changes an index, and returns the answer to its request. If it raises, the index is unchanged."""
 
 _MAX_FILTERS = 32
 """The maximum number of conditions whose filters are kept with a version."""
@@ -115,6 +113,26 @@ class SearchKey:
     alone: object = None  # tells a search with one novelty per query from all others
 
 
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What a request changes.
+
+    Parameters
+    ----------
+    make : callable
+        Changes an index. If it raises, the index is unchanged.
+    answer : callable
+        Returns the answer to the request, given the changed index.
+    key : tuple of str, default=None
+        The digests of its key and of its content, as `key_of_change` returns them. A change whose key the folder has is not made
+        again.
+    """
+
+    make: Callable[[CodeIndex], object]
+    answer: Callable[[CodeIndex], Any] = lambda index: {"rows": len(index)}
+    key: tuple[str, str] | None = None
+
+
 class ServedIndex:
     """One index by name, with the threads that search and change it.
 
@@ -144,6 +162,8 @@ class ServedIndex:
         self.name = name
         self.folder = folder.resolve()
         self.version = Version(CodeIndex.load(self.folder))
+        self._keys = keys_in_manifest(read_manifest(self.folder))
+        self._confirmed = True  # whether the last save was synced
         self._signature = self._read_signature()
         self._metrics = metrics
         self._limits = limits
@@ -177,7 +197,7 @@ class ServedIndex:
     # changes -------------------------------------------------------------------------------------------------------------
 
     async def change(self, change: Change) -> Any:
-        """Change the index, save it, and return what the change returned.
+        """Change the index, save it, and return the answer.
 
         Changes that arrive while others are being saved are made and saved together.
 
@@ -228,37 +248,40 @@ class ServedIndex:
         while True:
             self.reload()
             index = self.version.index
-            results = []
+            results, keys = [], self._keys.copy()
             for change in changes:
-                index, result = _attempt(change, index)
+                index, result = _attempt(change, index, keys)
                 results.append(result)
-            if all(isinstance(result, Exception) for result in results):
+            if index is self.version.index and self._confirmed:
                 return results
             failure = None
+            new = dict(list(keys.items())[len(self._keys) :])
             try:
                 try:
-                    index.save(self.folder)
+                    index._save(self.folder, keys=new)
                 except OSError:  # the second attempt only syncs, if that is what failed
-                    index.save(self.folder)
+                    index._save(self.folder, keys=new)
             except SaveConflictError:
                 self._signature = _UNKNOWN
                 continue
             except OSError as error:
                 _log.exception("index %s cannot be saved", self.name)
-                made, said = self._outcome_of_failed_save(error)
+                made, said = self._outcome_of_failed_save(error, repeated=index is self.version.index)
                 failure = RefusalError(507, said)
                 if not made:
                     raise failure from error
             self._signature = self._signature_of_own_save()
-            self._replace(index)
+            self._keys, self._confirmed = dict(list(keys.items())[-MAX_KEYS:]), failure is None
+            if index is not self.version.index:
+                self._replace(index)
             self._metrics.saves.labels(self.name).inc()
             return [each if failure is None or isinstance(each, Exception) else failure for each in results]
 
-    def _outcome_of_failed_save(self, error: OSError) -> tuple[bool, str]:
-        """Return whether a change was made although its save failed, and what is known of it."""
+    def _outcome_of_failed_save(self, error: OSError, repeated: bool) -> tuple[bool, str]:
+        """Return whether a change was made although its save failed, and what is known of it. A repeated one was made before."""
         reason = getattr(error.__cause__, "strerror", None) or error.strerror
         present = self._read_signature()
-        if present == self._signature:
+        if present == self._signature and not repeated:
             return False, f"the change was not made: {reason}"
         if present and present == self._signature_of_own_save():
             return True, (
@@ -290,11 +313,12 @@ class ServedIndex:
             return
         try:
             index = CodeIndex.load(self.folder)
+            keys = keys_in_manifest(read_manifest(self.folder))  # of this index or of a later one
         except (OSError, SupquantError) as error:
             _log.warning("index %s cannot be reloaded: %s", self.name, error)
             raise RefusalError(503, "the folder of the index cannot be read") from error
         # If the folder has changed again in the meantime, the next check sees it.
-        self._signature = signature
+        self._signature, self._keys = signature, keys
         self._replace(index)
         self._metrics.reloads.labels(self.name).inc()
 
@@ -317,13 +341,21 @@ class ServedIndex:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _attempt(change: Change, index: CodeIndex) -> tuple[CodeIndex, Any]:
-    """Return an index after a change and what the change returns; or else the same index and the error."""
-    changed = copy.copy(index)
+def _attempt(change: Change, index: CodeIndex, keys: ChangeKeys) -> tuple[CodeIndex, Any]:
+    """Return an index after a change and the answer; or else the same index and the error. A new key is added to the keys."""
+    key, content = change.key or (None, "")
+    if key in keys and keys[key] != content:
+        return index, RefusalError(422, "another change was made with this Idempotency-Key: draw a new key")
+    changed = index if key in keys else copy.copy(index)
     try:
-        return changed, change(changed)
+        if key not in keys:
+            change.make(changed)
+        answer = change.answer(changed)
     except Exception as error:  # noqa: BLE001  # it belongs to this request, whatever it is
         return index, error
+    if key is not None:
+        keys.setdefault(key, content)
+    return changed, answer
 
 
 def check_name(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from supquant.errors import InputError
 from supquant.index.conditions import limit_time
@@ -21,13 +21,13 @@ from supquant.serve.metrics import Metrics
 from supquant.serve.served import ServedIndex, check_name
 from supquant.serve.tokens import Access, Tokens
 
-__all__ = ["Service"]
+__all__ = ["Service", "WorkKind"]
 
-_POOL_THREADS = 4
-"""The number of threads for work other than scans and conditions: columns, decoding."""
+WorkKind = Literal["short", "condition", "view"]
+"""Kinds of work other than scans and changes. However long one kind takes, the others go on."""
 
-_CONDITION_THREADS = 2
-"""The number of threads for conditions. However long they take, other work goes on."""
+_THREADS: dict[WorkKind, int] = {"short": 4, "condition": 2, "view": 1}
+"""The number of threads for each kind: columns and decoding, conditions, and maps and audits, which take seconds."""
 
 _END_SECONDS = 0.7
 """The time that a service may take to end in addition to the deadline, in seconds. The process takes the rest of a second."""
@@ -75,8 +75,7 @@ class Service:
             )
             for name, folder in folders.items()
         }
-        self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="serve")
-        self._conditions = ThreadPoolExecutor(_CONDITION_THREADS, thread_name_prefix="condition")
+        self._pools = {kind: ThreadPoolExecutor(n, thread_name_prefix=kind) for kind, n in _THREADS.items()}
         self._pending = 0
         self._end_by = math.inf
         self.closed = False  # whether all threads have ended
@@ -90,9 +89,7 @@ class Service:
                 403, "without tokens, this service only answers requests to names of its own machine"
             )
 
-    async def in_thread(
-        self, work: Callable[..., Any], *arguments: Any, evaluates_condition: bool = False
-    ) -> Any:
+    async def in_thread(self, work: Callable[..., Any], *arguments: Any, kind: WorkKind = "short") -> Any:
         """Run a function in another thread, and return what it returns. Its conditions end when the time of the request is over.
 
         Raises
@@ -103,9 +100,8 @@ class Service:
         if self._pending >= self.limits.max_queue:
             raise RefusalError(429, "too many requests are waiting: try again later", {"retry-after": "1"})
         self._pending += 1
-        pool = self._conditions if evaluates_condition else self._pool
         limited = partial(_run, work, arguments, time.monotonic() + self.deadlines.left())
-        future = asyncio.get_running_loop().run_in_executor(pool, limited)
+        future = asyncio.get_running_loop().run_in_executor(self._pools[kind], limited)
         future.add_done_callback(self._count_down)
         return await future
 
@@ -125,7 +121,7 @@ class Service:
         self.closed = not closing.is_alive()
 
     def _close(self) -> None:
-        for pool in (self._pool, self._conditions):
+        for pool in self._pools.values():
             pool.shutdown(cancel_futures=True)
         for served in self.indexes.values():
             served.close()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from supquant.errors import InputError
 from supquant.index import CodeIndex
 from supquant.index.unknown_labels import classes_of
 from supquant.serve.calls import Call, operation
 from supquant.serve.fields import CHANGED, described, read_codes, read_vectors
 from supquant.serve.limits import RefusalError
+from supquant.serve.served import Change
 
 __all__ = ["OPERATIONS"]
 
@@ -69,8 +71,9 @@ async def _put(call: Call, method: str) -> Any:
             raise RefusalError(422, f"{name} are given with vectors, not with codes")
     ids, metadata = fields.get("ids"), fields.get("metadata")
 
-    def change(index: CodeIndex) -> Any:
+    def make(index: CodeIndex) -> None:
         codec = index.codec  # of the index that is changed: another process may have saved another one
+        columns = index.columns
         if "codes" in fields:
             codes = read_codes(fields["codes"], codec.n_codebooks, max_rows)
             getattr(index, f"{method}_codes")(ids=ids, codes=codes, metadata=metadata)
@@ -79,9 +82,20 @@ async def _put(call: Call, method: str) -> Any:
             mode = fields.get("unknown_labels", "error")
             y = _labels(fields, index)
             getattr(index, method)(ids=ids, X=X, y=y, metadata=metadata, unknown_labels=mode)
-        return {"rows": len(index)}
+        _check_columns(columns, index.columns)
 
-    return await call.served.change(change)
+    return await call.served.change(Change(make, key=call.change_key()))
+
+
+def _check_columns(before: Sequence[str], after: Sequence[str]) -> None:
+    """Raise an `InputError` if a new column would be in the way of conditions on another one."""
+    known = {name.casefold(): name for name in before}
+    for name in after:
+        other = known.setdefault(name.casefold(), name)
+        if other != name and name not in before:
+            raise InputError(
+                f"no condition could tell a column {name!r} from {other!r}: they differ only in case"
+            )
 
 
 def _labels(fields: Mapping[str, Any], index: CodeIndex) -> Any:
@@ -109,11 +123,13 @@ async def extend(call: Call) -> Any:
     """Add new classes to the model, from items of the index and their labels. No code changes."""
     fields = call.fields()
 
-    def change(index: CodeIndex) -> Any:
-        index.extend(fields["ids"], fields["labels"])
-        return {"rows": len(index), "labels": classes_of(index.codec)}
-
-    return await call.served.change(change)
+    return await call.served.change(
+        Change(
+            lambda index: index.extend(fields["ids"], fields["labels"]),
+            lambda index: {"rows": len(index), "labels": classes_of(index.codec)},
+            call.change_key(),
+        )
+    )
 
 
 @operation(
@@ -128,14 +144,14 @@ async def extend(call: Call) -> Any:
 async def remove(call: Call) -> Any:
     """Remove rows."""
     ids = call.fields()["ids"]
-    return await call.served.change(lambda index: {"rows": len(index.remove(ids))})
+    return await call.served.change(Change(lambda index: index.remove(ids), key=call.change_key()))
 
 
 @operation("POST", "/v1/{index}/compact", access="write", body=(), answer=CHANGED, example={})
 async def compact(call: Call) -> Any:
     """Copy all rows into one segment, without removed ones."""
     call.fields()
-    return await call.served.change(lambda index: {"rows": len(index.compact())})
+    return await call.served.change(Change(CodeIndex.compact, key=call.change_key()))
 
 
 OPERATIONS = (add, update, upsert, extend, remove, compact)

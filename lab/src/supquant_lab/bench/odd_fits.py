@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,7 +158,11 @@ _ODDITIES: list[Callable[[OddProblem, np.random.Generator], str]] = [
 
 
 def bench_odd_fits(
-    problems: int = 60, *, seed: int = 0, on_step: Callable[[dict[str, Any]], None] | None = None
+    problems: int = 60,
+    *,
+    seed: int = 0,
+    before: Mapping[str, Any] | None = None,
+    on_step: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Fit random odd problems, and compare each with logistic regression on standardised columns.
 
@@ -168,8 +172,10 @@ def bench_odd_fits(
         Number of problems.
     seed : int
         Seed of the problems and fits.
+    before : dict, optional
+        The record of a run with the same seed, whose fits are not made again.
     on_step : callable, optional
-        Gets the figures of each fit.
+        Gets the record so far, after each fit that was made.
 
     Returns
     -------
@@ -177,13 +183,18 @@ def bench_odd_fits(
         A record for `json`. Its `failures` are fits that ended with another error than an `InputError`, took more than
         `MAX_SECONDS`, or recognised less than `MIN_RATIO` of what logistic regression recognises without a warning.
     """
-    fits = []
-    for number in range(problems):
-        fits.append(
-            {"number": number} | fit_odd(OddProblem.draw(np.random.default_rng([seed, number])), seed)
-        )
+    if before is not None and (before.get("benchmark"), before.get("seed")) != ("odd-fits", seed):
+        raise InputError(f"expected a record of odd fits with seed {seed} to continue")
+    fits = [] if before is None else list(before["fits"][:problems])
+    for number in range(len(fits), problems):
+        problem = OddProblem.draw(np.random.default_rng([seed, number]))
+        fits.append({"number": number} | fit_odd(problem, seed))
         if on_step is not None:
-            on_step(fits[-1])
+            on_step(_record(fits, seed))
+    return _record(fits, seed)
+
+
+def _record(fits: list[dict[str, Any]], seed: int) -> dict[str, Any]:
     failures = [
         f"problem {each['number']} ({each['problem']}): {each['failure']}" for each in fits if each["failure"]
     ]

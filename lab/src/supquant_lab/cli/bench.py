@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -125,6 +126,14 @@ def write_figures(path: Path | None, record: dict[str, Any]) -> None:
     """Write what a benchmark measured, if a file was named for it."""
     if path is not None:
         write_record(path, record)
+
+
+def read_figures(path: Path) -> dict[str, Any]:
+    """Return what `write_figures` wrote."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path} is not a record: {error}") from error
 
 
 def describe(machine: dict[str, Any]) -> str:

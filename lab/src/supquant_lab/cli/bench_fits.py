@@ -17,7 +17,16 @@ from supquant_lab.bench.fit import LABELS_COMMAND, bench_fit
 from supquant_lab.bench.gist import bench_gist
 from supquant_lab.bench.labels import SEVERAL_LABELS, SIZES, bench_labels
 from supquant_lab.bench.odd_fits import bench_odd_fits
-from supquant_lab.cli.bench import Quick, benchmark, describe, print_records, read_numbers
+from supquant_lab.cli.bench import (
+    JsonFile,
+    Quick,
+    benchmark,
+    describe,
+    print_records,
+    read_figures,
+    read_numbers,
+    write_figures,
+)
 from supquant_lab.datasets import NAMES, load
 
 app = typer.Typer()
@@ -296,6 +305,10 @@ def extend(
 def odd_fits(
     problems: Annotated[int, typer.Option(help="Number of random problems.", min=1)] = 60,
     seed: Annotated[int, typer.Option(help="Of problems and fits.", min=0)] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the file of --json, which is written after each fit.")
+    ] = False,
+    json: JsonFile = None,
 ) -> dict[str, Any]:
     """Fit random odd problems, and compare them with logistic regression on standardised columns.
 
@@ -303,11 +316,16 @@ def odd_fits(
     another, classes of one row, float16. A fit fails if it ends with an error that is no refusal, takes a minute, or is clearly
     worse without a warning.
     """
-    record = bench_odd_fits(
-        problems,
-        seed=seed,
-        on_step=lambda each: err.print(f"{each['number']:4}  {each['problem']}", markup=False),
-    )
+    if resume and json is None:
+        raise InputError("--resume needs --json, the file to go on with")
+
+    def keep(record: dict[str, Any]) -> None:
+        write_figures(json, record)
+        last = record["fits"][-1]
+        err.print(f"{last['number']:4}  {last['problem']}", markup=False)
+
+    before = read_figures(json) if resume and json is not None and json.exists() else None
+    record = bench_odd_fits(problems, seed=seed, before=before, on_step=keep)
     print_facts([("machine", describe(record["machine"]))])
     fits = [
         each

@@ -52,7 +52,13 @@ def serve(
     elif kills is not None:
         record = checked.bench_kills(kills, seed, on_kill=lambda n: err.print(f"Kill {n + 1} ..."))
     elif fuzz is not None:
-        record = fuzzing.bench_fuzzing(fuzz, seed)
+        record = fuzzing.bench_fuzzing(
+            fuzz,
+            seed,
+            lambda n, failures: err.print(
+                f"{n:,} requests", *failures[-1:], sep=", last failure: ", markup=False
+            ),
+        )
     else:
         record = speed.bench_serve(
             rounds=rounds, quick=quick, on_round=lambda n: err.print(f"Round {n + 1} ...")
@@ -100,11 +106,20 @@ def soak(
     minutes: Annotated[float, typer.Option(help="How long to run.")] = 5.0,
     processes: Annotated[int, typer.Option(help="How many soak at once, with children of their own.")] = 2,
     seed: Annotated[int, typer.Option(help="Of all choices.", min=0)] = 0,
+    service: Annotated[
+        bool, typer.Option("--service", help="Instead, disturb a service by hostile clients and kills.")
+    ] = False,
 ) -> dict[str, Any]:
     """Change, search, save, load, kill, interrupt, starve and damage indexes at random, and check every answer."""
     from supquant_lab.soak.run import run_soak  # noqa: PLC0415  # an extra
+    from supquant_lab.soak.service import soak_service  # noqa: PLC0415  # extras
 
     err.print(f"Soaking for {minutes:g} minutes ...")
+    if service:
+        record = soak_service(minutes, seed)
+        print_facts([(name, f"{n:,}") for name, n in record["counts"].items()])
+        print_facts([(f"seconds, {name}", f"{n:.3f}") for name, n in record["seconds"].items()])
+        return record
     record = run_soak(minutes, processes, seed)
     print_facts(
         [

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Self
 
 from supquant.errors import InputError
@@ -25,17 +26,24 @@ class ServiceProcess:
     Parameters
     ----------
     *arguments : object
-        The arguments of the command. It listens on a free port.
+        The arguments of the command.
     core : int, default=None
         The core that the process is bound to; None for any.
+    module : str, default="supquant"
+        The module that runs the command.
+    port : int, default=0
+        The port to listen on; 0 takes a free one.
     """
 
-    def __init__(self, *arguments: object, core: int | None = None) -> None:
-        command = [sys.executable, "-m", "supquant", "serve", *map(str, arguments), "--port", "0"]
+    def __init__(
+        self, *arguments: object, core: int | None = None, module: str = "supquant", port: int = 0
+    ) -> None:
+        command = [sys.executable, "-m", module, "serve", *map(str, arguments), "--port", str(port)]
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # a pipe that nobody reads would fill, and stop the service
         self._process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,
             text=True,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
@@ -45,8 +53,8 @@ class ServiceProcess:
         line = self._process.stdout.readline()
         found = re.search(r"at (http://\S+)/$", line.strip())
         if found is None:
-            _, errors = self._process.communicate()
-            raise InputError(f"the service did not start: {errors.strip()[-500:]}")
+            self._process.communicate()
+            raise InputError(f"the service did not start: {self._read_errors().strip()[-500:]}")
         self.url = found[1]
 
     def __enter__(self) -> Self:
@@ -57,17 +65,24 @@ class ServiceProcess:
     ) -> None:
         if self._process.poll() is None:
             self.end()
+        self._errors.close()
 
     def end(self) -> tuple[int, str]:
         """Send SIGTERM; return the exit code and what was written to standard error."""
         self._process.terminate()
-        _, errors = self._process.communicate(timeout=_ENDED_SECONDS)
-        return self._process.returncode, errors
+        self._process.communicate(timeout=_ENDED_SECONDS)
+        return self._process.returncode, self._read_errors()
+
+    def _read_errors(self) -> str:
+        with self._errors:
+            self._errors.seek(0)
+            return self._errors.read()
 
     def kill(self) -> None:
         """Send SIGKILL, and wait for the end."""
         self._process.send_signal(signal.SIGKILL)
         self._process.communicate(timeout=_ENDED_SECONDS)
+        self._errors.close()
 
     def memory_mb(self) -> float:
         """Return the anonymous memory of the process in MB, which excludes mapped files."""
