@@ -124,6 +124,23 @@ void counted_exponentials(In<float, 2> exponents, Out<uint16_t, 2> counts) {
     supquant::active_kernels().counted_exponentials(exponents.data(), exponents.size(), counts.data());
 }
 
+supquant::RowDots row_dots(const In<int64_t, 1>& rows, const In<int64_t, 1>& asking, const In<float, 3>& factors) {
+    return {rows.data(), asking.data(), factors.data(), factors.shape(1), factors.shape(2)};
+}
+
+void byte_dots(In<uint8_t, 2> x, In<int64_t, 1> rows, In<int64_t, 1> asking, In<float, 3> factors, Out<float, 2> sums,
+               int n_threads) {
+    Released released;
+    supquant::byte_dots(reinterpret_cast<const int8_t*>(x.data()), row_dots(rows, asking, factors), rows.shape(0),
+                        sums.data(), n_threads);
+}
+
+void half_dots(In<uint16_t, 2> x, In<int64_t, 1> rows, In<int64_t, 1> asking, In<float, 3> factors, Out<float, 2> sums,
+               int n_threads) {
+    Released released;
+    supquant::half_dots(x.data(), row_dots(rows, asking, factors), rows.shape(0), sums.data(), n_threads);
+}
+
 void count_products(In<uint16_t, 2> x, In<float, 2> W, Out<float, 2> scores) {
     Released released;
     supquant::active_kernels().count_products(x.data(), x.shape(0), x.shape(1), W.data(), W.shape(0), scores.data(),
@@ -366,6 +383,10 @@ NB_MODULE(_native, module) {
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("hamming", &hamming, exact("codes"), exact("queries"), exact("distances"), "n_threads"_a);
     module.def("counted_exponentials", &counted_exponentials, exact("exponents"), exact("counts"));
+    module.def("byte_dots", &byte_dots, exact("x"), exact("rows"), exact("asking"), exact("factors"), exact("sums"),
+               "n_threads"_a);
+    module.def("half_dots", &half_dots, exact("x"), exact("rows"), exact("asking"), exact("factors"), exact("sums"),
+               "n_threads"_a);
     module.def("count_products", &count_products, exact("x"), exact("weights"), exact("scores"));
     module.def("count_slopes", &count_slopes, exact("x"), exact("weights"), exact("targets"), "several"_a,
                exact("sums"));

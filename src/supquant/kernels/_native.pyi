@@ -41,6 +41,22 @@ def beam(unary: Float32, cross: Float32, K: int, width: int, codes: Bytes, n_thr
 def table_sums(codes: Bytes, tables: Float32, sums: Float32, n_threads: int) -> None: ...
 def hamming(codes: Bytes, queries: Bytes, distances: NDArray[np.uint16], n_threads: int) -> None: ...
 def counted_exponentials(exponents: Float32, counts: NDArray[np.uint16]) -> None: ...
+def byte_dots(
+    x: NDArray[np.uint8],
+    rows: RowNumbers,
+    asking: RowNumbers,
+    factors: Float32,
+    sums: Float32,
+    n_threads: int,
+) -> None: ...
+def half_dots(
+    x: NDArray[np.uint16],
+    rows: RowNumbers,
+    asking: RowNumbers,
+    factors: Float32,
+    sums: Float32,
+    n_threads: int,
+) -> None: ...
 def count_products(x: NDArray[np.uint16], weights: Float32, scores: Float32) -> None: ...
 def count_slopes(
     x: NDArray[np.uint16], weights: Float32, targets: Float32, several: bool, sums: Float32

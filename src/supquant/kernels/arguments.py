@@ -175,6 +175,27 @@ def check_products(x: Float32, y: Packed, n_threads: int) -> int:
     return q
 
 
+def check_row_dots(
+    x: NDArray[np.int8] | NDArray[np.float16],
+    rows: RowNumbers,
+    asking: RowNumbers,
+    factors: Float32,
+    n_threads: int,
+) -> tuple[int, int, int, int]:
+    """Refuse arrays that are not x (n, d), rows and queries (r,) and factors (q, t, d); return n, d, q and t."""
+    n, d = check_array(x, "x", (None, None), np.int8, np.float16)
+    (r,) = check_array(rows, "rows", (None,), np.int64)
+    check_array(asking, "asking", (r,), np.int64)
+    q, t, _ = check_array(factors, "factors", (None, None, d), np.float32)
+    if t not in (1, 2):
+        raise ValueError(f"factors must be 1 or 2 of each query, got {t}")
+    for numbers, name, end in ((rows, "rows", n), (asking, "asking", q)):
+        if r and not 0 <= numbers.min() <= numbers.max() < end:
+            raise ValueError(f"{name} must be below {end}")
+    check_threads(n_threads)
+    return n, d, q, t
+
+
 def check_counted_exponentials(exponents: Float32, counts: Counts) -> None:
     """Refuse arrays that are not exponents and counts of the same shape, a multiple of `GROUP` wide."""
     n, d = check_array(exponents, "exponents", (None, None), np.float32)

@@ -112,6 +112,22 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
     return sums
 
 
+def row_dots(
+    x: NDArray[np.int8] | NDArray[np.float16],
+    rows: RowNumbers,
+    asking: RowNumbers,
+    factors: Float32,
+    n_threads: int = 1,
+) -> Float32:
+    *_, t = arguments.check_row_dots(x, rows, asking, factors, n_threads)
+    sums = np.empty((len(rows), t), dtype=np.float32)
+    if x.dtype == np.float16:
+        _native.half_dots(x.view(np.uint16), rows, asking, factors, sums, n_threads)
+    else:
+        _native.byte_dots(x.view(np.uint8), rows, asking, factors, sums, n_threads)
+    return sums
+
+
 def counted_exponentials(exponents: Float32, counts: Counts) -> None:
     arguments.check_counted_exponentials(exponents, counts)
     _native.counted_exponentials(exponents, counts)

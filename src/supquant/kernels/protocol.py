@@ -227,6 +227,29 @@ class Kernels(Protocol):
         `PRODUCT_DEPTH` columns are added one after the other by fused multiply-adds, then the sums of these parts.
         """
 
+    def row_dots(
+        self,
+        x: NDArray[np.int8] | NDArray[np.float16],
+        rows: RowNumbers,
+        asking: RowNumbers,
+        factors: Float32,
+        n_threads: int = 1,
+    ) -> Float32:
+        """Return the inner products (r, t) of some rows of x (n, d) and the factors of the queries that ask for them.
+
+        The products of a row do not depend on other rows. Their additions have the order of `count_products`.
+
+        Parameters
+        ----------
+        x : ndarray (n, d) int8 or float16
+        rows : ndarray (r,) int64
+            Numbers of rows, below n.
+        asking : ndarray (r,) int64
+            The number of the query of each row, below q.
+        factors : ndarray (q, t, d) float32
+            t is 1 or 2.
+        """
+
     def counted_exponentials(self, exponents: Float32, counts: Counts) -> None:
         """Write ``round(2**15 * exp(exponents))`` into `counts`, both (n, d); exponents above 0 count as 0.
 

@@ -250,6 +250,26 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
     return sums
 
 
+def row_dots(
+    x: NDArray[np.int8] | NDArray[np.float16],
+    rows: RowNumbers,
+    asking: RowNumbers,
+    factors: Float32,
+    n_threads: int = 1,
+) -> Float32:
+    _, d, _, t = arguments.check_row_dots(x, rows, asking, factors, n_threads)
+    width = -(-d // GROUP) * GROUP
+    values = np.zeros((len(rows), 1, width), dtype=np.float32)
+    values[:, 0, :d] = x[rows]
+    own = np.zeros((len(rows), t, width), dtype=np.float32)
+    own[:, :, :d] = factors[asking]
+    sums = np.zeros((len(rows), t, GROUP), dtype=np.float32)
+    for first in range(0, width, GROUP):
+        part = slice(first, first + GROUP)
+        sums = _fused(values[:, :, part], own[:, :, part], sums)
+    return _added_by_halves(sums)
+
+
 def counted_exponentials(exponents: Float32, counts: Counts) -> None:
     arguments.check_counted_exponentials(exponents, counts)
     values = _exponential(np.where(exponents < 0, exponents, np.float32(0)))
@@ -262,6 +282,11 @@ def count_products(x: Counts, weights: Float32) -> Float32:
     for first in range(0, x.shape[1], GROUP):
         own = slice(first, first + GROUP)
         sums = _fused(x[:, None, own].astype(np.float32), weights[None, :, own], sums)
+    return _added_by_halves(sums)
+
+
+def _added_by_halves(sums: Float32) -> Float32:
+    """Add up sums (n, t, GROUP), the second half of them to the first, until one is left: (n, t)."""
     while sums.shape[2] > 1:
         lower, upper = np.split(sums, 2, axis=2)
         sums = lower + upper
