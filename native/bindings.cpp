@@ -344,6 +344,16 @@ void take(In<uint8_t, 3> blocks, In<uint32_t, 1> rows, Out<uint8_t, 3> taken) {
     supquant::take(blocks.data(), int(blocks.shape(1)), rows.data(), rows.shape(0), taken.data());
 }
 
+void sort_by(In<uint8_t, 2> codes, In<uint8_t, 1> lead, Out<uint32_t, 1> rows) {
+    Released released;
+    supquant::sort_by(codes.data(), codes.shape(0), int(codes.shape(1)), lead.data(), int(lead.shape(0)), rows.data());
+}
+
+void arrange(In<uint8_t, 2> codes, In<uint32_t, 1> rows, Out<uint8_t, 3> blocks, int n_threads) {
+    Released released;
+    supquant::arrange(codes.data(), int(codes.shape(1)), rows.data(), rows.shape(0), blocks.data(), n_threads);
+}
+
 void pack_mask(In<bool, 1> mask, Out<uint64_t, 1> words) {
     Released released;
     supquant::pack_mask(reinterpret_cast<const uint8_t*>(mask.data()), mask.shape(0), words.data());
@@ -354,6 +364,12 @@ size_t count_bits(In<uint64_t, 1> words) { return supquant::count_bits(words.dat
 void set_bits(In<uint64_t, 1> words, Out<uint32_t, 1> rows) {
     Released released;
     supquant::set_bits(words.data(), words.shape(0), rows.data());
+}
+
+bool group(In<uint8_t, 2> codes, Out<uint8_t, 2> distinct, Out<uint32_t, 1> starts, Out<uint32_t, 1> members) {
+    Released released;
+    return supquant::group(codes.data(), codes.shape(0), int(codes.shape(1)), distinct.shape(0), distinct.data(),
+                           starts.data(), members.data());
 }
 
 size_t count_distinct(In<uint8_t, 2> codes, size_t limit) {
@@ -433,8 +449,11 @@ NB_MODULE(_native, module) {
     module.def("scan_within", &scan_within, "space"_a, exact("tables"), optional("bits"), exact("limits"),
                "n_threads"_a);
     module.def("take", &take, exact("blocks"), exact("rows"), exact("taken"));
+    module.def("sort_by", &sort_by, exact("codes"), exact("lead"), exact("rows"));
+    module.def("arrange", &arrange, exact("codes"), exact("rows"), exact("blocks"), "n_threads"_a);
     module.def("pack_mask", &pack_mask, exact("mask"), exact("words"));
     module.def("count_bits", &count_bits, exact("words"));
     module.def("set_bits", &set_bits, exact("words"), exact("rows"));
+    module.def("group", &group, exact("codes"), exact("distinct"), exact("starts"), exact("members"));
     module.def("count_distinct", &count_distinct, exact("codes"), "limit"_a);
 }

@@ -338,21 +338,21 @@ def test_an_empty_index_has_no_answers(model, queries):
 
 
 @given(seed=st.integers(0, 1000), n=st.integers(1, 40), spread=st.floats(1e-6, 1))
-def test_int8_is_off_by_half_a_scale_and_by_less_than_one_after_merges(seed, n, spread):
+def test_int8_is_off_by_half_a_scale_and_by_few_after_merges(seed, n, spread):
     rng = np.random.default_rng(seed)
     pieces = [
         np.float32(rng.normal(size=(n, 5)) * spread * rng.choice([0.001, 1, 4], size=5)) for _ in range(6)
     ]
     largest = np.abs(pieces[0]).max(axis=0)
     alone = Vectors.of_items(pieces[0], pieces[0][:, :2], "int8")
-    assert (np.abs(alone.decoded()[0] - pieces[0]) <= largest / 127 * 1.0001 + 2.0**-36).all()
+    assert (np.abs(alone.decoded()[0] - pieces[0]) <= 0.6 * largest / 127 + 2.0**-36).all()
     joined = join_vectors([Vectors.of_items(x, x[:, :2], "int8") for x in pieces[:2]])
     for x in pieces[2:]:
         joined = join_vectors([joined, Vectors.of_items(x, x[:, :2], "int8")])
     everything = np.concatenate(pieces)
     largest = np.abs(everything).max(axis=0)
     units, meanings = joined.decoded()
-    assert (np.abs(units - everything) <= 2 * largest / 127 * 1.0001 + 2.0**-36).all()
+    assert (np.abs(units - everything) <= 3.2 * 1.19 * largest / 127 + 2.0**-36).all()
     np.testing.assert_array_equal(meanings, units[:, :2])
 
 

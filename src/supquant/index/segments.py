@@ -26,6 +26,7 @@ from supquant.index.ids import find_flaw_of_rows
 from supquant.index.ordering import MAX_LEVELS, CodeOrder, find_cells, sort_codes
 from supquant.index.stored import StoredArrays, array_of_file
 from supquant.index.vectors import CodedRows, Vectors
+from supquant.inputs.parameters import resolve_jobs
 from supquant.kernels import BLOCK_ROWS, Cells, Scanned, blocks_of
 from supquant.storage import ArrayFile
 
@@ -122,14 +123,15 @@ class Segment(StoredArrays):
     def _arranged(cls, codes: Codes, updated: Uint32 | None, order: CodeOrder | None) -> Self:
         n = len(codes)
         limit = n // _ROWS_PER_CODE
-        if kernels.active().count_distinct(codes, limit) > limit:
+        n_distinct = kernels.active().count_distinct(codes, limit)
+        if n_distinct > limit:
             lead = () if order is None else order.leading(codes)
             if not lead:
                 return cls(blocks_of(codes), n, updated=updated)
             members = sort_codes(codes, lead)
-            blocks = blocks_of(codes[members])
+            blocks = kernels.active().arrange(codes, members, resolve_jobs(None))
             return cls(blocks, n, members=members, updated=updated, lead=np.array(lead, dtype=np.uint8))
-        distinct, starts, members = kernels.active().group(codes)
+        distinct, starts, members = kernels.active().group(codes, n_distinct)
         return cls(blocks_of(distinct), len(distinct), starts, members, updated=updated)
 
     @classmethod

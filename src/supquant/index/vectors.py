@@ -1,8 +1,9 @@
 """Vectors next to codes: what rows are, as exactly as their type holds it. A search orders the first answers by them.
 
 A row is a unit vector (p,) and a meaning (w,), as `model/exact.py` has them. Numbers are float16, or int8 with a scale for each
-dimension: ``2**k / 127`` with the smallest k that holds all rows. Rows that are merged with others of a larger scale are rounded
-again. So a number is off by at most half a scale when it is added, and by at most one scale after any number of merges.
+dimension: ``2**(k / 4) / 127`` with the smallest whole k that holds all rows. So a number is off by at most half a scale when it is
+added. Rows that are merged with others of a larger scale are rounded again. Scales then grow by a fifth or more, so the errors add
+up to 3.2 scales at most, however many merges there are.
 
 Meanings are kept once if they repeat, as those of items with labels do.
 """
@@ -35,7 +36,7 @@ _DTYPES: dict[str, type[np.generic]] = {"int8": np.int8, "float16": np.float16}
 _MAX_INT8 = 127
 
 _MIN_POWER = -30
-"""The smallest k of a scale. A dimension in which all rows are zero has it, so that it does not decide when rows are merged."""
+"""The smallest k / 4 of a scale. A dimension of zeros has it, so that it does not decide when rows are merged."""
 
 _ROWS_PER_MEANING = 8
 """Meanings are kept once if there are at least this number of rows for each distinct one, on average."""
@@ -86,12 +87,9 @@ class Vectors(StoredArrays):
             kept: tuple[Kept, Kept] = units.astype(np.float16), meanings.astype(np.float16)
             return cls(kept[0], kept[1], np.ones(p + w, dtype=np.float32))._with_distinct_meanings()
         largest = np.concatenate([np.abs(each).max(axis=0, initial=0) for each in (units, meanings)])
-        powers = np.frexp(largest)[1]  # 2**(k - 1) <= largest < 2**k
-        powers = np.where(largest == np.ldexp(0.5, powers), powers - 1, powers)  # a power of two itself fits
-        powers = np.where(largest > 0, np.maximum(powers, _MIN_POWER), _MIN_POWER)
-        scales = np.ldexp(np.float32(1 / _MAX_INT8), powers).astype(np.float32)
-        rounded = (np.rint(units / scales[:p]), np.rint(meanings / scales[p:]))
-        made = cls(rounded[0].astype(np.int8), rounded[1].astype(np.int8), scales)
+        powers = np.ceil(4 * np.log2(np.maximum(largest, 2.0**_MIN_POWER, dtype=np.float64)))
+        scales = (np.exp2(powers / 4) / _MAX_INT8).astype(np.float32)
+        made = cls(_as_int8(units, scales[:p]), _as_int8(meanings, scales[p:]), scales)
         return made._with_distinct_meanings() if n else made
 
     @classmethod
@@ -190,6 +188,10 @@ def join_vectors(pieces: Sequence[Vectors]) -> Vectors:
     ]
     meanings = np.concatenate([piece._meanings for piece in same])
     return Vectors(rows, meanings, scales, np.concatenate(which).astype(np.uint32))._with_distinct_meanings()
+
+
+def _as_int8(values: Float32, scales: Float32) -> NDArray[np.int8]:
+    return np.clip(np.rint(values / scales), -_MAX_INT8, _MAX_INT8).astype(np.int8)
 
 
 def _rounded(values: Kept, factors: Float32) -> Kept:

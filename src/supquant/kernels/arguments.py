@@ -376,6 +376,29 @@ def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
     return n, M
 
 
+def refuse_distinct(n_distinct: int) -> NoReturn:
+    """Refuse codes of which another number is distinct."""
+    raise ValueError(f"codes must have {n_distinct} distinct ones, got another number")
+
+
+def check_sorted(codes: Bytes, lead: Sequence[int]) -> int:
+    """Refuse columns that are not 1 to 4 of those of codes (n, M); return n."""
+    n, M = check_codes(codes, 256)
+    if not 1 <= len(lead) <= MAX_LEVELS or not 0 <= min(lead) <= max(lead) < M:
+        raise ValueError(f"lead must be 1 to {MAX_LEVELS} columns below {M}, got {list(lead)}")
+    return n
+
+
+def check_arranged(codes: Bytes, rows: NDArray[np.uint32], n_threads: int) -> tuple[int, int]:
+    """Refuse rows (r,) that are not among codes (n, M); return r and M."""
+    n, M = check_codes(codes, 256)
+    (r,) = check_array(rows, "rows", (None,), np.uint32)
+    if r and (last := int(rows.max())) >= n:
+        raise ValueError(f"rows must be below {n}, got {last}")
+    check_threads(n_threads)
+    return r, M
+
+
 def check_hamming(codes: Bytes, queries: Bytes, n_threads: int) -> tuple[int, int]:
     """Refuse arrays that are not codes (n, M) and queries (q, M); return q and n."""
     n, M = check_codes(codes, MAX_CODEWORDS)
