@@ -329,9 +329,14 @@ def test_codes_come_with_their_vectors(model, items, queries):
     assert_nearly_ordered(found, expected, 5e-3)
 
 
-def test_an_empty_index_has_no_answers(model, queries):
-    scores, ids = CodeIndex(model, vectors="int8").search(queries, refine=5)
-    assert scores.shape == ids.shape == (len(queries), 0)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_index_has_no_answers(model, queries, items, kind):
+    index = CodeIndex(model, vectors=kind)
+    for _ in range(2):
+        scores, ids = index.search(queries, refine=5)
+        assert scores.shape == ids.shape == (len(queries), 0)
+        index.add(items[0][:0])
+    assert len(index.add(items[0][:3]).add(items[0][:0]).search(queries[0], refine=5)[1]) == 3
 
 
 # numbers ------------------------------------------------------------------------------------------------------------------

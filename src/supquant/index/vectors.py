@@ -1,9 +1,9 @@
 """Vectors next to codes: what rows are, as exactly as their type holds it. A search orders the first answers by them.
 
 A row is a unit vector (p,) and a meaning (w,), as `model/exact.py` has them. Numbers are float16, or int8 with a scale for each
-dimension: ``2**(k / 4) / 127`` with the smallest whole k that holds all rows. So a number is off by at most half a scale when it is
-added. Rows that are merged with others of a larger scale are rounded again. Scales then grow by a fifth or more, so the errors add
-up to 3.2 scales at most, however many merges there are.
+dimension: ``2**(k / 4) / 127`` with the smallest whole k that holds all rows. So a number is off by at most half a scale when it
+is added. Rows that are merged with others of a larger scale are rounded again. Scales then grow by a fifth or more, so the errors
+add up to 3.2 scales at most, however many merges there are.
 
 Meanings are kept once if they repeat, as those of items with labels do.
 """
@@ -37,6 +37,9 @@ _MAX_INT8 = 127
 
 _MIN_POWER = -30
 """The smallest k / 4 of a scale. A dimension of zeros has it, so that it does not decide when rows are merged."""
+
+_MAX_SCALE = 2.0**20
+"""The largest scale, far above that of unit vectors and probabilities: no product with it overflows."""
 
 _ROWS_PER_MEANING = 8
 """Meanings are kept once if there are at least this number of rows for each distinct one, on average."""
@@ -82,7 +85,7 @@ class Vectors(StoredArrays):
     @classmethod
     def of_items(cls, units: Float32, meanings: Float32, kind: VectorKind) -> Self:
         """Return unit vectors (n, p) and meanings (n, w) in the type of an index."""
-        p, (n, w) = units.shape[1], meanings.shape
+        p, w = units.shape[1], meanings.shape[1]
         if kind == "float16":
             kept: tuple[Kept, Kept] = units.astype(np.float16), meanings.astype(np.float16)
             return cls(kept[0], kept[1], np.ones(p + w, dtype=np.float32))._with_distinct_meanings()
@@ -90,7 +93,7 @@ class Vectors(StoredArrays):
         powers = np.ceil(4 * np.log2(np.maximum(largest, 2.0**_MIN_POWER, dtype=np.float64)))
         scales = (np.exp2(powers / 4) / _MAX_INT8).astype(np.float32)
         made = cls(_as_int8(units, scales[:p]), _as_int8(meanings, scales[p:]), scales)
-        return made._with_distinct_meanings() if n else made
+        return made._with_distinct_meanings()
 
     @classmethod
     def from_file(cls, file: ArrayFile, n_rows: int, kind: VectorKind, width: int, meaning: int) -> Self:
@@ -146,6 +149,8 @@ class Vectors(StoredArrays):
 
     def _with_distinct_meanings(self) -> Self:
         """Return the same rows, with each meaning once if that takes less memory."""
+        if not len(self):
+            return self
         meanings = self._meanings if self._which is None else self._meanings[self._which]
         _, first, which = np.unique(_keys(meanings), return_index=True, return_inverse=True)
         if _ROWS_PER_MEANING * len(first) > len(meanings):
@@ -160,8 +165,8 @@ class Vectors(StoredArrays):
             1, len(self._meanings)
         ):
             return f"'which' must be below {len(self._meanings)}, got {last}"
-        if not (np.isfinite(self._scales) & (self._scales > 0)).all():
-            return "'scales' must be above 0"
+        if not ((self._scales > 0) & (self._scales <= _MAX_SCALE)).all():
+            return f"'scales' must be above 0 and at most {_MAX_SCALE:g}"
         for values in (self._rows, self._meanings):
             if values.dtype == np.float16 and not all(
                 np.isfinite(values[part]).all() for part in _parts(len(values))

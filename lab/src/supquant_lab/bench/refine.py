@@ -1,6 +1,7 @@
 """Report: the order of first answers by vectors next to codes, and what it costs.
 
-Quality is that of fits with default settings. FAISS refines answers of product quantization and of RaBitQ for comparison. Times are of random vectors under the same model: they do not depend on the values.
+Quality is that of fits with default settings. FAISS refines answers of product quantization and of RaBitQ for comparison.
+Times are of random vectors under the same model: they do not depend on the values.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def _recall(found: Array, nearest: Array) -> float:
 
 
 def their_recalls(faiss: Any, items: Float32, Q: Float32, nearest: Array) -> dict[str, float]:
-    """Return the recall of FAISS's refine over product quantization of as many bytes, and over RaBitQ, which has a bit per dimension."""
+    """Return the recall of FAISS's refine over product quantization of as many bytes, and over RaBitQ of a bit per dimension."""
     units, asked = unit_rows(items), unit_rows(Q)
     p = units.shape[1]
     found = {}
