@@ -118,6 +118,23 @@ void counted_exponentials(In<float, 2> exponents, Out<uint16_t, 2> counts) {
     supquant::active_kernels().counted_exponentials(exponents.data(), exponents.size(), counts.data());
 }
 
+supquant::RowDots row_dots(const In<int64_t, 1>& rows, const In<int64_t, 1>& asking, const In<float, 3>& factors) {
+    return {rows.data(), asking.data(), factors.data(), factors.shape(1), factors.shape(2)};
+}
+
+void byte_dots(In<uint8_t, 2> x, In<int64_t, 1> rows, In<int64_t, 1> asking, In<float, 3> factors, Out<float, 2> sums,
+               int n_threads) {
+    Released released;
+    supquant::byte_dots(reinterpret_cast<const int8_t*>(x.data()), row_dots(rows, asking, factors), rows.shape(0),
+                        sums.data(), n_threads);
+}
+
+void half_dots(In<uint16_t, 2> x, In<int64_t, 1> rows, In<int64_t, 1> asking, In<float, 3> factors, Out<float, 2> sums,
+               int n_threads) {
+    Released released;
+    supquant::half_dots(x.data(), row_dots(rows, asking, factors), rows.shape(0), sums.data(), n_threads);
+}
+
 void count_products(In<uint16_t, 2> x, In<float, 2> W, Out<float, 2> scores) {
     Released released;
     supquant::active_kernels().count_products(x.data(), x.shape(0), x.shape(1), W.data(), W.shape(0), scores.data(),
@@ -321,6 +338,16 @@ void take(In<uint8_t, 3> blocks, In<uint32_t, 1> rows, Out<uint8_t, 3> taken) {
     supquant::take(blocks.data(), int(blocks.shape(1)), rows.data(), rows.shape(0), taken.data());
 }
 
+void sort_by(In<uint8_t, 2> codes, In<uint8_t, 1> lead, Out<uint32_t, 1> rows) {
+    Released released;
+    supquant::sort_by(codes.data(), codes.shape(0), int(codes.shape(1)), lead.data(), int(lead.shape(0)), rows.data());
+}
+
+void arrange(In<uint8_t, 2> codes, In<uint32_t, 1> rows, Out<uint8_t, 3> blocks, int n_threads) {
+    Released released;
+    supquant::arrange(codes.data(), int(codes.shape(1)), rows.data(), rows.shape(0), blocks.data(), n_threads);
+}
+
 void pack_mask(In<bool, 1> mask, Out<uint64_t, 1> words) {
     Released released;
     supquant::pack_mask(reinterpret_cast<const uint8_t*>(mask.data()), mask.shape(0), words.data());
@@ -331,6 +358,12 @@ size_t count_bits(In<uint64_t, 1> words) { return supquant::count_bits(words.dat
 void set_bits(In<uint64_t, 1> words, Out<uint32_t, 1> rows) {
     Released released;
     supquant::set_bits(words.data(), words.shape(0), rows.data());
+}
+
+bool group(In<uint8_t, 2> codes, Out<uint8_t, 2> distinct, Out<uint32_t, 1> starts, Out<uint32_t, 1> members) {
+    Released released;
+    return supquant::group(codes.data(), codes.shape(0), int(codes.shape(1)), distinct.shape(0), distinct.data(),
+                           starts.data(), members.data());
 }
 
 size_t count_distinct(In<uint8_t, 2> codes, size_t limit) {
@@ -359,6 +392,10 @@ NB_MODULE(_native, module) {
     module.def("beam", &beam, exact("unary"), exact("cross"), "K"_a, "width"_a, exact("codes"), "n_threads"_a);
     module.def("table_sums", &table_sums, exact("codes"), exact("tables"), exact("sums"), "n_threads"_a);
     module.def("counted_exponentials", &counted_exponentials, exact("exponents"), exact("counts"));
+    module.def("byte_dots", &byte_dots, exact("x"), exact("rows"), exact("asking"), exact("factors"), exact("sums"),
+               "n_threads"_a);
+    module.def("half_dots", &half_dots, exact("x"), exact("rows"), exact("asking"), exact("factors"), exact("sums"),
+               "n_threads"_a);
     module.def("count_products", &count_products, exact("x"), exact("weights"), exact("scores"));
     module.def("count_slopes", &count_slopes, exact("x"), exact("weights"), exact("targets"), "several"_a,
                exact("sums"));
@@ -405,8 +442,11 @@ NB_MODULE(_native, module) {
     module.def("scan_within", &scan_within, "space"_a, exact("tables"), optional("bits"), exact("limits"),
                "n_threads"_a);
     module.def("take", &take, exact("blocks"), exact("rows"), exact("taken"));
+    module.def("sort_by", &sort_by, exact("codes"), exact("lead"), exact("rows"));
+    module.def("arrange", &arrange, exact("codes"), exact("rows"), exact("blocks"), "n_threads"_a);
     module.def("pack_mask", &pack_mask, exact("mask"), exact("words"));
     module.def("count_bits", &count_bits, exact("words"));
     module.def("set_bits", &set_bits, exact("words"), exact("rows"));
+    module.def("group", &group, exact("codes"), exact("distinct"), exact("starts"), exact("members"));
     module.def("count_distinct", &count_distinct, exact("codes"), "limit"_a);
 }

@@ -101,6 +101,14 @@ struct Split {
     uint8_t bin;   // the last bin that goes left
 };
 
+// Which rows are multiplied, and by what.
+struct RowDots {
+    const int64_t* rows;    // (r,)
+    const int64_t* asking;  // (r,)
+    const float* factors;   // (q, t, d)
+    size_t t, d;
+};
+
 struct KernelTable {
     const char* name;  // of the instruction set
 
@@ -195,6 +203,11 @@ struct KernelTable {
     // Rows of counts: features between 0 and 1 in units of 2^-15. d and n are multiples of kGroup.
     // counts[j] = round(2^15 exp(min(0, exponents[j]))) for j < n; halves are rounded up.
     void (*counted_exponentials)(const float* exponents, size_t n, uint16_t* counts) = nullptr;
+
+    // sums[i * t + j] = x[rows[i]] . factors[asking[i], j] for i = begin .. end and j < t, which is 1 or 2. Rows x (n, d) are
+    // signed bytes or halves; factors are (q, t, d).
+    void (*byte_dots)(const int8_t* x, const RowDots& dots, size_t begin, size_t end, float* sums) = nullptr;
+    void (*half_dots)(const uint16_t* x, const RowDots& dots, size_t begin, size_t end, float* sums) = nullptr;
 
     // scores[i * stride + l] = x[i] . weights[l] for rows x (n, d) and weights (n_labels, d).
     void (*count_products)(const uint16_t* x, size_t n, size_t d, const float* weights, size_t n_labels, float* scores,

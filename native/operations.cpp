@@ -189,6 +189,16 @@ void products(const float* x, size_t q, const Packed& y, float* sums, int n_thre
     });
 }
 
+void byte_dots(const int8_t* x, const RowDots& dots, size_t r, float* sums, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    parallel_parts(r, 256, n_threads, [&](size_t begin, size_t end) { kernels.byte_dots(x, dots, begin, end, sums); });
+}
+
+void half_dots(const uint16_t* x, const RowDots& dots, size_t r, float* sums, int n_threads) {
+    const KernelTable& kernels = active_kernels();
+    parallel_parts(r, 256, n_threads, [&](size_t begin, size_t end) { kernels.half_dots(x, dots, begin, end, sums); });
+}
+
 double squared_length(const float* x, size_t d) {
     double squares = 0;
     for (size_t k = 0; k < d; ++k) squares += double(x[k]) * x[k];

@@ -43,6 +43,10 @@ inline size_t product_rows(size_t n, int n_threads) {
 // sums (q, y.n), without the columns that fill up groups.
 void products(const float* x, size_t q, const Packed& y, float* sums, int n_threads);
 
+// sums (r, t) of r rows of x, as `dots` says.
+void byte_dots(const int8_t* x, const RowDots& dots, size_t r, float* sums, int n_threads);
+void half_dots(const uint16_t* x, const RowDots& dots, size_t r, float* sums, int n_threads);
+
 // The length of a vector squared, added up in float64 from the first number to the last.
 double squared_length(const float* x, size_t d);
 

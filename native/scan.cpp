@@ -15,21 +15,55 @@ namespace {
 constexpr size_t kTaskBlocks = 1024;
 
 // A query first searches its most promising cells, for the work of reading one code in kFirst and enough rows for a
-// good cut. If the cells that may hold answers then have more than one code in `kWorth`, it searches all blocks
-// instead. With enough queries, all blocks are searched for several of them together, which takes less time for each.
-constexpr size_t kFirst = 256, kWorthAlone = 3, kWorthTogether = 16;
+// good cut. If the cells that may hold answers then have more than one code in kWorth, it searches all blocks instead.
+// With enough queries, all blocks are searched for several of them together. That takes a full group one time in kGain of a
+// scan for each query. So of several queries only those go on at once whose cells have at most one code in kSure.
+constexpr size_t kFirst = 256, kWorth = 3, kSure = 16, kGain = 6;
 
-// Searches the most promising cells of one query, and then all others that may hold an answer. If these have more than
-// `most` codes in all, it leaves them and returns false: the caller has to search all blocks.
+// Searches the most promising cells of one query, and then all others that may hold an answer, and returns 0. If these have
+// more than `most` codes in all, it leaves them and returns about how many they have.
 template <class Answers>
-bool search_cells(const ScanSpace& space, int M, Search<Answers>& search, size_t most) {
+size_t search_cells(const ScanSpace& space, int M, Search<Answers>& search, size_t most) {
     const size_t rows = 2 * search.answers().warm_up();
-    if (rows > most) return false;
+    if (rows > most) return space.n;
     CellReader reader(space, M, search.bounds());
     search.run(reader, [&] { return reader.work() >= rows + space.n / kFirst; });
-    if (reader.left(search.answers().cut()) > most) return false;
+    const size_t left = reader.left(search.answers().cut());
+    if (left > most) return left;
     search.run(reader, [] { return false; });
-    return true;
+    return 0;
+}
+
+// Returns the queries that take the least time in all if each of them searches its own cells, by the numbers of codes that
+// are left in these; the others search all blocks together, in groups of `width`. A query with nothing left is neither.
+std::vector<size_t> choose_alone(const std::vector<size_t>& left, size_t n, size_t width, size_t group_from) {
+    std::vector<size_t> alone;
+    size_t together = 0;
+    for (size_t query = 0; query < left.size(); ++query) {
+        if (left[query] > n / kWorth)
+            ++together;
+        else if (left[query])
+            alone.push_back(query);
+    }
+    std::sort(alone.begin(), alone.end(), [&](size_t a, size_t b) { return left[a] < left[b]; });
+    const auto blocks = [&](size_t count) {  // the time of searching all blocks for so many queries, in codes
+        if (count < group_from) return double(count) * n;
+        return double((count + width - 1) / width) * width / kGain * n;
+    };
+    double own = 0, best = 0;
+    for (const size_t query : alone) own += double(left[query]);
+    best = own + blocks(together);
+    size_t kept = alone.size();
+    for (size_t count = alone.size(); count-- > 0;) {
+        own -= double(left[alone[count]]);
+        const double time = own + blocks(together + alone.size() - count);
+        if (time < best) {
+            best = time;
+            kept = count;
+        }
+    }
+    alone.resize(kept);
+    return alone;
 }
 
 // Searches all rows for every query. make(query, cut) returns empty answers for a query; a finite cut is one that the
@@ -42,15 +76,20 @@ std::vector<std::vector<std::vector<Key>>> search_all(const ScanSpace& space, co
     std::vector<std::vector<std::vector<Key>>> parts(queries.count);
     std::vector<float> cuts(queries.count, std::numeric_limits<float>::infinity());
     if (space.cells && prune) {
-        const bool together = queries.count >= size_t(kernels.group_from);
-        const size_t most = space.n / (together ? kWorthTogether : kWorthAlone);
-        parallel_for(queries.count, n_threads, [&](size_t query, int) {
+        const size_t group_from = size_t(kernels.group_from);
+        std::vector<size_t> left(queries.count);  // codes in the cells that each query has not searched yet
+        const auto search_own = [&](size_t query, size_t most) {
             Search<Answers> search(space, queries, query, prune, make(query, cuts[query]));
-            if (search_cells(space, queries.M, search, most))
-                parts[query].push_back(std::move(search.answers().keys()));
-            else
+            left[query] = search_cells(space, queries.M, search, most);
+            if (left[query])
                 cuts[query] = search.answers().cut();
-        });
+            else
+                parts[query].push_back(std::move(search.answers().keys()));
+        };
+        const size_t most = space.n / (queries.count >= group_from ? kSure : kWorth);
+        parallel_for(queries.count, n_threads, [&](size_t query, int) { search_own(query, most); });
+        const std::vector<size_t> alone = choose_alone(left, space.n, size_t(kernels.query_lanes), group_from);
+        parallel_for(alone.size(), n_threads, [&](size_t i, int) { search_own(alone[i], space.n); });
     }
     std::vector<size_t> open;  // queries that have to be searched in all blocks
     for (size_t query = 0; query < queries.count; ++query)

@@ -14,6 +14,7 @@
 #include "assign.h"
 #include "beam.h"
 #include "counts.h"
+#include "dots.h"
 #include "exponential.h"
 #include "products.h"
 #include "prune.h"
@@ -58,6 +59,8 @@ const KernelTable SUPQUANT_JOIN(kernels_, SUPQUANT_LEVEL) = {
     .products = products,
     .gaussian = gaussian,
     .counted_exponentials = counted_exponentials,
+    .byte_dots = row_dots<int8_t>,
+    .half_dots = row_dots<uint16_t>,
     .count_products = count_products,
     .count_slopes = count_slopes,
 #endif

@@ -418,6 +418,49 @@ def test_halves_are_every_number_of_half_precision(level):
         assert_same_bits(native.products(x.astype(np.float32), packed)[:1] + 0, y.T + 0)
 
 
+@given(
+    d=st.sampled_from([0, 1, 15, 16, 17, 40, 64]),
+    r=st.sampled_from([0, 1, 9, 300]),
+    t=st.sampled_from([1, 2]),
+    kind=st.sampled_from([np.int8, np.float16]),
+    seed=seeds,
+)
+@settings(max_examples=30)
+def test_products_of_chosen_rows(d, r, t, kind, seed):
+    rng = np.random.default_rng(seed)
+    x = (100 * rng.normal(size=(20, d))).clip(-128, 127).astype(kind)
+    rows, asking = rng.integers(20, size=r), rng.integers(3, size=r)
+    factors = rng.normal(size=(3, t, d)).astype(np.float32)
+    expected = reference.row_dots(x, rows, asking, factors)
+    exact = np.einsum("rd,rtd->rt", x[rows].astype(np.float64), factors[asking])
+    np.testing.assert_allclose(expected, exact, atol=1e-2)
+    before = native.level()
+    try:
+        for level in native.available_levels():
+            native.force_level(level)
+            for n_threads in (1, 3):
+                assert_same_bits(native.row_dots(x, rows, asking, factors, n_threads), expected)
+    finally:
+        native.force_level(before)
+
+
+def test_wrong_products_of_chosen_rows_are_refused():
+    x, factors = np.zeros((4, 3), dtype=np.int8), np.zeros((2, 1, 3), dtype=np.float32)
+    rows = np.array([0, 3])
+    for implementation in (native, reference):
+        for wrong in (np.array([0, 4]), np.array([-1, 0])):
+            with pytest.raises(ValueError, match="rows must be below 4"):
+                implementation.row_dots(x, wrong, rows * 0, factors)
+            with pytest.raises(ValueError, match="asking must be below 2"):
+                implementation.row_dots(x, rows, wrong, factors)
+        with pytest.raises(ValueError, match="x must be an array of int8 or float16"):
+            implementation.row_dots(x.astype(np.uint8), rows, rows * 0, factors)
+        with pytest.raises(ValueError, match="1 or 2 of each query, got 3"):
+            implementation.row_dots(x, rows, rows * 0, np.repeat(factors, 3, axis=1))
+        with pytest.raises(ValueError, match="factors must have shape"):
+            implementation.row_dots(x[:, :2].copy(), rows, rows * 0, factors)
+
+
 def test_products_of_wrong_arrays_are_refused():
     x = np.zeros((3, 4), dtype=np.float32)
     for implementation in (native, reference):

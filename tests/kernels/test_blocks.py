@@ -96,6 +96,44 @@ def test_masks_and_words_of_other_kinds_are_refused(implementation):
         implementation.set_bits(np.zeros(3, dtype=np.int64))
 
 
+@given(n=sizes, M=st.sampled_from([1, 2, 7, 8, 9, 16]), K=st.sampled_from([1, 2, 3, 256]), seed=seeds)
+def test_equal_codes_are_grouped(n, M, K, seed):
+    codes = np.random.default_rng(seed).integers(0, K, size=(n, M), dtype=np.uint8)
+    expected = reference.group(codes)
+    n_distinct = len(expected[0])
+    for given_number in (None, n_distinct):
+        for implementation in (native, reference):
+            for mine, other in zip(implementation.group(codes, given_number), expected, strict=True):
+                assert_same_bits(mine, other)
+    for wrong in (n_distinct + 1, *([n_distinct - 1] if n_distinct else [])):
+        for implementation in (native, reference):
+            with pytest.raises(ValueError, match=f"codes must have {wrong} distinct ones"):
+                implementation.group(codes, wrong)
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 5000, (1 << 20) + 3])
+@pytest.mark.parametrize("lead", [[0], [2, 0], [1, 3, 2], [3, 1, 0, 2]])
+def test_codes_are_sorted_and_laid_out(n, lead):
+    codes = np.random.default_rng(n).integers(0, 5, size=(n, 4), dtype=np.uint8)
+    rows = native.sort_by(codes, lead)
+    assert_same_bits(rows, reference.sort_by(codes, lead))
+    expected = reference.arrange(codes, rows)
+    for n_threads in (1, 3):
+        assert_same_bits(native.arrange(codes, rows, n_threads), expected)
+    if n:
+        np.testing.assert_array_equal(expected[0, :, 0], codes[rows[0]])
+
+
+@pytest.mark.parametrize("implementation", [native, reference])
+def test_what_cannot_be_sorted_is_refused(implementation):
+    codes = np.zeros((3, 2), dtype=np.uint8)
+    for lead in ([], [2], [-1], [0, 1, 0, 1, 0]):
+        with pytest.raises(ValueError, match="lead must be 1 to 4 columns below 2"):
+            implementation.sort_by(codes, lead)
+    with pytest.raises(ValueError, match="rows must be below 3, got 3"):
+        implementation.arrange(codes, np.array([0, 3], dtype=np.uint32))
+
+
 @given(n=sizes, M=st.sampled_from([1, 2, 7, 8, 9, 16, 17, 64]), K=st.sampled_from([1, 2, 3, 256]), seed=seeds)
 def test_count_distinct(n, M, K, seed):
     codes = np.random.default_rng(seed).integers(0, K, size=(n, M), dtype=np.uint8)

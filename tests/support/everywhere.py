@@ -23,15 +23,19 @@ def into_shards(index, folder, n_shards=3):
 
     from supquant import CodeIndex
     from supquant.distributed import ShardedIndex
+    from supquant.index.ids import read_ids
 
     folders = []
     for number, ids in enumerate(np.array_split(index.ids, n_shards)):
         folders.append(folder / f"shard-{number}")
-        part = CodeIndex(index.codec)
+        part = CodeIndex(index.codec, vectors=index.vectors)
         if len(ids):
             own = None if index.info()["id_kind"] == "automatic" else ids
-            part.add_codes(
-                index.codes(ids), own, metadata=index.get(ids).drop_columns(["id"]) if index.columns else None
-            )
+            vectors = None
+            if index.vectors is not None:
+                (rows,) = index._snapshot.parts
+                vectors = rows.coded(index._snapshot.locate(read_ids(ids))).vectors
+            metadata = index.get(ids).drop_columns(["id"]) if index.columns else None
+            part.add_codes(index.codes(ids), own, metadata=metadata, vectors=vectors)
         part.save(folders[-1])
     return ShardedIndex(folders, workers=InlineWorkers(n_shards))

@@ -39,7 +39,14 @@ from supquant.index import CodeIndex
 from supquant.index.files import read_replaceable
 from supquant.index.local import CodecStep
 from supquant.index.searchable import Change
-from supquant.index.unknown_labels import ItemLabels, classes_of, read_codes_of, read_item_labels
+from supquant.index.unknown_labels import (
+    ItemLabels,
+    bytes_of_vectors,
+    classes_of,
+    read_codes_of,
+    read_item_labels,
+)
+from supquant.index.vectors import CodedRows, VectorKind, join_vectors
 from supquant.models import load_model
 from supquant.progress import Reporter
 from supquant.sources import Block, VectorSource, read_id_file, typed_texts
@@ -74,6 +81,10 @@ def make_index(
     append: Annotated[bool, typer.Option("--append", help="Add to an index that exists.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an index that exists.")] = False,
     unknown_labels: UnknownLabels = "error",
+    keep_vectors: Annotated[
+        str | None,
+        typer.Option(help="Keep vectors next to the codes, for searches with --refine: int8 or float16."),
+    ] = None,
     jobs: Jobs = None,
 ) -> None:
     """Encode items and write an index of them, or add them to one."""
@@ -81,13 +92,19 @@ def make_index(
         raise InputError("--append adds to the existing index and --replace removes it: give one of them")
     _check_folder(output, append or replace)
     codec = load_model(model).codec_
-    index = CodeIndex.load(output) if append else CodeIndex(codec)
+    if append and keep_vectors is not None:
+        raise InputError(
+            "--keep-vectors is for a new index: an index that exists keeps what it was made with"
+        )
+    kind: Any = keep_vectors
+    index = CodeIndex.load(output) if append else CodeIndex(codec, vectors=kind)
     if append:
         _check_made_with(codec, index, output)
     source = open_items(items, vectors, labels, ids, metadata)
     names, kept = _ids_for(index, source), source.metadata
     index._check_new(names)
-    check_space(output, len(source) * codec.n_codebooks + (0 if kept is None else kept.nbytes))
+    row_bytes = codec.n_codebooks + bytes_of_vectors(codec, index.vectors, source.labels is not None)
+    check_space(output, len(source) * row_bytes + (0 if kept is None else kept.nbytes))
     new_items = _EncodedItems(index, source, unknown_labels, jobs)
     if append:
         index = change_saved(output, lambda saved: new_items.put("add", saved, names, kept), codec)
@@ -95,7 +112,9 @@ def make_index(
         new_items.put("add", index, names, kept)
         index.save(output, overwrite=replace)
     done = f"Added {len(source):,} items to" if append else "Wrote"
-    print_line(f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes per code.")
+    print_line(
+        f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes per code{_vectors_shown(index)}."
+    )
     new_items.print_added()
 
 
@@ -112,6 +131,17 @@ def search(
         typer.Option(
             help="Search only some items: a condition on columns such as \"price < 10 and brand = 'x'\", or a file of ids."
         ),
+    ] = None,
+    refine: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of first answers to order by vectors: those of the index, or of --refine-from.",
+            min=1,
+        ),
+    ] = None,
+    refine_from: Annotated[
+        Path | None,
+        typer.Option(help="The file or folder of the items' vectors, if the index keeps none."),
     ] = None,
     columns: Annotated[
         list[str] | None,
@@ -133,11 +163,17 @@ def search(
     index = CodeIndex.load(folder)
     Q = open_items(queries, vectors, ids=False).X
     among = None if where is None else _read_where(index, where)
+    first: Any = refine
+    if refine_from is not None:
+        items = open_items(refine_from, None, ids=None)
+        first = items if refine is None else (items, refine)
     if output is not None and output.suffix == ".parquet":
-        write_table(output, index.search_table(Q, k, columns, ranking=ranking, where=among, n_jobs=jobs))
+        write_table(
+            output, index.search_table(Q, k, columns, ranking=ranking, where=among, n_jobs=jobs, refine=first)
+        )
         print_line(f"Wrote {output}: answers to {len(Q):,} queries.")
         return
-    scores, ids = index.search(Q, k, ranking=ranking, where=among, n_jobs=jobs)
+    scores, ids = index.search(Q, k, ranking=ranking, where=among, n_jobs=jobs, refine=first)
     if output is None:
         _print_answers(index, scores[:SHOWN_QUERIES], ids[:SHOWN_QUERIES], columns)
         if len(ids) > SHOWN_QUERIES:
@@ -337,7 +373,7 @@ class _EncodedItems:
         self._made_for = index.codec.pack().digest
         self._labels = read_item_labels(index.codec, source, source.labels, self._unknown_labels)
         self._n_added = len(classes_of(self._labels.codec)) - len(classes_of(index.codec))
-        self._codes = _collected(self._labels, source, self._jobs)
+        self._codes = _collected(self._labels, source, self._jobs, index.vectors)
 
     def put(self, change: Change, index: CodeIndex, ids: Any, metadata: Any) -> None:
         """Add, update or upsert the items, with their new labels. They are encoded again if the codec has changed meanwhile."""
@@ -345,7 +381,7 @@ class _EncodedItems:
             self._encode(index)
         before = index.codec
         step = CodecStep(before, self._labels.codec if self._n_added else before)
-        index._change_codes(change, ids, self._codes, metadata, step)
+        index._change_codes(change, ids, self._codes.codes, metadata, step, vectors=self._codes.vectors)
 
     def print_added(self) -> None:
         """Print what was done with unknown labels."""
@@ -372,15 +408,27 @@ def labels_shown(labels: list[Any], notes: list[str] | None = None) -> str:
     return ", ".join(shown) + (f", ... ({len(labels):,} labels)" if len(labels) > SHOWN_LABELS else "")
 
 
-def _collected(labels: ItemLabels, source: VectorSource, jobs: int | None) -> Codes:
-    """Return the codes (n, M) of all items of a source, with their labels."""
+def _vectors_shown(index: CodeIndex) -> str:
+    """Return what the vectors of an index take, as text."""
+    if index.vectors is None or not len(index):
+        return ""
+    return f", {index.info()['bytes']['vectors'] / len(index):.0f} for its vector"
+
+
+def _collected(
+    labels: ItemLabels, source: VectorSource, jobs: int | None, kind: VectorKind | None
+) -> CodedRows:
+    """Return the codes (n, M) of all items of a source, with their labels, and their vectors if there is a kind."""
+    vectors = []
     codes = np.empty((len(source), labels.codec.n_codebooks), dtype=np.uint8)
     with progress_bars() as callback, Reporter(callback).stage("encode", total=len(source)) as stage:
         for block in source.blocks():
             stop = block.start + len(block)
             codes[block.start : stop] = labels.encode(block.X, block.start, stop, n_jobs=jobs)
+            if kind is not None:
+                vectors.append(labels.vectors(block.X, block.start, stop, kind, jobs))
             stage.step(len(block))
-    return codes
+    return CodedRows(codes, join_vectors(vectors) if vectors else None)
 
 
 def _ids_for(index: CodeIndex, source: VectorSource) -> Any:

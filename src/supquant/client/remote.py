@@ -29,7 +29,7 @@ from supquant.client.values import (
 from supquant.errors import InputError
 from supquant.index.searchable import Change, SearchableIndex, SearchOptions
 from supquant.index.unknown_labels import MODES, UnknownMode
-from supquant.inputs.parameters import check_choice, resolve_jobs
+from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
 from supquant.inputs.validation import as_float32, refuse_masked
 
 __all__ = ["Client"]
@@ -148,10 +148,14 @@ class Client(SearchableIndex):
     def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         queries = self._read_queries(Q, options)
         given = without_none(
-            k=k, ranking=options.ranking, where=plain_where(options.where), state=options.state
+            k=k,
+            ranking=options.ranking,
+            where=plain_where(options.where),
+            state=options.state,
+            refine=_refine_of(options),
         )
         found = []
-        for rows in self._blocks(len(queries), k):
+        for rows in self._blocks(len(queries), max(k, given.get("refine", 0))):
             block = queries[rows]
             asked = given | without_none(novelty=novelty_of(options.novelty, rows))
             if isinstance(asked.get("where"), dict) or isinstance(asked.get("novelty"), list):
@@ -237,6 +241,7 @@ class Client(SearchableIndex):
             novelty=novelty_of(options.novelty, slice(None)),
             where=plain_where(options.where),
             state=options.state,
+            refine=_refine_of(options),
         )
 
     def _read_queries(self, Q: ArrayLike, options: SearchOptions) -> Float32:
@@ -322,3 +327,13 @@ class Client(SearchableIndex):
 
     def _post(self, operation: str, body: dict[str, Any], key: str | None = None) -> Any:
         return self._connection.ask("POST", f"{self._path}/{operation}", body, key=key)
+
+
+def _refine_of(options: SearchOptions) -> int | None:
+    """Return how many rows the service orders by their vectors; a source of vectors lies here, and cannot be given."""
+    refine = options.refine
+    if refine is None:
+        return None
+    if not isinstance(refine, int | np.integer):
+        raise InputError("refine must be a number: a service orders rows by the vectors of its index")
+    return check_integer(refine, "refine", 1)

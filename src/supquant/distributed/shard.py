@@ -17,8 +17,10 @@ from supquant.index.filters import Filter, choose, chosen_positions, views_of
 from supquant.index.parts import View
 from supquant.index.searching import Search
 from supquant.index.snapshot import Snapshot
+from supquant.index.vectors import VectorKind
 from supquant.inputs.parameters import resolve_jobs
 from supquant.model.codec import SupervisedCodec
+from supquant.model.exact import ExactQueries
 
 __all__ = [
     "ALL_ROWS",
@@ -74,6 +76,7 @@ class ShardFacts:
     any_unlabelled: bool
     column_types: dict[str, Any]
     codec: str  # the digest of the codec
+    vectors: VectorKind | None  # the type of the vectors next to the codes
     is_new: bool = False  # whether the folder had other rows than the worker before
 
 
@@ -85,6 +88,7 @@ class Sought:
     bits: Array | None  # (q, M) uint8
     up_to: Any  # k, or the limits (q,) float32
     n_jobs: int | None
+    exact: ExactQueries | None = None  # what the k best rows are ordered by
 
 
 # reading -----------------------------------------------------------------------------------------------------------------
@@ -104,6 +108,7 @@ def describe_shard(memory: Memory, common: object, folder: str) -> ShardFacts:
 def search_shard(memory: Memory, common: Sought, item: tuple[str, Among]) -> tuple[Array, ...] | str:
     """Return the lowest sums (q, k') and their ids, or the queries, sums and ids of all rows within limits.
 
+    If the rows are ordered by their vectors, their exact scores and cosines (q, k') come before the ids.
     The item is the folder and the rows to search. If their filter is not prepared here, the answer is `UNPREPARED`.
     """
     folder, among = item
@@ -114,7 +119,10 @@ def search_shard(memory: Memory, common: Sought, item: tuple[str, Among]) -> tup
     search = Search(index.codec, snapshot, views, resolve_jobs(common.n_jobs))
     find = search.lowest if isinstance(common.up_to, int) else search.within
     *found, positions = find(common.tables, common.bits, common.up_to)
-    return *found, search.ids_at(positions)
+    if common.exact is None:
+        return *found, search.ids_at(positions)
+    exact = snapshot.exact_scores(positions, common.exact, search.n_threads)
+    return *found, *exact, search.ids_at(positions)
 
 
 def _views(memory: Memory, snapshot: Snapshot, among: Among) -> list[View] | None:
@@ -221,5 +229,6 @@ def _facts(memory: Memory, index: CodeIndex, *, is_new: bool = False) -> ShardFa
         isinstance(codec, SupervisedCodec) and index._any_unlabelled(snapshot),
         snapshot.column_types(),
         memory["shard"][2],
+        snapshot.vectors,
         is_new,
     )

@@ -35,6 +35,7 @@ from supquant.index.local import CodecStep, LocalIndex, check_state
 from supquant.index.searchable import Change, SearchOptions
 from supquant.index.snapshot import Snapshot
 from supquant.index.unknown_labels import UnknownMode
+from supquant.index.vectors import CodedRows, VectorKind
 from supquant.inputs.parameters import check_integer, resolve_jobs
 
 __all__ = ["PartialAnswer", "ShardedIndex"]
@@ -156,8 +157,13 @@ class ShardedIndex(LocalIndex):
         return self._state
 
     @property
+    def vectors(self) -> VectorKind | None:
+        """The type of the vectors that all shards keep with the codes; None if there are none."""
+        return self._shards.vectors
+
+    @property
     def nbytes(self) -> int:
-        """The number of bytes of codes, ids and removals of all shards, without the codec."""
+        """The number of bytes of codes, vectors, ids and removals of all shards, without the codec."""
         return sum(self._read_all("nbytes"))
 
     @property
@@ -174,6 +180,7 @@ class ShardedIndex(LocalIndex):
             "removed": sum(each["removed"] for each in shards),
             "bytes_per_code": self.codec.n_codebooks,
             "id_kind": self._shards.id_kind,
+            **({} if self.vectors is None else {"vectors": self.vectors}),
             "bytes": bytes_ | {"codec": self.codec.nbytes},
             "instruction_set": shards[0]["instruction_set"],
             "segments": [segment for each in shards for segment in each["segments"]],
@@ -212,6 +219,7 @@ class ShardedIndex(LocalIndex):
         where: object = None,
         state: str | None = None,
         n_jobs: int | None = None,
+        refine: object = None,
         partial: Literal[False] = False,
     ) -> tuple[Float32, Array]: ...
 
@@ -226,6 +234,7 @@ class ShardedIndex(LocalIndex):
         where: object = None,
         state: str | None = None,
         n_jobs: int | None = None,
+        refine: object = None,
         partial: bool,
     ) -> tuple[Float32, Array] | PartialAnswer: ...
 
@@ -239,14 +248,16 @@ class ShardedIndex(LocalIndex):
         where: object = None,
         state: str | None = None,
         n_jobs: int | None = None,
+        refine: object = None,
         partial: bool = False,
     ) -> tuple[Float32, Array] | PartialAnswer:
         """Find the k best rows for every query, exactly, as `CodeIndex.search` does.
 
         Parameters
         ----------
-        Q, k, ranking, novelty, where, state
-            As in `CodeIndex.search`. In a condition, a column that a shard lacks is null in its rows.
+        Q, k, ranking, novelty, where, state, refine
+            As in `CodeIndex.search`. In a condition, a column that a shard lacks is null in its rows. Shards read their own
+            vectors; those of a source are read here.
         n_jobs : int, default=None
             The number of threads of each shard. None takes the number that the index was made with.
         partial : bool, default=False
@@ -260,7 +271,9 @@ class ShardedIndex(LocalIndex):
             Only if `partial`: the folders of the shards that could not answer, and why.
         """
         missing: dict[int, str] | None = {} if partial else None
-        scores, ids = self._search(Q, k, _ShardedOptions(ranking, novelty, where, state, n_jobs, missing))
+        scores, ids = self._search(
+            Q, k, _ShardedOptions(ranking, novelty, where, state, n_jobs, refine, missing)
+        )
         if missing is None:
             return scores, ids
         return PartialAnswer(scores, ids, {self.folders[number]: why for number, why in missing.items()})
@@ -386,10 +399,16 @@ class ShardedIndex(LocalIndex):
         return self._change_items("add", ids, X, y, metadata, unknown_labels, n_jobs, shard=shard)
 
     def add_codes(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None, shard: int = -1
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        vectors: ArrayLike | None = None,
+        shard: int = -1,
     ) -> Self:
         """Append rows that are already encoded to a shard, as `CodeIndex.add_codes` does; `shard` is as in `add`."""
-        return self._change_codes("add", ids, codes, metadata, shard=shard)
+        return self._change_codes("add", ids, codes, metadata, vectors=vectors, shard=shard)
 
     def _check_change(self, change: Change, ids: Ids | None) -> None:
         given = None if ids is None else array_of(ids)
@@ -411,7 +430,7 @@ class ShardedIndex(LocalIndex):
         self,
         change: Change,
         ids: Ids | None,
-        codes: Codes,
+        codes: CodedRows,
         metadata: object,
         step: CodecStep | None,
         **place: int,
@@ -443,10 +462,12 @@ class ShardedIndex(LocalIndex):
             changes = {
                 number: {
                     "ids": None if each is None else each[number][1][own],
-                    "codes": codes[own],
+                    "codes": coded.codes,
+                    "vectors": coded.vectors,
                     "metadata": None if columns is None else columns.take(own),
                 }
                 for number, own in rows.items()
+                for coded in [codes[own]]
             }
             extended = None if step is None or step.after is step.before else step.after
             self._change(f"{change}_codes", changes, {last: int(new.sum())}, extended)

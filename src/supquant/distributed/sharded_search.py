@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Array, ArrayLike, Float32
+from supquant.arrays import Array, ArrayLike, Codes, Float32
+from supquant.codec.interface import QueryTables
 from supquant.distributed.pool import Failure
-from supquant.distributed.shard import Among, Sought, prepare_filter, search_shard
+from supquant.distributed.shard import Among, Sought, prepare_filter, read_shard, search_shard
 from supquant.distributed.shards import Shards, moved
 from supquant.index.parts import Positions, Sums
 from supquant.index.searching import Search, merge_answers
+from supquant.model.exact import ExactQueries
 
 __all__ = ["ShardedFilter", "ShardedSearch"]
 
@@ -78,25 +80,50 @@ class ShardedSearch(Search):
         """Return the ids, which are there already."""
         return positions
 
-    def find_best(self, Q: ArrayLike, k: int, ranking: str | None) -> tuple[Float32, Array]:
+    def find_best(
+        self, Q: ArrayLike, k: int, ranking: str | None, refine: object = None
+    ) -> tuple[Float32, Array]:
         """Return the scores and ids (q, k') of the best rows for every query, of the same shards for all queries."""
         while True:
             try:
-                return super().find_best(Q, k, ranking)
+                return super().find_best(Q, k, ranking, refine)
             except _LostShardError:  # the others are asked again
                 continue
 
     def lowest(self, tables: Sums, bits: Array | None, k: int) -> tuple[Float32, Array]:
         """Return the lowest sums (q, k') of all shards, and the ids of their rows."""
         answers = self._answers(Sought(tables, bits, int(k), self.n_threads))
-        found, ids, first = [], [], 0
-        for sums, own in answers:
-            places = np.arange(first, first + sums.shape[1])
-            first += len(places)
-            found.append((sums, np.broadcast_to(places, sums.shape)))
-            ids.append(own)
-        sums, places = merge_answers(found, k, len(tables))
-        return sums, np.take_along_axis(self._joined(ids, (len(tables), 0)), places, axis=1)
+        sums, places = _merged(answers, k, len(tables))
+        return sums, self._taken([own for *_, own in answers], places)
+
+    def exact(
+        self, queries: QueryTables, n: int, exact: ExactQueries
+    ) -> tuple[Float32, Float32, NDArray[Any]]:
+        """Return the exact scores, the cosines and the ids of the n rows with the lowest sums of all shards."""
+        answers = self._answers(Sought(queries.tables, queries.bits, n, self.n_threads, exact))
+        places = _merged(answers, n, len(queries))[1]
+        none = np.empty((len(queries), 0), dtype=np.float32)
+        scores, cosines = (
+            np.take_along_axis(np.concatenate([none, *each], axis=1), places, axis=1)
+            for each in ([answer[1] for answer in answers], [answer[2] for answer in answers])
+        )
+        return scores, cosines, self._taken([own for *_, own in answers], places)
+
+    def codes_at(self, positions: Positions) -> Codes:
+        """Return the codes (n, M) of rows, by their ids (n,)."""
+        codes = np.empty((len(positions), self.codec.n_codebooks), dtype=np.uint8)
+        distinct, which = np.unique(positions, return_inverse=True)
+        for own, found in self.shards.ask_owners(read_shard, distinct, "codes").values():
+            codes[own[which]] = found[(np.cumsum(own) - 1)[which[own[which]]]]
+        return codes
+
+    def _check_vectors(self) -> None:
+        if self.shards.vectors is None:
+            super()._check_vectors()
+
+    def _taken(self, ids: list[Array], places: Positions) -> Array:
+        """Return the ids (q, k) at some places among those of all shards."""
+        return np.take_along_axis(self._joined(ids, (len(places), 0)), places, axis=1)
 
     def within(self, tables: Sums, bits: Array | None, limits: Sums) -> tuple[Positions, Float32, Array]:
         """Return the query, the sum and the id of every row whose sum is at most a limit."""
@@ -134,6 +161,16 @@ class ShardedSearch(Search):
             raise _LostShardError
         firsts = shards.first_numbers()
         return [(*answer[:-1], moved(answer[-1], firsts[number])) for number, answer in found.items()]
+
+
+def _merged(answers: list[tuple[Any, ...]], k: int, n_queries: int) -> tuple[Float32, Positions]:
+    """Return the k lowest sums of all shards, and their places among the answers (q, ...) of all, one after the other."""
+    found, first = [], 0
+    for sums, *_ in answers:
+        places = np.arange(first, first + sums.shape[1])
+        first += len(places)
+        found.append((sums, np.broadcast_to(places, sums.shape)))
+    return merge_answers(found, k, n_queries)
 
 
 class _LostShardError(Exception):

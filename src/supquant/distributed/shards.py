@@ -18,6 +18,7 @@ from supquant.errors import InputError
 from supquant.index import CodeIndex
 from supquant.index.ids import Ids, name_some, read_ids
 from supquant.index.unknown_labels import classes_of, read_codes_of
+from supquant.index.vectors import VectorKind
 
 __all__ = ["Shards", "array_of", "id_array", "moved"]
 
@@ -78,6 +79,9 @@ class Shards:
         kinds = {facts.id_kind for facts in self.facts} - {None}
         if len(kinds) > 1:
             raise InputError(f"shards have ids of different kinds: {', '.join(sorted(map(str, kinds)))}")
+        kept = {facts.vectors for facts in self.facts}
+        if len(kept) > 1:
+            raise InputError(f"shards keep vectors of different types: {', '.join(sorted(map(str, kept)))}")
 
     def close(self) -> None:
         """End the workers, unless they were given by the caller."""
@@ -98,6 +102,11 @@ class Shards:
     def id_kind(self) -> str | None:
         """The kind of the ids, as in `CodeIndex.info`."""
         return next((facts.id_kind for facts in self.facts if facts.id_kind is not None), None)
+
+    @property
+    def vectors(self) -> VectorKind | None:
+        """The type of the vectors next to the codes; None if a shard keeps none."""
+        return self.facts[0].vectors
 
     def column_types(self) -> dict[str, Any]:
         """Return the name and the pyarrow type of every column of any shard."""

@@ -24,11 +24,13 @@ from supquant.index.filters import Filter, choose, chosen_positions, views_of
 from supquant.index.ids import Ids, join_ids, read_ids
 from supquant.index.local import CodecStep, LocalIndex, answer_table, check_state
 from supquant.index.ordering import CodeOrder
+from supquant.index.refining import check_refinable
 from supquant.index.searchable import Change, SearchOptions
 from supquant.index.searching import Search
 from supquant.index.segments import Segment
 from supquant.index.snapshot import Snapshot
 from supquant.index.unknown_labels import check_extensible, read_codes_of
+from supquant.index.vectors import VECTOR_KINDS, CodedRows, VectorKind
 from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
 from supquant.model.codec import SupervisedCodec
 
@@ -54,6 +56,9 @@ class CodeIndex(LocalIndex):
     codec : codec or fitted estimator
         Encodes items and makes the tables of queries. From an estimator, `codec_` is taken. To fit the estimator again does not
         change the index.
+    vectors : {"int8", "float16"}, default=None
+        The type of the vectors that are kept next to the codes, for searches with `refine`: p numbers for each item of a
+        model of `SupervisedQuantizer`, and its predicted meaning if it has no label. None keeps no vectors.
 
     Examples
     --------
@@ -74,9 +79,12 @@ class CodeIndex(LocalIndex):
            [0, 0, 0, 0, 0]])
     """
 
-    def __init__(self, codec: object) -> None:
+    def __init__(self, codec: object, *, vectors: VectorKind | None = None) -> None:
         read = _read_codec(codec)
-        self._initialize(Content(StoredCodec(read), Snapshot(order=CodeOrder(read))))
+        if vectors is not None:
+            check_choice(vectors, "vectors", VECTOR_KINDS)
+            check_refinable(read)
+        self._initialize(Content(StoredCodec(read), Snapshot(order=CodeOrder(read), vectors=vectors)))
 
     def _initialize(self, content: Content) -> None:
         self._content = content  # every method that reads takes it once, without a lock; a writer replaces it
@@ -98,6 +106,11 @@ class CodeIndex(LocalIndex):
     def codec(self) -> AnyCodec:
         """The codec, which encodes items and makes the tables of queries. A change with new labels replaces it."""
         return self._content.codec.codec
+
+    @property
+    def vectors(self) -> VectorKind | None:
+        """The type of the vectors that are kept with the codes; None if there are none."""
+        return self._snapshot.vectors
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -139,7 +152,7 @@ class CodeIndex(LocalIndex):
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes of codes, ids and removals, in memory or mapped from files, without the codec."""
+        """The number of bytes of codes, vectors, ids and removals, in memory or mapped from files, without the codec."""
         return sum(part.nbytes for part in self._snapshot.parts)
 
     def info(self) -> dict[str, Any]:
@@ -152,7 +165,8 @@ class CodeIndex(LocalIndex):
             - ``removed``: the number of removed rows that still take memory
             - ``bytes_per_code``: M
             - ``id_kind``: ``"automatic"``, ``"int64"``, ``"str"``, or None before the first rows
-            - ``bytes``: the number of bytes of ``codes``, ``ids``, ``removals`` and ``codec``
+            - ``vectors``: the type of the vectors next to the codes, if the index keeps any
+            - ``bytes``: the number of bytes of ``codes``, ``ids``, ``removals`` and ``codec``, and of ``vectors`` if it keeps any
             - ``instruction_set``: the one that the kernels use
             - ``segments``: for each segment the number of ``rows``, how many of them are ``removed``, whether equal codes are
               ``grouped``, the number of ``distinct_codes``, which is None if they are not grouped, and whether codes are
@@ -181,8 +195,10 @@ class CodeIndex(LocalIndex):
             "removed": snapshot.first_positions[-1] - snapshot.n_live,
             "bytes_per_code": self.codec.n_codebooks,
             "id_kind": snapshot.id_kind,
+            **({} if snapshot.vectors is None else {"vectors": snapshot.vectors}),
             "bytes": {
                 "codes": sum(segment.nbytes for part in snapshot.parts for segment in part.segments),
+                **({} if snapshot.vectors is None else {"vectors": snapshot.nbytes_of_vectors}),
                 "ids": sum(part.ids.nbytes for part in snapshot.parts),
                 "removals": sum(part.live.nbytes for part in snapshot.parts if part.live is not None),
                 "codec": self.codec.nbytes,
@@ -216,7 +232,7 @@ class CodeIndex(LocalIndex):
         columns : sequence of str, default=None
             The columns to return. None stands for all that are kept with the codes.
         **search
-            `ranking`, `novelty`, `where`, `state` and `n_jobs`, as in `search`.
+            `ranking`, `novelty`, `where`, `state`, `n_jobs` and `refine`, as in `search`.
 
         Returns
         -------
@@ -235,7 +251,8 @@ class CodeIndex(LocalIndex):
         content, options = self._content, SearchOptions(**search)
         queries = Q[None] if isinstance(Q, np.ndarray) and Q.ndim == 1 else Q
         k = check_integer(k, "k", 1)
-        scores, ids = self._start_search(options, content).find_best(queries, k, options.ranking)
+        search_ = self._start_search(options, content)
+        scores, ids = search_.find_best(queries, k, options.ranking, options.refine)
         return answer_table(content.snapshot, scores, ids, columns)
 
     def select(self, where: object, *, state: str | None = None) -> NDArray[Any]:
@@ -341,7 +358,7 @@ class CodeIndex(LocalIndex):
         self,
         change: Change,
         ids: Ids | None,
-        codes: Codes,
+        codes: CodedRows,
         metadata: object,
         step: CodecStep | None,
         **place: int,
@@ -440,7 +457,7 @@ class CodeIndex(LocalIndex):
             assert isinstance(before, SupervisedCodec)
             codes = self.codes(ids)
             step = CodecStep(before, before.extended_by_codes(codes, y))
-            if self._change_rows("update", None, codes[:0], None, step):
+            if self._change_rows("update", None, CodedRows(codes[:0]), None, step):
                 return self  # otherwise another thread has extended the codec meanwhile
 
     def with_codec(self, codec: object) -> CodeIndex:
@@ -467,7 +484,7 @@ class CodeIndex(LocalIndex):
             raise InputError(
                 "the codec has other codebooks than that of the index: its codes would mean something else"
             )
-        index = CodeIndex(other)
+        index = CodeIndex(other, vectors=self.vectors)
         with self._write_lock:
             index._replace(self._snapshot.detached().reordered(CodeOrder(index.codec)))
             index._known_folders = self._known_folders.copy()

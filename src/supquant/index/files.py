@@ -7,6 +7,7 @@
     ids-<digest>.safetensors        its ids, unless they are consecutive numbers
     live-<digest>.safetensors       which of its rows are left, if some were removed
     columns-<digest>.safetensors    other columns of its rows, as an Arrow stream, if there are any
+    vectors-<digest>.safetensors    vectors of the rows of one file of codes, if the index keeps vectors
 
 A save writes the files that the folder lacks, replaces the manifest, and deletes the files that the manifest does not name. So a
 crash leaves the old index or the new one, a reader sees one of the two, and the same content gives the same files. Only the
@@ -47,6 +48,9 @@ from supquant.index.segments import Segment
 from supquant.index.serials import Serials
 from supquant.index.snapshot import Snapshot, Source
 from supquant.index.stored import Stored, StoredArrays, open_stored
+from supquant.index.vectors import Vectors
+from supquant.model.codec import SupervisedCodec
+from supquant.model.exact import width_of_meaning
 from supquant.storage import ArrayFile, PackedArrays, sync_folder, write_file_atomically
 from supquant.storage.locking import LOCK_NAME, run_locked
 
@@ -250,11 +254,8 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
         ids, live = part.ids, part.live
         segments.append(
             {
-                "rows": part.n_rows,
-                "codes": part.segment.write(folder),
-                "updates": [
-                    {"rows": update.n_rows, "codes": update.write(folder)} for update in part.updates
-                ],
+                **_written(part.segment, folder),
+                "updates": [_written(update, folder) for update in part.updates],
                 "ids": ids.write(folder) if isinstance(ids, StoredArrays) else None,
                 "first_id": ids.first if isinstance(ids, NumberRange) else None,
                 "live": None if live is None else live.write(folder),
@@ -269,7 +270,14 @@ def _write_parts(folder: Path, codec: StoredCodec, snapshot: Snapshot) -> dict[s
         "id_kind": snapshot.id_kind,
         "next_number": snapshot.next_number,
         "segments": segments,
+        **({} if snapshot.vectors is None else {"vectors": snapshot.vectors}),
     }
+
+
+def _written(segment: Segment, folder: Path) -> dict[str, Any]:
+    """Write the codes of a segment and its vectors, if it has any; return its entry in the manifest."""
+    vectors = {} if segment.vectors is None else {"vectors": segment.vectors.write(folder)}
+    return {"rows": segment.n_rows, "codes": segment.write(folder), **vectors}
 
 
 def _delete_unnamed_files(folder: Path, keep: AbstractSet[str] = frozenset()) -> None:
@@ -292,13 +300,21 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any], mapped: bool) -> tupl
     file = open_stored(folder / manifest["codec"], StoredCodec.KIND, mapped=False)
     codec, _ = codec_of_file(file)
     source = Source(folder, content_digest(manifest), open_again) if mapped else None
+    if (kept := manifest.get("vectors")) is not None:
+        if not isinstance(codec, SupervisedCodec):
+            raise FileFormatError(f"{folder / MANIFEST}: names vectors, and its codec has no exact scores")
+        widths = codec.n_inputs, width_of_meaning(codec)
 
     def opened(entry: Mapping[str, Any], field: str, kind: str) -> ArrayFile:
         return open_stored(folder / entry[field], kind, mapped=mapped)
 
     def open_codes(entry: Mapping[str, Any], n_part_rows: int | None = None) -> Segment:
+        vectors, rows = None, entry["rows"]
+        if kept is not None:
+            file = opened(entry, "vectors", Vectors.KIND)
+            vectors = Vectors.from_file(file, rows, kept, *widths)
         codes = opened(entry, "codes", Segment.KIND)
-        return Segment.from_file(codes, entry["rows"], codec.n_codebooks, codec.n_codewords, n_part_rows)
+        return Segment.from_file(codes, rows, codec.n_codebooks, codec.n_codewords, n_part_rows, vectors)
 
     parts = []
     next_serial = 0
@@ -324,6 +340,12 @@ def _open_parts(folder: Path, manifest: Mapping[str, Any], mapped: bool) -> tupl
         next_serial += rows
     id_kind, next_number = manifest["id_kind"], manifest["next_number"]
     snapshot = Snapshot(
-        tuple(parts), id_kind, next_number, next_serial, source=source, order=CodeOrder(codec)
+        tuple(parts),
+        id_kind,
+        next_number,
+        next_serial,
+        source=source,
+        order=CodeOrder(codec),
+        vectors=kept,
     )
     return StoredCodec(codec, file), snapshot

@@ -17,7 +17,8 @@ from supquant.index.columns import import_pyarrow
 from supquant.index.ids import Ids, read_ids
 from supquant.index.searchable import Change, SearchableIndex, SearchOptions
 from supquant.index.searching import Search
-from supquant.index.unknown_labels import ItemLabels, UnknownMode, read_item_labels
+from supquant.index.unknown_labels import UnknownMode, coded_rows, read_item_labels
+from supquant.index.vectors import CodedRows, VectorKind
 from supquant.sources import VectorSource
 
 __all__ = ["CodecStep", "LocalIndex", "answer_table", "check_state"]
@@ -42,6 +43,11 @@ class LocalIndex(SearchableIndex):
     def codec(self) -> AnyCodec:
         """The codec, which encodes items and makes the tables of queries."""
 
+    @property
+    @abstractmethod
+    def vectors(self) -> VectorKind | None:
+        """The type of the vectors that are kept with the codes; None if there are none."""
+
     @abstractmethod
     def _start_search(self, options: SearchOptions) -> Search:
         """Return a search of the present rows."""
@@ -59,12 +65,12 @@ class LocalIndex(SearchableIndex):
         self,
         change: Change,
         ids: Ids | None,
-        codes: Codes,
+        codes: CodedRows,
         metadata: object,
         step: CodecStep | None,
         **place: int,
     ) -> bool:
-        """Add, update or upsert codes (n, M) under n distinct ids. None numbers new rows automatically.
+        """Add, update or upsert n coded rows under n distinct ids. None numbers new rows automatically.
 
         With a `step`, the index gets the codec `after` in the same change. If it no longer has the codec `before`, nothing
         changes, and False is returned.
@@ -172,7 +178,7 @@ class LocalIndex(SearchableIndex):
 
     def _find_best(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         with self._reading:
-            return self._start_search(options).find_best(Q, k, options.ranking)
+            return self._start_search(options).find_best(Q, k, options.ranking, options.refine)
 
     def _find_lowest_sums(self, tables: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         with self._reading:
@@ -209,7 +215,8 @@ class LocalIndex(SearchableIndex):
         while True:
             before = self.codec
             labels = read_item_labels(before, X, y, unknown_labels)
-            codes = _encode(labels, X, n_jobs, by_blocks=change == "add" and isinstance(X, VectorSource))
+            by_blocks = change == "add" and isinstance(X, VectorSource)
+            codes = labels.coded(X, n_jobs, by_blocks=by_blocks, kind=self.vectors)
             if self._put(change, read, codes, metadata, CodecStep(before, labels.codec), **place):
                 return self  # otherwise another thread has extended the codec meanwhile
 
@@ -223,7 +230,14 @@ class LocalIndex(SearchableIndex):
         """
         self._check_change("add", _read_distinct("add", ids))
 
-    def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, metadata: object = None) -> Self:
+    def add_codes(
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None = None,
+        *,
+        metadata: object = None,
+        vectors: ArrayLike | None = None,
+    ) -> Self:
         """Append rows that are already encoded.
 
         Parameters
@@ -232,10 +246,19 @@ class LocalIndex(SearchableIndex):
             The codes.
         ids, metadata
             As in `add`, which has the same result and raises the same errors.
+        vectors : array (n, p), default=None
+            The items, which an index that keeps vectors needs. The label of an item is the one that its code has.
         """
-        return self._change_codes("add", ids, codes, metadata)
+        return self._change_codes("add", ids, codes, metadata, vectors=vectors)
 
-    def update_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
+    def update_codes(
+        self,
+        ids: ArrayLike,
+        codes: ArrayLike,
+        *,
+        metadata: object = None,
+        vectors: ArrayLike | None = None,
+    ) -> Self:
         """Replace the codes of rows. Each row keeps its id and its place.
 
         Parameters
@@ -244,10 +267,19 @@ class LocalIndex(SearchableIndex):
             The new codes.
         ids, metadata
             As in `update`, which has the same result and raises the same errors.
+        vectors
+            As in `add_codes`.
         """
-        return self._change_codes("update", ids, codes, metadata)
+        return self._change_codes("update", ids, codes, metadata, vectors=vectors)
 
-    def upsert_codes(self, ids: ArrayLike, codes: ArrayLike, *, metadata: object = None) -> Self:
+    def upsert_codes(
+        self,
+        ids: ArrayLike,
+        codes: ArrayLike,
+        *,
+        metadata: object = None,
+        vectors: ArrayLike | None = None,
+    ) -> Self:
         """Update the codes of rows whose ids are in the index, and append the others.
 
         Parameters
@@ -256,8 +288,10 @@ class LocalIndex(SearchableIndex):
             The codes.
         ids, metadata
             As in `upsert`, which has the same result and raises the same errors.
+        vectors
+            As in `add_codes`.
         """
-        return self._change_codes("upsert", ids, codes, metadata)
+        return self._change_codes("upsert", ids, codes, metadata, vectors=vectors)
 
     def _change_codes(
         self,
@@ -266,17 +300,20 @@ class LocalIndex(SearchableIndex):
         codes: ArrayLike,
         metadata: object,
         step: CodecStep | None = None,
+        *,
+        vectors: Any = None,
         **place: int,
     ) -> Self:
         read = _read_distinct(change, ids)
-        self._put(change, read, self.codec.check_codes(codes), metadata, step, **place)
+        coded = coded_rows(self.codec, self.codec.check_codes(codes), vectors, self.vectors)
+        self._put(change, read, coded, metadata, step, **place)
         return self
 
     def _put(
         self,
         change: Change,
         ids: Ids | None,
-        codes: Codes,
+        codes: CodedRows,
         metadata: object,
         step: CodecStep | None,
         **place: int,
@@ -284,17 +321,6 @@ class LocalIndex(SearchableIndex):
         if ids is not None and len(ids) != len(codes):
             raise InputError(f"expected one id for every row, got {len(ids)} ids for {len(codes)} rows")
         return self._change_rows(change, ids, codes, metadata, step, **place)
-
-
-def _encode(labels: ItemLabels, X: Any, n_jobs: int | None, *, by_blocks: bool) -> Codes:
-    """Return the codes (n, M) of items X with their labels; those of a source block by block."""
-    if not by_blocks:
-        return labels.encode(X, n_jobs=n_jobs)
-    codes = np.empty((len(X), labels.codec.n_codebooks), dtype=np.uint8)
-    for block in X.blocks():
-        stop = block.start + len(block)
-        codes[block.start : stop] = labels.encode(block.X, block.start, stop, n_jobs=n_jobs)
-    return codes
 
 
 def _read_distinct(change: Change, ids: ArrayLike) -> Ids | None:

@@ -17,6 +17,7 @@ import xxhash
 from supquant.errors import FileFormatError
 from supquant.index.change_keys import ChangeKeys, are_packed_keys, pack_keys, unpack_keys
 from supquant.index.snapshot import MAX_ROWS
+from supquant.index.vectors import VECTOR_KINDS
 from supquant.storage import read_regular_file, shorten
 
 __all__ = [
@@ -42,14 +43,14 @@ FORMAT = "supquant index"
 VERSION = 1
 """The version of the format that is written and read."""
 
-FILE_NAME = re.compile(r"(codec|codes|columns|ids|live)-[0-9a-f]{16}\.safetensors")
+FILE_NAME = re.compile(r"(codec|codes|columns|ids|live|vectors)-[0-9a-f]{16}\.safetensors")
 """The names of the files that a manifest lists."""
 
 _FIELDS = {"format", "version", "codec", "id_kind", "next_number", "segments", "saved"}
-"""The fields of a manifest, without its digest."""
+"""The fields of a manifest, without its digest and ``vectors``, which only an index with vectors has."""
 
 _SEGMENT_FIELDS = {"rows", "codes", "updates", "ids", "first_id", "live", "live_rows", "columns"}
-"""The fields of each segment in a manifest."""
+"""The fields of each segment in a manifest, without ``vectors``."""
 
 _ID_KINDS = (None, "automatic", "int64", "str")
 """The values that the field `id_kind` may have."""
@@ -79,6 +80,7 @@ def names_in_manifest(folder: Path) -> set[str]:
     for entry in manifest["segments"]:
         names |= {entry["codes"], entry["ids"], entry["live"], entry["columns"]}
         names |= {update["codes"] for update in entry["updates"]}
+        names |= {each.get("vectors") for each in (entry, *entry["updates"])}
     return names - {None}
 
 
@@ -129,15 +131,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _find_flaw(manifest: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the fields of a manifest, or None."""
-    if set(manifest) != _FIELDS:
+    if set(manifest) - {"vectors"} != _FIELDS:
         return f"has the fields {shorten(list(manifest))}"
+    if (kept := manifest.get("vectors", VECTOR_KINDS[0])) not in VECTOR_KINDS:
+        return f"'vectors' is {shorten(kept)}"
     if not _is_save_record(manifest["saved"]):
         return f"'saved' is {shorten(manifest['saved'])}"
     segments, id_kind, next_number = manifest["segments"], manifest["id_kind"], manifest["next_number"]
     if not isinstance(segments, list):
         return f"'segments' is {shorten(segments)}"
     for entry in segments:
-        if not _is_segment(entry):
+        if not _is_segment(entry, with_vectors="vectors" in manifest):
             return f"a segment is {shorten(entry)}"
     if id_kind not in _ID_KINDS or (segments and id_kind is None):
         return f"'id_kind' is {shorten(id_kind)}"
@@ -173,8 +177,8 @@ def _find_flaw_of_ids(segments: list[dict[str, Any]], id_kind: str | None, next_
     return None
 
 
-def _is_segment(entry: object) -> bool:
-    if not isinstance(entry, dict) or set(entry) != _SEGMENT_FIELDS:
+def _is_segment(entry: object, *, with_vectors: bool) -> bool:
+    if not isinstance(entry, dict) or not _has_fields(entry, _SEGMENT_FIELDS, with_vectors=with_vectors):
         return False
     if entry["columns"] is not None and not _is_file_name(entry["columns"], "columns"):
         return False
@@ -187,15 +191,24 @@ def _is_segment(entry: object) -> bool:
     elif first is not None or not _is_file_name(ids, "ids"):
         return False
     updates = entry["updates"]
-    if not isinstance(updates, list) or not all(_is_update(update, rows) for update in updates):
+    if not isinstance(updates, list) or not all(
+        _is_update(update, rows, with_vectors=with_vectors) for update in updates
+    ):
         return False
     if live is None:
         return _is_integer(entry["live_rows"], rows, rows)
     return _is_file_name(live, "live") and _is_integer(entry["live_rows"], 1, rows)
 
 
-def _is_update(update: object, n_rows: int) -> bool:
-    if not isinstance(update, dict) or set(update) != {"rows", "codes"}:
+def _has_fields(entry: dict[str, Any], fields: set[str], *, with_vectors: bool) -> bool:
+    """Return whether an entry has these fields, and names a file of vectors if it should."""
+    if not with_vectors:
+        return set(entry) == fields
+    return set(entry) == fields | {"vectors"} and _is_file_name(entry["vectors"], "vectors")
+
+
+def _is_update(update: object, n_rows: int, *, with_vectors: bool) -> bool:
+    if not isinstance(update, dict) or not _has_fields(update, {"rows", "codes"}, with_vectors=with_vectors):
         return False
     return _is_integer(update["rows"], 1, n_rows) and _is_file_name(update["codes"], "codes")
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant import kernels
 from supquant.arrays import Codes, Float32
 from supquant.codec.codebooks import CodebookCodec
 from supquant.kernels import BLOCK_ROWS, Cells
@@ -82,10 +83,7 @@ def _needed_fraction(entries: Float32, lead: NDArray[np.intp]) -> float:
 
 def sort_codes(codes: Codes, lead: Sequence[int]) -> NDArray[np.uint32]:
     """Return the rows of codes (n, M) sorted by the leading codebooks. Rows with the same leading codewords ascend."""
-    order = np.arange(len(codes), dtype=np.uint32)
-    for m in reversed(lead):  # a stable sort by the last key first; of bytes, NumPy sorts by counting
-        order = order[codes[order, m].argsort(kind="stable")]
-    return order
+    return kernels.active().sort_by(codes, lead)
 
 
 def find_cells(blocks: Codes, n: int, lead: Sequence[int]) -> Cells | None:

@@ -19,6 +19,7 @@ from supquant.index.ordering import CodeOrder
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
 from supquant.index.stored import StoredArrays
+from supquant.index.vectors import CodedRows
 from supquant.kernels import Scanned
 
 __all__ = ["Layer", "Part", "Positions", "Sums", "View", "merge_parts", "merge_similar", "stack_layers"]
@@ -86,14 +87,17 @@ class Part:
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes of codes, ids, removals and columns."""
-        stored = (*self.segments, self.ids, self.live, self.columns)
-        return sum(each.nbytes for each in stored if each is not None)
+        """The number of bytes of codes, vectors, ids, removals and columns."""
+        return sum(each.nbytes for each in self._pieces())
+
+    def _pieces(self) -> list[Any]:
+        vectors = (segment.vectors for segment in self.segments)
+        stored = (*self.segments, *vectors, self.ids, self.live, self.columns)
+        return [each for each in stored if each is not None]
 
     def stored(self) -> list[StoredArrays]:
-        """Return the codes, ids, removals and columns that are arrays and may come from files."""
-        stored = (*self.segments, self.ids, self.live, self.columns)
-        return [each for each in stored if isinstance(each, StoredArrays)]
+        """Return the codes, vectors, ids, removals and columns that are arrays and may come from files."""
+        return [each for each in self._pieces() if isinstance(each, StoredArrays)]
 
     def live_rows(self) -> RowNumbers:
         """Return the rows that were not removed, in ascending order."""
@@ -117,6 +121,21 @@ class Part:
                 codes[found] = update.codes(places[found])
         return codes
 
+    def coded(self, rows: RowNumbers | None = None) -> CodedRows:
+        """Return the present codes of rows with their vectors, as `codes` does."""
+        if self.segment.vectors is None:
+            return CodedRows(self.codes(rows))
+        # Row r of the result is row sources[r] of all layers, one after the other.
+        wanted = np.arange(self.n_rows) if rows is None else rows
+        sources, first = wanted.copy(), self.n_rows
+        for update in self.updates:
+            places = update.places(wanted, missing=-1)
+            sources = np.where(places >= 0, first + places, sources)
+            first += update.n_rows
+        if not self.updates:
+            return self.segment.coded(rows)
+        return CodedRows.join([segment.coded() for segment in self.segments])[sources]
+
     def without(self, rows: RowNumbers) -> Part:
         """Return the part after some rows (r,) are removed: distinct rows, none of them removed before."""
         if len(rows) == 0:
@@ -124,8 +143,8 @@ class Part:
         live = LiveRows.after_removal(self.live, rows, self.n_rows)
         return replace(self, live=live, known_layers=cover_rows(self.layers, rows) if self.updates else None)
 
-    def with_codes(self, rows: RowNumbers, codes: Codes, order: CodeOrder | None = None) -> Part:
-        """Return the part after some rows (r,) get other codes (r, M): distinct rows, none of them removed.
+    def with_codes(self, rows: RowNumbers, codes: CodedRows | Codes, order: CodeOrder | None = None) -> Part:
+        """Return the part after some rows (r,) get other codes (r, M) and vectors: distinct rows, none of them removed.
 
         New codes are laid over the old ones. If more than half of the rows were updated, or if there are few rows, all codes are
         copied instead, and `order` says how they are sorted. Rows keep their numbers in either case.
@@ -136,8 +155,10 @@ class Part:
         rows, codes = rows[ascending], codes[ascending]
         n_updated = sum(update.n_rows for update in self.updates) + len(rows)
         if self.n_rows < _MIN_LAYERED or is_wasteful(self.n_rows - n_updated, self.n_rows):
-            merged = self.codes().copy()
-            merged[rows] = codes
+            places = np.arange(self.n_rows)
+            places[rows] = self.n_rows + np.arange(len(rows))
+            new = codes if isinstance(codes, CodedRows) else CodedRows(codes)
+            merged = CodedRows.join([self.coded(), new])[places]
             return replace(self, segment=Segment.of_codes(merged, order=order), updates=(), known_layers=None)
         layers = add_layer(self.layers, rows, codes)
         return replace(self, updates=tuple(layer.segment for layer in layers[1:]), known_layers=layers)
@@ -179,7 +200,7 @@ def merge_similar(parts: Sequence[Part], order: CodeOrder | None = None) -> tupl
 def merge_parts(parts: Sequence[Part], order: CodeOrder | None = None) -> Part:
     """Copy the live rows of several parts into a new one, with their present codes."""
     masks = [None if part.live is None else part.live.mask() for part in parts]
-    codes = np.concatenate([part.codes(None if part.live is None else part.live_rows()) for part in parts])
+    codes = CodedRows.join([part.coded(None if part.live is None else part.live_rows()) for part in parts])
     ids = join_ids([(part.ids, mask) for part, mask in zip(parts, masks, strict=True)])
     serials = Serials.join([part.serials.keep(mask) for part, mask in zip(parts, masks, strict=True)])
     columns = Columns.join(
@@ -281,7 +302,7 @@ def cover_rows(layers: Sequence[Layer], rows: RowNumbers) -> tuple[Layer, ...]:
     return tuple(layer.without(rows) for layer in layers)
 
 
-def add_layer(layers: Sequence[Layer], rows: RowNumbers, codes: Codes) -> tuple[Layer, ...]:
+def add_layer(layers: Sequence[Layer], rows: RowNumbers, codes: CodedRows | Codes) -> tuple[Layer, ...]:
     """Lay new codes (r, M) over rows (r,) in ascending order, and merge layers of similar size."""
     whole, *updates = cover_rows(layers, rows)
     updates.append(Layer(Segment.of_codes(codes, rows.astype(np.uint32)), None))
@@ -298,10 +319,10 @@ def _merge_layers(layers: Sequence[Layer]) -> Layer:
         assert rows is not None
         places = np.arange(len(rows)) if layer.current is None else np.flatnonzero(layer.current.mask())
         all_rows.append(rows[places])
-        all_codes.append(layer.segment.codes(places))
+        all_codes.append(layer.segment.coded(places))
     joined = np.concatenate(all_rows)
     order = joined.argsort()
-    return Layer(Segment.of_codes(np.concatenate(all_codes)[order], joined[order]), None)
+    return Layer(Segment.of_codes(CodedRows.join(all_codes)[order], joined[order]), None)
 
 
 def group_similar(runs: Sequence[Run], size_of: Callable[[Run], int]) -> list[list[Run]]:

@@ -30,6 +30,7 @@ class SearchOptions:
     where: object = None
     state: str | None = None
     n_jobs: int | None = None
+    refine: object = None
 
 
 class SearchableIndex(ABC):
@@ -47,6 +48,7 @@ class SearchableIndex(ABC):
         where: object = None,
         state: str | None = None,
         n_jobs: int | None = None,
+        refine: object = None,
     ) -> tuple[Float32, Array]:
         """Find the k best rows for every query, exactly.
 
@@ -70,6 +72,13 @@ class SearchableIndex(ABC):
             compares only the length of the mask with the number of rows.
         n_jobs : int, default=None
             The number of threads. None uses all cores. The answer does not depend on it.
+        refine : int, source, or (source, int), default=None
+            How many of the first rows are ordered again by their vectors; at least k are. The vectors are those that the index
+            keeps (`CodeIndex(..., vectors="int8")`), or rows of a source: an array, a memory map, or what
+            `supquant.sources.open_vectors` returns, of which 100 rows are read if no number is given. The row of an item is the
+            one with its id, or the one that its id numbers if the source has no ids. Scores are computed from the vectors then,
+            as those of codes are from codes; of probabilities in the same fifth, the greater cosine comes first, and all of them
+            have their mean as score. With ``ranking="position"``, rows are in the order of their cosines.
 
         Returns
         -------
@@ -80,7 +89,7 @@ class SearchableIndex(ABC):
             int64, or objects that are str. Rows of equal scores come in order of insertion. For one query (p,), both have one
             dimension.
         """
-        return self._search(Q, k, SearchOptions(ranking, novelty, where, state, n_jobs))
+        return self._search(Q, k, SearchOptions(ranking, novelty, where, state, n_jobs, refine))
 
     def _search(self, Q: ArrayLike, k: int, options: SearchOptions) -> tuple[Float32, Array]:
         k = check_integer(k, "k", 1)

@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant import kernels
-from supquant.arrays import ArrayLike
+from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.interface import AnyCodec, QueryTables
 from supquant.errors import InputError
 from supquant.index.parts import Positions, Sums, View
+from supquant.index.refining import Refine, check_refinable, read_refine
 from supquant.index.snapshot import Snapshot
 from supquant.inputs.parameters import check_choice
 from supquant.inputs.validation import check_vectors, refuse_masked
 from supquant.model.codec import SupervisedCodec
+from supquant.model.exact import ExactQueries, exact_queries, order_exact
 from supquant.parallel import BLOCK_ROWS, row_blocks
 
 __all__ = ["Search", "merge_answers"]
@@ -41,7 +43,8 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 class Search:
     """The rows that one call searches, even if the index changes meanwhile. `SearchableIndex` says what the answers are.
 
-    `lowest`, `within`, `ids_at` and `n_rows` are all that it does with rows. A search of rows that lie elsewhere has others.
+    `lowest`, `within`, `exact`, `codes_at`, `ids_at` and `n_rows` are all that it does with rows. A search of rows that lie
+    elsewhere has others.
 
     Parameters
     ----------
@@ -67,8 +70,12 @@ class Search:
     novelty: ArrayLike | None = None
     all_labelled: bool = False
 
-    def find_best(self, Q: ArrayLike, k: int, ranking: str | None) -> tuple[Sums, NDArray[Any]]:
+    def find_best(
+        self, Q: ArrayLike, k: int, ranking: str | None, refine: object = None
+    ) -> tuple[Sums, NDArray[Any]]:
         """Return the scores and ids (q, k') of the best rows for every query."""
+        if refine is not None:
+            return self._find_refined(Q, k, ranking, read_refine(refine))
         found = []
         for queries in self.table_blocks(Q, ranking):
             sums, positions = self.lowest(queries.tables, queries.bits, k)
@@ -78,6 +85,35 @@ class Search:
         else:
             scores, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return scores, self.ids_at(positions)
+
+    def _find_refined(
+        self, Q: ArrayLike, k: int, ranking: str | None, refine: Refine
+    ) -> tuple[Sums, NDArray[Any]]:
+        """Return the scores and ids (q, k') of the best rows, of which the first ones are ordered by their vectors."""
+        codec = check_refinable(self.codec)
+        if refine.source is None:
+            self._check_vectors()
+        checked, n = self._check_queries(Q), max(k, refine.n_rows)
+        found = []
+        for block in row_blocks(len(checked)) or [(0, 0)]:
+            queries, exact = exact_queries(
+                codec,
+                checked[slice(*block)],
+                ranking,
+                novelty=self._novelty_of(block),
+                all_labelled=self.all_labelled,
+                n_jobs=self.n_threads,
+            )
+            if refine.source is None:
+                scores, cosines, ids = self.exact(queries, n, exact)
+            else:
+                positions = self.lowest(queries.tables, queries.bits, n)[1]
+                ids = self.ids_at(positions)
+                scores, cosines = refine.exact_scores(codec, ids, self.codes_at(positions.ravel()), exact)
+            scores, order = order_exact(queries, scores, cosines)
+            found.append((scores[:, :k], np.take_along_axis(ids, order[:, :k], axis=1)))
+        scores, ids = (np.concatenate(each) for each in zip(*found, strict=True))
+        return scores, ids
 
     def find_lowest_sums(self, tables: ArrayLike, k: int) -> tuple[Sums, NDArray[Any]]:
         """Return the sums and ids (q, k') of the rows with the lowest sums for every table."""
@@ -172,6 +208,26 @@ class Search:
         # The sort is stable: rows of equal sums stay in order of position, unless rows were updated.
         order = np.lexsort((positions, sums, queries) if _are_mixed(self.views) else (sums, queries))
         return queries[order], sums[order], positions[order]
+
+    def exact(
+        self, queries: QueryTables, n: int, exact: ExactQueries
+    ) -> tuple[Float32, Float32, NDArray[Any]]:
+        """Return the exact scores, the cosines and the ids, all (q, n'), of the n rows with the lowest sums for every query."""
+        positions = self.lowest(queries.tables, queries.bits, n)[1]
+        scores, cosines = self.snapshot.exact_scores(positions, exact, self.n_threads)
+        return scores, cosines, self.ids_at(positions)
+
+    def codes_at(self, positions: Positions) -> Codes:
+        """Return the codes (n, M) of rows that a scan found, by their positions (n,)."""
+        return self.snapshot.codes_at(positions, self.codec.n_codebooks)
+
+    def _check_vectors(self) -> None:
+        """Raise an `InputError` unless the index keeps vectors."""
+        if self.snapshot.vectors is None:
+            raise InputError(
+                "the index keeps no vectors: give the source of the vectors as refine=source, or make an index with "
+                "CodeIndex(..., vectors='int8')"
+            )
 
     def ids_at(self, positions: Positions) -> NDArray[Any]:
         """Return the ids of the rows that a scan found, in the shape of `positions`."""

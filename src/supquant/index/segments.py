@@ -25,6 +25,8 @@ from supquant.index.bitmaps import Words
 from supquant.index.ids import find_flaw_of_rows
 from supquant.index.ordering import MAX_LEVELS, CodeOrder, find_cells, sort_codes
 from supquant.index.stored import StoredArrays, array_of_file
+from supquant.index.vectors import CodedRows, Vectors
+from supquant.inputs.parameters import resolve_jobs
 from supquant.kernels import BLOCK_ROWS, Cells, Scanned, blocks_of
 from supquant.storage import ArrayFile
 
@@ -60,6 +62,8 @@ class Segment(StoredArrays):
         The number of rows of the part. Every number in `updated` is below it.
     lead : ndarray (l,) uint8, default=None
         The codebooks by which codes are sorted, the first one first. None if codes are not sorted.
+    vectors : Vectors, default=None
+        The vectors of the rows, in the order of the rows. They have a file of their own. None if the index keeps none.
     """
 
     KIND: ClassVar[str] = "codes"
@@ -77,8 +81,10 @@ class Segment(StoredArrays):
         updated: Uint32 | None = None,
         n_part_rows: int = 2**32,
         lead: NDArray[np.uint8] | None = None,
+        vectors: Vectors | None = None,
     ) -> None:
         super().__init__(file)
+        self.vectors = vectors
         self._blocks = blocks
         self._n_codes = n_codes
         self._starts = starts
@@ -89,13 +95,15 @@ class Segment(StoredArrays):
         self._lead = lead
 
     @classmethod
-    def of_codes(cls, codes: Codes, updated: Uint32 | None = None, order: CodeOrder | None = None) -> Self:
+    def of_codes(
+        cls, rows: CodedRows | Codes, updated: Uint32 | None = None, order: CodeOrder | None = None
+    ) -> Self:
         """Return a segment of codes, grouped if they repeat enough, else sorted if that helps.
 
         Parameters
         ----------
-        codes : ndarray (n, M) uint8
-            The code of every row.
+        rows : CodedRows, or ndarray (n, M) uint8
+            The code of every row, with its vector if the index keeps vectors.
         updated : ndarray (n,) uint32, default=None
             The numbers of the rows in their part, if these are new codes of some rows of it.
         order : CodeOrder, default=None
@@ -106,16 +114,24 @@ class Segment(StoredArrays):
         >>> Segment.of_codes(np.zeros((100, 2), dtype=np.uint8)).n_distinct
         1
         """
+        coded = rows if isinstance(rows, CodedRows) else CodedRows(rows)
+        made = cls._arranged(coded.codes, updated, order)
+        made.vectors = coded.vectors
+        return made
+
+    @classmethod
+    def _arranged(cls, codes: Codes, updated: Uint32 | None, order: CodeOrder | None) -> Self:
         n = len(codes)
         limit = n // _ROWS_PER_CODE
-        if kernels.active().count_distinct(codes, limit) > limit:
+        n_distinct = kernels.active().count_distinct(codes, limit)
+        if n_distinct > limit:
             lead = () if order is None else order.leading(codes)
             if not lead:
                 return cls(blocks_of(codes), n, updated=updated)
             members = sort_codes(codes, lead)
-            blocks = blocks_of(codes[members])
+            blocks = kernels.active().arrange(codes, members, resolve_jobs(None))
             return cls(blocks, n, members=members, updated=updated, lead=np.array(lead, dtype=np.uint8))
-        distinct, starts, members = kernels.active().group(codes)
+        distinct, starts, members = kernels.active().group(codes, n_distinct)
         return cls(blocks_of(distinct), len(distinct), starts, members, updated=updated)
 
     @classmethod
@@ -126,6 +142,7 @@ class Segment(StoredArrays):
         n_codebooks: int,
         n_codewords: int,
         n_part_rows: int | None = None,
+        vectors: Vectors | None = None,
     ) -> Self:
         """Return the codes that a file holds. With `n_part_rows` they are new codes of some rows of a part of so many rows."""
         starts = members = lead = None
@@ -143,7 +160,7 @@ class Segment(StoredArrays):
         blocks = array_of_file(file, "blocks", np.uint8, n_blocks, n_codebooks, BLOCK_ROWS)
         updated = None if n_part_rows is None else array_of_file(file, "updated", np.uint32, n_rows)
         end = 2**32 if n_part_rows is None else n_part_rows
-        return cls(blocks, n_codes, starts, members, n_codewords, file, updated, end, lead)
+        return cls(blocks, n_codes, starts, members, n_codewords, file, updated, end, lead, vectors)
 
     @property
     def n_rows(self) -> int:
@@ -168,8 +185,8 @@ class Segment(StoredArrays):
     @property
     def nbytes(self) -> int:
         """The number of bytes of all arrays."""
-        cells = self.__dict__.get("_cells")
-        return super().nbytes + (0 if cells is None else cells.nbytes)
+        made = (self.__dict__.get(name) for name in ("_cells", "_code_of_row"))
+        return super().nbytes + sum(each.nbytes for each in made if each is not None)
 
     @cached_property
     def _cells(self) -> Cells | None:
@@ -237,18 +254,32 @@ class Segment(StoredArrays):
         self.check_once()
         places: NDArray[Any] | None = rows  # of the rows' codes in the blocks
         if self._members is not None:
-            # for code in range(n_codes): code_of_row[members[starts[code]:starts[code + 1]]] = code
-            counts = 1 if self._starts is None else np.diff(self._starts)
-            code_of_row = np.empty(self.n_rows, dtype=np.uint32)
-            code_of_row[self._members] = np.repeat(np.arange(self._n_codes, dtype=np.uint32), counts)
-            places = code_of_row if rows is None else code_of_row[rows]
+            places = self._find_codes() if rows is None else self._code_of_row[rows]
         if places is None:
             by_row = self._blocks.transpose(0, 2, 1).reshape(-1, self._blocks.shape[1])
             return np.ascontiguousarray(by_row[: self._n_codes])
         return self._blocks[places // BLOCK_ROWS, :, places % BLOCK_ROWS]
 
+    @cached_property
+    def _code_of_row(self) -> Uint32:
+        """The number (n_rows,) of the code of every row, found when codes of some rows are first asked for."""
+        return self._find_codes()
+
+    def _find_codes(self) -> Uint32:
+        assert self._members is not None
+        # for code in range(n_codes): code_of_row[members[starts[code]:starts[code + 1]]] = code
+        counts = 1 if self._starts is None else np.diff(self._starts)
+        code_of_row = np.empty(self.n_rows, dtype=np.uint32)
+        code_of_row[self._members] = np.repeat(np.arange(self._n_codes, dtype=np.uint32), counts)
+        return code_of_row
+
+    def coded(self, rows: RowNumbers | None = None) -> CodedRows:
+        """Return the codes of rows with their vectors, as `codes` does."""
+        vectors = self.vectors if rows is None or self.vectors is None else self.vectors.take(rows)
+        return CodedRows(self.codes(rows), vectors)
+
     def copy_rows(self, rows: Uint32) -> Segment:
-        """Copy some rows into a segment of their own, in which they are numbered 0, 1, ...
+        """Copy the codes of some rows into a segment of their own, in which they are numbered 0, 1, ...
 
         Parameters
         ----------

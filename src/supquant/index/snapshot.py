@@ -13,7 +13,7 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes
+from supquant.arrays import Codes, Float32
 from supquant.errors import InputError
 from supquant.index.columns import Columns
 from supquant.index.ids import Ids, NumberRange, StringIds, name_some
@@ -21,6 +21,8 @@ from supquant.index.ordering import CodeOrder
 from supquant.index.parts import Part, Positions, View, merge_parts, merge_similar
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
+from supquant.index.vectors import CodedRows, VectorKind
+from supquant.model.exact import ExactQueries
 
 __all__ = ["MAX_ROWS", "IdKind", "Origin", "Snapshot", "Source"]
 
@@ -87,6 +89,8 @@ class Snapshot:
         Where the snapshot was loaded from. None if it was made in memory.
     order : CodeOrder
         Decides how the codes of new parts are sorted. By default they are not.
+    vectors : {"int8", "float16"}, default=None
+        The type of the vectors that every row has next to its code. None if rows have none.
     """
 
     parts: tuple[Part, ...] = ()
@@ -97,6 +101,7 @@ class Snapshot:
     origin: Origin = field(default_factory=Origin)
     source: Source | None = None
     order: CodeOrder = field(default_factory=CodeOrder)
+    vectors: VectorKind | None = None
     first_positions: tuple[int, ...] = field(init=False)
     """The position of the first row of every part, and one past the position of the last row."""
 
@@ -108,6 +113,12 @@ class Snapshot:
         """The number of rows that were not removed."""
         return sum(part.n_live for part in self.parts)
 
+    @property
+    def nbytes_of_vectors(self) -> int:
+        """The number of bytes of the vectors of all rows."""
+        kept = (segment.vectors for part in self.parts for segment in part.segments)
+        return sum(vectors.nbytes for vectors in kept if vectors is not None)
+
     # reading -------------------------------------------------------------------------------------------------------------
 
     def check_files(self) -> None:
@@ -117,10 +128,12 @@ class Snapshot:
                 stored.check_once()
 
     def check_unchanged(self) -> None:
-        """Check that no mapped file of codes was changed since the codes were checked. A search does this after its scan."""
+        """Check that no mapped file of codes or vectors was changed since it was checked. A search does this after its scan."""
         for part in self.parts:
             for segment in part.segments:
                 segment.check_unchanged()
+                if segment.vectors is not None:
+                    segment.vectors.check_unchanged()
 
     def parts_with_positions(self) -> Iterator[tuple[int, Part]]:
         """Return the position of every part's first row, and the part."""
@@ -194,6 +207,23 @@ class Snapshot:
         for part, here, rows in self._split(positions):
             codes[here] = part.codes(rows)
         return codes
+
+    def exact_scores(
+        self, positions: Positions, queries: ExactQueries, n_threads: int
+    ) -> tuple[Float32, Float32]:
+        """Return the exact scores and the cosines, both (q, n), of rows by their positions (q, n), for each query its own."""
+        scores, cosines = np.empty((2, *positions.shape), dtype=np.float32)
+        for part, here, rows in self._split(positions):
+            asking = np.nonzero(here)[0]
+            own = np.empty((2, len(rows)), dtype=np.float32)
+            for segment in part.segments:  # a later one has newer vectors of some rows
+                places = segment.places(rows, missing=-1)
+                found = np.flatnonzero(places >= 0)
+                if len(found):
+                    assert segment.vectors is not None
+                    own[:, found] = segment.vectors.products(places[found], asking[found], queries, n_threads)
+            scores[here], cosines[here] = own
+        return scores, cosines
 
     def column_types(self) -> dict[str, Any]:
         """Return the name and the pyarrow type of every column. A part in which all values are null says nothing of the type."""
@@ -280,7 +310,7 @@ class Snapshot:
         left = [part.without(rows) for part, rows in self.rows_at(positions)]
         return self._changed(parts=merge_similar(left, self.order), state=_new_state())
 
-    def with_codes(self, ids: Ids, codes: Codes, columns: Columns | None = None) -> Snapshot:
+    def with_codes(self, ids: Ids, codes: CodedRows | Codes, columns: Columns | None = None) -> Snapshot:
         """Return a snapshot in which some rows, by their distinct ids, have other codes (n, M). All rows keep their places.
 
         If columns are given, the rows also have other values of these. Otherwise they keep theirs.

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from supquant.arrays import Array, ArrayLike, Codes, Flags
+from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32
 from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
+from supquant.index.vectors import CodedRows, VectorKind, Vectors, join_vectors
 from supquant.inputs.labels import describe_unknown, find_unknown
-from supquant.inputs.parameters import check_choice
+from supquant.inputs.parameters import check_choice, resolve_jobs
 from supquant.inputs.validation import check_vectors
 from supquant.model.codec import SupervisedCodec
+from supquant.model.exact import read_items, width_of_meaning
+from supquant.parallel import ordered_map, row_blocks, single_blas
 from supquant.sources import VectorSource
 
 __all__ = [
     "MODES",
     "ItemLabels",
     "UnknownMode",
+    "bytes_of_vectors",
     "check_extensible",
     "classes_of",
+    "coded_rows",
     "read_codes_of",
     "read_item_labels",
 ]
@@ -70,6 +76,84 @@ class ItemLabels:
             if own.any():
                 codes[own] = self.codec.encode_items(x[own], labels, n_jobs=n_jobs)
         return codes
+
+    def coded(
+        self, X: Any, n_jobs: int | None, *, by_blocks: bool, kind: VectorKind | None = None
+    ) -> CodedRows:
+        """Return the codes (n, M) of items X, block by block if they are those of a source, with vectors if there is a kind."""
+        if not by_blocks:
+            codes = self.encode(X, n_jobs=n_jobs)
+            return CodedRows(codes, None if kind is None else self.vectors(X, 0, len(codes), kind, n_jobs))
+        codes = np.empty((len(X), self.codec.n_codebooks), dtype=np.uint8)
+        vectors = []
+        for block in X.blocks():
+            stop = block.start + len(block)
+            codes[block.start : stop] = self.encode(block.X, block.start, stop, n_jobs=n_jobs)
+            if kind is not None:
+                vectors.append(self.vectors(block.X, block.start, stop, kind, n_jobs))
+        return CodedRows(codes, join_vectors(vectors) if vectors else None)
+
+    def vectors(self, X: Any, start: int, stop: int, kind: VectorKind, n_jobs: int | None = None) -> Vectors:
+        """Return the vectors of items X (b, p), which are those from `start` up to `stop`."""
+        codec, y = self.codec, self.y
+        assert isinstance(codec, SupervisedCodec)
+        x = check_vectors(X, n_features=codec.n_inputs, min_rows=0)
+        if y is not None:
+            y = y if start == 0 and stop == len(y) else y[start:stop]
+            if self.ignored is not None:
+                y = np.array(y, dtype=object)
+                y[self.ignored[start:stop]] = None
+        labels = None if y is None else codec._read_labels(y, len(x))
+
+        def read(part: slice) -> tuple[Float32, Float32]:
+            own = None if labels is None else labels.take(np.arange(part.start, part.stop))
+            return read_items(codec, x[part], own)
+
+        return _kept_vectors(read, len(x), kind, n_jobs)
+
+
+def coded_rows(
+    codec: AnyCodec, codes: Codes, vectors: Any, kind: VectorKind | None, n_jobs: int | None = None
+) -> CodedRows:
+    """Return codes (n, M) with the vectors of their items (n, p), which an index that keeps vectors needs.
+
+    `Vectors` that were made elsewhere are taken as they are.
+    """
+    if kind is None or vectors is None:
+        if (kind is None) != (vectors is None):
+            what = "keeps no vectors" if kind is None else "keeps vectors: give those of the items"
+            raise InputError(f"the index {what}")
+        return CodedRows(codes)
+    if isinstance(vectors, Vectors):
+        return CodedRows(codes, vectors)
+    assert isinstance(codec, SupervisedCodec)
+    x = check_vectors(vectors, name="vectors", n_features=codec.n_inputs, min_rows=0)
+    if len(x) != len(codes):
+        raise InputError(f"expected one vector for every code, got {len(x)} for {len(codes)} rows")
+
+    def read(part: slice) -> tuple[Float32, Float32]:
+        return read_items(codec, x[part], codes=codes[part])
+
+    return CodedRows(codes, _kept_vectors(read, len(codes), kind, n_jobs))
+
+
+def bytes_of_vectors(codec: AnyCodec, kind: VectorKind | None, labelled: bool) -> int:
+    """Return the number of bytes that the vector of an item takes: p numbers, and w for its meaning unless that repeats."""
+    if kind is None:
+        return 0
+    assert isinstance(codec, SupervisedCodec)
+    size = np.dtype(kind).itemsize
+    return size * codec.n_inputs + (4 if labelled else size * width_of_meaning(codec))
+
+
+def _kept_vectors(
+    read: Callable[[slice], tuple[Float32, Float32]], n: int, kind: VectorKind, n_jobs: int | None
+) -> Vectors:
+    """Return the vectors of n items, which a function reads block by block."""
+    blocks = [slice(*block) for block in row_blocks(n)] or [slice(0, 0)]
+    with single_blas():
+        made = ordered_map(lambda part: Vectors.of_items(*read(part), kind), blocks, resolve_jobs(n_jobs))
+        return join_vectors(list(made))
 
 
 def read_item_labels(codec: AnyCodec, X: ArrayLike, y: Any, unknown_labels: UnknownMode) -> ItemLabels:

@@ -175,6 +175,27 @@ def check_products(x: Float32, y: Packed, n_threads: int) -> int:
     return q
 
 
+def check_row_dots(
+    x: NDArray[np.int8] | NDArray[np.float16],
+    rows: RowNumbers,
+    asking: RowNumbers,
+    factors: Float32,
+    n_threads: int,
+) -> tuple[int, int, int, int]:
+    """Refuse arrays that are not x (n, d), rows and queries (r,) and factors (q, t, d); return n, d, q and t."""
+    n, d = check_array(x, "x", (None, None), np.int8, np.float16)
+    (r,) = check_array(rows, "rows", (None,), np.int64)
+    check_array(asking, "asking", (r,), np.int64)
+    q, t, _ = check_array(factors, "factors", (None, None, d), np.float32)
+    if t not in (1, 2):
+        raise ValueError(f"factors must be 1 or 2 of each query, got {t}")
+    for numbers, name, end in ((rows, "rows", n), (asking, "asking", q)):
+        if r and not 0 <= numbers.min() <= numbers.max() < end:
+            raise ValueError(f"{name} must be below {end}")
+    check_threads(n_threads)
+    return n, d, q, t
+
+
 def check_counted_exponentials(exponents: Float32, counts: Counts) -> None:
     """Refuse arrays that are not exponents and counts of the same shape, a multiple of `GROUP` wide."""
     n, d = check_array(exponents, "exponents", (None, None), np.float32)
@@ -353,6 +374,29 @@ def check_taken(blocks: Bytes, rows: NDArray[np.uint32]) -> tuple[int, int]:
     if n and (last := int(rows.max())) >= b * BLOCK_ROWS:
         raise ValueError(f"rows must be below {b * BLOCK_ROWS}, got {last}")
     return n, M
+
+
+def refuse_distinct(n_distinct: int) -> NoReturn:
+    """Refuse codes of which another number is distinct."""
+    raise ValueError(f"codes must have {n_distinct} distinct ones, got another number")
+
+
+def check_sorted(codes: Bytes, lead: Sequence[int]) -> int:
+    """Refuse columns that are not 1 to 4 of those of codes (n, M); return n."""
+    n, M = check_codes(codes, 256)
+    if not 1 <= len(lead) <= MAX_LEVELS or not 0 <= min(lead) <= max(lead) < M:
+        raise ValueError(f"lead must be 1 to {MAX_LEVELS} columns below {M}, got {list(lead)}")
+    return n
+
+
+def check_arranged(codes: Bytes, rows: NDArray[np.uint32], n_threads: int) -> tuple[int, int]:
+    """Refuse rows (r,) that are not among codes (n, M); return r and M."""
+    n, M = check_codes(codes, 256)
+    (r,) = check_array(rows, "rows", (None,), np.uint32)
+    if r and (last := int(rows.max())) >= n:
+        raise ValueError(f"rows must be below {n}, got {last}")
+    check_threads(n_threads)
+    return r, M
 
 
 def check_ensemble(

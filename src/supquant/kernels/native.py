@@ -13,15 +13,11 @@ from numpy.typing import NDArray
 # If the extension is missing, the error of this form of import names it. That of `from supquant.kernels import _native` does not.
 import supquant.kernels._native as _native  # noqa: PLR0402
 from supquant.arrays import Counts, Float32, Float64, RowNumbers
-from supquant.kernels import arguments, reference
+from supquant.kernels import arguments
 from supquant.kernels.packing import Packed
 from supquant.kernels.protocol import Numbers, Real
 from supquant.kernels.queries import FeatureKernel, MeaningParts, QueryKernel, QueryRule
 from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned, zero_blocks
-
-# NumPy sorts the codes here too; there is no compiled loop.
-distinct = reference.distinct
-group = reference.group
 
 
 def level() -> str:
@@ -109,6 +105,22 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
     q = arguments.check_products(x, y, n_threads)
     sums = np.empty((q, y.n), dtype=np.float32)
     _native.products(x, y.floats, y.halves, y.n, sums, n_threads)
+    return sums
+
+
+def row_dots(
+    x: NDArray[np.int8] | NDArray[np.float16],
+    rows: RowNumbers,
+    asking: RowNumbers,
+    factors: Float32,
+    n_threads: int = 1,
+) -> Float32:
+    *_, t = arguments.check_row_dots(x, rows, asking, factors, n_threads)
+    sums = np.empty((len(rows), t), dtype=np.float32)
+    if x.dtype == np.float16:
+        _native.half_dots(x.view(np.uint16), rows, asking, factors, sums, n_threads)
+    else:
+        _native.byte_dots(x.view(np.uint8), rows, asking, factors, sums, n_threads)
     return sums
 
 
@@ -247,6 +259,37 @@ def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
     taken = zero_blocks(n, M)
     _native.take(blocks, rows, taken)
     return taken
+
+
+def distinct(codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
+    found, starts, _ = group(codes)
+    return found, np.diff(starts).astype(np.int64)
+
+
+def group(
+    codes: Bytes, n_distinct: int | None = None
+) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
+    n, M = arguments.check_codes(codes, 256)
+    n_distinct = _native.count_distinct(codes, n) if n_distinct is None else n_distinct
+    found = np.empty((n_distinct, M), dtype=np.uint8)
+    starts, members = np.empty(n_distinct + 1, dtype=np.uint32), np.empty(n, dtype=np.uint32)
+    if not _native.group(codes, found, starts, members):
+        arguments.refuse_distinct(n_distinct)
+    return found, starts, members
+
+
+def sort_by(codes: Bytes, lead: Sequence[int]) -> NDArray[np.uint32]:
+    n = arguments.check_sorted(codes, lead)
+    rows = np.empty(n, dtype=np.uint32)
+    _native.sort_by(codes, np.array(lead, dtype=np.uint8), rows)
+    return rows
+
+
+def arrange(codes: Bytes, rows: NDArray[np.uint32], n_threads: int = 1) -> Bytes:
+    n, M = arguments.check_arranged(codes, rows, n_threads)
+    blocks = zero_blocks(n, M)
+    _native.arrange(codes, rows, blocks, n_threads)
+    return blocks
 
 
 def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:

@@ -129,8 +129,13 @@ class Kernels(Protocol):
     def distinct(self, codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
         """Return the distinct codes (u, M) in lexicographic order, and how many rows have each (u,)."""
 
-    def group(self, codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
-        """Return the distinct codes (u, M) in lexicographic order, and their rows as `starts` and `members` of `Scanned`."""
+    def group(
+        self, codes: Bytes, n_distinct: int | None = None
+    ) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the distinct codes (u, M) in lexicographic order, and their rows as `starts` and `members` of `Scanned`.
+
+        `n_distinct` is u if it is known, so that codes need not be counted.
+        """
 
     def scan(
         self,
@@ -208,6 +213,15 @@ class Kernels(Protocol):
     def take(self, blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
         """Return new blocks (ceil(r / 64), M, 64) with the codes of the given rows (r,)."""
 
+    def sort_by(self, codes: Bytes, lead: Sequence[int]) -> NDArray[np.uint32]:
+        """Return the numbers (n,) of codes (n, M) in the order of 1 to 4 of their columns, the first one first.
+
+        Codes that are equal there stay in order.
+        """
+
+    def arrange(self, codes: Bytes, rows: NDArray[np.uint32], n_threads: int = 1) -> Bytes:
+        """Return codes (n, M) in the order of their numbers (r,), in blocks (ceil(r / 64), M, 64)."""
+
     def pack_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
         """Return a mask (n,) as bits of words (ceil(n / 64),): bit ``i % 64`` of word ``i // 64`` is ``mask[i]``."""
 
@@ -222,6 +236,29 @@ class Kernels(Protocol):
 
         A product does not depend on the other rows of x and y, because all additions have a fixed order. The products of
         `PRODUCT_DEPTH` columns are added one after the other by fused multiply-adds, then the sums of these parts.
+        """
+
+    def row_dots(
+        self,
+        x: NDArray[np.int8] | NDArray[np.float16],
+        rows: RowNumbers,
+        asking: RowNumbers,
+        factors: Float32,
+        n_threads: int = 1,
+    ) -> Float32:
+        """Return the inner products (r, t) of some rows of x (n, d) and the factors of the queries that ask for them.
+
+        The products of a row do not depend on other rows. Their additions have the order of `count_products`.
+
+        Parameters
+        ----------
+        x : ndarray (n, d) int8 or float16
+        rows : ndarray (r,) int64
+            Numbers of rows, below n.
+        asking : ndarray (r,) int64
+            The number of the query of each row, below q.
+        factors : ndarray (q, t, d) float32
+            t is 1 or 2.
         """
 
     def counted_exponentials(self, exponents: Float32, counts: Counts) -> None:

@@ -17,7 +17,7 @@ from supquant.arrays import Counts, Float32, Float64, RowNumbers
 from supquant.kernels import arguments
 from supquant.kernels.packing import GROUP, Packed
 from supquant.kernels.protocol import Numbers, Real
-from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned, zero_blocks
+from supquant.kernels.scanned import BLOCK_ROWS, Bytes, Scanned, blocks_of, zero_blocks
 
 PRODUCT_DEPTH = 256
 """Number of columns whose products are added up before their sum is added to that of other columns."""
@@ -247,6 +247,26 @@ def products(x: Float32, y: Packed, n_threads: int = 1) -> Float32:
     return sums
 
 
+def row_dots(
+    x: NDArray[np.int8] | NDArray[np.float16],
+    rows: RowNumbers,
+    asking: RowNumbers,
+    factors: Float32,
+    n_threads: int = 1,
+) -> Float32:
+    _, d, _, t = arguments.check_row_dots(x, rows, asking, factors, n_threads)
+    width = -(-d // GROUP) * GROUP
+    values = np.zeros((len(rows), 1, width), dtype=np.float32)
+    values[:, 0, :d] = x[rows]
+    own = np.zeros((len(rows), t, width), dtype=np.float32)
+    own[:, :, :d] = factors[asking]
+    sums = np.zeros((len(rows), t, GROUP), dtype=np.float32)
+    for first in range(0, width, GROUP):
+        part = slice(first, first + GROUP)
+        sums = _fused(values[:, :, part], own[:, :, part], sums)
+    return _added_by_halves(sums)
+
+
 def counted_exponentials(exponents: Float32, counts: Counts) -> None:
     arguments.check_counted_exponentials(exponents, counts)
     values = _exponential(np.where(exponents < 0, exponents, np.float32(0)))
@@ -259,6 +279,11 @@ def count_products(x: Counts, weights: Float32) -> Float32:
     for first in range(0, x.shape[1], GROUP):
         own = slice(first, first + GROUP)
         sums = _fused(x[:, None, own].astype(np.float32), weights[None, :, own], sums)
+    return _added_by_halves(sums)
+
+
+def _added_by_halves(sums: Float32) -> Float32:
+    """Add up sums (n, t, GROUP), the second half of them to the first, until one is left: (n, t)."""
     while sums.shape[2] > 1:
         lower, upper = np.split(sums, 2, axis=2)
         sums = lower + upper
@@ -331,7 +356,9 @@ def distinct(codes: Bytes) -> tuple[Bytes, NDArray[np.int64]]:
     return found, (starts[1:] - starts[:-1]).astype(np.int64)
 
 
-def group(codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
+def group(
+    codes: Bytes, n_distinct: int | None = None
+) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
     n, M = arguments.check_codes(codes, 256)
     # A big-endian word of eight bytes compares as the bytes do, and sorts much faster.
     padded = np.zeros((n, -(-M // 8) * 8), dtype=np.uint8)
@@ -342,6 +369,8 @@ def group(codes: Bytes) -> tuple[Bytes, NDArray[np.uint32], NDArray[np.uint32]]:
     new = np.ones(n, dtype=bool)
     new[1:] = (words[1:] != words[:-1]).any(axis=1)
     firsts = np.flatnonzero(new)
+    if n_distinct not in (None, len(firsts)):
+        arguments.refuse_distinct(n_distinct or 0)
     return codes[members[firsts]], np.append(firsts, n).astype(np.uint32), members.astype(np.uint32)
 
 
@@ -472,6 +501,18 @@ def take(blocks: Bytes, rows: NDArray[np.uint32]) -> Bytes:
     place = np.arange(n)
     taken[place // BLOCK_ROWS, :, place % BLOCK_ROWS] = blocks[rows // BLOCK_ROWS, :, rows % BLOCK_ROWS]
     return taken
+
+
+def sort_by(codes: Bytes, lead: Sequence[int]) -> NDArray[np.uint32]:
+    order = np.arange(arguments.check_sorted(codes, lead), dtype=np.uint32)
+    for m in reversed(lead):  # a stable sort by the last key first; of bytes, NumPy sorts by counting
+        order = order[codes[order, m].argsort(kind="stable")]
+    return order
+
+
+def arrange(codes: Bytes, rows: NDArray[np.uint32], n_threads: int = 1) -> Bytes:
+    arguments.check_arranged(codes, rows, n_threads)
+    return blocks_of(codes[rows])
 
 
 def pack_mask(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:

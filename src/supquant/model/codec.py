@@ -52,6 +52,7 @@ from supquant.model.words import (
     N_KINDS,
     LabelSearch,
     any_unlabelled,
+    are_labelled,
     item_search,
 )
 from supquant.parallel import row_blocks, single_blas
@@ -299,6 +300,10 @@ class SupervisedCodec(CodebookCodec):
         """Return whether any of codes (n, M) is that of an item without labels."""
         return any_unlabelled(self.words, codes)
 
+    def are_labelled(self, codes: Codes) -> NDArray[np.bool_]:
+        """Return for each of codes (n, M) whether it is that of an item with labels."""
+        return are_labelled(self.words, codes)
+
     # queries ---------------------------------------------------------------------------------------------------------
 
     def prepare(
@@ -329,6 +334,11 @@ class SupervisedCodec(CodebookCodec):
         if self.map.n_labels == self.map.n_trained:
             return None
         return pack_rows(self.map.added_directions.T)
+
+    @cached_property
+    def from_position(self) -> Packed:
+        """The metric (p, g), packed: factors of a position become those of a unit vector."""
+        return pack_rows(self.map.metric)
 
     @cached_property
     def _packed_codebooks(self) -> Packed:

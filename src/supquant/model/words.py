@@ -142,6 +142,22 @@ def any_unlabelled(words: NDArray[np.uint8], codes: Codes) -> bool:
     return not len(telling) or any(bool(free[m][codes[:, m]].any()) for m in telling)
 
 
+def are_labelled(words: NDArray[np.uint8], codes: Codes) -> Flags:
+    """Return for each of codes (n, M) whether it is that of an item with labels, as `any_unlabelled` tells it.
+
+    Examples
+    --------
+    >>> words = np.array([[LABEL_WORD, FREE_WORD]])
+    >>> are_labelled(words, np.array([[0], [1]]))
+    array([ True, False])
+    """
+    free = words == FREE_WORD
+    telling = np.flatnonzero(words.any(axis=1) & free.any(axis=1))
+    if not len(telling):
+        return np.zeros(len(codes), dtype=bool)
+    return ~np.any([free[m][codes[:, m]] for m in telling], axis=0)
+
+
 # the search for a code -----------------------------------------------------------------------------------------------
 
 

@@ -183,6 +183,14 @@ FIELDS = {
         )
     ),
     "state": Field(described("The state of the index that a mask was made for.", TEXT), _check_text),
+    "refine": Field(
+        described(
+            "How many of the first rows are ordered by their vectors, if the index keeps vectors.",
+            {"type": "integer", "minimum": 1},
+        ),
+        _check_k,
+        int,
+    ),
     "threshold": Field(described("Worse answers are left out.", NUMBER), _check_number, float),
     "columns": Field(described("The columns to return.", list_of(TEXT)), _check_names, _split),
     # of rows

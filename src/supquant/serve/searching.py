@@ -30,7 +30,7 @@ from supquant.serve.service import WorkKind
 
 __all__ = ["OPERATIONS", "read_query", "search"]
 
-_OPTIONS = ("k", "ranking", "novelty", "where", "state", "threshold", "columns")
+_OPTIONS = ("k", "ranking", "novelty", "where", "state", "threshold", "columns", "refine")
 """The fields of a search besides its queries. They may also stand in the address."""
 
 _MAX_OPTIONS = 64
@@ -94,11 +94,14 @@ async def _read_options(call: Call, fields: Mapping[str, Any]) -> _Search:
     among = None
     if where is not None:
         among = await call.in_thread(call.version.filter, where, kind=_kind_of(where))
-    k, novelty = fields.get("k", 10), fields.get("novelty")
+    k, novelty, refine = fields.get("k", 10), fields.get("novelty"), fields.get("refine")
     # The best k of more answers are the best k, so searches of similar k share a scan.
     rounded = 1 << (k - 1).bit_length()
+    if refine is not None:  # more answers than that would be ordered by their vectors, too
+        refine = max(k, refine)
+        rounded = min(rounded, refine)
     alone = object() if isinstance(novelty, tuple) else None
-    key = SearchKey(call.version, rounded, ranking, novelty, among, alone)
+    key = SearchKey(call.version, rounded, ranking, novelty, among, alone, refine)
     return _Search(k, key, fields.get("threshold"), fields.get("columns"))
 
 
@@ -156,7 +159,8 @@ async def _encoded(call: Call, kind: str, value: str | bytes) -> Float32:
 async def _answer(call: Call, asked: _Search, queries: Float32 | int | str, *, single: bool = False) -> Any:
     """Search for vectors (q, p), or for what is like an item, and return the fields of the answer."""
     k = asked.k
-    _check_answers(call, len(queries) if isinstance(queries, np.ndarray) else 1, k)
+    n_found = max(k, asked.key.refine or 0)
+    _check_answers(call, len(queries) if isinstance(queries, np.ndarray) else 1, n_found)
     if isinstance(queries, np.ndarray):
         scores, ids = await call.served.search(asked.key, queries)
         scores, ids = scores[:, :k], ids[:, :k]
@@ -188,6 +192,8 @@ def _search_like(call: Call, asked: _Search, id_: int | str) -> tuple[NDArray[An
     """Search for what is like an item, by its code; return scores and ids (1, k')."""
     if asked.key.novelty is not None:
         raise RefusalError(422, "novelty cannot be given with the id of an item")
+    if asked.key.refine is not None:
+        raise RefusalError(422, "refine cannot be given with the id of an item")
     tables = call.index.codec.item_tables(call.index.codes([id_]), asked.key.ranking)
     sums, found = call.index.search_tables(tables, asked.k, where=asked.key.among)
     return tables.scores(sums), found

@@ -111,6 +111,7 @@ class SearchKey:
     novelty: float | tuple[float, ...] | None
     among: Filter | None
     alone: object = None  # tells a search with one novelty per query from all others
+    refine: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +192,13 @@ class ServedIndex:
 
     def _scan(self, key: SearchKey, queries: NDArray[Any]) -> Found:
         return key.version.index.search(
-            queries, key.k, ranking=key.ranking, novelty=key.novelty, where=key.among, n_jobs=self._n_jobs
+            queries,
+            key.k,
+            ranking=key.ranking,
+            novelty=key.novelty,
+            where=key.among,
+            n_jobs=self._n_jobs,
+            refine=key.refine,
         )
 
     # changes -------------------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from supquant.arrays import Array
+from supquant.arrays import Array, RowNumbers
 from supquant.errors import InputError
 from supquant.inputs.validation import refuse_masked
-from supquant.sources.source import Block, VectorSource, Wish, laid_out
+from supquant.sources.source import Block, VectorSource, Wish, check_finite, laid_out
 
 __all__ = [
     "BINARY_FILES",
@@ -74,6 +74,18 @@ class MatrixSource(VectorSource):
         if len(self._parts) == 1 and isinstance(self._parts[0][1], np.ndarray):
             return self._parts[0][1]
         return super().X
+
+    def take(self, rows: RowNumbers) -> Array:
+        """Return the vectors (r, p) of some rows (r,), by their numbers. No other row is read."""
+        X = np.empty((len(rows), self.dim), dtype=self.dtype)
+        distinct, which = np.unique(rows, return_inverse=True)  # HDF5 takes ascending rows only
+        for (_, values), (_, first, last) in zip(self._parts, self.parts, strict=True):
+            low, high = np.searchsorted(distinct, [first, last])
+            if low < high:
+                own = (low <= which) & (which < high)
+                X[own] = np.asarray(values[distinct[low:high] - first])[which[own] - low]
+        check_finite(X, 0, lambda row: self.where(int(rows[row])))
+        return X
 
     def _column(self, what: str) -> None:
         del what

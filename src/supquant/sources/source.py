@@ -11,13 +11,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from supquant.arrays import Array
+from supquant.arrays import Array, RowNumbers
 from supquant.errors import InputError
 
-__all__ = ["BadRow", "Block", "VectorSource", "Wish", "laid_out"]
+__all__ = ["BadRow", "Block", "VectorSource", "Wish", "check_finite", "laid_out"]
 
 BLOCK_BYTES = 1 << 24
 """Approximate size in bytes of the vectors of a block, unless the caller chooses the number of rows."""
+
+TAKEN_GAP = 4096
+"""Rows that are taken by their numbers are read together if at most this number of rows lies between neighbours."""
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 """The largest finite float32."""
@@ -151,9 +154,23 @@ class VectorSource(ABC):
         first, last, _ = slice(start, stop).indices(len(self))
         size = rows or max(1, BLOCK_BYTES // max(1, self.dim * self.dtype.itemsize))
         for block in self._blocks(first, last, size):
-            _check_finite(block.X, block.start, self.where)
+            check_finite(block.X, block.start, self.where)
             stop = block.start + len(block)
             yield replace(block, **{what: values[block.start : stop] for what, values in self._given.items()})
+
+    def take(self, rows: RowNumbers) -> Array:
+        """Return the vectors (r, p) of some rows (r,), by their numbers. Rows that lie near each other are read together."""
+        X = np.empty((len(rows), self.dim), dtype=self.dtype)
+        order = np.argsort(rows, kind="stable")
+        ascending = rows[order]
+        for places in np.split(order, np.flatnonzero(np.diff(ascending) > TAKEN_GAP) + 1):
+            if len(places) == 0:
+                continue
+            own = rows[places]
+            for block in self.blocks(int(own[0]), int(own[-1]) + 1):
+                low, high = np.searchsorted(own, [block.start, block.start + len(block)])
+                X[places[low:high]] = block.X[own[low:high] - block.start]
+        return X
 
     @property
     def X(self) -> Array:  # noqa: N802
@@ -214,7 +231,7 @@ def laid_out(sizes: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]:
     return parts
 
 
-def _check_finite(X: Array, start: int, where: Callable[[int], str]) -> None:
+def check_finite(X: Array, start: int, where: Callable[[int], str]) -> None:
     """Raise an `InputError` that names the first row of X (b, p) with a value that is not a finite float32."""
     if X.dtype.kind != "f" or not X.size:
         return

@@ -33,6 +33,7 @@ class BenchCommands(LazyCommands):
         "query": CommandSource(SEARCHES, "Time a query from a raw vector to its answer."),
         "search": CommandSource(SEARCHES, "Compare the speed of searching with that of FAISS."),
         "cells": CommandSource(SEARCHES, "Compare a search that skips cells with a scan of all codes."),
+        "refine": CommandSource(SEARCHES, "Measure the order of first answers by vectors next to codes."),
         "evaluate": CommandSource(SEARCHES, "Time the judging of rankings."),
         "labels": CommandSource(FITS, "Measure what many labels cost, and what codes keep."),
         "quality": CommandSource(QUALITY, "Measure the default model, and what moved since an earlier run."),

@@ -15,6 +15,7 @@ from supquant.errors import InputError
 from supquant_lab.bench.cells import ENCODED, ROWS, bench_cells
 from supquant_lab.bench.evaluate import bench_evaluate
 from supquant_lab.bench.query import bench_query
+from supquant_lab.bench.refine import DATA, TIMED_ROWS, bench_refine
 from supquant_lab.bench.search import bench_search, plot_search
 from supquant_lab.cli.bench import JsonFile, Quick, benchmark, describe, print_records, write_figures
 
@@ -148,6 +149,28 @@ def cells(
     """Compare one query over the cells of trained codes with a scan of all of them; wrong answers end it with exit code 1."""
     with progress_bars() as callback:
         record = bench_cells(quick=quick, model=model, rows=rows, encoded=encoded, callback=callback)
+    print_facts([("machine", describe(record["machine"])), ("FAISS", record["faiss"])])
+    _print_figures(record)
+    return record
+
+
+@benchmark(app)
+def refine(
+    quick: Quick = False,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="Data set; may be repeated; two by default.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Number of items whose search is timed.")] = TIMED_ROWS,
+    models: Annotated[
+        Path | None,
+        typer.Option(help="Folder where fitted models are kept, and read from if they are there."),
+    ] = None,
+) -> dict[str, Any]:
+    """Measure the order of first answers by vectors next to codes, and what it costs, with the refine of FAISS."""
+    with progress_bars() as callback:
+        record = bench_refine(
+            quick=quick, data=tuple(data or DATA), rows=rows, folder=models, callback=callback
+        )
     print_facts([("machine", describe(record["machine"])), ("FAISS", record["faiss"])])
     _print_figures(record)
     return record

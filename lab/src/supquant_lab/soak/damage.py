@@ -18,7 +18,7 @@ from supquant.index.manifest import MANIFEST, manifest_bytes
 from supquant.models import make_estimator, method_names
 from supquant.storage import PackedArrays, load_arrays, pack_arrays, read_kind
 from supquant_lab.hashing.binary_codec import BinaryCodec
-from supquant_lab.soak.history import K, make_codec
+from supquant_lab.soak.history import K, kept_units, make_codec, make_exact_codec, with_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,18 +109,23 @@ def make_samples(folder: Path) -> tuple[Sample, ...]:
         "few codes": (make_codec(), 2, lambda i: 7 * i % 1000),  # so few that equal codes are kept once
         "columns": (make_codec(), K, lambda i: f"row {i}"),
         "bits": (binary, 256, lambda _: None),
+        "vectors": (make_exact_codec(), K, lambda i: 7 * i % 1000),
     }
     for name, (codec, n_values, row_id) in indexes.items():
-        index = CodeIndex(codec)
+        index = CodeIndex(codec, vectors="int8" if name == "vectors" else None)
         for start in (0, 150):
             codes = rng.integers(0, n_values, size=(150, codec.n_codebooks)).astype(np.uint8)
             ids = [row_id(i) for i in range(start, start + 150)]
             columns = {"price": rng.integers(0, 100, 150), "name": [f"name {i}" for i in ids]}
             index.add_codes(
-                codes, ids=None if ids[0] is None else ids, metadata=columns if name == "columns" else None
+                codes,
+                ids=None if ids[0] is None else ids,
+                metadata=columns if name == "columns" else None,
+                **with_vectors(index, codes),
             )
         index.remove(index.ids[::7])
-        index.update_codes(index.ids[::5], index.codes(index.ids[1::5][: len(index.ids[::5])]))
+        codes = index.codes(index.ids[1::5][: len(index.ids[::5])])
+        index.update_codes(index.ids[::5], codes, **with_vectors(index, codes))
         index.save(folder / name)
         samples.append(_sample(folder / name, _load_index, _use_index))
     return tuple(samples)
@@ -165,11 +170,15 @@ def _load_index(path: Path, rng: np.random.Generator) -> CodeIndex:
 
 
 def _use_index(index: CodeIndex) -> list[Any]:
-    """Return the ids, codes and columns of an index, and its answers to some queries."""
+    """Return the ids, codes, columns and vectors of an index, and its answers to some queries."""
     M, K = index.codec.n_codebooks, index.codec.n_codewords
     tables = np.arange(4 * M * K, dtype=np.float32).reshape(4, M, K) * 37 % 11
     columns = index.get(index.ids).to_pylist()
-    return [index.ids, index.codes(index.ids), columns, *index.search_tables(tables, 10)]
+    kept: list[Any] = []
+    if index.vectors is not None:
+        Q = np.ones((2, index.codec.n_inputs), dtype=np.float32)
+        kept = [kept_units(index, index.ids), *index.search(Q, 5, refine=20)]
+    return [index.ids, index.codes(index.ids), columns, *index.search_tables(tables, 10), *kept]
 
 
 def read_damaged(sample: Sample, rng: np.random.Generator) -> bool:

@@ -6,12 +6,15 @@ import copy
 import pickle
 import threading
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.compute as pc
 
-from supquant import AdditiveCodec, CodeIndex
+from supquant import AdditiveCodec, CodeIndex, SupervisedQuantizer
+from supquant.index.ids import read_ids
+from supquant.model.feature_map import unit_rows
 from supquant_lab.soak.children import end_of, start_child
 
 if TYPE_CHECKING:
@@ -23,12 +26,16 @@ if TYPE_CHECKING:
 
     from supquant.arrays import Codes, Float32, RowNumbers
     from supquant.index.filters import Filter
+    from supquant.model import SupervisedCodec
 
 M, K = 3, 16
 """Bytes of a code, and number of values of each byte: so few that many codes are equal."""
 
 NUMBER = "number"
 """Name of the metadata column."""
+
+MAX_KEPT_ERROR = 0.04
+"""Largest error of a number of a unit vector that an index keeps: 3.2 scales of int8."""
 
 QUERIES = 64
 """Number of queries of one comparison."""
@@ -37,6 +44,36 @@ QUERIES = 64
 def make_codec() -> AdditiveCodec:
     """Return the codec of all indexes of a soak. Searches bring their own tables, so its vectors are all zero."""
     return AdditiveCodec(np.zeros((M, K, 1), dtype=np.float32))
+
+
+@cache
+def make_exact_codec() -> SupervisedCodec:
+    """Return the codec of indexes with vectors: a model of a few random rows of three classes."""
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 3
+    X = rng.normal(size=(3, M))[y] + rng.normal(scale=0.5, size=(200, M))
+    return SupervisedQuantizer(M, n_codewords=K, max_iter=1, random_state=0, n_jobs=1).fit(X, y).codec_
+
+
+def vectors_of(codes: Codes) -> Float32:
+    """Return the vectors (n, M) that rows with these codes (n, M) have: whoever mixes up codes and vectors is caught."""
+    return np.asarray(codes, dtype=np.float32) + 1
+
+
+def with_vectors(index: CodeIndex, codes: Codes) -> dict[str, Float32]:
+    """Return the argument `vectors` of rows with these codes, if an index keeps vectors."""
+    return {} if index.vectors is None else {"vectors": vectors_of(codes)}
+
+
+def kept_units(index: CodeIndex, ids: Collection[int]) -> Float32:
+    """Return the unit vectors (n, M) that an index keeps of rows."""
+    snapshot = index._snapshot
+    kept = np.empty((len(ids), M), dtype=np.float32)
+    for part, here, rows in snapshot._split(snapshot.locate(read_ids(list(ids)))):
+        vectors = part.coded(rows).vectors
+        assert vectors is not None
+        kept[here] = vectors.decoded()[0]
+    return kept
 
 
 def draw_codes(rng: np.random.Generator, n: int) -> Codes:
@@ -96,6 +133,13 @@ class PlainIndex:
             some = rng.choice(np.array(list(self.rows)), size=min(20, len(self.rows)), replace=False).tolist()
             assert index.codes(some).tolist() == [list(self.rows[each]) for each in some], "other codes"
             assert numbers_in(index, some) == self.numbers_of(some), "other values of a column"
+            if index.vectors is not None:
+                expected = unit_rows(vectors_of(np.array([self.rows[each] for each in some])))
+                assert np.abs(kept_units(index, some) - expected).max() < MAX_KEPT_ERROR, (
+                    "vectors of other rows"
+                )
+                _, ids = index.search(expected[:2], 3, refine=20, n_jobs=n_jobs)
+                assert set(ids.ravel().tolist()) <= self.rows.keys(), "refined answers of other rows"
         tables, k = draw_tables(rng), int(rng.integers(1, 40))
         self.compare(index.search_tables(tables, k, n_jobs=n_jobs), tables, k)
         return QUERIES
@@ -190,14 +234,14 @@ class History:
         ids = (self.next_id + self.rng.permutation(n)).tolist()
         self.next_id += n
         codes, numbers = draw_codes(self.rng, n), self.draw_numbers(n)
-        self.index.add_codes(codes, ids=ids, metadata=as_column(numbers))
+        self.index.add_codes(codes, ids=ids, metadata=as_column(numbers), **with_vectors(self.index, codes))
         self.plain.put(ids, codes, numbers)
 
     def update(self) -> None:
         """Give rows other codes, and other numbers or none."""
         ids = self.some_ids()
         codes, numbers = draw_codes(self.rng, len(ids)), self.draw_numbers(len(ids))
-        self.index.update_codes(ids, codes, metadata=as_column(numbers))
+        self.index.update_codes(ids, codes, metadata=as_column(numbers), **with_vectors(self.index, codes))
         self.plain.put(ids, codes, numbers)
 
     def remove(self) -> None:
@@ -241,11 +285,17 @@ class History:
             self.counts["searches"] += QUERIES
 
     def search_range(self) -> None:
-        """Search all rows within a threshold. All vectors of the codec are zero, so the threshold takes all rows or none."""
-        threshold = float(self.rng.choice([-1.0, 1.0]))
-        limits, _, ids = self.index.range_search(np.zeros((2, 1), dtype=np.float32), threshold, n_jobs=2)
-        expected = list(self.plain.rows) if threshold > 0 else []
-        assert ids.tolist() == 2 * expected, "other ids in a range"
+        """Search all rows within a threshold, which takes all rows or none.
+
+        All vectors of the codec are zero, or scores are probabilities.
+        """
+        exact = self.index.vectors is not None
+        threshold = float(self.rng.choice([-1.0, 2.0]))
+        Q = np.zeros((2, self.index.codec.n_inputs), dtype=np.float32)
+        limits, _, ids = self.index.range_search(Q, threshold, n_jobs=2)
+        expected = list(self.plain.rows) if (threshold > 0) != exact else []
+        found = np.sort(ids.reshape(2, -1), axis=1) if exact else ids.reshape(2, -1)
+        assert found.tolist() == 2 * [sorted(expected) if exact else expected], "other ids in a range"
         assert limits.tolist() == [0, len(expected), 2 * len(expected)], "other limits"
         self.counts["searches"] += 2
 
@@ -259,7 +309,7 @@ class History:
 
         def write() -> None:
             for _ in range(10):
-                self.index.add_codes(codes, ids=ids)
+                self.index.add_codes(codes, ids=ids, **with_vectors(self.index, codes))
                 self.index.remove(ids)
 
         writer = threading.Thread(target=write)
@@ -298,11 +348,12 @@ class History:
             other, plain = CodeIndex.load(self.folder), self.saved.copy()
             codes, ids = draw_codes(self.rng, 10), list(range(self.next_id, self.next_id + 10))
             self.next_id += 10
-            other.add_codes(codes, ids=ids).save(self.folder)
+            other.add_codes(codes, ids=ids, **with_vectors(other, codes)).save(self.folder)
             plain.put(ids, codes)
             self._continue(CodeIndex.load(self.folder), plain)
             codes = draw_codes(self.rng, 10)
-            CodeIndex.load(self.folder).update_codes(ids, codes).save(self.folder)
+            other = CodeIndex.load(self.folder)
+            other.update_codes(ids, codes, **with_vectors(other, codes)).save(self.folder)
             plain.put(ids, codes)
             self.index.reload()
             self.saved = plain.copy()

@@ -16,6 +16,7 @@ import numpy as np
 
 from supquant import CodeIndex
 from supquant.errors import SaveConflictError
+from supquant.index.vectors import VectorKind
 from supquant_lab.soak.children import (
     INTERRUPTED,
     end_of,
@@ -25,7 +26,16 @@ from supquant_lab.soak.children import (
     start_child,
 )
 from supquant_lab.soak.damage import Sample, make_samples, read_damaged, read_forged
-from supquant_lab.soak.history import History, PlainIndex, draw_codes, draw_tables, make_codec, numbers_in
+from supquant_lab.soak.history import (
+    History,
+    PlainIndex,
+    draw_codes,
+    draw_tables,
+    make_codec,
+    make_exact_codec,
+    numbers_in,
+    with_vectors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,7 +212,8 @@ class Trials:
             for start in range(0, len(ids), 10):
                 while True:
                     index = CodeIndex.load(history.folder)
-                    index.add_codes(codes[start : start + 10], ids=ids[start : start + 10])
+                    some = codes[start : start + 10]
+                    index.add_codes(some, ids=ids[start : start + 10], **with_vectors(index, some))
                     try:
                         index.save(history.folder)
                         break
@@ -214,11 +225,20 @@ class Trials:
         found = CodeIndex.load(history.folder)
         expected = set(history.plain.rows) | set(added[1]) | set(added[2])
         assert set(found.ids.tolist()) == expected, "rows of a writer are lost"
+        for ids in added.values():
+            history.plain.put(ids, codes)
+        history.plain.rows = {row_id: history.plain.rows[row_id] for row_id in found.ids.tolist()}
+        history.plain.check(found, self.rng)
         self.counts["writers"] += 2
 
     def _fresh_history(self) -> History:
+        """Return a history of an index, which keeps vectors half of the time."""
         shutil.rmtree(self.folder / "index", ignore_errors=True)
-        return History(self.folder / "index", self.rng, self.counts)
+        history = History(self.folder / "index", self.rng, self.counts)
+        if self.rng.random() < 0.5:
+            kind: VectorKind = "int8" if self.rng.random() < 0.5 else "float16"
+            history.index = CodeIndex(make_exact_codec(), vectors=kind)
+        return history
 
     def _saved_history(self) -> History:
         history = self._fresh_history()
