@@ -256,6 +256,34 @@ def test_where_restricts_the_search(run, folder, files, tmp_path):
     assert {tuple(sorted(row)) for row in ids.tolist()} == {("005", "110")}
 
 
+def test_first_answers_are_ordered_by_vectors(run, files, model, items, tmp_path):
+    made = run("index", model, files / "items.npz", "-o", tmp_path / "kept", "--keep-vectors", "int8")
+    assert made.exit_code == 0, made.output
+    assert "2 bytes per code, " in made.output
+    index = CodeIndex.load(tmp_path / "kept")
+    Q = read_arrays(files / "queries.npz", ("X",))[0]
+    for place, from_source in (("kept", []), ("plain", ["--refine-from", files / "items.npz"])):
+        if place == "plain":
+            run("index", model, files / "items.npz", "-o", tmp_path / place)
+        asked = ("search", tmp_path / place, files / "queries.npz", "-k", 4, "-o", tmp_path / "a.npz")
+        result = run(*asked, "--refine", 50, *from_source)
+        assert result.exit_code == 0, result.output
+        ids = read_arrays(tmp_path / "a.npz", ("ids",))[0]
+        assert (ids == index.search(Q, 4, refine=50)[1]).mean() > 0.9
+    assert (
+        "keeps no vectors" in run("search", tmp_path / "plain", files / "queries.npz", "--refine", 5).output
+    )
+    wrong = run(
+        "index", model, files / "items.npz", "-o", tmp_path / "kept", "--append", "--keep-vectors", "int8"
+    )
+    assert "--keep-vectors is for a new index" in wrong.output
+    # items that are added later come with their vectors
+    more = run("add", tmp_path / "kept", files / "queries.npz")
+    assert more.exit_code == 0, more.output
+    found = CodeIndex.load(tmp_path / "kept").search(Q, 1, ranking="position", refine=300)[1][:, 0]
+    assert (found == np.arange(300, 360)).mean() > 0.95
+
+
 def test_info_of_an_index(run, folder):
     CodeIndex.load(folder).remove(["001", "002"]).save(folder)
     output = run("info", folder).output

@@ -7,7 +7,6 @@ Times are of random vectors under the same model: they do not depend on the valu
 from __future__ import annotations
 
 import os
-import resource
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -225,9 +224,10 @@ def measure_times(sq: SupervisedQuantizer, rows: int, repeats: int) -> list[dict
     p = codec.n_inputs
     X = rng.standard_normal((rows, p), dtype=np.float32)
     codes = rng.integers(0, codec.n_codewords, (rows, codec.n_codebooks), dtype=np.uint8)
-    some = codec.encode_items(X[:1000], codec.classes[rng.integers(len(codec.classes), size=1000)])
-    labelled = some[rng.integers(1000, size=rows)]
-    labelled[:, -2:] = some[rng.integers(1000, size=rows), -2:]  # so that codes do not repeat
+    n = min(rows, 1000)
+    some = codec.encode_items(X[:n], codec.classes[rng.integers(len(codec.classes), size=n)])
+    labelled = some[rng.integers(n, size=rows)]
+    labelled[:, -2:] = some[rng.integers(n, size=rows), -2:]  # so that codes do not repeat
     found = []
     for what, own in (("unlabelled", codes), ("labelled", labelled)):
         with TemporaryDirectory() as folder:
@@ -257,7 +257,9 @@ def measure_times(sq: SupervisedQuantizer, rows: int, repeats: int) -> list[dict
                         "of_queries_milliseconds": 1e3 * seconds_of(exact, 20),
                         "first_search_seconds": began,
                         "bytes_of_vectors": sizes["vectors"] / rows,
-                        **cold_reads(path, asked),
+                        "rows_read_per_query": REFINED,
+                        "pages_read_per_row": 1
+                        + sizes["vectors"] / rows / PAGE,  # rows begin anywhere in a page
                     }
                 )
     return found
@@ -274,23 +276,6 @@ def _as_kept(sq: SupervisedQuantizer, X: Float32, what: str) -> Any:
             meanings = of_labels[rng.integers(77, size=len(units))]
         pieces.append(Vectors.of_items(units, meanings, "int8"))
     return join_vectors(pieces)
-
-
-def cold_reads(path: Path, Q: Float32) -> dict[str, float]:
-    """Return the pages that a refined search reads per query after the system forgot the file of vectors, and its seconds."""
-    index = CodeIndex.load(path)
-    index.search(Q[:1], 10, refine=REFINED)  # checks the files
-    for file in path.glob("vectors-*"):
-        with file.open("rb") as opened:
-            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    before = _faults()
-    seconds = seconds_of(partial(index.search, Q, 10, n_jobs=1, refine=REFINED))
-    return {"cold_faults_per_query": (_faults() - before) / len(Q), "cold_milliseconds": 1e3 * seconds}
-
-
-def _faults() -> int:
-    """Return the number of pages that this process has waited for."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
 # what is asked ------------------------------------------------------------------------------------------------------------
