@@ -30,7 +30,7 @@ def test_searches_are_timed_for_both_kinds_of_items(digits, monkeypatch):
     X, y = digits
     model = refine._fitted(X[:400], y[:400], None, None)
     monkeypatch.setattr(refine, "TIMED_BATCH", 3)
-    times = measure_times(model, 500, 1)
+    times = measure_times(model, 2000, 1)
     assert [(each["items"], each["queries"]) for each in times] == [
         ("unlabelled", 1),
         ("unlabelled", 3),
