@@ -164,7 +164,7 @@ def test_figures_are_means_and_the_best_of_few_and_of_many_bytes_are_bold():
     )
     rows = {
         line.split("|")[1].strip(): [each.strip() for each in line.split("|")[2:-1]]
-        for line in text.splitlines()[4:]
+        for line in text.splitlines()[6:]
     }
     assert rows == {
         "`sq`": ["8", "**.850**", "-", "3", "1.2", "20"],
@@ -173,6 +173,7 @@ def test_figures_are_means_and_the_best_of_few_and_of_many_bytes_are_bold():
         "`label-cosine`": ["1,537 to 3,137", "**.950**", "**.700**", "3", "1.2", "20"],
     }
     assert "mnist, 10,000 rows" in text
+    assert "Seeds of the splits: 0, 1." in text
 
 
 def test_known_and_new_classes_have_a_best_of_their_own():

@@ -43,7 +43,7 @@ def rendered(page: str, records: Iterable[Mapping[str, Any]]) -> str:
     Before.
     <!-- tables of records: begin -->
     <BLANKLINE>
-    <BLANKLINE>
+    Seeds of the splits: none.
     <BLANKLINE>
     <!-- tables of records: end -->
     After.
@@ -63,12 +63,15 @@ def tables(records: Iterable[Mapping[str, Any]]) -> str:
     found: dict[tuple[str, int], dict[tuple[str, Column], Figures]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
+    seeds: set[int] = set()
     for record in records:
+        seeds.add(record["seed"])
         column = record["data"], record["rows"]
         for name, value in record["figures"].items():
             found[record["protocol"], record["bits"]][record["method"], column][name].append(value)
     order = sorted(found, key=lambda key: (key[1] != BITS, key[1], PROTOCOLS.index(key[0])))
-    return "\n\n".join(_Table(protocol, bits, found[protocol, bits]).markdown() for protocol, bits in order)
+    parts = [_Table(protocol, bits, found[protocol, bits]).markdown() for protocol, bits in order]
+    return "\n\n".join([f"Seeds of the splits: {', '.join(map(str, sorted(seeds))) or 'none'}.", *parts])
 
 
 @dataclass
