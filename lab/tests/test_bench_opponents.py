@@ -11,7 +11,7 @@ from supquant_lab.bench.opponents.plan import COMPARED, Cell, plan_cells
 from supquant_lab.cell import run_cells
 from supquant_lab.cli.opponent_tables import BEGIN, END, rendered, tables
 from supquant_lab.datasets import load
-from supquant_lab.methods import METHODS, Settings
+from supquant_lab.methods import METHODS, OPPONENTS, Settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "opponents.md"
@@ -30,7 +30,7 @@ def test_cells_are_planned_by_data_set_and_protocol():
     assert {cell.rows for cell in cells if cell.data == "tinyimagenet"} == {12_000}
     assert {cell.rows for cell in plan_cells(["tinyimagenet", "digits"])} == {36_000, None}
     assert {cell.rows for cell in plan_cells(["tinyimagenet"], rows=500)} == {500}
-    assert set(COMPARED) <= set(METHODS)
+    assert set(COMPARED) <= {*METHODS, *OPPONENTS}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_sources_that_make_a_fingerprint_are_there():
 
     for package, names in ((supquant, run.OTHER_SOURCES), (supquant_lab, run.LAB_SOURCES)):
         for name in names:
-            assert (Path(package.__path__[0]) / name).exists(), name
+            assert (Path(package.__file__).parent / name).exists(), name
 
 
 # tables

@@ -6,7 +6,7 @@ import pytest
 from supquant.errors import InputError
 from supquant_lab.cell import run_cells
 from supquant_lab.datasets import load
-from supquant_lab.methods import METHODS, Settings, Training, apply_steps
+from supquant_lab.methods import Settings, Training, apply_steps
 from supquant_lab.methods.opponents import maps
 from supquant_lab.methods.opponents.clusters import semi_supervised_centres
 from supquant_lab.methods.opponents.maps import (
@@ -50,7 +50,7 @@ def cosines(queries, items):
 
 
 def fitted(name, training, bits=64, **parameters):
-    return METHODS[name](training, Settings(parameters=parameters, n_jobs=1)).fitted(bits)
+    return OPPONENTS[name](training, Settings(parameters=parameters, n_jobs=1)).fitted(bits)
 
 
 # stores
@@ -312,14 +312,14 @@ def test_rows_without_labels_do_not_change_what_is_chosen(problem):
     training = problem.training
     other = replace(training, unlabelled=np.zeros_like(training.unlabelled))
     found, again = (
-        validated(METHODS["lda-pq"], rows, Settings(n_jobs=1), 16, "open") for rows in (training, other)
+        validated(OPPONENTS["lda-pq"], rows, Settings(n_jobs=1), 16, "open") for rows in (training, other)
     )
     assert [point.map for point in found.points] == [point.map for point in again.points]
     assert len({point.map for point in found.points}) > 3
 
 
 def test_weights_are_tried_with_every_fit(problem):
-    kind = METHODS["label-pq"]
+    kind = OPPONENTS["label-pq"]
     found = validated(kind, problem.training, Settings(n_jobs=1), 64, "open")
     tried = [tuple(point.parameters[name] for name in ("C", "weight")) for point in found.points]
     assert len(set(tried)) == len(tried) == len(kind.grid["C"]) * len(kind.weights)
@@ -330,11 +330,11 @@ def test_weights_are_tried_with_every_fit(problem):
 
 def test_codes_take_over_the_tuning_of_their_map(problem):
     one, other = (
-        validated(METHODS[name], problem.training, Settings(n_jobs=1), 64, "open")
+        validated(OPPONENTS[name], problem.training, Settings(n_jobs=1), 64, "open")
         for name in ("lda-pq", "lda-opq")
     )
     assert one.parameters == other.parameters
-    assert validated(METHODS["int8"], problem.training, Settings(), 64, "open") is None
+    assert validated(OPPONENTS["int8"], problem.training, Settings(), 64, "open") is None
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

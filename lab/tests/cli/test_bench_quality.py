@@ -44,7 +44,7 @@ def test_what_moved_is_printed_and_written(run, earlier, tmp_path):
     result = run("bench", "quality", *SMALL, *told)
     assert result.exit_code == 0, result.output
     assert "Measuring" not in result.stderr
-    assert "1 of 3 figures moved" in result.output
+    assert "1 of 6 figures moved" in result.output
     assert "-.0100" in result.output
     assert "worse" in result.output
     assert "the lab measures in another way" in result.output
@@ -58,7 +58,7 @@ def test_what_moved_is_printed_and_written(run, earlier, tmp_path):
 def test_a_run_does_not_differ_from_itself(run, earlier):
     folder, _ = earlier
     result = run("bench", "quality", *SMALL, "--results", folder, "--against", folder)
-    assert "0 of 3 figures moved" in result.output
+    assert "0 of 6 figures moved" in result.output
     assert "Compare with care" not in result.output
 
 

@@ -18,7 +18,7 @@ from supquant.storage.replacing import write_json
 from supquant_lab.cell import RANKINGS, Cell, check_cells, run_cells
 from supquant_lab.cli.bench import read_numbers
 from supquant_lab.datasets import NAMES, load
-from supquant_lab.methods import METHODS, KeptFits, Settings
+from supquant_lab.methods import METHODS, OPPONENTS, KeptFits, Settings
 from supquant_lab.records import CELL_FOLDERS, cell_name, fold_cells
 from supquant_lab.splits import FIT_ROWS, PROTOCOLS, resolve_fit_rows
 from supquant_lab.table import VALUES, read_cells, result_table
@@ -59,7 +59,10 @@ def experiment(
         str, typer.Option(help=f"{', '.join(NAMES)}, or the path of an .npz file with X and y.")
     ] = "digits",
     method: Annotated[
-        str, typer.Option(help=f"{', '.join(METHODS)}, or a class of your own as package.module:Class.")
+        str,
+        typer.Option(
+            help=f"{', '.join((*METHODS, *OPPONENTS))}, or a class of your own as package.module:Class."
+        ),
     ] = "sq",
     bits: Annotated[
         str, typer.Option(help="One length, or several: 16,32,64,128. A longer code starts from the shorter.")

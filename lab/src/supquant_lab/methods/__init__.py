@@ -7,11 +7,13 @@ from supquant_lab.methods.codes import EstimatorMethod
 from supquant_lab.methods.compared import METHODS
 from supquant_lab.methods.interface import STEP_NAMES, Fitted, Method, Settings, Steps, apply_steps
 from supquant_lab.methods.kept import KeptFits
+from supquant_lab.methods.opponents.methods import OPPONENTS
 from supquant_lab.methods.own import OWN_RANKING, is_own, own_method
 from supquant_lab.problem import Training
 
 __all__ = [
     "METHODS",
+    "OPPONENTS",
     "OWN_RANKING",
     "STEP_NAMES",
     "EstimatorMethod",
@@ -37,11 +39,12 @@ def find_method(name: str) -> type[Method]:
     """
     if is_own(name):
         return own_method(name)
-    if name not in METHODS:
+    known: dict[str, type[Method]] = {**METHODS, **OPPONENTS}
+    if name not in known:
         raise InputError(
-            f"unknown method {name!r}: expected one of {', '.join(METHODS)}, or a class as package.module:Class"
+            f"unknown method {name!r}: expected one of {', '.join(known)}, or a class as package.module:Class"
         )
-    return METHODS[name]
+    return known[name]
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,6 @@ from supquant.codec.probabilities import label_weights
 from supquant.inputs.labels import read_labels
 from supquant_lab.methods.codes import SHORTEST_BITS, EstimatorMethod, FittedCodes
 from supquant_lab.methods.interface import Fitted, Method, Steps
-from supquant_lab.methods.opponents.methods import OPPONENTS
 from supquant_lab.quality import cosine_scores, euclidean_scores
 from supquant_lab.tuning import PENALTIES
 
@@ -421,6 +420,4 @@ METHODS: dict[str, type[Method]] = {
         LabelProbabilities,
     )
 }
-"""The class of every method, by its name."""
-
-METHODS.update(OPPONENTS)
+"""The methods of the paper and of the library, by name. `opponents` has what users take in their place."""

@@ -52,11 +52,11 @@ def run_cells(
     `on_case` of `supquant_lab.bench.quality.run.run_cases`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    library = Path(supquant.__path__[0])
+    library = Path(supquant.__file__).parent
     sources = {
         ours: {
             "sources": fingerprint(library, OUR_SOURCES if ours else OTHER_SOURCES),
-            "lab_sources": fingerprint(Path(supquant_lab.__path__[0]), LAB_SOURCES),
+            "lab_sources": fingerprint(Path(supquant_lab.__file__).parent, LAB_SOURCES),
         }
         for ours in (True, False)
     }

@@ -48,9 +48,9 @@ def validated(
     Examples
     --------
     >>> from supquant_lab.datasets import load
-    >>> from supquant_lab.methods import METHODS, Settings
+    >>> from supquant_lab.methods import OPPONENTS, Settings
     >>> problem = pose(load("digits"), protocol="open")
-    >>> found = validated(METHODS["binary"], problem.training, Settings(), 64, "open")
+    >>> found = validated(OPPONENTS["binary"], problem.training, Settings(), 64, "open")
     >>> [point.parameters for point in found.points]
     [{'centred': False}, {'centred': True}]
     """
