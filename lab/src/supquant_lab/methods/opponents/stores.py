@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import faiss
 import numpy as np
 
 from supquant import kernels
 from supquant.arrays import Array
+from supquant.interchange import import_faiss
 from supquant.models import make_estimator
 from supquant_lab.quality import Score, euclidean_scores
 
@@ -114,7 +114,7 @@ class AdditiveCodes(Store):
     def fit(self, X: Array) -> Self:
         """Learn the codebooks."""
         rows = np.random.default_rng(self.seed).permutation(len(X))[:ADDITIVE_ROWS]
-        self._quantizer: Any = getattr(faiss, self.kind)(X.shape[1], self.bits // 8, 8)
+        self._quantizer: Any = getattr(import_faiss(), self.kind)(X.shape[1], self.bits // 8, 8)
         if self.kind == "ResidualQuantizer":
             beam = self._quantizer.max_beam_size
             self._quantizer.cp.min_points_per_centroid = 1  # which only warns
@@ -211,6 +211,7 @@ class RaBitQ(Store):
 
     def fit(self, X: Array) -> Self:
         """Learn the mean."""
+        faiss = import_faiss()
         self._index = faiss.IndexRaBitQ(X.shape[1], faiss.METRIC_L2)
         self._index.train(X)
         return self
@@ -222,6 +223,7 @@ class RaBitQ(Store):
 
     def score(self, items: Array) -> Score:
         """Return the function that takes half the estimated squared distance to every item."""
+        faiss = import_faiss()
         filled: Any = faiss.clone_index(self._index)
         filled.qb = 0  # queries stay floats
         faiss.copy_array_to_vector(items.ravel(), filled.codes)
