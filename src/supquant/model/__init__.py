@@ -21,6 +21,7 @@ item_rows          the item vectors to learn codebooks from, and the codes of al
 item_codes         codebooks: residual quantization, then least squares and codes in turn
 codec              the learned codec: it encodes, decodes and makes look-up tables
 vectors            the vectors of items and queries, whose products are the scores
+exact              the scores of items whose whole vectors are kept, for the first answers
 calibration        curves from scores to probabilities
 summary            counts, the expected quality of retrieval, and warnings
 discovery          classes that nobody has labelled: groups that the clusterings agree on, and which of them a vector belongs to
