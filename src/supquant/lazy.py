@@ -10,16 +10,18 @@ from sys import modules as _loaded
 from typing import Any
 
 _importing = threading.RLock()
+_used = set[str]()
 # A child keeps the locks of modules that other threads were importing when it was forked, and waits for them forever.
 os.register_at_fork(
     before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
 )
 
 
-def import_whole(name: str) -> Any:
-    """Import a module that imports none of ours. No child is forked meanwhile.
+def import_whole(name: str, first_use: Callable[[Any], object] | None = None) -> Any:
+    """Import a module that imports none of ours, and use it once. No child is forked meanwhile.
 
-    Modules that import ours would wait for a lock of another thread that waits for this one.
+    Modules that import ours would wait for a lock of another thread that waits for this one. Compiled modules may hold locks of
+    their own while they are used for the first time.
 
     Examples
     --------
@@ -27,7 +29,11 @@ def import_whole(name: str) -> Any:
     2.0
     """
     with _importing:
-        return import_module(name)
+        module = import_module(name)
+        if first_use is not None and name not in _used:
+            first_use(module)
+            _used.add(name)
+        return module
 
 
 def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:

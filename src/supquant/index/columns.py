@@ -348,6 +348,6 @@ def _rows_of_expression(table: Any, where: Any) -> RowNumbers:
 def import_pyarrow(needed_by: str = "columns of an index") -> Any:
     """Return pyarrow. If it is missing, raise an `InputError` that says how to install it and what needs it."""
     try:
-        return import_whole("pyarrow")
+        return import_whole("pyarrow", first_use=lambda pa: pa.array(np.arange(1)))  # which looks for pandas
     except ModuleNotFoundError:
         raise InputError(f"pip install 'supquant[arrow]' brings pyarrow, which {needed_by} need") from None

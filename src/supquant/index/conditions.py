@@ -35,6 +35,9 @@ _AGAIN_SECONDS = 0.02
 _MAX_EXIT_SECONDS = 2.0
 """The maximum time that the end of the interpreter waits for conditions in other threads, in seconds."""
 
+_MAX_FORK_SECONDS = 5.0
+"""The maximum time that a fork waits for conditions in other threads, in seconds."""
+
 _own = threading.local()
 """`until` is the time when the conditions of this thread are interrupted, by the monotonic clock."""
 
@@ -185,6 +188,15 @@ class _Connections:
         if self._ended:
             raise InputError("the interpreter is ending: a condition can no longer be evaluated")
 
+    def before_fork(self) -> None:
+        """Wait until no thread is inside DuckDB, and let none in: a child would wait forever for locks that it holds."""
+        self._changed.acquire()
+        self._changed.wait_for(lambda: not self._running, _MAX_FORK_SECONDS)
+
+    def after_fork(self) -> None:
+        """Let threads in again."""
+        self._changed.release()
+
     def end(self) -> None:
         """Let no thread be inside DuckDB when the interpreter ends: it could not come back, and would abort the process."""
         end = time.monotonic() + _MAX_EXIT_SECONDS
@@ -205,13 +217,21 @@ def _end() -> None:
     _connections.end()  # of this process, which may be a child
 
 
+def _before_fork() -> None:
+    _connections.before_fork()
+
+
+def _after_fork() -> None:
+    _connections.after_fork()
+
+
 def _begin_child() -> None:
     global _connections  # noqa: PLW0603  # a child begins anew
     _of_parents.append(_connections)
     _connections = _Connections()
 
 
-os.register_at_fork(after_in_child=_begin_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_begin_child)
 
 
 def _duckdb() -> Any:
