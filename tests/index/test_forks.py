@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 import xxhash
 
 from supquant import CodeIndex
+from supquant.index import conditions
 
 
 def test_a_forked_child_searches(works_in_child, real_codec, draw_codes, queries, rng, tmp_path, portrait):
@@ -204,7 +206,7 @@ print(os.waitstatus_to_exitcode(ended[1]))
 """
 
 
-@pytest.mark.parametrize("module", ["duckdb", "pyarrow"])
+@pytest.mark.parametrize("module", ["duckdb", "pyarrow", "pandas"])  # pyarrow looks for the last one
 def test_a_child_forked_while_a_thread_imports_what_conditions_need_evaluates_them(
     tied_codec, tmp_path, module
 ):
@@ -214,3 +216,23 @@ def test_a_child_forked_while_a_thread_imports_what_conditions_need_evaluates_th
     command = [sys.executable, "-W", "ignore", "-c", FORKED_DURING_IMPORT, tmp_path / "index", module]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, "3\n"), ended.stderr
+
+
+def test_a_fork_waits_until_no_thread_is_inside_the_database(fork):
+    inside, left = threading.Event(), threading.Event()
+
+    def evaluate():
+        with conditions._connections.one():
+            inside.set()
+            time.sleep(0.3)
+            left.set()
+
+    thread = threading.Thread(target=evaluate)
+    thread.start()
+    inside.wait()
+    child = fork(lambda: None)
+    assert left.is_set()
+    os.waitpid(child, 0)
+    thread.join()
+    with conditions._connections.one():  # threads are let in again
+        pass
