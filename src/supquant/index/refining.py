@@ -10,7 +10,7 @@ import numpy as np
 
 from supquant.arrays import Array, Codes, Float32
 from supquant.errors import InputError
-from supquant.index.ids import Ids, name_some, read_ids
+from supquant.index.ids import Ids, StringIds, name_some, read_ids
 from supquant.inputs.parameters import check_integer
 from supquant.model.codec import SupervisedCodec
 from supquant.model.exact import ExactQueries, read_items
@@ -57,10 +57,7 @@ class Refine:
                 )
             return ids
         asked = read_ids(ids)
-        if type(known).__name__ != type(asked).__name__ and "StringIds" in {
-            type(known).__name__,
-            type(asked).__name__,
-        }:
+        if isinstance(known, StringIds) != isinstance(asked, StringIds):
             raise InputError(f"the ids of {source.name} are of another kind than those of the index")
         rows = known.find(asked)
         if (missing := np.flatnonzero(rows < 0)).size:
