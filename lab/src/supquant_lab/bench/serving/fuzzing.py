@@ -283,7 +283,11 @@ class Plan:
                 if not reading.closes:
                     last = own
                 break
-            stream, plain, reading = stream + drawn, plain + own, after
+            stream, reading = stream + drawn, after
+            if reading.closes and reading.whole:
+                # What follows in the same bytes is nothing to a service, and uvicorn refuses it before it answers.
+                own = own[: reading.length_of_whole() - len(plain)]
+            plain += own
             if reading.closes:
                 break
         return cls(
