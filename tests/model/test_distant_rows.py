@@ -124,3 +124,28 @@ def test_a_label_that_is_recognised_in_no_row_gives_a_warning():
     summary = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y).summary_
     assert summary.unlearned == 0.5
     assert any("Of the rarest labels, 50% are recognised in none" in each for each in summary.warnings)
+
+
+def test_a_label_without_held_out_rows_gives_a_warning():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [1000, 3, 3])
+    X = rng.normal(size=(1006, 20)) + 3 * np.eye(20)[y]
+    summary = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y).summary_
+    assert summary.unjudged == pytest.approx(2 / 3)
+    assert any("67% of the labels have too few to hold any out" in each for each in summary.warnings)
+    assert not fitted(*balanced(rng)).summary_.warnings
+
+
+def test_columns_of_very_different_scales_give_a_warning():
+    rng = np.random.default_rng(0)
+    X, y = balanced(rng)
+    X = np.hstack([X, np.full((len(X), 6), 0.0029)])  # constant columns have no scale
+    (warning,) = fitted(X * np.logspace(-2, 2, X.shape[1]), y).summary_.warnings
+    assert warning.startswith("The standard deviations of columns differ ")
+    assert fitted(X, y).summary_.spread < 5
+
+
+def balanced(rng):
+    """Rows of three classes that are far apart in every column."""
+    y = np.arange(600) % 3
+    return rng.normal(size=(600, 20)) + 3 * rng.normal(size=(3, 20))[y], y

@@ -42,6 +42,12 @@ RARE_LABELS, RARE_ROWS = 100, 10
 MIN_OF_PLAIN = 0.93
 """A model that recognises less than this fraction of what a plain classifier recognises gets a warning."""
 
+MAX_SPREAD = 100.0
+"""Where the standard deviations of columns differ more than this, the large columns are all that a distance sees."""
+
+MAX_CHANCE = 0.9
+"""If one label has a larger fraction of the rows, the number of rows that are recognised says nothing about the others."""
+
 SEEN_ROWS, ASKED_ROWS = 1500, 500
 """The plain classifier learns from at most this many rows, and is asked for at most this many others."""
 
@@ -78,6 +84,10 @@ class ModelSummary:
         The fraction of these rows that are equal to one of at most 1,500 other rows.
     unlearned : float or None, default=None
         The fraction of labels that the model predicts for none of their own training rows, among the rarest labels of two rows.
+    unjudged : float or None, default=None
+        The fraction of labels that no held-out row has.
+    spread : float or None, default=None
+        By how much the standard deviations of columns differ: the ninetieth percentile over the tenth, of those that vary.
     map_labelled, map_unlabelled : float or None, default=None
         Expected MAP for items with labels, and for items without labels of known classes.
     map_new : float or None, default=None
@@ -106,6 +116,8 @@ class ModelSummary:
     plain_accuracy: float | None = None
     copied: float | None = None
     unlearned: float | None = None
+    unjudged: float | None = None
+    spread: float | None = None
 
     @classmethod
     def of(cls, codes: Codes, labels: Labels | None = None) -> ModelSummary:
@@ -144,6 +156,17 @@ class ModelSummary:
                 f"Of the rarest labels, {self.unlearned:.0%} are recognised in none of the rows that the model has learned: they "
                 "have too few rows, or other labels far more."
             )
+        if self.chance is not None and self.chance > MAX_CHANCE and self.unjudged:
+            found.append(
+                f"One label has {self.chance:.1%} of the rows, and {self.unjudged:.0%} of the labels have too few to hold any out: "
+                "how well these are recognised is not known. Leave out some rows of the frequent label, or collect more of the "
+                "others."
+            )
+        if self.spread is not None and self.spread > MAX_SPREAD:
+            found.append(
+                f"The standard deviations of columns differ {self.spread:,.0f}-fold, so distances ignore the small ones. Unless "
+                "all have the same unit, divide every column by its standard deviation."
+            )
         return tuple(found)
 
     @property
@@ -158,7 +181,7 @@ class ModelSummary:
         """Whether the classifier is not clearly better than the most frequent label, on rows that it did not see."""
         if self.accuracy is None or self.chance is None:
             return False
-        return self.accuracy <= 1.2 * self.chance + 0.01 and self.chance < 0.9
+        return self.accuracy <= 1.2 * self.chance + 0.01 and self.chance < MAX_CHANCE
 
     @property
     def worse_than_plain(self) -> bool:
@@ -257,7 +280,20 @@ def _recognised(rows: FittedRows, asking: Labels, seen: RowNumbers) -> dict[str,
         "plain_accuracy": plain_accuracy(seen_rows, own, asked_rows, answers),
         "copied": copied_fraction(seen_rows, asked_rows),
         "unlearned": float((recognised[rare] == 0).mean()) if len(rare) else None,
+        "unjudged": float((counts == 0).mean()),
+        "spread": _spread(seen_rows),
     }
+
+
+def _spread(x: NDArray[Any]) -> float | None:
+    """Return by how much the standard deviations of the columns of x (n, p) differ; None if none varies."""
+    varying = x.max(axis=0) > x.min(axis=0)  # rounding gives constant columns a deviation
+    if not varying.any():
+        return None
+    deviations = x[:, varying].std(axis=0, dtype=np.float64)
+    low = np.percentile(deviations, 10, method="lower")
+    high = np.percentile(deviations, 90, method="higher")
+    return float(high / max(low, np.finfo(np.float64).tiny))
 
 
 def _map_of_new(codec: SupervisedCodec, trial: Trial) -> float | None:
