@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import supquant
 from supquant.cli import app
+from supquant.demo import ASKED
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -65,15 +66,39 @@ def few_digits(digits):
     }
 
 
-def test_readme_goes_from_a_parquet_file_to_answers(folder):
-    questions.write_items(folder)
+class EncoderOfTheAsked:
+    """Has the vectors of the questions that come with the package, in place of the encoder that made them."""
+
+    def __init__(self, name):
+        assert name == "all-MiniLM-L6-v2"
+
+    def encode(self, text):
+        asked = supquant.open_vectors(ASKED, metadata=["text"])
+        return asked.X[asked.metadata["text"].to_pylist().index(text)]
+
+
+def test_readme_runs_as_it_stands_and_prints_what_it_shows(folder, monkeypatch, capsys):
+    monkeypatch.setattr(questions, "SentenceTransformer", EncoderOfTheAsked)
     page = run_page("README.md")
-    answers = page.index.search_table(page.question, k=5).to_pandas()
-    assert answers.columns.tolist() == ["query", "rank", "id", "score", "text"]
-    assert all("card" in text for text in answers["text"])
-    asked = page.index.search_table(page.question, k=5, where="text like '%money%'").to_pandas()
-    assert all("money" in text for text in asked["text"])
-    assert len(supquant.CodeIndex.load("questions.index")) == len(questions.make_questions())
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    printed, (shown,) = (
+        capsys.readouterr().out,
+        re.findall(r"^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL),
+    )
+    for ours, theirs in zip(printed.splitlines(), shown.splitlines(), strict=True):
+        (query, score, words), (*_, shown_score, shown_words) = (line.split("  ") for line in (ours, theirs))
+        assert abs(float(score) - float(shown_score)) <= 0.02  # a fit rounds differently on other processors
+        assert ("limit" in words) == ("limit" in shown_words) == (query == "1")
+    asked = supquant.open_vectors(ASKED, metadata=["text"]).metadata["text"].to_pylist()
+    comment = re.search(r'# ("Can.*"), \.\.\.$', text, re.MULTILINE)[1]
+    assert re.findall(r'"(.*?)"', comment) == asked[:2]
+    known = np.mean([label is not None for label in page.items.labels])
+    assert f"{known:.0%} have an intent" in text
+    assert len(supquant.CodeIndex.load("questions.index")) == len(page.items)
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 80
 
 
 def test_tutorial_goes_from_texts_to_a_saved_index(folder):
@@ -172,16 +197,19 @@ def test_commands_of_the_page_on_commands_run(folder, digits):
 
 
 def test_production_page_changes_and_filters_a_saved_index(folder):
-    questions.write_items(folder)
-    readme = run_page("README.md")
-    vectors = readme.encoder.encode(["Where is my card?", "Is the rate good?"])
-    page = run_page("docs/production.md", vectors=vectors)
-    assert "q3" in readme.index
+    table = questions.make_questions()
+    encode = questions.SentenceTransformer("").encode
+    X = encode(table["text"].tolist())
+    sq = supquant.SupervisedQuantizer(8, random_state=0).fit(X, table["intent"])
+    index = supquant.CodeIndex(sq).add(X, ids=table["id"], metadata={"text": table["text"]})
+    index.save("questions.index")
+    page = run_page("docs/production.md", vectors=encode(["Where is my card?", "Is the rate good?"]))
+    assert "q3" in index
     assert "q3" not in page.index
     assert "q1" not in page.ids
     grown = supquant.CodeIndex.load("questions.index")
-    assert grown.codec.classes.tolist() == [*readme.index.codec.classes.tolist(), "fees"]
-    np.testing.assert_array_equal(grown.codes(["n1"]), grown.codec.encode_items(vectors[:1], ["fees"]))
+    assert grown.codec.classes.tolist() == [*index.codec.classes.tolist(), "fees"]
+    np.testing.assert_array_equal(grown.codes(["n1"]), grown.codec.encode_items(page.vectors[:1], ["fees"]))
     assert page.ids.shape == (2, 5)
 
 

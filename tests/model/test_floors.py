@@ -1,13 +1,13 @@
 """Floors of the default model on real sentences, in a bare clone: known classes with and without labels, and new classes."""
 
 import copy
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from supquant import CodeIndex, SupervisedQuantizer
+from supquant import CodeIndex, SupervisedQuantizer, open_vectors
+from supquant.demo import QUESTIONS
 
 N_KNOWN = 30  # of 40 classes; the others have no labelled row
 
@@ -15,8 +15,8 @@ N_KNOWN = 30  # of 40 classes; the others have no labelled row
 @pytest.fixture(scope="module")
 def sentences():
     """Embeddings and labels of queries, of labelled rows, and of items whose labels are not told."""
-    with np.load(Path(__file__).parents[1] / "data" / "banking77.npz") as file:
-        X, y = file["X"] * file["scale"], file["y"].astype(np.int64)
+    source = open_vectors(QUESTIONS, labels="true_intent")
+    X, y = source.X, np.unique(source.labels.tolist(), return_inverse=True)[1]
     queries, rest = np.split(np.random.default_rng(0).permutation(len(y)), [600])
     known, new = rest[y[rest] < N_KNOWN], rest[y[rest] >= N_KNOWN]
     labelled, items = np.array_split(known, 2)
