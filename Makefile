@@ -71,6 +71,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 $(addprefix src/supquant/,system storage distributed)
 	$(BIN)/lint-imports
 
 # What is tested is what was installed, never the sources. The processes fill the cores, so that further

@@ -17,6 +17,11 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("killed_saves", "scan_cases", "stored_arrays")
 
+# The module for other operating systems cannot be imported here.
+collect_ignore_glob = [
+    "*/supquant/system/posix.py" if sys.platform == "win32" else "*/supquant/system/windows.py"
+]
+
 # Shared and slow machines make a deadline on single examples a source of noise, not of findings.
 settings.register_profile("supquant", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("supquant")

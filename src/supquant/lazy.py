@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from sys import modules as _loaded
 from typing import Any
 
+from supquant.system import at_fork
+
 _importing = threading.RLock()
 _used = set[str]()
 # A child keeps the locks of modules that other threads were importing when it was forked, and waits for them forever.
-os.register_at_fork(
-    before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
-)
+at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
 
 
 def import_whole(name: str, first_use: Callable[[Any], object] | None = None) -> Any:

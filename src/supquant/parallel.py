@@ -6,7 +6,6 @@ to one thread. On two cores its threads and ours would compete, and two BLAS thr
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections import deque
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from supquant import system
 from supquant.interrupts import check_interrupt
 
 BLOCK_ROWS = 4096
@@ -239,10 +239,10 @@ def _renew_property_locks() -> None:
 
 
 _blas_limit = _BlasLimit()
-os.register_at_fork(
+system.at_fork(
     before=_blas_limit.before_fork,
     after_in_parent=_blas_limit.after_fork,
     after_in_child=_blas_limit.in_child,
 )
 if sys.version_info < (3, 12):
-    os.register_at_fork(before=_find_cached_properties, after_in_child=_renew_property_locks)
+    system.at_fork(before=_find_cached_properties, after_in_child=_renew_property_locks)

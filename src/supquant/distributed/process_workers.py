@@ -9,10 +9,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from supquant import system
 from supquant.distributed.pool import Lost, Workers
 from supquant.distributed.worker import pack_message
 from supquant.inputs.parameters import check_integer, resolve_jobs
@@ -70,7 +71,7 @@ class ProcessWorkers(Workers):
 
     def free_bytes(self) -> int:
         """Return the number of bytes of free memory for each process."""
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // self.n_workers
+        return system.free_bytes() // self.n_workers
 
     def process_ids(self) -> list[int]:
         """Return the ids of the processes, in the order of the workers."""
@@ -84,11 +85,11 @@ _PROGRAM = "from supquant.distributed.worker import serve; serve({})"
 @dataclass(frozen=True)
 class _Process:
     process: subprocess.Popen[bytes]
-    pipe: Connection
+    pipe: system.Pipe
 
 
 def _start_process() -> _Process:
-    """Start a worker. It has a session of its own, so Ctrl-C in a terminal reaches only this process, which ends it."""
+    """Start a worker. Ctrl-C in a terminal reaches only this process, which ends the worker."""
     ours, theirs = multiprocessing.Pipe()
     paths = [path for path in sys.path if path]
     if len(paths) < len(
@@ -97,12 +98,8 @@ def _start_process() -> _Process:
         paths.append(str(Path.cwd()))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     with theirs:
-        process = subprocess.Popen(
-            # -P: otherwise a module of the current folder would take the place of any that is installed.
-            [sys.executable, "-P", "-c", _PROGRAM.format(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
+        # -P: otherwise a module of the current folder would take the place of any that is installed.
+        process = system.start_worker(
+            lambda number: [sys.executable, "-P", "-c", _PROGRAM.format(number)], theirs, environment
         )
     return _Process(process, ours)

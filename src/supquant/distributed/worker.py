@@ -10,21 +10,18 @@ import os
 import pickle
 import struct
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
 import xxhash
+
+from supquant.system import open_pipe, wait_for_end
 
 __all__ = ["Answer", "Memory", "Packed", "Request", "Task", "Worker", "pack", "pack_message", "serve"]
 
 Memory = dict[str, Any]
 """What a worker keeps between tasks. It is lost with the worker, so every task can restore what it needs."""
-
-DRIVER_SECONDS = 1.0
-"""A worker checks this often whether its driver is still running, in seconds."""
 
 Task = Callable[[Memory, Any, Any], Any]
 """A function of a module: it takes the memory of the worker, the common part of the pass and an item, and returns a result."""
@@ -134,7 +131,7 @@ _SIZES = struct.Struct("<Q?")
 
 def serve(descriptor: int) -> None:
     """Run the tasks that come through a pipe, until its other end is closed. If the driver ends, so does this process."""
-    connection = Connection(descriptor)
+    connection = open_pipe(descriptor)
     threading.Thread(target=_end_without_driver, args=(os.getppid(),), daemon=True).start()
     worker = Worker()
     try:
@@ -146,6 +143,5 @@ def serve(descriptor: int) -> None:
 
 def _end_without_driver(driver: int) -> None:
     """End this process when the driver has ended. Without this, a worker would finish a long task first."""
-    while os.getppid() == driver:
-        time.sleep(DRIVER_SECONDS)
+    wait_for_end(driver)
     os._exit(1)

@@ -33,6 +33,7 @@ from supquant.index.unknown_labels import check_extensible, read_codes_of
 from supquant.index.vectors import VECTOR_KINDS, CodedRows, VectorKind
 from supquant.inputs.parameters import check_choice, check_integer, resolve_jobs
 from supquant.model.codec import SupervisedCodec
+from supquant.system import at_fork
 
 __all__ = ["CodeIndex"]
 
@@ -680,4 +681,4 @@ def _renew_write_locks() -> None:
         index._write_lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew_write_locks)
+at_fork(after_in_child=_renew_write_locks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 from supquant.errors import InputError
 from supquant.lazy import import_whole
+from supquant.system import at_fork
 
 __all__ = ["limit_time", "parse_condition", "rows_of_condition"]
 
@@ -231,7 +231,7 @@ def _begin_child() -> None:
     _connections = _Connections()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_begin_child)
+at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_begin_child)
 
 
 def _duckdb() -> Any:

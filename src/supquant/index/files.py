@@ -51,8 +51,9 @@ from supquant.index.stored import Stored, StoredArrays, open_stored
 from supquant.index.vectors import Vectors
 from supquant.model.codec import SupervisedCodec
 from supquant.model.exact import width_of_meaning
-from supquant.storage import ArrayFile, PackedArrays, sync_folder, write_file_atomically
+from supquant.storage import ArrayFile, PackedArrays, write_file_atomically
 from supquant.storage.locking import LOCK_NAME, run_locked
+from supquant.system import delete, sync_folder
 
 __all__ = ["MANIFEST", "KnownFolders", "StoredCodec", "load_index", "read_replaceable", "save_index"]
 
@@ -285,7 +286,7 @@ def _delete_unnamed_files(folder: Path, keep: AbstractSet[str] = frozenset()) ->
     named = names_in_manifest(folder) | keep | {LOCK_NAME}
     for path in folder.iterdir():
         if _is_ours(path.name) and path.name not in named:
-            path.unlink(missing_ok=True)
+            delete(path)
 
 
 def _is_ours(name: str) -> bool:

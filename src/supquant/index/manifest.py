@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -248,7 +249,7 @@ def new_save_record(replaced: Mapping[str, Any] | None, keys: Mapping[str, str])
     return {
         "revision": min(before + 1, _MAX_INT64),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "host": os.uname().nodename[:_MAX_TEXT],
+        "host": platform.node()[:_MAX_TEXT],
         "pid": os.getpid(),
         **({"keys": pack_keys(all_keys)} if all_keys else {}),
     }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import numbers
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from supquant.errors import InputError
+from supquant.system import count_cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,15 +171,11 @@ def resolve_jobs(n_jobs: Any) -> int:
     if type(n_jobs) is int and 1 <= n_jobs <= _FEW_THREADS:
         return n_jobs
     if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
-        return _count_cores()
+        return count_cores()
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs < 1:
         raise InputError(f"n_jobs must be None, -1 or an integer of at least 1, got {n_jobs!r}")
     return int(n_jobs) if n_jobs <= _FEW_THREADS else min(int(n_jobs), _max_threads())
 
 
 def _max_threads() -> int:
-    return max(_THREADS_PER_CORE * _count_cores(), _FEW_THREADS)
-
-
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(_THREADS_PER_CORE * count_cores(), _FEW_THREADS)

@@ -5,7 +5,6 @@ Parameters are checked in `supquant.inputs.parameters`, labels in `supquant.inpu
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from supquant.errors import InputError, InputTypeError
 from supquant.parallel import row_blocks
 from supquant.rows import RowBlock, Rows, rows_of
+from supquant.system import memory_bytes
 
 if TYPE_CHECKING:
     from supquant.arrays import Array, Float32, Float64
@@ -185,7 +185,7 @@ def check_training_rows(X: Any) -> Rows:
 def check_columns(n_columns: int) -> None:
     """Raise an `InputError` if the machine has too little memory for the matrices of columns by columns that a fit holds."""
     needed = SQUARE_MATRICES * 8 * n_columns**2
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    there = memory_bytes()
     if needed > there:
         raise InputError(
             f"X has {n_columns:,} columns, and a fit holds matrices of columns by columns: {needed / 1e9:,.0f} GB, of which this "

@@ -127,7 +127,7 @@ def make_server(service: Service, *, watched: bool = False) -> uvicorn.Server:
     limits = service.limits
     config = uvicorn.Config(
         make_app(service, watched=watched),
-        loop="uvloop",
+        loop="auto",
         http=service_protocol(
             Endpoint(search, service), service.indexes, limits.deadline, limits.max_body, _MAX_CONNECTIONS
         ),

@@ -10,6 +10,7 @@ import asyncio
 import copy
 import logging
 import os
+import platform
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -336,7 +337,7 @@ class ServedIndex:
             saved = read_manifest(self.folder)["saved"]
         except (OSError, SupquantError):
             return _UNKNOWN
-        own = (saved["pid"], saved["host"]) == (os.getpid(), os.uname().nodename)
+        own = (saved["pid"], saved["host"]) == (os.getpid(), platform.node())
         return signature if own and signature == self._read_signature() else _UNKNOWN
 
     def _read_signature(self) -> Signature:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
@@ -26,6 +25,7 @@ from supquant.sources.values import (
     vector_values,
     whole_numbers,
 )
+from supquant.system import spool_file
 
 __all__ = [
     "MemoryPart",
@@ -290,8 +290,8 @@ def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 
 def _spooled(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    with tempfile.NamedTemporaryFile(prefix="supquant-") as file:  # the map outlives the name
-        with pa.ipc.new_file(file.name, schema) as writer:
+    with spool_file() as path:
+        with pa.ipc.new_file(path, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+        return pa.ipc.open_file(pa.memory_map(path)).read_all()

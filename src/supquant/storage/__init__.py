@@ -13,7 +13,7 @@ the arrays, one after the other. The header's metadata has these fields of ours:
 from supquant.storage.content import FileState, read_regular_file, state_of
 from supquant.storage.layout import lay_out_as_stored
 from supquant.storage.reading import ArrayFile, load_arrays, open_arrays, read_kind, shorten
-from supquant.storage.replacing import replace_file, replaceable, sync_folder, write_file_atomically
+from supquant.storage.replacing import replace_file, replaceable, write_file_atomically
 from supquant.storage.writing import PackedArrays, pack_arrays
 
 __all__ = [
@@ -30,6 +30,5 @@ __all__ = [
     "replaceable",
     "shorten",
     "state_of",
-    "sync_folder",
     "write_file_atomically",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import stat
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from supquant import system
 from supquant.errors import FileFormatError
 from supquant.storage.layout import ALIGNMENT
-from supquant.storage.replacing import open_descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +133,7 @@ class FileContent:
 @contextmanager
 def _open_regular(path: str | os.PathLike[str]) -> Iterator[tuple[int, os.stat_result]]:
     """Open a regular file to read. A pipe does not block: it is opened without waiting for a writer, and refused."""
-    with open_descriptor(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) as descriptor:
+    with system.open_descriptor(path, system.READ_FLAGS) as descriptor:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
@@ -153,9 +154,10 @@ def _read_all(descriptor: int, size: int) -> memoryview:
     start = -room.ctypes.data % ALIGNMENT
     content = room[start : start + size]
     done = 0
-    while done < size:
-        if (count := os.readv(descriptor, [content[done:].data])) == 0:
-            raise FileFormatError(f"was cut while it was read: {done} bytes, expected {size}")
-        done += count
+    with io.FileIO(descriptor, closefd=False) as file:
+        while done < size:
+            if not (count := file.readinto(content[done:].data)):
+                raise FileFormatError(f"was cut while it was read: {done} bytes, expected {size}")
+            done += count
     content.flags.writeable = False
     return content.data

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, TypeVar
+
+from supquant import system
 
 __all__ = ["LOCK_NAME", "run_locked"]
 
@@ -57,22 +58,13 @@ def run_locked(folder: Path, work: Callable[[], _Result]) -> _Result:
     with _mutexes[folder.stat().st_ino % _N_MUTEXES]:
         while True:
             with path.open("ab") as file:
-                if _try_lock(file) and _is_file_at(path, file):
+                if system.try_lock(file) and _is_file_at(path, file):
                     try:
                         return work()
                     finally:
-                        path.unlink(missing_ok=True)
+                        system.delete_open(file)
             # To wait inside the system would be an error if it takes the locks of several threads for a deadlock.
             time.sleep(_PAUSE)
-
-
-def _try_lock(file: IO[Any]) -> bool:
-    """Lock a file, unless another process has locked it. Return whether it is locked."""
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # the system may give either
-        return False
-    return True
 
 
 def _is_file_at(path: Path, file: IO[Any]) -> bool:
@@ -88,4 +80,4 @@ def _renew_mutexes() -> None:
     _mutexes[:] = [threading.Lock() for _ in range(_N_MUTEXES)]
 
 
-os.register_at_fork(after_in_child=_renew_mutexes)
+system.at_fork(after_in_child=_renew_mutexes)

@@ -5,7 +5,6 @@ An object of Python's `io` owns every open file. So a file is closed even if Ctr
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import xxhash
 
 from supquant.errors import InputError
+from supquant.system import delete_open, delete_unused, mark_used, rename_open, sync_file, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "open_descriptor",
     "replace_file",
     "replaceable",
-    "sync_folder",
     "write_file_atomically",
     "write_json",
 ]
@@ -100,10 +98,10 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             try:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).replace(target)
+                sync_file(file)
+                rename_open(file, target)
             except BaseException:  # also after Ctrl-C, no half-written file stays
-                Path(file.name).unlink(missing_ok=True)
+                delete_open(file)
                 raise
     except OSError as error:
         reason = error.strerror or str(error)
@@ -124,23 +122,6 @@ def replaceable(path: str | os.PathLike[str]) -> Path:
         kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"
         raise InputError(f"{os.fspath(path)} is {kind}; expected a file or a new name: save to another path")
     return target
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder to the disk, so that a crash does not undo a renaming in it.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be synced.
-    """
-    with open_descriptor(folder, os.O_RDONLY) as descriptor:  # no object of `io` can own a folder
-        os.fsync(descriptor)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -168,34 +149,12 @@ def write_json(path: Path, content: Any) -> None:
     partial.replace(path)
 
 
-@contextmanager
-def open_descriptor(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
-    """Open a file or a folder for a `with` block, and yield its descriptor. It is closed whenever Ctrl-C comes.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file or folder.
-    flags : int
-        How it is opened, as in `os.open`.
-    """
-    opened: list[int] = []
-    try:
-        # Python looks for Ctrl-C after each call. This one call opens the file and also notes its number.
-        opened.extend(map(os.open, [path], [flags]))
-        yield opened[0]
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
-
-
 def _open_temporary(target: Path) -> BinaryIO:
     """Create a temporary file next to a file, and lock it for as long as it is open."""
     while True:
         path = target.with_name(f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp")
         file = cast("BinaryIO", path.open("xb"))
-        with suppress(OSError):  # a file system without locks: then nobody deletes the file either
-            fcntl.flock(file, fcntl.LOCK_EX)
+        mark_used(file)
         if path.exists():
             return file
         file.close()  # another process found it before it was locked, and deleted it
@@ -207,9 +166,8 @@ def _delete_abandoned(target: Path) -> None:
     A child that was forked during the writing inherits the lock. The file then stays until a save after the child's end.
     """
     for path in target.parent.glob(f"{_temporary_prefix(target)}*.tmp"):
-        with suppress(OSError), path.open("rb") as file:  # an error: its writer is at work, or it is gone
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
+        with suppress(OSError):  # an error: its writer is at work, or it is gone
+            delete_unused(path)
 
 
 def _temporary_prefix(target: Path) -> str:
