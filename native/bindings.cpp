@@ -9,7 +9,9 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
+
+#include <chrono>
+#include <thread>
 
 #include "answers.h"
 #include "blocks.h"
@@ -35,7 +37,7 @@ class Released {
         try {
             PyEval_RestoreThread(state_);
         } catch (...) {
-            for (;;) pause();
+            for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
         }
     }
 

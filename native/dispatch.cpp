@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "system.h"
+
 namespace supquant {
 
 extern const KernelTable kernels_portable;
@@ -20,15 +22,9 @@ struct Level {
 bool always() { return true; }
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports reads CPUID, and XGETBV to learn whether the operating system saves the wide registers.
-bool has_avx2() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
-bool has_avx512bw() {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl");
-}
-bool has_avx512() { return has_avx512bw() && __builtin_cpu_supports("avx512vbmi"); }
+bool has_avx2() { return Processor().avx2; }
+bool has_avx512bw() { return Processor().avx512bw; }
+bool has_avx512() { return Processor().avx512vbmi; }
 
 // VBMI changes only how bytes are looked up. All other kernels are those of avx512bw.
 KernelTable with_lookups(KernelTable table, const KernelTable& lookups) {

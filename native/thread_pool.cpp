@@ -1,15 +1,13 @@
 #include "thread_pool.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <thread>
+
+#include "system.h"
 
 namespace supquant {
 namespace {
@@ -76,36 +74,26 @@ class JobList {
 // Lets the runtime allocate the variables of this thread: those of the C++ library, which a thread needs to throw, and
 // those of this module. Otherwise it does so when they are first used, and ends the process if there is no memory then.
 void allocate_thread_variables() {
-    thread_local volatile int touched;
+    [[maybe_unused]] thread_local volatile int touched;
     touched = std::uncaught_exceptions();
 }
 
-// Memory that is kept free while a thread starts, for its variables. It is mapped: a new thread without an arena of the
+// Memory that is kept free while a thread starts, for its variables. It is the system's: a new thread without an arena of the
 // allocator gets pages of its own from the system.
-class Reserve {
-  public:
-    Reserve() : memory_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-        if (memory_ == MAP_FAILED) throw std::bad_alloc();
-    }
-    ~Reserve() { munmap(memory_, kBytes); }
-    Reserve(const Reserve&) = delete;
-    Reserve& operator=(const Reserve&) = delete;
-
-  private:
-    static constexpr size_t kBytes = 1 << 16;
-    void* const memory_;
+struct Reserve : Pages {
+    Reserve() : Pages(1 << 16) {}
 };
 
 class Pool {
   public:
-    Pool() : pid_(getpid()) {}
+    Pool() : process_(process_id()) {}
 
     // The pool is never destroyed: its threads end with the process. A forked child has the parent's pool without its
     // threads, and its mutex may be held. So the child does not touch that pool and makes a new one.
     static Pool& instance() {
         static std::atomic<Pool*> current{nullptr};
         Pool* pool = current.load();
-        while (!pool || pool->pid_ != getpid()) {
+        while (!pool || pool->process_ != process_id()) {
             Pool* fresh = new Pool;
             if (current.compare_exchange_strong(pool, fresh)) return *fresh;
             delete fresh;
@@ -167,7 +155,7 @@ class Pool {
         }
     }
 
-    const pid_t pid_;
+    const long long process_;
     std::mutex mutex_;
     std::condition_variable wake_;
     std::condition_variable started_;

@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,6 +100,26 @@ def test_every_level_gives_the_same_answers():
 def test_the_fastest_level_is_used_unless_another_is_asked_for():
     done = run_python("from supquant import kernels; print(kernels.isa())")
     assert done.stdout.strip() == native.available_levels()[-1]
+
+
+NEEDED_FLAGS = {
+    "avx2": {"avx2", "fma", "f16c"},
+    "avx512bw": {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl"},
+    "avx512": {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vbmi"},
+}
+"""What Linux calls the instructions of each level."""
+
+
+def test_linux_says_the_same_of_the_processor():
+    cpus = Path("/proc/cpuinfo")
+    found = re.search(r"^flags\s*: (.*)", cpus.read_text(), re.MULTILINE) if cpus.exists() else None
+    if found is None:
+        pytest.skip("needs Linux on x86_64")
+    flags = set(found[1].split())
+    assert native.available_levels() == [
+        "portable",
+        *(level for level, needed in NEEDED_FLAGS.items() if needed <= flags),
+    ]
 
 
 FOREIGN = "avx512" if "neon" in native.available_levels() else "neon"
