@@ -215,11 +215,8 @@ void query_vectors(const QueryRule& rule, const float* features, size_t n, float
             continue;
         }
         const float u = s[r], known = 1 - u, t = float(rule.t);
-        double total = 0, squares = 0;
-        for (size_t j = 0; j < r; ++j) {
-            total += s[j];
-            squares += double(s[j]) * s[j];
-        }
+        double total = 0;
+        for (size_t j = 0; j < r; ++j) total += s[j];
         total = std::max(total, 1e-30);
         for (size_t j = 0; j < r; ++j) {
             double weight = s[j];
@@ -230,9 +227,8 @@ void query_vectors(const QueryRule& rule, const float* features, size_t n, float
             v[j] = known * float(weight);
         }
         for (size_t j = 0; j < f; ++j) v[r + j] = u * alike[j];
-        const double certainty = std::min(t * squares, 1.0);
-        const float position = rule.position * u, cosine = rule.cosine * float(certainty * certainty * certainty);
-        for (size_t j = 0; j < g; ++j) near[j] = position * z[j] + cosine * c[j];
+        const float position = rule.position * u;
+        for (size_t j = 0; j < g; ++j) near[j] = position * z[j] + rule.cosine * c[j];
     }
 }
 

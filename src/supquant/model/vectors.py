@@ -10,8 +10,8 @@
     E   (f,)  0 if the labels are known, else ``u F``: the probability of no known class, times the likeness of the vector
     z   (g,)  the position of the vector; the same with and without labels
 
-A query is ``[(1 - u) s | u F | nearness u z + COSINE_WEIGHT c]``: known classes are compared by labels, others by likeness and
-position, and items with equal labels are ordered by cosine. Labels that are added after the fit have no columns; they are
+A query is ``[(1 - u) s | u F | nearness u z + cosine_weight c]``: known classes are compared by labels, others by likeness and
+position, and items whose labels score alike are ordered by cosine. Labels that are added after the fit have no columns; they are
 directions in E, or in z if there is no E. See `docs/design/model.md`.
 """
 
@@ -31,9 +31,9 @@ from supquant.kernels import Packed, QueryRule
 from supquant.model.feature_map import SupervisedMap
 from supquant.model.spelling import MIN_PROBABILITY, MIN_PROBABILITY_ALL_LABELLED
 
-COSINE_WEIGHT = 0.02
-"""Weight of the cosine for a query whose label is certain: it orders items whose labels score alike. For other queries it is
-multiplied by the third power of ``sum p^2``, so that it does not outweigh small differences between labels."""
+COSINE_WEIGHT, COSINE_WEIGHT_ALL_LABELLED = 0.05, 0.01
+"""Weights of the cosine. It orders items whose labels score alike, and unlabelled items of new classes that look like known
+ones. If the labels of all items are known, it only breaks ties."""
 
 ADDED_LABEL_WEIGHT = 2.0
 """Score of an item at the mean of a label that was added after the fit, for a query that surely has this label."""
@@ -102,9 +102,8 @@ def label_queries(
         else spelling.weights(s, least_probability(all_labelled))
     )
     untrained = features.untrained
-    squares = np.einsum("ij,ij->i", features.s, features.s)
-    certainty = np.minimum(spelling.length * squares, 1)[:, None] ** 3
-    near = feature_map.nearness * untrained * features.z + np.float32(COSINE_WEIGHT) * certainty * features.c
+    near = feature_map.nearness * untrained * features.z
+    near += np.float32(cosine_weight(all_labelled)) * features.c
     others = np.hstack([untrained * features.likeness, near], dtype=np.float32)
     if added_columns is not None:
         likely = np.float32(ADDED_LABEL_WEIGHT) * (1 - u) * features.added
@@ -115,6 +114,11 @@ def label_queries(
 def least_probability(all_labelled: bool) -> float:
     """Return the probability above which a word counts, by whether the labels of all items are known."""
     return MIN_PROBABILITY_ALL_LABELLED if all_labelled else MIN_PROBABILITY
+
+
+def cosine_weight(all_labelled: bool) -> float:
+    """Return the weight of the cosine, by whether the labels of all items are known."""
+    return COSINE_WEIGHT_ALL_LABELLED if all_labelled else COSINE_WEIGHT
 
 
 def query_rule(feature_map: SupervisedMap, ranking: str, *, all_labelled: bool) -> QueryRule:
@@ -128,7 +132,7 @@ def query_rule(feature_map: SupervisedMap, ranking: str, *, all_labelled: bool) 
         multilabel=feature_map.multilabel,
         least=least_probability(all_labelled),
         position=float(feature_map.nearness[0]),
-        cosine=COSINE_WEIGHT,
+        cosine=cosine_weight(all_labelled),
     )
 
 
