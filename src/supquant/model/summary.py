@@ -159,8 +159,8 @@ class ModelSummary:
         if self.chance is not None and self.chance > MAX_CHANCE and self.unjudged:
             found.append(
                 f"One label has {self.chance:.1%} of the rows, and {self.unjudged:.0%} of the labels have too few to hold "
-                "any out: how well these are recognised is not known. Leave out some rows of the frequent label, or collect more of the "
-                "others."
+                "any out: how well these are recognised is not known. Leave out some rows of the frequent label, or collect more "
+                "of the others."
             )
         if self.spread is not None and self.spread > MAX_SPREAD:
             found.append(
