@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from supquant.client import Client
     from supquant.codec.additive import AdditiveCodec
     from supquant.distributed import ShardedIndex
-    from supquant.errors import FileFormatError, InputError, SaveConflictError, SupquantError
+    from supquant.errors import DeviceError, FileFormatError, InputError, SaveConflictError, SupquantError
     from supquant.index import CodeIndex
+    from supquant.kernels import use_device
     from supquant.model import FoundClasses, LabelKernel, SupervisedCodec, SupervisedQuantizer
     from supquant.models import load_model
     from supquant.published import AnchorKernel, PublishedQuantizer
@@ -29,8 +30,9 @@ _NAMES = {
     "client": ("Client",),
     "codec.additive": ("AdditiveCodec",),
     "distributed": ("ShardedIndex",),
-    "errors": ("FileFormatError", "InputError", "SaveConflictError", "SupquantError"),
+    "errors": ("DeviceError", "FileFormatError", "InputError", "SaveConflictError", "SupquantError"),
     "index": ("CodeIndex",),
+    "kernels.device": ("use_device",),
     "model": ("FoundClasses", "LabelKernel", "SupervisedCodec", "SupervisedQuantizer"),
     "models": ("load_model",),
     "published": ("AnchorKernel", "PublishedQuantizer"),
@@ -44,6 +46,7 @@ __all__ = [
     "Client",
     "CodeIndex",
     "CompositeQuantizer",
+    "DeviceError",
     "FileFormatError",
     "FoundClasses",
     "InputError",
@@ -61,6 +64,7 @@ __all__ = [
     "audit",
     "load_model",
     "open_vectors",
+    "use_device",
 ]
 
 __getattr__ = lazy_names(__name__, _NAMES)

@@ -5,6 +5,7 @@ raises `FileNotFoundError`.
 """
 
 __all__ = [
+    "DeviceError",
     "FileFormatError",
     "InputError",
     "InputTypeError",
@@ -65,6 +66,16 @@ class SaveConflictError(SupquantError):
     Examples
     --------
     >>> issubclass(SaveConflictError, SupquantError)
+    True
+    """
+
+
+class DeviceError(SupquantError, RuntimeError):
+    """A GPU was asked for that this process cannot use. The error says in one line what is missing.
+
+    Examples
+    --------
+    >>> issubclass(DeviceError, SupquantError)
     True
     """
 

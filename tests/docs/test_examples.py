@@ -251,7 +251,8 @@ def test_methods_page_searches_bits(folder, few_digits):
 
 
 def test_every_page_with_python_is_run():
-    run_elsewhere = {"docs/own-method.md"}  # lab/tests/test_own_method.py
+    # by lab/tests/test_own_method.py and tests/gpu/test_page.py
+    run_elsewhere = {"docs/own-method.md", "docs/gpu.md"}
     run_here = set(re.findall(r'run_page\("([^"]+)"', Path(__file__).read_text(encoding="utf-8")))
     with_python = {
         page.relative_to(ROOT).as_posix() for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))
@@ -272,7 +273,7 @@ def test_relative_links_lead_to_files():
 def test_extras_of_the_first_page_are_those_of_the_package():
     named = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert named == ["arrow", "sql", "hdf5", "audit", "serve", "ray"]
+    assert named == ["arrow", "sql", "hdf5", "audit", "serve", "ray", "cuda13", "cuda12"]
     assert set(named) <= set(project["optional-dependencies"])
 
 

@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 
 from supquant import kernels
 from supquant.kernels import GROUP, Packed, native, pack_rows, reference
-from supquant.kernels.protocol import Kernels
+from supquant.kernels.protocol import Kernels, Scans
 
 ROWS = [0, 1, 15, 16, 17, 64, 65]
 CODEWORDS = [2, 16, 255, 256]
@@ -35,8 +35,9 @@ def assert_same_bits(got, want):
 
 
 def test_both_implementations_have_every_kernel_with_the_signature_of_the_protocol():
-    names = [name for name, value in vars(Kernels).items() if inspect.isfunction(value) and name[0] != "_"]
-    assert "assign" in names
+    functions = {**vars(Scans), **vars(Kernels)}
+    names = [name for name, value in functions.items() if inspect.isfunction(value) and name[0] != "_"]
+    assert {"assign", "scan"} <= set(names)
     for name in names:
         want = list(inspect.signature(getattr(Kernels, name)).parameters.values())[1:]
         for implementation in (native, reference):

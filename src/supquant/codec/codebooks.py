@@ -11,9 +11,10 @@ from supquant import kernels
 from supquant.arrays import ArrayLike, Codes, Float32
 from supquant.codec.base import MAX_CODEBOOKS, ProjectingCodec, check_part
 from supquant.codec.queries import pack_rows
+from supquant.inputs.gpu_arrays import is_on_gpu
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_choice, check_integer
-from supquant.inputs.validation import check_vectors
+from supquant.inputs.validation import check_vectors, is_plain
 from supquant.kernels import Packed
 
 MissingLabels = Literal["predict", "drop"]
@@ -118,7 +119,8 @@ class CodebookCodec(ProjectingCodec):
         """
         if y is None:
             return self.encode(X, missing_labels=missing_labels, n_jobs=n_jobs)
-        X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
+        if not is_on_gpu(X) and not is_plain(X, self.n_inputs):  # then `encode` checks them
+            X = check_vectors(X, n_features=self.n_inputs, min_rows=0)
         return self.encode(X, self._read_labels(y, len(X)), missing_labels=missing_labels, n_jobs=n_jobs)
 
     def encode(

@@ -179,7 +179,7 @@ class Search:
 
         k' is k, or the number of rows if that is smaller. `bits` are the codes of the queries if sums are Hamming distances.
         """
-        scan = kernels.active().scan
+        scan = kernels.scanning().scan
         found = []
         for view in self.views:
             view.segment.check_before_scan()
@@ -195,7 +195,7 @@ class Search:
 
         Queries ascend, and sums ascend for each query.
         """
-        scan = kernels.active().scan_within
+        scan = kernels.scanning().scan_within
         found = [(np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64))]
         for view in self.views:
             view.segment.check_before_scan()

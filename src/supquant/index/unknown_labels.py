@@ -12,6 +12,7 @@ from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32
 from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
 from supquant.index.vectors import CodedRows, VectorKind, Vectors, join_vectors
+from supquant.inputs.gpu_arrays import copy_to_host
 from supquant.inputs.labels import describe_unknown, find_unknown
 from supquant.inputs.parameters import check_choice, resolve_jobs
 from supquant.inputs.validation import check_vectors
@@ -69,7 +70,8 @@ class ItemLabels:
         rows = slice(start, stop)
         y = self.y if self.y is None or (start == 0 and stop is None) else self.y[rows]
         if self.ignored is None:
-            return self.codec.encode_items(X, y, n_jobs=n_jobs)
+            codes: Codes = copy_to_host(self.codec.encode_items(X, y, n_jobs=n_jobs))
+            return codes
         x, ignored = check_vectors(X, n_features=self.codec.n_inputs, min_rows=0), self.ignored[rows]
         codes = np.empty((len(x), self.codec.n_codebooks), dtype=np.uint8)
         for own, labels in ((ignored, None), (~ignored, y[~ignored])):

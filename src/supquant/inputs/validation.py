@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from supquant.errors import InputError, InputTypeError
+from supquant.inputs.gpu_arrays import copy_to_host
 from supquant.parallel import row_blocks
 from supquant.rows import RowBlock, Rows, rows_of
 from supquant.system import memory_bytes
@@ -24,6 +25,7 @@ __all__ = [
     "check_training_vectors",
     "check_vectors",
     "distant_centre",
+    "is_plain",
     "refuse_masked",
 ]
 
@@ -67,6 +69,7 @@ def check_vectors(
     ----------
     X : array-like of shape (n, d)
         Real numbers of any dtype: an array, a memory map, a torch tensor, a DataFrame, a list of rows.
+        What lies on a GPU is copied.
     name : str, default="X"
         Name of the vectors in errors.
     n_features : int or None, default=None
@@ -97,6 +100,7 @@ def check_vectors(
         ...
     supquant.errors.InputError: Input X contains NaN (first in row 0).
     """
+    X = copy_to_host(X)
     if _is_plain_array(X, min_rows):
         array: Array = X
     elif isinstance(X, Rows):  # their values are checked where they are read
@@ -262,6 +266,17 @@ def _is_plain_array(X: Any, min_rows: int) -> bool:
         and len(X) >= min_rows
         and X.shape[1] > 0
     )
+
+
+def is_plain(X: Any, n_features: int) -> bool:
+    """Return whether `check_vectors` has only the values of X to look at: an array (n, n_features) of real numbers.
+
+    Examples
+    --------
+    >>> is_plain(np.zeros((2, 3)), 3), is_plain([[0.0, 1.0]], 2)
+    (True, False)
+    """
+    return _is_plain_array(X, 0) and X.shape[1] == n_features
 
 
 def _check_finite(array: Array, name: str) -> None:

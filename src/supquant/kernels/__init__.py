@@ -1,18 +1,22 @@
 """The one door to compiled code: sums, searches and scans over codes.
 
-    callers -> kernels.active() -> native.py -> _native (C++, one object per instruction set)
-                                or reference.py (NumPy, if the extension cannot be imported)
+    callers -> kernels.active()   -> native.py -> _native (C++, one object per instruction set)
+                                  or reference.py (NumPy, if the extension cannot be imported)
+    scans   -> kernels.scanning() -> the same, or cuda/ if `use_device` has chosen a GPU
+    items   -> kernels.device     -> cuda/, or the same
 
-`Kernels` says what the functions of both modules compute. The environment variable ``SUPQUANT_ISA`` chooses an
-instruction set. ``SUPQUANT_REQUIRE_NATIVE=1`` makes an extension that cannot be imported an `ImportError`.
+`Kernels` says what the functions of these modules compute. `cuda/` has those that a GPU does well. The environment
+variable ``SUPQUANT_ISA`` chooses an instruction set. ``SUPQUANT_REQUIRE_NATIVE=1`` makes an extension that cannot be imported an
+`ImportError`.
 """
 
 import os
 import warnings
 
-from supquant.kernels import reference
+from supquant.kernels import device, reference
+from supquant.kernels.device import use_device
 from supquant.kernels.packing import GROUP, Packed, pack_rows
-from supquant.kernels.protocol import Kernels
+from supquant.kernels.protocol import Kernels, Scans
 from supquant.kernels.queries import CompiledKernels, FeatureKernel, MeaningParts, QueryKernel, QueryRule
 from supquant.kernels.scanned import BLOCK_ROWS, Cells, Scanned, blocks_of
 
@@ -34,6 +38,8 @@ __all__ = [
     "isa",
     "pack_rows",
     "reference",
+    "scanning",
+    "use_device",
 ]
 
 _compiled: CompiledKernels | None
@@ -75,6 +81,21 @@ def active() -> Kernels:
         stacklevel=2,
     )
     return reference
+
+
+def scanning() -> Scans:
+    """Return the kernels that scan: those of a GPU if `use_device` has chosen one, else those in use.
+
+    Examples
+    --------
+    >>> from supquant import kernels
+    >>> kernels.scanning() is kernels.active()
+    True
+    """
+    if device.device_name() == "cuda":
+        scans: Scans = device.cuda()
+        return scans
+    return active()
 
 
 def compiled() -> CompiledKernels | None:

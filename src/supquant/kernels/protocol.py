@@ -18,13 +18,65 @@ from supquant.arrays import Counts, Float32, Float64, RowNumbers
 from supquant.kernels.packing import Packed
 from supquant.kernels.scanned import Bytes, Scanned
 
-__all__ = ["Kernels", "Numbers", "Real"]
+__all__ = ["Kernels", "Numbers", "Real", "Scans"]
 
 Numbers = NDArray[np.int32]
 Real = TypeVar("Real", np.float32, np.float64)
 
 
-class Kernels(Protocol):
+class Scans(Protocol):
+    """Scans of codes."""
+
+    def scan(
+        self,
+        scanned: Scanned,
+        tables: Float32,
+        k: int,
+        query_bits: Bytes | None = None,
+        prune: bool = True,
+        n_threads: int = 1,
+    ) -> tuple[Float32, RowNumbers]:
+        """Return the k rows with the lowest sums of each table, exactly.
+
+        The sum of a row is that of `table_sums`. Rows are sorted by sum, rows of equal sums by number.
+
+        Parameters
+        ----------
+        scanned : Scanned
+        tables : ndarray (q, M, K) float32
+            A table with NaN or infinite entries, or whose sums could overflow, is a `ValueError`.
+        k : int
+        query_bits : ndarray (q, M) uint8, optional
+            Codes of the queries, if the tables hold Hamming distances to them. The answer is the same and comes faster.
+        prune : bool
+            False adds up every row in float32. The answer is the same.
+
+        Returns
+        -------
+        sums : ndarray (q, min(k, eligible rows)) float32
+        rows : ndarray like `sums`, int64
+        """
+
+    def scan_within(
+        self,
+        scanned: Scanned,
+        tables: Float32,
+        limits: Float32,
+        query_bits: Bytes | None = None,
+        n_threads: int = 1,
+    ) -> tuple[RowNumbers, Float32, RowNumbers]:
+        """Return all rows with a sum of at most ``limits[i]`` in table i, sorted as by `scan`.
+
+        Returns
+        -------
+        starts : ndarray (q + 1,) int64
+            The rows of table i are at ``starts[i]`` up to ``starts[i + 1]``.
+        sums : ndarray (starts[-1],) float32
+        rows : ndarray (starts[-1],) int64
+        """
+
+
+class Kernels(Scans, Protocol):
     """Sums, searches and scans over codes."""
 
     def code_sums(
@@ -135,54 +187,6 @@ class Kernels(Protocol):
         """Return the distinct codes (u, M) in lexicographic order, and their rows as `starts` and `members` of `Scanned`.
 
         `n_distinct` is u if it is known, so that codes need not be counted.
-        """
-
-    def scan(
-        self,
-        scanned: Scanned,
-        tables: Float32,
-        k: int,
-        query_bits: Bytes | None = None,
-        prune: bool = True,
-        n_threads: int = 1,
-    ) -> tuple[Float32, RowNumbers]:
-        """Return the k rows with the lowest sums of each table, exactly.
-
-        The sum of a row is that of `table_sums`. Rows are sorted by sum, rows of equal sums by number.
-
-        Parameters
-        ----------
-        scanned : Scanned
-        tables : ndarray (q, M, K) float32
-            A table with NaN or infinite entries, or whose sums could overflow, is a `ValueError`.
-        k : int
-        query_bits : ndarray (q, M) uint8, optional
-            Codes of the queries, if the tables hold Hamming distances to them. The answer is the same and comes faster.
-        prune : bool
-            False adds up every row in float32. The answer is the same.
-
-        Returns
-        -------
-        sums : ndarray (q, min(k, eligible rows)) float32
-        rows : ndarray like `sums`, int64
-        """
-
-    def scan_within(
-        self,
-        scanned: Scanned,
-        tables: Float32,
-        limits: Float32,
-        query_bits: Bytes | None = None,
-        n_threads: int = 1,
-    ) -> tuple[RowNumbers, Float32, RowNumbers]:
-        """Return all rows with a sum of at most ``limits[i]`` in table i, sorted as by `scan`.
-
-        Returns
-        -------
-        starts : ndarray (q + 1,) int64
-            The rows of table i are at ``starts[i]`` up to ``starts[i + 1]``.
-        sums : ndarray (starts[-1],) float32
-        rows : ndarray (starts[-1],) int64
         """
 
     def scores(

@@ -38,6 +38,7 @@ from supquant.kernels import Packed, QueryKernel
 from supquant.model.added_classes import read_new_labels
 from supquant.model.discovery import Discovered, FoundClasses, assign, likeness_and_novelty
 from supquant.model.feature_map import SupervisedMap
+from supquant.model.on_device import DeviceEncoder, takes_gpu
 from supquant.model.vectors import (
     FeatureParts,
     checked_novelty,
@@ -251,6 +252,9 @@ class SupervisedCodec(CodebookCodec):
     def _encode(
         self, X: ArrayLike, labels: Labels | None, missing_labels: MissingLabels, n_jobs: int | None
     ) -> Codes:
+        if takes_gpu(X) and self._on_device.can_encode(X, labels):
+            codes: Codes = self._on_device.encode(X, labels, drop=missing_labels == "drop")
+            return codes
         search = self._searches[LABELLED]
 
         def encode_block(x: Float32, block: tuple[int, int]) -> Codes:
@@ -271,6 +275,11 @@ class SupervisedCodec(CodebookCodec):
             return self.encode_vectors(items, spelled)
 
         return self._by_blocks(X, n_jobs, self.n_codebooks, np.uint8, encode_block, of_vectors=True)
+
+    @cached_property
+    def _on_device(self) -> DeviceEncoder:
+        """The codec on a GPU, for items."""
+        return DeviceEncoder(self.map, self._searches, self.n_codebooks, self.centre)
 
     def _are_spelled(self, own: NDArray[np.int32]) -> bool:
         """Return whether labels (b,) are known, and none was added after the fit."""

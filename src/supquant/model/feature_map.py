@@ -128,11 +128,16 @@ class SupervisedMap:
     def compiled(self) -> FeatureKernel | None:
         """The map in compiled code; None if there is none, or if classes were added after the fit."""
         compiled = kernels.compiled()
-        if compiled is None or self.n_trained < self.n_labels:
-            return None
+        return (
+            None if compiled is None or self.n_trained < self.n_labels else compiled.meaning_map(self.parts)
+        )
+
+    @property
+    def parts(self) -> MeaningParts:
+        """What the map consists of, for compiled code. Labels that were added after the fit are no part of it."""
         packed, kernel, clusters = self._packed, self.kernel, self.clusters
         unused = np.empty(0, dtype=np.float32)
-        parts = MeaningParts(
+        return MeaningParts(
             [
                 packed["metric"] if kernel is None else kernel.packed,
                 *(packed[name] for name in ("weights", "metric", "cosine", "likeness")),
@@ -152,7 +157,6 @@ class SupervisedMap:
             n_columns=self.spelling.n_columns,
             multilabel=self.multilabel,
         )
-        return compiled.meaning_map(parts)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone. A copy makes the rest again, and compiled code cannot be copied."""
