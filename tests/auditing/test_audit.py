@@ -121,3 +121,50 @@ def test_a_model_and_an_index_are_audited_by_their_codes(clusters):
     assert by_model.suspicious.row.tolist() == by_index.suspicious.row.tolist()
     assert 3 in by_model.suspicious.row[:3]
     assert by_index.suspicious[0].id == f"i{by_index.suspicious[0].row}"
+
+
+def test_changed_labels_are_found_among_ambiguous_ones_and_counted(rng):
+    X = rng.normal(size=(1200, 8)).astype(np.float32) / 4
+    true = np.arange(1200) % 6
+    X[np.arange(1200), true] += 1
+    given = np.where((true == 0) & (rng.random(1200) < 0.3), 6, true)  # nobody can tell 0 from 6
+    wrong = rng.permutation(1200)[:40]
+    given[wrong] = (given[wrong] + rng.integers(1, 7, 40)) % 7
+    given[wrong[given[wrong] == 6]] = 1
+    found = audit(X, given)
+    listed = set(found.suspicious.row.tolist())
+    assert 30 <= len(listed) <= 50
+    assert len(listed & set(wrong.tolist())) >= 0.7 * len(listed)
+    assert np.nansum(found.wrong) == pytest.approx(len(listed), abs=1)
+    order = np.argsort(-found.wrong)
+    assert np.isin(order[:20], wrong).mean() >= 0.95
+
+
+def test_clean_labels_of_clear_classes_are_hardly_doubted(rng):
+    y = np.arange(600) % 5
+    X = (np.eye(5)[y] + rng.normal(scale=0.05, size=(600, 5))).astype(np.float32)
+    assert len(audit(X, y).suspicious) <= 3
+
+
+def test_near_duplicates_need_similar_texts(planted):
+    texts = [f"what{row} is{row} here" for row in range(len(planted.X))]
+    same = planted.copied.tolist()[:4]
+    for number, row in enumerate(same):
+        texts[planted.n + number] = texts[row].upper()
+    found = audit(planted.X, planted.y, texts=texts, n_jobs=1).duplicates
+    assert sorted(found.row.tolist()) == sorted([*same, *range(planted.n, planted.n + 4)])
+    with pytest.raises(InputError, match="texts must name each of the 1010 rows, got 3"):
+        audit(planted.X, planted.y, texts=["a", "b", "c"])
+
+
+def test_codes_alone_are_duplicates_only_if_they_are_equal(clusters):
+    X, y = clusters
+    model = ProductQuantizer(2, n_codewords=16, random_state=0).fit(X)
+    index = CodeIndex(model).add(X)
+    codes = [bytes(each) for each in index.codes(index.ids)]
+    found = audit(index, y)
+    for group in set(found.duplicates.group.tolist()):
+        rows = found.duplicates.row[found.duplicates.group == group].tolist()
+        assert len({codes[row] for row in rows}) == 1
+    assert len(found.duplicates) == sum(codes.count(each) > 1 for each in codes)
+    assert not len(audit(index, y, texts=[f"item{row}" for row in range(len(X))]).duplicates)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import Float64
 from supquant.errors import InputError
 from supquant.storage.replacing import replace_file
 
@@ -127,6 +128,9 @@ class Audit:
         What could not be judged, a sentence each.
     n_rows, n_unlabelled : int
         The number of rows, and the number of rows without a label.
+    wrong : ndarray of shape (n_rows,), float64
+        How probably the label of each row is wrong; NaN where it has none or several, or where it cannot be judged. The sum of
+        these is about the number of wrong labels.
     """
 
     findings: AuditTable
@@ -134,6 +138,7 @@ class Audit:
     notes: tuple[str, ...] = ()
     n_rows: int = 0
     n_unlabelled: int = 0
+    wrong: Float64 = field(default_factory=lambda: np.zeros(0), repr=False)
     _kinds: dict[str, AuditTable] = field(default_factory=dict, repr=False)
 
     def of_kind(self, kind: str) -> AuditTable:

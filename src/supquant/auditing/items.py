@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from supquant.arrays import Array, ArrayLike, Float64
+from supquant.arrays import Array, ArrayLike, Codes, Float64
 from supquant.auditing.classes import NORMAL_GAP, class_rows, classes_like_two, confused_pairs, gaps_inside
+from supquant.auditing.duplicates import equal_links, near_links
 from supquant.auditing.findings import CLASS_COLUMNS, COLUMNS, KINDS, Audit, AuditTable
-from supquant.auditing.judgement import Entries, Judgement, judge_labels, learn_out_of_fold
+from supquant.auditing.judgement import (
+    MIN_JUDGED_ROWS,
+    Entries,
+    Judgement,
+    judge_labels,
+    learn_out_of_fold,
+)
 from supquant.auditing.neighbours import Neighbours, find_neighbours
+from supquant.auditing.usualness import N_NEAREST
 from supquant.errors import InputError
 from supquant.estimators.base import CodeEstimator
 from supquant.index import CodeIndex
@@ -25,9 +33,6 @@ from supquant.model.codec import SupervisedCodec
 from supquant.parallel import single_blas
 from supquant.progress import Progress, Reporter
 from supquant.sources import VectorSource
-
-MIN_JUDGED_ROWS = 2
-"""A label of fewer rows than this is not judged: without the row that has it, nothing is known about the label."""
 
 MIN_BELONGING = 0.2
 """A row looks like no class if it belongs to the best one less than this: its belief, over the square of its loneliness."""
@@ -42,6 +47,7 @@ def audit(
     y: Any = None,
     *,
     ids: ArrayLike | None = None,
+    texts: Sequence[str | None] | None = None,
     n_neighbours: int = 10,
     missing_label: object = None,
     random_state: int | np.random.Generator | None = 0,
@@ -50,7 +56,8 @@ def audit(
 ) -> Audit:
     """Find labels that look wrong, rows that occur twice, and classes that are confused or look like two.
 
-    Every label is judged by a classifier that did not see it, and by the labels of the nearest rows.
+    Every label is judged by a classifier that did not see it, by the labels of the nearest rows, and by what rows that look alike
+    are called. As many labels are listed as seem to be wrong.
 
     Parameters
     ----------
@@ -62,8 +69,10 @@ def audit(
         `VectorSource`.
     ids : array-like of shape (n,) or None, default=None
         Names of the rows. None takes those of the source or of the index, or row numbers.
+    texts : sequence of n str or None, default=None
+        Texts of the rows. Near-duplicates then need nearly the same words.
     n_neighbours : int, default=10
-        Number of nearest rows whose labels are compared.
+        Number of nearest rows for `agreement`, and to look for near-duplicates among.
     missing_label : object, default=None
         A label that means "unknown", in addition to None, NaN and masked entries.
     random_state : int, Generator or None, default=0
@@ -93,42 +102,46 @@ def audit(
     >>> int(first.row), first.label, first.suggested
     (7, 1, 7)
     """
-    X, y, names = _read_items(items, y, ids)
+    X, y, names, codes = _read_items(items, y, ids)
     k = check_integer(n_neighbours, "n_neighbours", 1)
     jobs = resolve_jobs(n_jobs)
     X = check_training_vectors(X)
     if len(X) < 2:
         raise InputError(f"an audit compares rows, so it needs at least 2 of them; got {len(X)}")
     labels = read_labels(y, n_rows=len(X), missing=True, missing_label=missing_label)
-    names = _read_names(names, len(X))
+    names = _read_names(names, len(X), "ids")
+    texts = None if texts is None else _read_names(texts, len(X), "texts")
     rng = random_generator(random_state)
     reporter = Reporter(callback)
     with reporter.task("neighbours"):
-        neighbours = find_neighbours(X, k, rng, jobs)
+        neighbours = find_neighbours(X, k, rng, jobs, 0 if labels.multilabel else N_NEAREST)
     with reporter.task("out of fold"), single_blas():
         judge = learn_out_of_fold(X, labels, rng, jobs)
     with reporter.task("labels"), single_blas():
         judgement = judge_labels(labels, judge, neighbours, jobs)
     with reporter.task("classes"), single_blas():
         inside = gaps_inside(scipy.sparse.csc_array(labels.sparse()), neighbours.positions, 0)
-    return _listed(labels, names, judgement, neighbours, inside)
+    links = near_links(neighbours) if codes is None else equal_links(codes, texts)
+    duplicates = (links if texts is None else links.with_texts(texts)).groups(len(X))
+    return _listed(labels, names, judgement, neighbours, duplicates, inside)
 
 
-def _read_items(items: Any, y: Any, ids: Any) -> tuple[Any, Any, Any]:
-    """Return vectors (n, p), labels and names of what an audit was given."""
+def _read_items(items: Any, y: Any, ids: Any) -> tuple[Any, Any, Any, Codes | None]:
+    """Return vectors (n, p), labels and names of what an audit was given, and codes (n, M) if it was given these."""
     if isinstance(items, VectorSource):
-        return items.X, items.labels if y is None else y, items.ids if ids is None else ids
+        return items.X, items.labels if y is None else y, items.ids if ids is None else ids, None
     if isinstance(items, CodeIndex):
         names = items.ids
-        return _positions(items.codec, items.codes(names)), y, names if ids is None else ids
+        of_items = items.codes(names)
+        return _positions(items.codec, of_items), y, names if ids is None else ids, of_items
     if isinstance(items, CodeEstimator):
         codes = getattr(items, "training_codes_", None)
         if codes is None:
             raise InputError(
                 "a model that was loaded from a file has no training rows: give vectors, or an index"
             )
-        return _positions(items.codec_, codes), y, ids
-    return items, y, ids
+        return _positions(items.codec_, codes), y, ids, codes
+    return items, y, ids, None
 
 
 def _positions(codec: Any, codes: NDArray[np.uint8]) -> Array:
@@ -137,13 +150,13 @@ def _positions(codec: Any, codes: NDArray[np.uint8]) -> Array:
     return decoded[:, codec.map.spelling.n_columns + 1 :] if isinstance(codec, SupervisedCodec) else decoded
 
 
-def _read_names(ids: Any, n: int) -> list[Any]:
-    """Return the names of n rows."""
-    if ids is None:
+def _read_names(given: Any, n: int, parameter: str) -> list[Any]:
+    """Return the names or texts of n rows, row numbers if there are none."""
+    if given is None:
         return list(range(n))
-    names = np.asarray(ids).tolist()
+    names = given.to_pylist() if hasattr(given, "to_pylist") else np.asarray(given, dtype=object).tolist()
     if len(names) != n:
-        raise InputError(f"ids must name each of the {n} rows, got {len(names)}")
+        raise InputError(f"{parameter} must name each of the {n} rows, got {len(names)}")
     return names
 
 
@@ -152,26 +165,30 @@ def _listed(
     names: list[Any],
     judgement: Judgement,
     neighbours: Neighbours,
+    duplicates: tuple[NDArray[np.int64], Float64],
     inside: tuple[Float64, NDArray[np.bool_]],
 ) -> Audit:
     """Return all findings as tables."""
     given, best = judgement.given, judgement.best
     sizes = np.bincount(given.label, minlength=labels.n_labels)
     judged = sizes[given.label] >= MIN_JUDGED_ROWS
-    if labels.multilabel:
+    if judgement.wrong is None:
         usual = np.bincount(given.label, given.belief, minlength=labels.n_labels) / np.maximum(sizes, 1)
         taken = given.belief >= DOUBT_RATIO * usual[given.label]
+        doubtful, doubt = judged & ~taken, 1 - given.belief
     else:
+        doubt = judgement.wrong
         taken = best.label[given.row] == given.label
-    doubtful = judged & ~taken
+        doubtful = np.zeros(len(doubt), dtype=bool)
+        doubtful[np.argsort(-doubt, kind="stable")[: round(np.nansum(doubt))]] = True
+        doubtful &= judged & ~taken
     given = Entries(given.row, given.label, np.where(judged, given.probability, np.nan), given.agreement)
     write = _Lines(labels, names)
-    groups, distances = neighbours.duplicate_groups()
     lines: list[tuple[Any, ...]] = [
-        *write.doubted(given.take(doubtful), None if labels.multilabel else best),
+        *write.doubted(given.take(doubtful), doubt[doubtful], None if labels.multilabel else best),
         *write.forgotten(judgement.forgotten, "missing"),
         *write.forgotten(best.take(~labels.known), "unlabelled"),
-        *write.duplicates(groups, distances),
+        *write.duplicates(*duplicates),
         *write.strange(best, neighbours.loneliness()),
     ]
     if not labels.multilabel:
@@ -189,12 +206,16 @@ def _listed(
         shown = ", ".join(map(str, alone[:5])) + (", ..." if len(alone) > 5 else "")
         notes.append(f"{len(alone)} labels have one row each and cannot be judged: {shown}")
     table = class_rows(labels.classes, judgement, taken, doubtful, gaps)
+    wrong = np.full(len(labels), np.nan)
+    if judgement.wrong is not None:
+        wrong[given.row] = judgement.wrong
     return Audit(
         AuditTable.of(COLUMNS, lines),
         AuditTable.of(CLASS_COLUMNS, table),
         tuple(notes),
         len(labels),
         labels.n_unlabelled,
+        wrong,
     )
 
 
@@ -227,17 +248,16 @@ class _Lines:
         }
         return tuple(found[name] for name in COLUMNS)
 
-    def doubted(self, given: Entries, best: Entries | None) -> Iterator[tuple[Any, ...]]:
+    def doubted(self, given: Entries, doubt: Float64, best: Entries | None) -> Iterator[tuple[Any, ...]]:
         """Yield lines for given labels that look wrong, with what looks right if a row has one label."""
-        belief = given.belief
-        for at in np.argsort(belief, kind="stable"):
+        for at in np.argsort(-doubt, kind="stable"):
             row = given.row[at]
             yield self.line(
                 "label",
                 row,
                 given.label[at],
                 None if best is None else best.label[row],
-                score=1 - belief[at],
+                score=doubt[at],
                 probability=given.probability[at],
                 suggested_probability=np.nan if best is None else best.probability[row],
                 agreement=given.agreement[at],

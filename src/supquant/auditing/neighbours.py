@@ -1,4 +1,4 @@
-"""The nearest rows of every row, and what they tell without labels: rows that occur twice, and isolated rows.
+"""The nearest rows of every row, and what they tell without labels: isolated rows.
 
 Neighbours are found by codes of 16 bytes: product quantization of principal coordinates, searched exactly. Labels play no part in
 them. Distances to the neighbours are then computed from the vectors.
@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Float32, Float64, RowNumbers
@@ -36,10 +34,6 @@ CODEBOOK_ROWS = 8192
 MAX_ROWS = 1 << 18
 """Neighbours are searched among at most this number of rows, which are drawn at random from more."""
 
-DUPLICATE_RATIO = 0.2
-"""Two rows are near-duplicates if they are nearer than this fraction of the usual distance of a row to its last neighbour, which
-is the median over all rows."""
-
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
@@ -47,6 +41,7 @@ class Neighbours:
 
     rows: RowNumbers  # (n, k) row numbers, the nearest first; -1 where there are fewer
     distances: Float32  # (n, k) in the space of the vectors; infinite where there is no neighbour
+    around: RowNumbers  # (n, w) more near rows in no exact order, the k nearest among them; -1 where there are fewer
     positions: Float32  # (n, g) principal coordinates
 
     def usual_distance(self) -> float:
@@ -69,29 +64,10 @@ class Neighbours:
         usual = np.maximum(np.nanmedian(around, axis=1), 1e-3 * self.usual_distance())
         return mean / np.where(usual > 0, usual, 1)
 
-    def duplicate_groups(self) -> tuple[NDArray[np.int64], Float64]:
-        """Return the group of near-duplicates (n,) of every row, -1 for none, and the distance (n,) to the nearest of its group.
 
-        Distances are in units of `usual_distance`. Groups are numbered by their first rows.
-        """
-        n, k = self.rows.shape
-        usual = self.usual_distance() or 1.0
-        near = self.distances <= DUPLICATE_RATIO * usual
-        first = np.repeat(np.arange(n), k)[near.ravel()]
-        links = scipy.sparse.coo_array((np.ones(len(first)), (first, self.rows[near])), shape=(n, n))
-        _, component = connected_components(links, directed=False)
-        sizes = np.bincount(component)
-        group = np.where(sizes[component] > 1, component, -1).astype(np.int64)
-        _, numbers = np.unique(group[group >= 0], return_inverse=True)
-        group[group >= 0] = numbers
-        nearest = np.full(n, np.inf)
-        pairs = self.distances[near] / usual
-        np.minimum.at(nearest, first, pairs)
-        np.minimum.at(nearest, self.rows[near], pairs)  # a neighbour need not have the row among its own
-        return group, nearest
-
-
-def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: int) -> Neighbours:
+def find_neighbours(
+    X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: int, n_around: int = 0
+) -> Neighbours:
     """Find the k nearest other rows of every row of X (n, p).
 
     Parameters
@@ -103,6 +79,8 @@ def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: i
         Draws the rows that codebooks are learned from, and those to search among if there are very many.
     n_jobs : int
         Number of threads.
+    n_around : int, default=0
+        At least this number of near rows are found, though not exactly in their order.
 
     Returns
     -------
@@ -115,7 +93,7 @@ def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: i
     [1, 0, 3, 2]
     """
     n = len(X)
-    k = min(k, n - 1)
+    k, n_around = min(k, n - 1), min(max(k, n_around), n - 1)
     with single_blas():
         mean, directions = _scaled_directions(X, N_DIRECTIONS, n_jobs)
         positions = map_rows(lambda x: np.asarray((x - mean) @ directions), X, directions.shape[1], n_jobs)
@@ -128,11 +106,11 @@ def find_neighbours(X: NDArray[Any], k: int, rng: np.random.Generator, n_jobs: i
     ).fit(positions[sample])
     searched = np.sort(rng.permutation(n)[:MAX_ROWS])
     index = CodeIndex(quantizer).add_codes(quantizer.encode(positions[searched]), searched)
-    found = np.full((n, k), -1, dtype=np.int64)
+    found = np.full((n, n_around), -1, dtype=np.int64)
     for start, stop in row_blocks(n):
-        _, ids = index.search(positions[start:stop], k + 1, n_jobs=n_jobs)
-        found[start:stop, : ids.shape[1]] = _without_own(ids, start)[:, :k]
-    return _sorted(X, found, positions, n_jobs)
+        _, ids = index.search(positions[start:stop], n_around + 1, n_jobs=n_jobs)
+        found[start:stop, : ids.shape[1] - 1] = _without_own(ids, start)
+    return _sorted(X, found, k, positions, n_jobs)
 
 
 def _scaled_directions(X: NDArray[Any], n_directions: int, n_jobs: int) -> tuple[Float32, Float32]:
@@ -167,8 +145,9 @@ def _without_own(ids: RowNumbers, start: int) -> RowNumbers:
     return np.asarray(ids[~own].reshape(len(ids), -1))
 
 
-def _sorted(X: NDArray[Any], found: RowNumbers, positions: Float32, n_jobs: int) -> Neighbours:
-    """Compute the distances to the neighbours (n, k) that were found, and order them by distance."""
+def _sorted(X: NDArray[Any], around: RowNumbers, k: int, positions: Float32, n_jobs: int) -> Neighbours:
+    """Compute the distances to the first k of the near rows (n, w) that were found, and order these by distance."""
+    found = around[:, :k]
 
     def of_block(block: tuple[int, int]) -> Float32:
         others = found[slice(*block)]
@@ -181,4 +160,4 @@ def _sorted(X: NDArray[Any], found: RowNumbers, positions: Float32, n_jobs: int)
     distances = np.concatenate(list(ordered_map(of_block, row_blocks(len(X)), n_jobs)))
     order = np.argsort(distances, axis=1, kind="stable")
     rows, distances = (np.take_along_axis(each, order, axis=1) for each in (found, distances))
-    return Neighbours(rows, distances, positions)
+    return Neighbours(rows, distances, around, positions)

@@ -15,7 +15,7 @@ MAX_SHOWN = 200
 TITLES = {
     "label": (
         "Labels that look wrong",
-        "The most doubtful first. Neither the classifier nor the nearest rows agree with them.",
+        "As many as seem to be wrong, the surest first. They are unusual for rows like these.",
     ),
     "missing": ("Labels that look forgotten", "Rows that look as if they had one more label."),
     "unlabelled": ("Labels for rows without one", "What the rows look like, the most certain first."),

@@ -41,14 +41,18 @@ def audit(
     """Find labels that look wrong, duplicate rows, and classes that are confused or look like two."""
     for output in outputs:
         check_output(output, OUTPUTS)
-    with_columns = any(output.suffix == ".html" for output in outputs) and has_columns(items)
+    with_columns = has_columns(items)
     source = open_items(items, vectors, labels or True, ids, ["*"] if with_columns else None)
     print_line(f"Read {len(source):,} rows of {source.dim} numbers.", err)
     from supquant.auditing import audit as find  # noqa: PLC0415  # scikit-learn takes seconds to import: print first
+    from supquant.auditing.pages import Shown  # noqa: PLC0415
     from supquant.auditing.report import audit_page  # noqa: PLC0415
 
+    texts = Shown.of(source.metadata if with_columns else None).texts
     with progress_bars() as callback:
-        found = find(source, n_neighbours=neighbours, random_state=seed, n_jobs=jobs, callback=callback)
+        found = find(
+            source, texts=texts, n_neighbours=neighbours, random_state=seed, n_jobs=jobs, callback=callback
+        )
     for output in outputs:
         if output.suffix == ".html":
             page = audit_page(found, source.metadata if with_columns else None, f"Audit of {items.name}")

@@ -164,6 +164,7 @@ def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str,
 def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str, Any]:
     """Return the findings of the file next to the index, or else of its codes; the quality of classes is by codes."""
     from supquant.auditing import KINDS, audit  # noqa: PLC0415  # scikit-learn would double the start of a service
+    from supquant.auditing.pages import Shown  # noqa: PLC0415
 
     saved, few = items.findings(), len(index) <= MAX_AUDITED
     column, labels = _label_column(index, items, wanted, index.ids.tolist() if few else [])
@@ -174,7 +175,8 @@ def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[st
         raise RefusalError(422, f"{problem} write findings next to the index with `supquant audit`")
     answer: dict[str, Any] = {"ready": True, "column": column, "source": "codes", "notes": [], "classes": []}
     if column is not None and few:
-        by_codes = audit(index, np.array(labels, dtype=object))
+        texts = Shown.of(_text_columns(index, items, index.ids.tolist())).texts
+        by_codes = audit(index, np.array(labels, dtype=object), texts=texts)
         answer |= {"notes": by_codes.notes, "classes": _lines(by_codes.classes.to_arrow())}
         answer["findings"] = {kind: _lines(by_codes.of_kind(kind).to_arrow()) for kind in KINDS}
     if saved is not None:
@@ -300,6 +302,11 @@ class ItemTable:
         table, _ = self._table()
         return [] if table is None else [each for each in table.column_names if each != "id"]
 
+    def names_of_texts(self) -> list[str]:
+        """Return the names of columns of strings without the id."""
+        table, _ = self._table()
+        return [each for each in self.names if pa.types.is_string(table.schema.field(each).type)]
+
     def findings(self) -> Any:
         """Return the table of findings next to the index, or None."""
         path = self._folder.with_name(self._folder.name + ".audit.parquet")
@@ -332,6 +339,17 @@ def _read_table(path: Path) -> Any:
         return pq.read_table(path) if path.suffix == ".parquet" else pyarrow.json.read_json(path)
     except (OSError, pa.ArrowException) as error:
         raise RefusalError(503, f"{path.name} next to the index cannot be read") from error
+
+
+def _text_columns(index: CodeIndex, items: ItemTable, ids: Sequence[Any]) -> Any:
+    """Return a table of the columns of strings of some ids."""
+    few = ids[:1]
+    own = index.get(few, index.columns) if few and index.columns else None
+    kept = [each.name for each in own.schema if pa.types.is_string(each.type)] if own is not None else []
+    columns = {each: items.column(each, ids) for each in items.names_of_texts()}
+    if kept:
+        columns |= {name: index.get(list(ids), [name]).column(name) for name in kept}
+    return pa.table(columns)
 
 
 def _label_column(
