@@ -1,7 +1,8 @@
 """Report: what an audit finds of planted faults, compared with cleanlab on the same probabilities, and what it costs.
 
 Some labels are changed at random, some rows are copied with a little noise, and two classes are merged. The audit must find them.
-cleanlab gets the out-of-fold probabilities of the audit, so that only what is done with them differs.
+cleanlab and plain self-confidence get the out-of-fold probabilities of the audit, so that only what is done with them differs.
+Labels may be made ambiguous first: some classes are merged, others are split at random, so that nobody can tell their parts.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ COPIES = 100
 NOISES = (0.0, 0.01, 0.02)
 """Lengths of the noise that copies get, relative to the length of the row; each for a third of the copies."""
 
+MERGED = 0.13
+"""Fraction of the classes that become part of another, where labels are made ambiguous."""
+
+SPLIT = 0.4
+"""Fraction of the classes that are split at random, where labels are made ambiguous."""
+
+SHARES = (0.5, 0.3, 0.1)
+"""Share of the rows of a split class that get a new label; each for a third of the split classes."""
+
 JOINED_ROWS = 10_000
 """Maximum number of rows of the audit in which two classes are merged."""
 
@@ -41,6 +51,7 @@ FIRST = 100
 def bench_audit(
     data: Dataset,
     *,
+    ambiguous: bool = False,
     seeds: Sequence[int] = (0, 1, 2),
     n_rows: int | None = None,
     on_step: Callable[[str], None] | None = None,
@@ -51,6 +62,8 @@ def bench_audit(
     ----------
     data : Dataset
         It must have one label per row.
+    ambiguous : bool, default=False
+        Whether some classes are merged and others split at random before labels are changed.
     seeds : sequence of int
         One measurement for each.
     n_rows : int or None, default=None
@@ -70,9 +83,12 @@ def bench_audit(
         rng = np.random.default_rng(seed)
         rows = np.sort(rng.permutation(len(X))[:n_rows])
         tell(f"{data.name}, seed {seed}")
-        measured.append(_measured(X[rows], y[rows], rng) | {"seed": seed})
+        number = np.unique(y[rows], return_inverse=True)[1]
+        given = merge_and_split(number, rng) if ambiguous else number
+        measured.append(_measured(X[rows], given, rng) | {"seed": seed})
     return {
         "dataset": data.name,
+        "ambiguous": ambiguous,
         "rows": measured[0]["rows"],
         "dimensions": X.shape[1],
         "measured": measured,
@@ -80,14 +96,36 @@ def bench_audit(
     }
 
 
-def _measured(X: Array, y: Array, rng: np.random.Generator) -> dict[str, Any]:
+def merge_and_split(y: Array, rng: np.random.Generator) -> Array:
+    """Return labels (n,) of which some stand for two classes, and others are one of two labels of the same class.
+
+    Examples
+    --------
+    >>> y = np.repeat(np.arange(10), 100)
+    >>> ambiguous = merge_and_split(y, np.random.default_rng(0))
+    >>> np.bincount(ambiguous).tolist()
+    [100, 100, 56, 88, 49, 200, 72, 100, 100, 44, 28, 12, 51]
+    """
+    L = int(y.max()) + 1
+    order = rng.permutation(L)
+    merged, split = order[: round(MERGED * L)], order[2 * round(MERGED * L) :][: round(SPLIT * L)]
+    names = np.arange(L)
+    names[merged] = order[len(merged) : 2 * len(merged)]
+    found = names[y]
+    for place, label in enumerate(split):
+        rows = np.flatnonzero(y == label)
+        found[rows[rng.random(len(rows)) < SHARES[place % len(SHARES)]]] = L + place
+    return np.unique(found, return_inverse=True)[1]
+
+
+def _measured(X: Array, number: Array, rng: np.random.Generator) -> dict[str, Any]:
     """Plant faults, audit, and judge the findings."""
-    labels, number = np.unique(y, return_inverse=True)
+    n_labels = int(number.max()) + 1
     wrong = np.zeros(len(X) + COPIES, dtype=bool)
     wrong[rng.permutation(len(X))[: round(CHANGED * len(X))]] = True
     originals = rng.permutation(np.flatnonzero(~wrong[: len(X)]))[:COPIES]
     given = np.concatenate([number, number[originals]])
-    given[wrong] = (given[wrong] + rng.integers(1, len(labels), int(wrong.sum()))) % len(labels)
+    given[wrong] = (given[wrong] + rng.integers(1, n_labels, int(wrong.sum()))) % n_labels
     vectors = np.concatenate([X, _copies(X[originals], rng)])
 
     began, used = time.perf_counter(), time.process_time()
@@ -101,7 +139,8 @@ def _measured(X: Array, y: Array, rng: np.random.Generator) -> dict[str, Any]:
         "rows": len(vectors),
         "changed": int(wrong.sum()),
         "labels": _quality(found.suspicious.row, wrong),
-        "cleanlab": _cleanlab(vectors, given, wrong),
+        "all_rows": _quality(np.argsort(-found.wrong, kind="stable"), wrong),
+        "others": _others(vectors, given, wrong),
         "duplicates_planted": COPIES,
         "duplicates_found": _pairs_found(found, originals, len(X)),
         "duplicate_rows": len(found.duplicates),
@@ -138,12 +177,13 @@ def _quality(rows: Array, wrong: NDArray[np.bool_]) -> dict[str, float]:
         "listed": len(rows),
         "average_precision": float((precisions * hits).sum() / wrong.sum()),
         "precision_of_first": float(hits[:FIRST].mean()),
+        "precision": float(hits.mean()),
         "recall": float(hits.sum() / wrong.sum()),
     }
 
 
-def _cleanlab(X: Array, given: Array, wrong: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return the quality of cleanlab's lists, given the out-of-fold probabilities of the audit."""
+def _others(X: Array, given: Array, wrong: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the quality of other lists, given the out-of-fold probabilities of the audit."""
     from cleanlab.filter import find_label_issues  # noqa: PLC0415  # an extra
     from cleanlab.rank import get_label_quality_scores  # noqa: PLC0415
 
@@ -151,9 +191,15 @@ def _cleanlab(X: Array, given: Array, wrong: NDArray[np.bool_]) -> dict[str, Any
         judge = learn_out_of_fold(X, read_labels(given), np.random.default_rng(0), resolve_jobs(None))
         p = np.concatenate([judge.probabilities(each) for each in judge.rows.blocks]).astype(np.float64)
     p /= p.sum(axis=1, keepdims=True)
-    lists = {
-        f"find_label_issues, {by}": find_label_issues(given, p, return_indices_ranked_by=by, n_jobs=1)
-        for by in ("self_confidence", "normalized_margin")
-    }
-    lists["all rows by label quality"] = np.argsort(get_label_quality_scores(given, p), kind="stable")
+    lists = {"all rows by self-confidence": np.argsort(p[np.arange(len(p)), given], kind="stable")}
+    for by in ("normalized_margin", "confidence_weighted_entropy"):
+        scores = get_label_quality_scores(given, p, method=by)
+        lists[f"cleanlab, all rows by {by}"] = np.argsort(scores, kind="stable")
+    for by in ("self_confidence", "normalized_margin"):
+        lists[f"cleanlab, find_label_issues by {by}"] = find_label_issues(
+            given, p, return_indices_ranked_by=by, n_jobs=1
+        )
+    lists["cleanlab, all rows by adjusted self_confidence"] = np.argsort(
+        get_label_quality_scores(given, p, method="self_confidence", adjust_pred_probs=True), kind="stable"
+    )
     return {name: _quality(np.asarray(rows), wrong) for name, rows in lists.items()}
