@@ -6,6 +6,7 @@
 # make lint      the first part of make test
 # make quality   measure the default model in half an hour, and show what moved since the records in benchmarks/results/quality
 # make figures   write the tables and the picture of README.md and docs/ from these records
+# make integrations  the tests of tests/integrations with the newest versions of all tools there, in an environment of its own
 # make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error
 # make lock      write the versions that are installed into .ci, from where CI takes them
 # make audit     look for known weaknesses in these versions; it asks the package index
@@ -28,7 +29,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
-.PHONY: build demo test lint types pytest dist quality figures docs sanitize sanitize-address sanitize-thread lock audit browser develop clean
+.PHONY: build demo test lint types pytest dist integrations quality figures docs sanitize sanitize-address sanitize-thread lock audit browser develop clean
 
 build: $(STAMP)
 
@@ -79,6 +80,15 @@ lint: $(STAMP)
 # that of all tests, and keeps it for the next run.
 pytest: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= SUPQUANT_REQUIRE_NATIVE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_lab ./tests ./lab/tests
+
+# Tools of others, some of them large: CI runs only the tests of those that its own environment has. The tests of LangChain
+# bring a plugin for asynchronous tests, which has its options here.
+TOOLS := build/integrations/bin/python -m
+integrations: $(WHEEL)
+	$(PYTHON) -m venv build/integrations
+	$(TOOLS) pip install --quiet --disable-pip-version-check --upgrade "$$(echo build/dist/*.whl)[test-integrations]"
+	$(TOOLS) pip install --quiet --disable-pip-version-check --force-reinstall --no-deps build/dist/*.whl
+	OPENBLAS_NUM_THREADS=1 $(TOOLS) pytest -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function tests/integrations
 
 dist: $(STAMP)
 	rm -rf build/wheel-check

@@ -238,12 +238,6 @@ def test_ranking_page_adds_a_class(folder, few_digits):
     assert page.ids.shape == (20, 10)
 
 
-def test_page_on_other_databases_ranks_by_products(folder, few_digits):
-    pytest.importorskip("faiss")
-    page = run_page("docs/other-databases.md", **few_digits)
-    np.testing.assert_array_equal(page.rows[:, 0], (page.v @ page.t.T).argmax(axis=1))
-
-
 def test_methods_page_searches_bits(folder, few_digits):
     page = run_page("docs/methods.md", **few_digits)
     assert len(page.index) == 300
@@ -251,8 +245,8 @@ def test_methods_page_searches_bits(folder, few_digits):
 
 
 def test_every_page_with_python_is_run():
-    # by lab/tests/test_own_method.py and tests/gpu/test_page.py
-    run_elsewhere = {"docs/own-method.md", "docs/gpu.md"}
+    # by lab/tests/test_own_method.py, tests/gpu/test_page.py and tests/integrations/test_page.py
+    run_elsewhere = {"docs/own-method.md", "docs/gpu.md", "docs/integrations.md"}
     run_here = set(re.findall(r'run_page\("([^"]+)"', Path(__file__).read_text(encoding="utf-8")))
     with_python = {
         page.relative_to(ROOT).as_posix() for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))
@@ -271,10 +265,11 @@ def test_relative_links_lead_to_files():
 
 
 def test_extras_of_the_first_page_are_those_of_the_package():
-    named = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"`([\w-]+)`", " ".join(rows))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert named == ["arrow", "sql", "hdf5", "audit", "serve", "ray", "cuda13", "cuda12"]
-    assert set(named) <= set(project["optional-dependencies"])
+    of_developers = {"docs", "test", "test-integrations"}
+    assert sorted(named) == sorted(set(project["optional-dependencies"]) - of_developers)
 
 
 def test_every_example_has_a_page_in_the_gallery():

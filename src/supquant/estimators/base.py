@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,6 +20,7 @@ from supquant.codec.registry import load_codec_of
 from supquant.errors import FileFormatError, InputError
 from supquant.estimators.course import Record
 from supquant.inputs.parameters import check_integer, random_generator, resolve_jobs
+from supquant.inputs.unlabelled import labelled_rows
 from supquant.inputs.validation import check_training_vectors, check_vectors
 from supquant.interrupts import defers_interrupts
 from supquant.parallel import row_blocks, single_blas
@@ -28,7 +30,7 @@ BLOCK_SCORES = 1 << 24
 """`predict` computes at most this number of label scores at a time."""
 
 
-class CodeEstimator(TransformerMixin, BaseEstimator):
+class CodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base class of all estimators: everything that needs only `codec_`."""
 
     codec_: Any
@@ -148,6 +150,10 @@ class CodeEstimator(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "codec_")
         return self.codec_
 
+    @property
+    def _n_features_out(self) -> int:
+        return int(self._codec().codebooks.shape[2])
+
     def _store(self, codec: Any, codes: Codes) -> None:
         """Keep a fitted codec and the codes (n, M) of the training rows."""
         self.codec_ = codec
@@ -233,6 +239,24 @@ class LabelEstimator(CodeEstimator):
         ]
         classes: NDArray[Any] = self.classes_[np.concatenate([np.zeros(0, dtype=np.intp), *best])]
         return classes
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Return the accuracy of `predict`, for scikit-learn's searches and cross-validation.
+
+        Parameters
+        ----------
+        X : (n, p) array
+        y : labels as in `fit`
+            Rows without a label do not count.
+
+        Returns
+        -------
+        float
+            The fraction of rows whose label is predicted; with several labels per row, whose labels are all predicted.
+        """
+        labels, known = labelled_rows(y, missing=True, missing_label=getattr(self, "missing_label", None))
+        predicted = self.predict(X)
+        return float(accuracy_score(labels, predicted if known is None else predicted[known]))
 
     @property
     def classes_(self) -> NDArray[Any]:
