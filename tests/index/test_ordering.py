@@ -10,7 +10,7 @@ from supquant import AdditiveCodec, CodeIndex
 from supquant.codec.probabilities import IDENTITY
 from supquant.index import ordering
 from supquant.index.ordering import CodeOrder, find_cells, sort_codes
-from supquant.kernels import blocks_of
+from supquant.kernels import BLOCK_ROWS, blocks_of
 from supquant_lab.hashing.binary_codec import BinaryCodec
 
 N, M = 4000, 4
@@ -71,6 +71,7 @@ def test_sorted_codes_and_their_cells_are_those_of_plain_loops(n, K, depth, seed
     assert order.tolist() == sorted(range(n), key=lambda row: [codes[row, m] for m in lead])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ordering, "MIN_IN_CELL", 1)
+        patch.setattr(ordering, "COUNTED_CODES", BLOCK_ROWS)
         found = find_cells(blocks_of(codes[order]), n, lead)
     expected = cells_of(codes[order], lead)
     assert (list(found.lead), np.array_equal(found.used, expected.used)) == (lead, True)

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from supquant import kernels
 from supquant.index import parts as parts_module
+from supquant.index import segments
 from supquant.index.bitmaps import LiveRows, bits_of_rows, rows_in_bits
 from supquant.index.ids import NumberRange
 from supquant.index.parts import Part, merge_parts, merge_similar, stack_layers
 from supquant.index.segments import Segment
 from supquant.index.serials import Serials
+from supquant.kernels import BLOCK_ROWS
 
 SIZES = [1, 15, 16, 17, 63, 64, 65, 129, 1000]
 
@@ -54,6 +56,17 @@ def test_codes_come_back_and_are_ranked_as_they_were_given(tables, n, M, distinc
     sums, rows = ranked(segment, tables(M))
     assert np.array_equal(rows, order)
     assert np.array_equal(sums, np.take_along_axis(expected, order, axis=1))
+
+
+@pytest.mark.parametrize("n", [0, 1, 64, 500])
+@pytest.mark.parametrize("distinct", [None, 7])
+def test_the_codes_that_occur_are_told_some_at_a_time(n, distinct, monkeypatch):
+    monkeypatch.setattr(segments, "STREAMED_BLOCKS", 2)
+    codes = draw(n, 3, distinct)
+    parts = [part.copy() for part in Segment.of_codes(codes).distinct_codes()]
+    assert all(len(part) <= 2 * BLOCK_ROWS for part in parts)
+    told = np.concatenate([np.empty((0, 3), dtype=np.uint8), *parts])
+    assert np.array_equal(np.unique(told, axis=0), np.unique(codes, axis=0))
 
 
 @pytest.mark.parametrize("extra", [0, 1])

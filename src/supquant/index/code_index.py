@@ -339,7 +339,9 @@ class CodeIndex(LocalIndex):
             for segment in part.segments:
                 has = self._has_unlabelled.get(segment)
                 if has is None:
-                    has = self._has_unlabelled[segment] = codec.any_unlabelled(segment.codes())
+                    has = self._has_unlabelled[segment] = any(
+                        codec.any_unlabelled(codes) for codes in segment.distinct_codes()
+                    )
                 if has:
                     return True
         return False

@@ -34,6 +34,9 @@ MAX_LEVELS = 3
 _SAMPLED_CODES = 4096
 """The number of codes that stand for all codes when it is decided whether they are sorted."""
 
+COUNTED_CODES = 1 << 16
+"""The codewords of this number of codes, whole blocks of them, are counted at a time."""
+
 _SAMPLED_QUERIES = 64
 """The number of these codes that stand for queries."""
 
@@ -136,7 +139,11 @@ def _used_codewords(blocks: Codes, n: int) -> Codes:
     """Return (M, 256) uint8: 1 for each codeword that some of n codes has."""
     used = np.zeros((blocks.shape[1], 256), dtype=np.uint8)
     for m in range(blocks.shape[1]):
-        used[m, _column(blocks, m, n)] = 1
+        for start in range(0, n, COUNTED_CODES):
+            some = blocks[start // BLOCK_ROWS : (start + COUNTED_CODES) // BLOCK_ROWS, m].reshape(-1)
+            used[m] |= np.bincount(some[: n - start], minlength=256) > 0
+            if used[m].all():
+                break
     return used
 
 

@@ -11,6 +11,7 @@ New codes of some rows of a part are a segment too. It knows the numbers of thes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -36,6 +37,9 @@ Uint32 = NDArray[np.uint32]
 
 _ROWS_PER_CODE = 8
 """Codes are grouped if there are at least this number of rows for each distinct code, on average."""
+
+STREAMED_BLOCKS = 1024
+"""Codes that are looked at one after another are copied from this number of blocks at a time."""
 
 
 class Segment(StoredArrays):
@@ -259,6 +263,14 @@ class Segment(StoredArrays):
             by_row = self._blocks.transpose(0, 2, 1).reshape(-1, self._blocks.shape[1])
             return np.ascontiguousarray(by_row[: self._n_codes])
         return self._blocks[places // BLOCK_ROWS, :, places % BLOCK_ROWS]
+
+    def distinct_codes(self) -> Iterator[Codes]:
+        """Yield the codes (n, M) that occur, some at a time, in the order of a scan. No row is looked up."""
+        self.check_once()
+        for start in range(0, len(self._blocks), STREAMED_BLOCKS):
+            blocks = self._blocks[start : start + STREAMED_BLOCKS]
+            by_code = blocks.transpose(0, 2, 1).reshape(-1, blocks.shape[1])
+            yield by_code[: self._n_codes - start * BLOCK_ROWS]
 
     @cached_property
     def _code_of_row(self) -> Uint32:
