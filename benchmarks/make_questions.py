@@ -2,7 +2,8 @@
 
 python benchmarks/make_questions.py FOLDER
 
-The folder has banking77_minilm.npz, which docs/datasets.md describes, and banking77_texts.csv: its texts and categories.
+The folder has banking77_minilm.npz, which docs/maintainers/datasets.md describes, and banking77_texts.csv: its texts with their
+categories.
 """
 
 import sys

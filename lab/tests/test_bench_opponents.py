@@ -14,7 +14,7 @@ from supquant_lab.datasets import load
 from supquant_lab.methods import METHODS, OPPONENTS, Settings
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "opponents.md"
+PAGE = ROOT / "docs" / "maintainers" / "opponents.md"
 ROWS = 1500
 
 # plan
@@ -205,7 +205,7 @@ def test_the_page_has_the_tables_of_the_records():
     records = run.read_folder(ROOT / "benchmarks" / "results" / "opponents")
     page = PAGE.read_text(encoding="utf-8")
     assert rendered(page, records) == page, (
-        "run supquant bench opponents --results benchmarks/results/opponents --page docs/opponents.md"
+        "run supquant bench opponents --results benchmarks/results/opponents --page docs/maintainers/opponents.md"
     )
     assert {each["method"] for each in records} <= set(COMPARED)
 

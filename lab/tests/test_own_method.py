@@ -20,7 +20,7 @@ from supquant_lab.methods.own import own_method
 from supquant_lab.paper import render_report
 from supquant_lab.paper.plan import paper_tasks
 
-PAGE = Path(__file__).parents[2] / "docs" / "own-method.md"
+PAGE = Path(__file__).parents[2] / "docs" / "maintainers" / "own-method.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 MODULE = """

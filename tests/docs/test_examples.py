@@ -239,14 +239,14 @@ def test_ranking_page_adds_a_class(folder, few_digits):
 
 
 def test_methods_page_searches_bits(folder, few_digits):
-    page = run_page("docs/methods.md", **few_digits)
+    page = run_page("docs/maintainers/methods.md", **few_digits)
     assert len(page.index) == 300
     assert page.index.codec.n_codebooks == 8
 
 
 def test_every_page_with_python_is_run():
     # by lab/tests/test_own_method.py, tests/gpu/test_page.py and tests/integrations/test_page.py
-    run_elsewhere = {"docs/own-method.md", "docs/gpu.md", "docs/integrations.md"}
+    run_elsewhere = {"docs/maintainers/own-method.md", "docs/gpu.md", "docs/integrations.md"}
     run_here = set(re.findall(r'run_page\("([^"]+)"', Path(__file__).read_text(encoding="utf-8")))
     with_python = {
         page.relative_to(ROOT).as_posix() for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))

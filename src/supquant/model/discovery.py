@@ -32,7 +32,7 @@ MIN_NOVELTY = 0.5
 
 MIN_AGREEMENT = 0.25
 """Groups are joined, and rows belong to a group, only above this agreement. Where known classes are searched for without their
-labels, 0.2 to 0.3 finds them best (docs/decisions.md)."""
+labels, 0.2 to 0.3 finds them best (docs/maintainers/decisions.md)."""
 
 TYPICAL_ROWS = 10
 """Number of typical rows of a found class."""

@@ -39,7 +39,7 @@ LENGTHS: Mapping[str, Callable[[int], int]] = {
 }
 """Parameters of a constructor that can hold the length of a code, each with its value for a number of bits."""
 
-GUIDE = "docs/own-method.md shows one"
+GUIDE = "docs/maintainers/own-method.md shows one"
 
 
 def is_own(name: str) -> bool:
