@@ -27,7 +27,13 @@ from supquant_lab.picture import save_picture
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "quality"
-PAGES = ("README.md", "docs/quality.md", "docs/settings.md", "docs/discover.md")
+PAGES = (
+    "README.md",
+    "docs/quality.md",
+    "docs/settings.md",
+    "docs/discover.md",
+    "docs/maintainers/measurements.md",
+)
 PICTURE = ROOT / "docs" / "open.png"
 
 BLOCK = re.compile(r"(?<=<!-- figures: )(\w+)( -->\n\n).*?(?=\n\n<!-- end of figures -->)", re.DOTALL)

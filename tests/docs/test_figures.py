@@ -31,7 +31,7 @@ def copied(figures, tmp_path, monkeypatch):
     for path in records.glob("*.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | present))
     for name in figures.PAGES:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     monkeypatch.setattr(figures, "ROOT", tmp_path)
     monkeypatch.setattr(figures, "RECORDS", records)
