@@ -8,12 +8,12 @@ CuPy is imported when a GPU is first asked for.
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from types import ModuleType, TracebackType
 from typing import Literal, get_args
 
 from supquant.errors import DeviceError, InputError
+from supquant.system import at_fork
 
 __all__ = ["Device", "cuda", "device_name", "use_device", "why_no_gpu"]
 
@@ -112,4 +112,4 @@ def _forget_in_child() -> None:
     _chosen = "cpu"
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+at_fork(after_in_child=_forget_in_child)
