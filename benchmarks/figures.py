@@ -18,20 +18,24 @@ from statistics import mean
 import matplotlib as mpl
 
 mpl.use("Agg")
+from bench_tables import TABLES as BENCH_TABLES
 from matplotlib import pyplot as plt
 
 from supquant_lab.bench.quality.comparison import Values, figures_by_line
 from supquant_lab.bench.quality.plan import QUICK_ROWS, Line
 from supquant_lab.bench.quality.run import fingerprints, read_folder
 from supquant_lab.picture import save_picture
+from supquant_lab.table import markdown_lines as table
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "quality"
+BENCHES = RECORDS.parent
 PAGES = (
     "README.md",
     "docs/quality.md",
     "docs/settings.md",
     "docs/discover.md",
+    "docs/speed.md",
     "docs/maintainers/measurements.md",
 )
 PICTURE = ROOT / "docs" / "open.png"
@@ -87,12 +91,6 @@ def best_bold(values: Sequence[float | None], decimals: int = 3) -> list[str]:
     texts = [number(value, decimals) for value in values]
     top = number(max((value for value in values if value is not None), default=None), decimals)
     return [f"**{text}**" if text == top != NONE else text for text in texts]
-
-
-def table(header: Row, rows: Sequence[Row]) -> str:
-    """Return a table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 # tables ------------------------------------------------------------------------------------------------------------------
@@ -253,7 +251,12 @@ TABLES: dict[str, Callable[[Results], str]] = {
 
 def rendered(text: str, results: Results) -> str:
     """Return a page with its tables rendered."""
-    return BLOCK.sub(lambda block: f"{block[1]}{block[2]}{TABLES[block[1]](results)}", text)
+
+    def of_block(block: re.Match[str]) -> str:
+        name = block[1]
+        return f"{name}{block[2]}{BENCH_TABLES[name](BENCHES) if name in BENCH_TABLES else TABLES[name](results)}"
+
+    return BLOCK.sub(of_block, text)
 
 
 # picture -----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,220 @@
+"""Tables of the documents that show records of `supquant bench`, other than those of `supquant bench quality`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from supquant_lab.table import markdown_lines as table
+
+Record = Mapping[str, Any]
+
+MACHINES = {
+    "neon": "NEON (Neoverse-N1)",
+    "avx512": "AVX-512 VBMI (Xeon)",
+    "avx2": "AVX2 (the same Xeon)",
+}
+"""Records of `supquant bench search`, by the kernels that ran, and the processors."""
+
+SEARCHES = {
+    "1 query, 64 bits: `IndexPQ` / `IndexResidualQuantizer`": ("uniform codes, 64 bits, 1 query", 2),
+    "64 queries, 64 bits: the same two / 4-bit `IndexPQFastScan`": ("uniform codes, 64 bits, 64 queries", 3),
+    "64 queries, 128 bits: `IndexPQ` / `IndexResidualQuantizer`": ("uniform codes, 128 bits, 64 queries", 2),
+    "1 query, 16 bits, codes of a trained model: the same two": ("trained codes, 16 bits, 1 query", 2),
+}
+"""Lines of the table of searches: the case, and how many of `INDEXES` it was compared with."""
+
+INDEXES = ("IndexPQ", "IndexResidualQuantizer", "IndexPQFastScan")
+
+CLOSED = ("paper", "unlabelled")
+"""Protocols without new classes: items with labels, and without."""
+
+
+def _record(folder: Path, name: str) -> Record:
+    found: Record = json.loads((folder / f"bench-{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _measured(record: Record) -> dict[str, float]:
+    """Return the figures of a record by their names."""
+    return {figure["name"]: figure["measured"] for figure in record["figures"]}
+
+
+def _times(value: float) -> str:
+    """Return a ratio with two or three digits.
+
+    Examples
+    --------
+    >>> _times(1.762), _times(203.3)
+    ('1.8', '203')
+    """
+    return f"{value:.1f}" if value < 20 else f"{value:.0f}"
+
+
+def _short(value: float, decimals: int = 2) -> str:
+    """Return a fraction without its leading zero."""
+    return f"{value:.{decimals}f}".replace("0.", ".", 1)
+
+
+# speed -------------------------------------------------------------------------------------------------------------------
+
+
+def searches(folder: Path) -> str:
+    """Return how many times faster than FAISS a search is."""
+    found = [_measured(_record(folder, f"search-{name}")) for name in MACHINES]
+    rows = [
+        [
+            line,
+            *(
+                " / ".join(_times(one[f"{index} over ours: {case}"]) for index in INDEXES[:n])
+                for one in found
+            ),
+        ]
+        for line, (case, n) in SEARCHES.items()
+    ]
+    return table(["", *MACHINES.values()], rows)
+
+
+def tasks(folder: Path) -> str:
+    """Return what the steps before a search take."""
+    rows: list[tuple[str, str, str]] = []
+    record = _record(folder, "query")
+    found = _measured(record)
+    one = "features and tables of one query, 384 dimensions, 4,000 anchors"
+    product = _times(found[f"{one}: time over one float32 product with the anchors"])
+    rows += [
+        (one, f"{_short(found[one])} ms, {product} times one product of the anchors and a vector", "query")
+    ]
+    for queries in ("1 raw query", "64 raw queries"):
+        case = f"{queries} to answers, 1,000,000 uniform codes: time of IndexPQ over ours"
+        rows += [(case, _times(found[case]), "query")]
+    rest = "one query over 64 items: all but features and tables"
+    rows += [(rest, f"{found[rest]:.0f} microseconds", "query")]
+    encoding = "encoding of raw vectors, 384 dimensions to 64 bits"
+    rows += [(f"{encoding}, one thread", f"{found[encoding]:,.0f} vectors per second", "query")]
+    many, few = record["models"]
+    speeds = " and ".join(f"{each['features_microseconds']:.0f}" for each in (many, few))
+    case = "features of one of 256 queries, 4,000 and 1,000 anchors; time of tables by meaning over tables by distance"
+    rows += [(case, f"{speeds} microseconds; {_short(many['ratio'])} and {_short(few['ratio'])}", "query")]
+
+    record = _record(folder, "fit")
+    for data, name in (("banking77", "Banking77"), ("mnist", "MNIST")):
+        fit = record["default_fits"][data]
+        case = f"default fit of {name}, {fit['rows']:,} rows, 64 bits, one thread"
+        against = (
+            "scikit-learn's `LogisticRegression(C=10, tol=1e-6)` on the same rows"
+            if "regressions" in fit
+            else "one float32 `X'X` of shape ({:,}, {:,})".format(*fit["product_shape"])
+        )
+        rows += [(case, f"{fit['fit_seconds']:.1f} s, {_times(fit['ratio'])} times {against}", "fit")]
+    case = (
+        f"`joint` fit of MNIST, {record['rows']:,} rows, 16 bits, one thread, MAP {_short(record['map'], 3)}"
+    )
+    rows += [
+        (case, f"{record['fit_seconds']:.1f} s, {_times(record['ratio'])} times `X'X` of the features", "fit")
+    ]
+    shapes = " and ".join(f"({each['rows']:,}, {each['columns']:,})" for each in record["memory"])
+    memory = " and ".join(f"{each['peak_anonymous_mb']:.0f} MB" for each in record["memory"])
+    rows += [(f"peak anonymous memory of a fit of 64 bits to mapped files of shape {shapes}", memory, "fit")]
+
+    record = _record(folder, "evaluate")
+    ranking = next(kind for kind in record["kinds"] if kind["kind"] == "tables")
+    case = f"MAP, tie-aware MAP and precision of {record['queries']:,} queries and {record['rows']:,} rows"
+    rows += [(case, f"{ranking['seconds']:.1f} s, {ranking['peak_memory_mb']:.0f} MB", "evaluate")]
+    record = _record(folder, "gist")
+    rows += [
+        (f"GIST of {record['images']:,} pictures of 32 x 32 pixels", f"{record['seconds']:.0f} s", "gist")
+    ]
+    record = _record(folder, "encode")
+    speed, ratio = record["sides"][0]["vectors_per_second"], _times(record["ratio"])
+    case = "encoding of 256-dimensional projected vectors to 64 bits, one thread"
+    against = f"{ratio} times as fast as FAISS `LocalSearchQuantizer` 8x8"
+    rows += [(case, f"{speed:,.0f} vectors per second, {against}", "encode")]
+    lines = [[what, took, f"`supquant bench {command}`"] for what, took, command in rows]
+    return table(["task", "measured", "command"], lines)
+
+
+# many labels -------------------------------------------------------------------------------------------------------------
+
+
+def many_labels(folder: Path) -> str:
+    """Return ratios to the best possible result for many labels, and what they cost."""
+    rows = []
+    for n in (400, 1_000, 10_000, 100_000):
+        record = json.loads((folder / "labels" / f"{n}.json").read_text(encoding="utf-8"))
+        short, long = (next(one for one in record["measured"] if one["bits"] == bits) for bits in (16, 64))
+        rows += [
+            [
+                f"{n:,}, {short['rows']:,} x {short['dimensions']}",
+                _short(short["labelled"]["map_ratio"], 3),
+                _short(long["unlabelled"]["map_ratio"], 3),
+                _short(short["accuracy_ratio"], 3),
+                f"{short['fit_seconds']:.0f} s",
+                f"{short['peak_memory_mb'] / 1000:.1f} GB",
+                f"{short['tables_ms']:.1f} ms",
+            ]
+        ]
+    header = [
+        "labels, rows",
+        "items with labels, 2 bytes: MAP over that of the stored label",
+        "items without labels, 8 bytes: MAP over that of float scores",
+        "accuracy of the classifier over that of the Bayes rule",
+        "fit time, 2 bytes",
+        "memory above the data",
+        "time to make the tables of a query",
+    ]
+    return table(header, rows)
+
+
+# vectors next to codes ---------------------------------------------------------------------------------------------------
+
+
+def refined(folder: Path) -> str:
+    """Return what the order by vectors is, for Banking77."""
+    orders = _record(folder, "refine")["orders"]
+    ways = (None, "int8", "float16")
+
+    def of(protocol: str, way: str | None) -> Record:
+        return next(
+            one
+            for one in orders
+            if (one["data"], one["protocol"], one["vectors"]) == ("banking77", protocol, way)
+        )
+
+    def both(name: str, decimals: int) -> list[str]:
+        return [" / ".join(_short(of(kind, way)[name], decimals) for kind in CLOSED) for way in ways]
+
+    def each(protocol: str, name: str, decimals: int) -> list[str]:
+        return [_short(of(protocol, way)[name], decimals) for way in ways]
+
+    harmonic = []
+    for way in ways:
+        known, new = (of("open", way)[f"map_{which}"] for which in ("known", "new"))
+        harmonic.append(
+            f"{_short(known, 3)} / {_short(new, 3)}, {_short(2 * known * new / (known + new), 3)}"
+        )
+    sizes = [" / ".join(f"{of(kind, way)['bytes_per_item']:,.0f}" for kind in CLOSED) for way in ways]
+    recall = (
+        'recall@10 of the nearest vectors, `ranking="position"`, `refine=200`: items with labels / without'
+    )
+    rows = [
+        ["overlap with the ten nearest of the class, items with labels", *each("paper", "within_class", 2)],
+        ["the same, items without labels, all known", *each("unlabelled", "within_class", 2)],
+        ["the same, known and new classes together", *each("open", "within_class", 2)],
+        ["MAP, items with labels", *each("paper", "map_known", 3)],
+        ["MAP, items without labels, all known", *each("unlabelled", "map_known", 3)],
+        ["MAP of known / new queries together, harmonic mean", *harmonic],
+        [recall, *both("recall_by_position", 3)],
+        ["bytes per item, with labels / without", *sizes],
+    ]
+    return table(["Banking77, 8 bytes, 500 queries, one split", "codes", "`int8`", "`float16`"], rows)
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "searches": searches,
+    "tasks": tasks,
+    "labels": many_labels,
+    "refine": refined,
+}
