@@ -154,9 +154,8 @@ def _judged_by_usualness(
     joined = _joined(given)
     wrong = np.full(len(joined.row), np.nan)
     there = judged[joined.row]
-    wrong[there] = probabilities_wrong(
-        np.concatenate(of_own)[there], number_wrong(np.sum(counts, axis=0)), labels.n_labels
-    )
+    n_wrong = number_wrong(np.sum(counts, axis=0))
+    wrong[there] = probabilities_wrong(np.concatenate(of_own)[there], n_wrong, labels.n_labels)
     return Judgement(joined, _joined(best), joined.take(np.zeros(0, dtype=np.intp)), wrong)
 
 

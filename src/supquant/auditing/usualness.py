@@ -50,7 +50,10 @@ MIN_SHARE = np.float32(1e-5)
 """Added to probabilities before their logarithm is taken."""
 
 MIN_SEEN = 0.2
-"""Wrong labels are counted at a t below which W is larger than R by at least this."""
+"""Wrong labels are counted at every t below which W is larger than R by at least this, and R at most `MAX_RIGHT`."""
+
+MAX_RIGHT = 0.05
+"""See `MIN_SEEN`. Where more right labels are counted, errors of R outweigh the wrong ones."""
 
 LOG_EDGES = np.concatenate([[-np.inf], np.linspace(-16, 0, 161)[1:-1], [np.inf]])
 """Edges of the bins of log q in which labels are counted."""
@@ -179,20 +182,20 @@ def count_labels(q: Float32, own: NDArray[np.int64]) -> Float64:
 def number_wrong(counts: Float64) -> float:
     """Return about how many labels are wrong, from the sums (3, bins) of `count_labels` over all rows.
 
-    Every t gives a number. The largest is taken, since where right labels are frequent too, the others are too low.
+    Every t gives a number. The largest is taken, since the others are too low where some right labels are as rare as wrong ones.
 
     Examples
     --------
-    >>> q = np.full((100, 4), 0.001) + 0.996 * np.eye(4)[np.arange(100) % 4]
-    >>> own = np.arange(100) % 4
-    >>> own[:5] += 1
-    >>> round(number_wrong(count_labels(q, own % 4)))
-    5
+    >>> right, rng = np.arange(1000) % 10, np.random.default_rng(0)
+    >>> q = softmax(rng.normal(size=(1000, 10)) + 12 * np.eye(10)[right], axis=1)
+    >>> own = np.where(np.arange(1000) < 50, (right + 3) % 10, right)
+    >>> round(number_wrong(count_labels(q, own)), -1)
+    60.0
     """
     own, other, right = counts.cumsum(axis=1)
     n = own[-1]
     seen = (other - right) / max(n, 1)
-    there = seen >= MIN_SEEN
+    there = (seen >= MIN_SEEN) & (right <= MAX_RIGHT * n)
     estimates = (own[there] - right[there]) / seen[there]
     return float(np.clip(estimates.max(initial=0), 0, n))
 
@@ -241,7 +244,7 @@ def _fitted(evidence: Sequence[Float32], own: NDArray[np.int64]) -> tuple[tuple[
         by_rate = (1 / L - s) * e * (1 - e) / likelihood
         return -np.log(likelihood).mean(), -np.append(by_weight.mean(axis=0), by_rate.mean())
 
-    start = np.append(np.full(len(evidence), 0.5), -3.0)
+    start = np.append(np.full(len(evidence), 0.5), -4.0)
     bounds = [(0.0, 10.0)] * len(evidence) + [(-12.0, 0.0)]
     best = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     return tuple(best[:-1].tolist()), float(expit(best[-1]))
