@@ -206,6 +206,28 @@ def test_the_codes_of_items_are_those_of_their_vectors(fitted, drawn):
         assert error < most * np.square(vectors[:, columns]).sum()
 
 
+def test_vectors_of_items_know_the_labels_that_are_given(fitted, drawn):
+    X, y = drawn.X[:300], np.array(drawn.labels[:300], dtype=object)
+    y[::3] = None
+    vectors, blind = fitted.transform(X, y), fitted.transform(X)
+    unknown = np.array([label is None for label in y])
+    np.testing.assert_array_equal(vectors[unknown], blind[unknown])
+    r = N_KNOWN + fitted.codec_.map.n_likeness
+    own = (fitted.classes_ == y[~unknown, None]).astype(np.float32)
+    np.testing.assert_array_equal(vectors[~unknown, :N_KNOWN], own)
+    assert not vectors[~unknown, N_KNOWN:r].any()
+    np.testing.assert_allclose(vectors[~unknown, r:], blind[~unknown, r:], rtol=1e-5, atol=1e-6)
+
+
+def test_vectors_of_queries_over_labelled_items_score_as_an_index_of_them_does(fitted, drawn):
+    X, y = drawn.X[:N_LABELLED], drawn.labels[:N_LABELLED]
+    Q = drawn.X[N_ROWS : N_ROWS + 20]
+    codes = fitted.encode(X, y)
+    tables = fitted.codec_.query_tables(Q, all_labelled=True).tables
+    products = fitted.transform_queries(Q, all_labelled=True) @ fitted.decode(codes).T
+    np.testing.assert_allclose(-kernels.active().table_sums(codes, tables), products, rtol=1e-3, atol=1e-4)
+
+
 def test_codes_and_calibration_do_not_depend_on_the_number_of_threads(drawn):
     one, three = (fit(drawn.X[:N_ROWS], drawn.labels, n_jobs=n_jobs) for n_jobs in (1, 3))
     assert one.codec_.map.clusters is not None

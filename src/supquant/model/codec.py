@@ -229,11 +229,16 @@ class SupervisedCodec(CodebookCodec):
 
     # items ---------------------------------------------------------------------------------------------------------------
 
-    def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> Float32:
-        """Return the vectors t (n, D) of items X (n, p) without labels; codes approximate them."""
-        return self._by_blocks(
-            X, n_jobs, self.n_components, np.float32, lambda features, _: self.item_vectors(features)
-        )
+    def transform(self, X: ArrayLike, y: ArrayLike | None = None, *, n_jobs: int | None = None) -> Float32:
+        """Return the vectors t (n, D) of items X (n, p), which codes approximate; some or all of their labels may be known."""
+        X = self._vectors(X)
+        labels = None if y is None else self._read_labels(y, len(X))
+
+        def of_block(features: Float32, block: tuple[int, int]) -> Float32:
+            given = None if labels is None else self.map.spelling.of_labels(labels, *block)
+            return self.item_vectors(features, given)
+
+        return self._by_blocks(X, n_jobs, self.n_components, np.float32, of_block)
 
     def item_vectors(self, features: Float32, labels: NDArray[np.floating] | None = None) -> Float32:
         """Return the vectors t (b, D) of items with features (b, F); spelled labels of unknown items are NaN, or None for all."""
@@ -462,10 +467,14 @@ class SupervisedCodec(CodebookCodec):
         ranking: str | None = None,
         *,
         novelty: ArrayLike | None = None,
+        all_labelled: bool = False,
         n_jobs: int | None = None,
     ) -> Float32:
         """Return the vectors v (q, D) of queries Q (q, p); their products with decoded items are the scores of `query_tables`."""
-        return self.prepare(self.query_features(Q, novelty=novelty, n_jobs=n_jobs), ranking)
+        if all_labelled and novelty is None:
+            novelty = 0.0
+        features = self.query_features(Q, novelty=novelty, n_jobs=n_jobs)
+        return self.prepare(features, ranking, all_labelled=all_labelled)
 
     def query_features(
         self, Q: ArrayLike, *, novelty: ArrayLike | None = None, n_jobs: int | None = None

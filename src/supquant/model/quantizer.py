@@ -305,8 +305,8 @@ class SupervisedQuantizer(LabelEstimator):
         self.codec_ = self._codec().extended(X, y)
         return self
 
-    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Return the vectors t of items without labels, which codes approximate.
+    def transform(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float32]:
+        """Return the vectors t of items, which codes approximate.
 
         Their products with those of `transform_queries` are the scores of the label ranking before calibration. A vector database
         that ranks by inner product finds what this model finds, without codes.
@@ -314,13 +314,15 @@ class SupervisedQuantizer(LabelEstimator):
         Parameters
         ----------
         X : (n, p) array
+        y : array-like or None, default=None
+            The labels of the items, as for `encode`. The labels of items without are predicted.
 
         Returns
         -------
         (n, D) float32
         """
         codec: SupervisedCodec = self._codec()
-        return codec.transform(X, n_jobs=self.n_jobs)
+        return codec.transform(X, y, n_jobs=self.n_jobs)
 
     def transform_queries(
         self,
@@ -328,6 +330,7 @@ class SupervisedQuantizer(LabelEstimator):
         *,
         ranking: Literal["label", "position"] | None = None,
         novelty: ArrayLike | None = None,
+        all_labelled: bool = False,
     ) -> NDArray[np.float32]:
         """Return the vectors v of queries, whose products with those of `transform` are scores.
 
@@ -338,6 +341,8 @@ class SupervisedQuantizer(LabelEstimator):
             None takes ``"label"``. With ``"position"``, products order items by cosine.
         novelty : float, (q,) array or None, default=None
             The probability that a query is of no known class; None takes the model's prediction.
+        all_labelled : bool, default=False
+            Whether the labels of all items are known. Then no query is new, unless `novelty` says so.
 
         Returns
         -------
@@ -354,7 +359,7 @@ class SupervisedQuantizer(LabelEstimator):
         array([1, 7, 4, 6, 3, 1, 3, 9, 1, 7])
         """
         codec: SupervisedCodec = self._codec()
-        return codec.query_vectors(Q, ranking, novelty=novelty, n_jobs=self.n_jobs)
+        return codec.query_vectors(Q, ranking, novelty=novelty, all_labelled=all_labelled, n_jobs=self.n_jobs)
 
     # checks -----------------------------------------------------------------------------------------------------------
 
