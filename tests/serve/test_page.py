@@ -120,7 +120,7 @@ def test_an_error_that_no_request_waits_for_is_not_logged(service, monkeypatch, 
 
     monkeypatch.setattr(looking, "_audit_of", fail_after_the_answer)
     monkeypatch.setattr(looking, "PATIENCE", 0)
-    assert service.get("/v1/things/audit").json() == {"ready": False}
+    assert not service.get("/v1/things/audit").json()["ready"]
     works = looking._begun[service.service.indexes["things"].version]
     answered.set()
     while (fail_after_the_answer, None) in works:  # it is forgotten when it fails
@@ -184,3 +184,31 @@ def test_an_exported_id_is_no_formula(browse, tmp_path):
         "plain",
         "7",
     ]
+
+
+def test_work_under_way_says_how_far_it_has_come(service, monkeypatch):
+    going, over = threading.Event(), threading.Event()
+
+    def slow(_index, _items, _wanted, course):
+        course.at("judging labels", 0.5)
+        going.set()
+        over.wait(30)
+        return {"ready": True}
+
+    monkeypatch.setattr(looking, "_audit_of", slow)
+    monkeypatch.setattr(looking, "PATIENCE", 0.01)
+    try:
+        service.get("/v1/things/audit")
+        going.wait(30)
+        found = service.get("/v1/things/audit").json()
+    finally:
+        over.set()
+    assert found == {"ready": False, "stage": "judging labels", "done": 0.5}
+
+
+def test_the_page_of_the_api_shows_every_operation(browse, address):
+    opened = browse(f"{address}/docs")
+    for path, methods in _read(address, "/openapi.json")["paths"].items():
+        assert opened.dom.count(f'data-path="{path}"') == len(methods)
+    assert "required" in opened.dom
+    assert opened.console == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,10 +22,12 @@ import pyarrow.parquet as pq
 from supquant.index import CodeIndex
 from supquant.model.codec import SupervisedCodec
 from supquant.parallel import row_blocks
+from supquant.progress import Progress
 from supquant.serve.calls import Call, operation
 from supquant.serve.fields import FLAG, IDS, INTEGER, NUMBER, OBJECT, TEXT, described, list_of
 from supquant.serve.limits import RefusalError
-from supquant.serve.meanings import class_shares, explain, two_dimensions
+from supquant.serve.mapping import layout, lays_out
+from supquant.serve.meanings import class_shares, explain
 from supquant.serve.searching import read_query
 from supquant.serve.served import ServedIndex, Version
 
@@ -42,17 +45,33 @@ MAX_LISTED = 500
 SAMPLED = 100
 """The number of random items in an answer."""
 
-PATIENCE = 10.0
+PATIENCE = 1.0
 """The time that a request waits for a map or an audit, in seconds. The work continues, and a later request gets the result."""
 
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "y")
 """Names of columns that are taken for the labels of items."""
 
-_READY = {"ready": described("False while the work is under way: ask again.", FLAG)}
+_READY = {
+    "ready": described("False while the work is under way: ask again.", FLAG),
+    "stage": described("What is done now, while the work is under way.", TEXT),
+    "done": described("The finished fraction of the work, from 0 to 1, while it is under way.", NUMBER),
+}
 _COLUMN = {"column": described("The column of labels.", {"type": ["string", "null"]})}
 
-_begun: WeakKeyDictionary[Version, dict[Any, asyncio.Future[Any]]] = WeakKeyDictionary()
+_begun: WeakKeyDictionary[Version, dict[Any, tuple[asyncio.Future[Any], Course]]] = WeakKeyDictionary()
 """The maps and audits of each version, under way or finished, by the function that makes them and the column of labels."""
+
+
+@dataclass
+class Course:
+    """How far some work has come."""
+
+    stage: str = ""
+    done: float = 0.0
+
+    def at(self, stage: str, done: float) -> None:
+        """Note the stage that begins and the finished fraction of the work."""
+        self.stage, self.done = stage, done
 
 
 @operation(
@@ -67,6 +86,9 @@ _begun: WeakKeyDictionary[Version, dict[Any, asyncio.Future[Any]]] = WeakKeyDict
         "y": list_of(NUMBER),
         "label": described("The number of each item's label, -1 for none.", list_of(INTEGER)),
         "labels": {"type": "array"},
+        "layout": described(
+            "`neighbours` if near items are near on the map, `linear` without the extra `map`.", TEXT
+        ),
         "rows": described(f"The number of items of the index. At most {MAX_POINTS:,} are placed.", INTEGER),
     },
 )
@@ -110,7 +132,9 @@ async def read_found(call: Call) -> Any:
     return await _once(call, _found_in)
 
 
-async def _once(call: Call, work: Callable[[CodeIndex, ItemTable, str | None], dict[str, Any]]) -> Any:
+async def _once(
+    call: Call, work: Callable[[CodeIndex, ItemTable, str | None, Course], dict[str, Any]]
+) -> Any:
     """Return the result of some work for a column of labels, which is done once per version of the index.
 
     While it is under way, the answer is that it is not ready.
@@ -118,8 +142,12 @@ async def _once(call: Call, work: Callable[[CodeIndex, ItemTable, str | None], d
     key = work, call.parameters().get("label")
     begun = _begun.setdefault(call.version, {})
     if key not in begun:
-        begun[key] = asyncio.ensure_future(
-            call.in_thread(work, call.index, _item_table(call), key[1], kind="view")
+        course = Course()
+        begun[key] = (
+            asyncio.ensure_future(
+                call.in_thread(work, call.index, _item_table(call), key[1], course, kind="view")
+            ),
+            course,
         )
 
         def forget_failure(done: asyncio.Future[Any]) -> None:
@@ -128,13 +156,13 @@ async def _once(call: Call, work: Callable[[CodeIndex, ItemTable, str | None], d
             ):  # it is not kept: clients may draw any number of labels
                 begun.pop(key, None)
 
-        begun[key].add_done_callback(forget_failure)
-    asked = begun[key]
+        begun[key][0].add_done_callback(forget_failure)
+    asked, course = begun[key]
     await asyncio.wait([asked], timeout=min(PATIENCE, call.service.limits.deadline / 2))
-    return asked.result() if asked.done() else {"ready": False}
+    return asked.result() if asked.done() else {"ready": False, "stage": course.stage, "done": course.done}
 
 
-def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str, Any]:
+def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None, course: Course) -> dict[str, Any]:
     ids, codec = index.ids, index.codec
     sample = ids[np.sort(np.random.default_rng(0).permutation(len(ids))[:MAX_POINTS])]
     column: str | None = None
@@ -143,7 +171,7 @@ def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str,
     if len(ids):
         column, chosen = _label_column(index, items, wanted, sample.tolist())
         codes = index.codes(sample)
-        places = two_dimensions(codec, codes)
+        places = layout(codec, codes, tell=lambda done: course.at("placing items", done))
         shares = class_shares(codec, codec.decode(codes)) if column is None else None
         if shares is not None and isinstance(codec, SupervisedCodec):  # colours then show what the codes say
             chosen = codec.classes[shares.argmax(axis=1)].tolist()
@@ -157,11 +185,12 @@ def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str,
         "label": [number.get(each, -1) for each in chosen],
         "labels": names,
         "column": column,
+        "layout": "neighbours" if lays_out() else "linear",
         "rows": len(ids),
     }
 
 
-def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[str, Any]:
+def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None, course: Course) -> dict[str, Any]:
     """Return the findings of the file next to the index, or else of its codes; the quality of classes is by codes."""
     from supquant.auditing import KINDS, audit  # noqa: PLC0415  # scikit-learn would double the start of a service
     from supquant.auditing.pages import Shown  # noqa: PLC0415
@@ -176,7 +205,9 @@ def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[st
     answer: dict[str, Any] = {"ready": True, "column": column, "source": "codes", "notes": [], "classes": []}
     if column is not None and few:
         texts = Shown.of(_text_columns(index, items, index.ids.tolist())).texts
-        by_codes = audit(index, np.array(labels, dtype=object), texts=texts)
+        by_codes = audit(
+            index, np.array(labels, dtype=object), texts=texts, callback=_course_of_audit(course)
+        )
         answer |= {"notes": by_codes.notes, "classes": _lines(by_codes.classes.to_arrow())}
         answer["findings"] = {kind: _lines(by_codes.of_kind(kind).to_arrow()) for kind in KINDS}
     if saved is not None:
@@ -186,13 +217,32 @@ def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None) -> dict[st
     return answer
 
 
-def _found_in(index: CodeIndex, _items: ItemTable, _wanted: str | None) -> dict[str, Any]:
+def _course_of_audit(course: Course) -> Callable[[Progress], None]:
+    """Return a callback of `audit` that says what it does, in words of a user."""
+    stages = {
+        "neighbours": "finding near items",
+        "out of fold": "learning the classes",
+        "labels": "judging labels",
+        "classes": "judging classes",
+    }
+
+    def told(progress: Progress) -> None:
+        place = list(stages).index(progress.stage)
+        course.at(stages[progress.stage], (place + bool(progress.step)) / len(stages))
+
+    return told
+
+
+def _found_in(index: CodeIndex, _items: ItemTable, _wanted: str | None, course: Course) -> dict[str, Any]:
     """Return the groups of items by their codes. They are small, so all items are looked at."""
     codec, ids = index.codec, index.ids
     found = codec.found if isinstance(codec, SupervisedCodec) else None
     if found is None or not isinstance(codec, SupervisedCodec):
         return {"ready": True, "groups": []}
-    parts = [codec.discover_codes(index.codes(ids[slice(*block)])) for block in row_blocks(len(ids))]
+    parts = []
+    for block in row_blocks(len(ids)):
+        course.at("reading codes", block[0] / len(ids))
+        parts.append(codec.discover_codes(index.codes(ids[slice(*block)])))
     every = (np.concatenate(each) for each in zip(*parts, strict=True)) if parts else np.zeros((3, 0))
     numbers, agreement, novelty = every
     groups = []

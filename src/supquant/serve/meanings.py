@@ -1,4 +1,4 @@
-"""Requests to answers: what the codes of items and queries say: classes, positions, and why an answer is near."""
+"""Requests to answers: what the codes of items and queries say: classes, and why an answer is near."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from supquant.inputs.labels import Labels
 from supquant.model.codec import SupervisedCodec
 from supquant.model.vectors import item_novelty
 
-__all__ = ["class_shares", "explain", "two_dimensions"]
+__all__ = ["class_shares", "explain"]
 
 MAX_CLASSES = 4096
 """The maximum number of labels of a model whose answers are explained by classes."""
@@ -41,23 +41,6 @@ def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
     words = spelling.of_labels(every, 0, L)[:, :r]  # (L, r)
     shares = np.clip(meaning @ words.T, 0, 1)
     return (shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)).astype(np.float32)
-
-
-def two_dimensions(codec: Any, codes: Codes) -> Float32:
-    """Return places (n, 2) in [0, 1] on a map for codes (n, M): their two leading principal coordinates.
-
-    Both labels and positions count.
-    """
-    decoded = codec.decode(codes).astype(np.float64)
-    centred = decoded - decoded.mean(axis=0)
-    _, vectors = np.linalg.eigh(centred.T @ centred)
-    places = centred @ vectors[:, ::-1][:, :2]
-    if places.shape[1] < 2:
-        places = np.pad(places, ((0, 0), (0, 1)))
-    signs = np.sign(places[np.abs(places).argmax(axis=0), [0, 1]])  # a direction and its reverse are the same
-    places *= np.where(signs == 0, 1, signs)
-    low, high = places.min(axis=0), places.max(axis=0)
-    return ((places - low) / np.where(high > low, high - low, 1)).astype(np.float32)
 
 
 def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Codes) -> dict[str, Any]:

@@ -3,7 +3,7 @@ const $ = id => document.getElementById(id);
 const TABS = ["search", "map", "audit", "found", "classes"];
 const COLOURS = ["#4477cc", "#dd7733", "#2a9d67", "#cc4455", "#8866cc", "#a07a3a", "#d65fa5", "#6f7785", "#a3a52e", "#27a6b5", "#e3a008", "#5a4fcf"];
 const KINDS = {
-  label: ["wrong labels", "Labels that look wrong, most doubtful first."],
+  label: ["wrong labels", "As many labels as seem to be wrong, the surest first."],
   missing: ["missing labels", "Rows that seem to lack a label."],
   unlabelled: ["without label", "What rows without a label look like, most certain first."],
   duplicate: ["duplicates", "Equal or nearly equal items. Groups whose labels differ come first."],
@@ -50,7 +50,7 @@ async function patiently(path, tell) {
   for (;;) {
     const found = await ask(path);
     if (found.ready) return found;
-    tell("Still working ...");
+    tell(found.stage ? `${found.stage[0].toUpperCase()}${found.stage.slice(1)}: ${percent(found.done)} done ...` : "Still working ...");
   }
 }
 
@@ -74,6 +74,7 @@ const image = (found, id) => found.picture ? element("img", {src: found.picture,
 
 async function search(query) {
   const mine = ++asked;
+  keepOnly(query);
   const given = typeof query === "object" && !Array.isArray(query) ? query : {query}; // a text or a picture; or a vector or an item
   const k = Number($("k").value), itself = given.query == null || Array.isArray(query) ? null : query;
   const body = {...given, k: itself == null ? k : k + 1, ranking: $("ranking").value || null};
@@ -89,6 +90,11 @@ async function search(query) {
   const greater = info.descending[body.ranking || info.rankings[0]], probable = (body.ranking || info.rankings[0]) === "label";
   $("answers").className = "cards" + (found.ids.some(id => looks(id).text) ? " texts" : "");
   $("answers").replaceChildren(...found.ids.map((id, at) => card(id, found.scores[at], why.answers[at], probable && greater)));
+}
+function keepOnly(query) { // a field that was not asked says nothing about the answers
+  const object = typeof query === "object" && !Array.isArray(query);
+  if (object) $("query").value = "";
+  if (!object || query.text == null) $("text").value = "";
 }
 function showQuery({query, text, picture}, id, why) {
   const found = picture ? {picture: pictureOf(picture)} : id == null ? {} : looks(id), name = each => `${each.label} (${percent(each.share)})`;
@@ -113,9 +119,9 @@ function card(id, score, why, probable) {
 }
 function like(id) { edited = "query"; $("query").value = id; open("search"); scrollTo(0, 0); return guarded(() => search(id)); }
 function readQuery() {
-  if (edited === "text" && $("text").value.trim()) return {text: $("text").value.trim()};
-  const text = $("query").value.trim();
-  if (!text) throw new Error("Give the id of an item, or a vector.");
+  const text = $("query").value.trim(), words = $("text-field").hidden ? "" : $("text").value.trim();
+  if (words && (edited === "text" || !text)) return {text: words};
+  if (!text) throw new Error($("text-field").hidden ? "Give the id of an item, or a vector." : "Give a text, the id of an item, or a vector.");
   if (/[\s,\[]/.test(text) && !(info.id_kind === "str" && !/^[\[\d\s.,eE+-]+\]?$/.test(text))) {
     const numbers = text.replace(/[\[\]]/g, " ").trim().split(/[\s,]+/).map(Number);
     if (numbers.some(Number.isNaN)) throw new Error("A vector is a list of numbers.");
@@ -138,6 +144,7 @@ async function showMap() {
       onclick: event => { off.has(number) ? off.delete(number) : off.add(number); event.currentTarget.setAttribute("aria-pressed", String(!off.has(number))); drawMap(); }},
       element("i", {style: "background: " + hue(number)}), number < 0 ? "no label" : String(points.labels[number]))));
     $("map-told").textContent = points.ids.length < points.rows ? `A sample of ${points.ids.length.toLocaleString()} of ${points.rows.toLocaleString()} items.` : "A click finds the nearest items. A box selects items.";
+    if (points.layout === "linear") $("map-told").textContent += " With the extra supquant[map], near items are placed together.";
   }
   drawMap();
 }
@@ -224,9 +231,9 @@ async function showAudit() {
     if (!ofRows) return [element("td", {}, String(line.label)), ...(kind === "confused" ? [element("td", {}, String(line.suggested))] : []), element("td", {class: "n"}, String(line.rows)), element("td", {class: "n"}, percent(line.score))];
     const found = looks(line.id), text = value => value == null ? "" : String(value);
     return [element("td", {class: "tight"}, element("input", {type: "checkbox", "aria-label": "Select item " + line.id, onchange: event => { event.target.checked ? chosen.add(line.id) : chosen.delete(line.id); count(); }})),
-      ...(pictures ? [element("td", {class: "tight"}, image(found, line.id))] : []), element("td", {class: "tight"}, element("button", {class: "chip", type: "button", title: "Search for items like this one", onclick: () => like(line.id)}, String(line.id))),
+      ...(pictures ? [element("td", {class: "tight"}, image(found, line.id))] : []), element("td", {class: "tight"}, element("button", {class: "chip", type: "button", title: "Search for items like item " + line.id, onclick: () => like(line.id)}, String(line.id))),
       element("td", {class: kind === "label" || line.conflict ? "wrong" : null}, text(line.label)), element("td", {class: kind === "duplicate" ? null : "suggested"}, kind === "duplicate" ? String(line.group + 1) : element("b", {}, text(line.suggested))),
-      ...(texts ? [element("td", {class: "said"}, found.text || "")] : []), element("td", {class: "n wide"}, percent(line.probability)), element("td", {class: "n wide"}, percent(line.agreement)), element("td", {class: "n"}, percent(line.score))];
+      ...(texts ? [element("td", {class: "said"}, element("div", {title: found.text || ""}, found.text || ""))] : []), element("td", {class: "n wide"}, percent(line.probability)), element("td", {class: "n wide"}, percent(line.agreement)), element("td", {class: "n"}, percent(line.score))];
   };
   $("findings").className = ofRows ? "rows" : "";
   $("findings").replaceChildren(element("thead", {}, element("tr", {}, ...heads.map(name => element("th", {class: narrow(name)}, name)))), element("tbody", {}, ...lines.map(line => element("tr", {}, ...cells(line)))));
@@ -293,6 +300,8 @@ async function choose() {
   info = await ask(route(""));
   $("facts").textContent = `${info.rows.toLocaleString()} items, ${info.bytes_per_code} bytes each`;
   $("text-field").hidden = !info.accepts.includes("text"); $("picture-field").hidden = !info.accepts.includes("picture");
+  $("query-name").textContent = $("text-field").hidden && $("picture-field").hidden ? "The id of an item, or a vector" : "Or the id of an item, or a vector";
+  $("text").value = $("query").value = "";
   $("ranking").replaceChildren(...info.rankings.map(each => new Option(each, each)));
   $("columns").replaceChildren(...Object.entries(info.columns).filter(([, type]) => !/binary|struct|list/.test(type)).map(([name, type]) => element("button", {class: "chip", type: "button",
     title: "A column of type " + type, onclick: () => { $("where").value += ($("where").value.trim() ? " and " : "") + name + " = "; $("where").focus(); }}, name)));
@@ -332,7 +341,7 @@ for (const name of TABS) {
     if (step) { const next = TABS[(TABS.indexOf(name) + step + TABS.length) % TABS.length]; $("tab-" + next).focus(); open(next); }
   });
 }
-addEventListener("keydown", event => { if (event.key === "/" && !/INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName)) { event.preventDefault(); open("search"); $("query").focus(); $("query").select(); } });
+addEventListener("keydown", event => { if (event.key === "/" && !/INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName)) { event.preventDefault(); open("search"); const field = $($("text-field").hidden ? "query" : "text"); field.focus(); field.select(); } });
 addEventListener("resize", () => { if (points && !$("map").hidden) drawMap(); });
 async function start() {
   const {indexes} = await ask("/v1");

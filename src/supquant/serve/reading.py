@@ -168,16 +168,22 @@ _PAGE_HEADERS = {
 @operation("GET", "/", access="open", media_type="text/html")
 async def page(_: Call) -> Answer:
     """Read the page to search with."""
-    return Answer(_page(), "text/html; charset=utf-8", headers=_PAGE_HEADERS)
+    return Answer(_page("page"), "text/html; charset=utf-8", headers=_PAGE_HEADERS)
+
+
+@operation("GET", "/docs", access="open", media_type="text/html")
+async def docs(_: Call) -> Answer:
+    """Read the page that describes all operations."""
+    return Answer(_page("docs"), "text/html; charset=utf-8", headers=_PAGE_HEADERS)
 
 
 @cache
-def _page() -> bytes:
-    """Return the page with its style and its script in it, so that it needs no other file."""
+def _page(name: str) -> bytes:
+    """Return a page with its style and its script in it, so that it needs no other file."""
     folder = files("supquant.serve")
-    text = (folder / "page.html").read_text(encoding="utf-8")
-    for name in ("page.css", "page.js"):
-        text = text.replace(f"/* {name} */", (folder / name).read_text(encoding="utf-8"))
+    text = (folder / f"{name}.html").read_text(encoding="utf-8")
+    for part in ("page.css", f"{name}.js"):
+        text = text.replace(f"/* {part} */", (folder / part).read_text(encoding="utf-8"))
     return text.encode()
 
 
@@ -217,6 +223,7 @@ OPERATIONS = (
     reconstruct,
     check_new,
     page,
+    docs,
     healthz,
     readyz,
     metrics,
