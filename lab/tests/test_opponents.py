@@ -9,11 +9,13 @@ from supquant_lab.datasets import load
 from supquant_lab.methods import Settings, Training, apply_steps
 from supquant_lab.methods.opponents import maps
 from supquant_lab.methods.opponents.clusters import semi_supervised_centres
+from supquant_lab.methods.opponents.code_alignment import AlignedCodes, alignment_loss
 from supquant_lab.methods.opponents.maps import (
     LinearHead,
     RotatedComponents,
     UnitLength,
     WithinClass,
+    label_numbers,
     unit_length,
 )
 from supquant_lab.methods.opponents.methods import OPPONENTS
@@ -282,6 +284,32 @@ def test_rows_with_labels_stay_in_their_cluster_and_new_clusters_are_found():
     assert len(semi_supervised_centres(X, numbers, unlabelled[:0], 3, rng)) == 2
 
 
+def test_the_gradient_of_aligned_codes_is_that_of_finite_differences():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(12, 5))
+    parameters = [rng.normal(size=size) for size in ((7, 5), (7,), (3, 7), (3,))]
+    _, slopes = alignment_loss(parameters, x, rate=0.7)
+    for parameter, slope in zip(parameters, slopes, strict=True):
+        for place in np.ndindex(parameter.shape):
+            kept = parameter[place]
+            around = []
+            for moved in (kept + 1e-6, kept - 1e-6):
+                parameter[place] = moved
+                around.append(alignment_loss(parameters, x, rate=0.7)[0])
+            parameter[place] = kept
+            assert slope[place] == pytest.approx((around[0] - around[1]) / 2e-6, abs=1e-6)
+
+
+def test_bits_of_one_class_agree_and_bits_of_two_do_not(problem):
+    _, numbers = label_numbers(problem.training)
+    bits = AlignedCodes(16, seed=0, epochs=20, rate=0.3).fit(problem.training)(problem.X) > 0
+    differing = (bits[:, None] != bits[None]).sum(axis=2)
+    same = numbers[:, None] == numbers
+    assert differing[same].mean() < 1
+    assert differing[~same].mean() > 6
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 0.35
+
+
 @pytest.mark.parametrize("name", [name for name in OPPONENTS if "faiss" not in name])
 def test_opponents_find_more_than_chance_in_the_bytes_they_report(problem, name):
     found = fitted(name, problem.training)
@@ -295,7 +323,7 @@ def test_opponents_find_more_than_chance_in_the_bytes_they_report(problem, name)
     assert found.fit_seconds > 0
 
 
-SMALL = ("label-pq", "lda-pq", "lda-opq", "linear-head-pq", "hashing-baseline", "signs", "binary")
+SMALL = ("label-pq", "lda-pq", "lda-opq", "linear-head-pq", "hashing-baseline", "signs", "crovca", "binary")
 
 
 def test_unknown_parameters_and_several_labels_are_refused(problem):

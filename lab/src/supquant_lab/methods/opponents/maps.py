@@ -172,16 +172,16 @@ class LinearHead(Affine):
                 parameters[:cut].reshape(start.shape),
                 parameters[cut:].reshape(prototypes.shape),
             )
-            z, z_lengths = _scaled(X @ matrix.T.astype(np.float32))  # (n, r)
-            v, v_lengths = _scaled(V.astype(np.float32))  # (L, r)
+            z, z_lengths = scaled(X @ matrix.T.astype(np.float32))  # (n, r)
+            v, v_lengths = scaled(V.astype(np.float32))  # (L, r)
             logs = log_softmax(z @ v.T / np.float32(self.temperature), axis=1)  # (n, L)
             change = matrix - start
             value = -float(logs[rows, numbers].mean()) + self.penalty * float(np.square(change).sum()) / size
             slope = np.exp(logs)
             slope[rows, numbers] -= 1
             slope /= np.float32(self.temperature * len(X))
-            for_matrix = _through_scaling(slope @ v, z, z_lengths).T @ X + 2 * self.penalty * change / size
-            for_prototypes = _through_scaling(slope.T @ z, v, v_lengths)
+            for_matrix = through_scaling(slope @ v, z, z_lengths).T @ X + 2 * self.penalty * change / size
+            for_prototypes = through_scaling(slope.T @ z, v, v_lengths)
             return value, np.concatenate([for_matrix.ravel(), for_prototypes.ravel()]).astype(np.float64)
 
         first = np.concatenate([start.ravel(), prototypes.ravel()]).astype(np.float64)
@@ -190,13 +190,13 @@ class LinearHead(Affine):
         return matrix
 
 
-def _scaled(X: Array) -> tuple[Array, Array]:
+def scaled(X: Array) -> tuple[Array, Array]:
     """Return rows of unit length, and their lengths (n, 1) before."""
     lengths = np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.float32(1e-12))
     return X / lengths, lengths
 
 
-def _through_scaling(slope: Array, scaled: Array, lengths: Array) -> Array:
+def through_scaling(slope: Array, scaled: Array, lengths: Array) -> Array:
     """Return the gradient with respect to rows, given that with respect to the rows of unit length."""
     along = np.einsum("ij,ij->i", slope, scaled)[:, None]
     return (slope - along * scaled) / lengths

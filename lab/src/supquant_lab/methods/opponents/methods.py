@@ -23,6 +23,7 @@ from supquant.arrays import Array
 from supquant.errors import InputError
 from supquant_lab.methods.interface import Fitted, Method, Steps
 from supquant_lab.methods.opponents.clusters import semi_supervised_centres
+from supquant_lab.methods.opponents.code_alignment import AlignedCodes
 from supquant_lab.methods.opponents.maps import (
     LinearHead,
     RotatedComponents,
@@ -377,6 +378,24 @@ class RotatedSigns(HashingBaseline):
     float_queries = True
 
 
+class AlignedBits(Opponent):
+    """`crovca`: a head of one hidden layer on the vectors, whose bits agree for rows of one class, and the Hamming distance."""
+
+    name = "crovca"
+    rankings = ("hamming",)
+    defaults: ClassVar[Mapping[str, Any]] = {"epochs": 20, "rate": 0.3}
+    grid: ClassVar[Grid] = {"rate": (0.1, 0.3, 1.0)}
+
+    def map(self, bits: int) -> UnitLength:
+        """Return the head before its fit."""
+        return AlignedCodes(bits, self.settings.seed, **self.parameters)
+
+    def store(self, bits: int) -> Store:
+        """Return the signs."""
+        del bits
+        return Signs(float_queries=False)
+
+
 class ComponentsRaBitQ(Opponent):
     """`rabitq`: RaBitQ of the first principal components, one bit for each, and two floats."""
 
@@ -462,6 +481,7 @@ OPPONENTS: dict[str, type[Opponent]] = {
         SemiSupervisedClusters,
         HashingBaseline,
         RotatedSigns,
+        AlignedBits,
         ComponentsRaBitQ,
         RerankedRaBitQ,
         Int8Embeddings,
