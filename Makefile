@@ -2,6 +2,7 @@
 # make demo      install the library alone, train on handwritten digits, print a table, write a page with pictures
 # make test      everything that must hold, on WORKERS processes: lint, types, import directions, tests, sdist -> wheel -> import
 # make sanitize  the tests of the kernels under address and undefined-behaviour sanitizers, of threads under the thread sanitizer
+# make test-gpu  the kernels, encoding and searches on a GPU of NVIDIA against those of the CPU; needs CuPy in .venv
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
 # make quality   measure the default model in half an hour, and show what moved since the records in benchmarks/results/quality
@@ -30,7 +31,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
-.PHONY: build demo test lint types pytest dist integrations quality figures docs sanitize sanitize-address sanitize-thread wheels lock audit browser develop clean
+.PHONY: build demo test lint types pytest dist integrations quality figures docs sanitize sanitize-address sanitize-thread test-gpu wheels lock audit browser develop clean
 
 build: $(STAMP)
 
@@ -146,6 +147,10 @@ define sanitized_build
 	  --config-settings=build-dir=$(SANITIZED)/cmake-$(1) --config-settings=cmake.define.SUPQUANT_SANITIZE=$(2) .
 endef
 CHECK_SANITIZED = -c 'import supquant.kernels._native as n; assert n.__file__.startswith("$(SANITIZED)"), n.__file__'
+
+test-gpu: $(STAMP)
+	$(BIN)/python -c 'from supquant.kernels import device; reason = device.why_no_gpu(); reason and exit(reason)'
+	$(BIN)/python -m pytest tests/gpu tests/kernels/test_selection.py
 
 sanitize: sanitize-address sanitize-thread
 

@@ -415,3 +415,20 @@ def test_encode_by_workers_writes_a_file_for_each_file_and_resumes(run, model, f
     codes = pq.read_table(tmp_path / "codes")["code"].to_pylist()
     assert b"".join(codes) == SupervisedQuantizer.load(model).encode(X).tobytes()
     assert "2 of which existed already" in run(*arguments).output
+
+
+@pytest.mark.parametrize(
+    "command", [["encode", "m", "x"], ["search", "i", "q"], ["index", "m", "x"], ["serve", "i"]]
+)
+def test_a_gpu_that_is_not_there_is_one_line(run, monkeypatch, command):
+    reason = "there is no GPU that CUDA can use here"
+    monkeypatch.setattr("supquant.kernels.device.why_no_gpu", lambda: reason)
+    result = run(*command, "--device", "cuda")
+    assert result.exit_code == 2
+    assert result.output.strip() == f"Error: {reason}"
+
+
+def test_only_known_devices_are_taken(run):
+    result = run("encode", "m", "x", "--device", "tpu")
+    assert result.exit_code == 2
+    assert "device must be 'cpu', 'cuda' or 'auto', got 'tpu'" in " ".join(result.output.split())

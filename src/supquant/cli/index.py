@@ -21,6 +21,7 @@ from supquant.cli.files import (
     write_table,
 )
 from supquant.cli.options import (
+    Device,
     Ids,
     IndexFolder,
     Items,
@@ -32,6 +33,7 @@ from supquant.cli.options import (
     UnknownLabels,
     Vectors,
     check_ids,
+    choose_device,
     open_items,
 )
 from supquant.errors import InputError, SaveConflictError
@@ -86,8 +88,10 @@ def make_index(
         typer.Option(help="Keep vectors next to the codes, for searches with --refine: int8 or float16."),
     ] = None,
     jobs: Jobs = None,
+    device: Device = "cpu",
 ) -> None:
     """Encode items and write an index of them, or add them to one."""
+    choose_device(device)
     if append and replace:
         raise InputError("--append adds to the existing index and --replace removes it: give one of them")
     _check_folder(output, append or replace)
@@ -156,8 +160,10 @@ def search(
         ),
     ] = None,
     jobs: Jobs = None,
+    device: Device = "cpu",
 ) -> None:
     """Find the items of an index that are nearest to each query."""
+    choose_device(device)
     if output is not None:
         check_output(output, ANSWER_FILES)
     index = CodeIndex.load(folder)

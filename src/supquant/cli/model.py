@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -15,7 +15,18 @@ from supquant import evaluation, kernels
 from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
 from supquant.cli.files import CODE_FILES, check_output, check_space, make_folder, write_codes
 from supquant.cli.index import encoded, print_index
-from supquant.cli.options import Ids, Items, Jobs, Labels, ModelFile, Ranking, Vectors, open_items
+from supquant.cli.options import (
+    Device,
+    Ids,
+    Items,
+    Jobs,
+    Labels,
+    ModelFile,
+    Ranking,
+    Vectors,
+    choose_device,
+    open_items,
+)
 from supquant.errors import InputError
 from supquant.inputs.labels import read_labels
 from supquant.inputs.parameters import resolve_jobs
@@ -52,13 +63,14 @@ def encode(
         bool,
         typer.Option("--ray", help="Encode file by file on a Ray cluster, that of RAY_ADDRESS if it is set."),
     ] = False,
+    device: Device = "cpu",
 ) -> None:
     """Turn vectors into codes, one byte per codebook."""
     if ray or workers is not None:
-        _encode_files(
-            model, items, output, {"vectors": vectors, "labels": labels, "ids": ids}, workers, ray, jobs
-        )
+        columns = {"vectors": vectors, "labels": labels, "ids": ids}
+        _encode_files(model, items, output, columns, workers, ray, jobs, device)
         return
+    choose_device(device)
     check_output(output, CODE_FILES)
     codec = load_model(model).codec_
     source = open_items(items, vectors, labels, ids)
@@ -76,15 +88,24 @@ def _encode_files(
     n_workers: int | None,
     on_ray: bool,
     jobs: int | None,
+    device: str,
 ) -> None:
     """Encode every file of a folder into a file of its own, on several workers."""
     from supquant import distributed  # noqa: PLC0415  # needs pyarrow, an extra
 
     make_folder(output)
     kind: Any = distributed.RayWorkers if on_ray else distributed.ProcessWorkers
-    with kind(n_workers) as workers, progress_bars() as callback:
+    options: dict[str, Any] = {"actor_options": {"num_gpus": 1}} if on_ray and device == "cuda" else {}
+    with kind(n_workers, **options) as workers, progress_bars() as callback:
         done = distributed.encode_dataset(
-            model, items, output, workers=workers, n_jobs=jobs or 1, callback=callback, **columns
+            model,
+            items,
+            output,
+            workers=workers,
+            n_jobs=jobs or 1,
+            callback=callback,
+            device=cast("Any", device),
+            **columns,
         )
     skipped = f", {done.n_skipped} of which existed already" if done.n_skipped else ""
     print_line(f"Wrote {output}: {done.n_rows} codes in {len(done.files)} files{skipped}.")
@@ -158,6 +179,7 @@ def info(
                 ("Python", platform.python_version()),
                 ("instruction set", kernels.isa()),
                 ("threads", resolve_jobs(None)),
+                ("GPU", kernels.device.why_no_gpu() or kernels.device.cuda().name()),
             ]
         )
     elif path.is_dir():

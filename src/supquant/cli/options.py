@@ -10,6 +10,7 @@ import typer
 
 from supquant.cli.console import err, print_line
 from supquant.errors import InputError
+from supquant.kernels import use_device
 from supquant.sources import VectorSource, open_vectors
 
 if TYPE_CHECKING:
@@ -59,10 +60,22 @@ Metadata = Annotated[
 ]
 Ranking = Annotated[str | None, typer.Option(help="A ranking of the model; its first one by default.")]
 Jobs = Annotated[int | None, typer.Option(help="Number of threads; all cores by default.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Where the work is done: cpu, cuda for a GPU of NVIDIA, or auto for a GPU if there is one."
+    ),
+]
 Parameters = Annotated[
     list[str] | None,
     typer.Option("--set", help="A parameter of the method's estimator, as name=value; may be repeated."),
 ]
+
+
+def choose_device(name: str) -> None:
+    """Let this process work on a device; raise an error in one line if it cannot."""
+    chosen: Any = name
+    use_device(chosen)
 
 
 def open_items(

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import err, print_line
+from supquant.cli.options import Device, choose_device
 from supquant.errors import InputError
 from supquant.serve.encoding import load_encoders
 from supquant.serve.limits import Limits
@@ -61,8 +62,10 @@ def serve(
     deadline: Annotated[
         float, typer.Option(help="Maximum time of a request in seconds.")
     ] = _DEFAULTS.deadline,
+    device: Device = "cpu",
 ) -> None:
     """Answer searches and changes of indexes over HTTP, until SIGTERM or Ctrl-C."""
+    choose_device(device)
     limits = Limits(
         max_body=max_body,
         max_k=max_k,

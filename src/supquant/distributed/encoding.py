@@ -18,6 +18,7 @@ from supquant.distributed.process_workers import ProcessWorkers
 from supquant.distributed.source_files import SourceFiles
 from supquant.distributed.worker import Memory
 from supquant.errors import InputError
+from supquant.kernels.device import Device, use_device
 from supquant.progress import Progress, Reporter
 from supquant.sources import Block
 from supquant.storage import replace_file
@@ -26,6 +27,10 @@ __all__ = ["EncodedDataset", "encode_dataset", "write_code_table"]
 
 MODEL_NOTE, SOURCE_NOTE = "supquant.codec", "supquant.source"
 """Keys in the metadata of a file of codes: the digest of the codec, and the file that was encoded."""
+
+
+MAX_SHARING = 4
+"""At most this number of processes share a GPU by default. Each needs some hundred MB there, and reading takes their time."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ def encode_dataset(
     workers: Workers | None = None,
     n_jobs: int = 1,
     callback: Callable[[Progress], None] | None = None,
+    device: Device = "cpu",
 ) -> EncodedDataset:
     """Encode files of vectors, one file of codes for each.
 
@@ -81,6 +87,9 @@ def encode_dataset(
         Number of threads of each worker.
     callback : callable or None, default=None
         Called with a `supquant.progress.Progress` after every file.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where workers encode, as in `use_device`. With ``RayWorkers(actor_options={"num_gpus": 1})`` each actor has a GPU of its
+        own. Processes share one; without `workers`, there are then at most `MAX_SHARING`.
 
     Returns
     -------
@@ -105,8 +114,9 @@ def encode_dataset(
     for parent in {Path(task.target).parent for task in waiting}:
         parent.mkdir(parents=True, exist_ok=True)
     if waiting:
-        common = codec, files, n_jobs
-        own = ProcessWorkers(min(len(waiting), os.cpu_count() or 1)) if workers is None else workers
+        common = codec, files, n_jobs, device
+        most = (os.cpu_count() or 1) if device == "cpu" else MAX_SHARING
+        own = ProcessWorkers(min(len(waiting), most)) if workers is None else workers
         try:
             _run(own, waiting, common, Reporter(callback))
         finally:
@@ -167,16 +177,16 @@ class _FileTask:
         return notes == self.notes
 
 
-def encode_file(memory: Memory, common: tuple[AnyCodec, SourceFiles, int], task: _FileTask) -> None:
+def encode_file(memory: Memory, common: tuple[AnyCodec, SourceFiles, int, Device], task: _FileTask) -> None:
     """Encode one file: the task of a worker."""
-    codec, files, n_jobs = common
+    codec, files, n_jobs, device = common
     source = files.opened(memory)
 
     def encoded() -> Iterator[tuple[Codes, Block]]:
         for block in source.blocks(task.start, task.stop):
             yield codec.encode_items(block.X, block.labels, n_jobs=n_jobs), block
 
-    with replace_file(task.target) as file:
+    with use_device(device), replace_file(task.target) as file:
         write_code_table(file, encoded(), codec.n_codebooks, task.notes)
 
 

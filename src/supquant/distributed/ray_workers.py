@@ -32,10 +32,10 @@ class RayWorkers(Workers):
     Parameters
     ----------
     n_workers : int or None, default=None
-        The number of actors. None takes one for each processor of the cluster.
+        The number of actors. None takes one for each processor of the cluster, or for each GPU if `actor_options` ask for one.
     actor_options : mapping or None, default=None
-        Options of the actors as Ray takes them, such as ``{"num_cpus": 4, "memory": 8e9}``. One processor for each actor by
-        default, spread over the nodes.
+        Options of the actors as Ray takes them, such as ``{"num_cpus": 4, "memory": 8e9}`` or ``{"num_gpus": 1}``. One processor
+        for each actor by default, spread over the nodes.
     restarts : int, default=3
         How often lost actors are started again in one pass, all actors together.
     """
@@ -50,8 +50,11 @@ class RayWorkers(Workers):
         self._ray = _connected_ray()
         options: dict[str, Any] = {"num_cpus": 1, "scheduling_strategy": "SPREAD"} | dict(actor_options or {})
         if n_workers is None:
-            processors = self._ray.cluster_resources().get("CPU", 1)
-            n_workers = max(1, int(processors / max(float(options["num_cpus"]), 1e-3)))
+            there = self._ray.cluster_resources()
+            n_workers = int(there.get("CPU", 1) / max(float(options["num_cpus"]), 1e-3))
+            if gpus := float(options.get("num_gpus", 0)):
+                n_workers = min(n_workers, int(there.get("GPU", 0) / gpus))
+            n_workers = max(1, n_workers)
         self._memory = options.get("memory")
         self._actor = self._ray.remote(Worker).options(**options)
         self._actors: dict[int, Any] = {}

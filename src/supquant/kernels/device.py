@@ -8,6 +8,7 @@ CuPy is imported when a GPU is first asked for.
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from types import ModuleType, TracebackType
 from typing import Literal, get_args
@@ -21,6 +22,7 @@ Device = Literal["cpu", "cuda", "auto"]
 """The CPU, a GPU, or a GPU where there is one and else the CPU."""
 
 _chosen: Literal["cpu", "cuda"] = "cpu"
+_lost = False  # whether this process was forked from one that had imported CuPy
 
 
 class use_device:  # noqa: N801  # it is called like a function
@@ -95,6 +97,8 @@ def cuda() -> ModuleType:
 @lru_cache(maxsize=1)
 def why_no_gpu() -> str:
     """Return in one line why this process can use no GPU, and nothing if it can."""
+    if _lost:
+        return "a forked process cannot use a GPU after its parent has: start it anew (spawn)"
     try:
         import cupy  # noqa: PLC0415  # an extra
     except ImportError as error:
@@ -107,9 +111,10 @@ def why_no_gpu() -> str:
 
 
 def _forget_in_child() -> None:
-    """Let a forked child ask anew: a GPU that its parent uses is of no use to it."""
-    global _chosen  # noqa: PLW0603
-    _chosen = "cpu"
+    """Let a forked child work on the CPU: it cannot use a GPU that its parent uses."""
+    global _chosen, _lost
+    _chosen, _lost = "cpu", _lost or "cupy" in sys.modules
+    why_no_gpu.cache_clear()
 
 
 at_fork(after_in_child=_forget_in_child)

@@ -18,8 +18,9 @@ from supquant.errors import InputError
 from supquant_lab.bench import WrongAnswersError
 from supquant_lab.records import write_record
 
-FITS, OPPONENTS, QUALITY, SEARCHES, SERVICES = (
-    f"supquant_lab.cli.bench_{name}" for name in ("fits", "opponents", "quality", "searches", "services")
+FITS, GPU, OPPONENTS, QUALITY, SEARCHES, SERVICES = (
+    f"supquant_lab.cli.bench_{name}"
+    for name in ("fits", "gpu", "opponents", "quality", "searches", "services")
 )
 
 
@@ -45,6 +46,7 @@ class BenchCommands(LazyCommands):
         "serve": CommandSource(SERVICES, "Compare a service with direct searches; load, kill or fuzz it."),
         "cluster": CommandSource(SERVICES, "Fit, encode and search with workers, also when some are lost."),
         "gist": CommandSource(FITS, "Time GIST descriptors."),
+        "gpu": CommandSource(GPU, "Compare a GPU with one core, and with torch."),
     }
     plugins = None
 

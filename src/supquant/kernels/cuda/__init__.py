@@ -13,6 +13,7 @@ bits of the CPU, but for sums of exponentials in float64, which are added in ano
 This package needs CuPy. `supquant.kernels.device.cuda` imports it, or says what is missing.
 """
 
+from supquant.kernels.cuda.compiling import name
 from supquant.kernels.cuda.meaning import Meaning, labelled_targets
 from supquant.kernels.cuda.products import Matrix
 from supquant.kernels.cuda.scanning import forget_codes, resident_bytes, scan, scan_within
@@ -31,6 +32,7 @@ __all__ = [
     "forget_codes",
     "gaussian",
     "labelled_targets",
+    "name",
     "products",
     "resident_bytes",
     "scan",

@@ -8,7 +8,7 @@ from typing import Any
 
 import cupy as cp
 
-__all__ = ["THREADS", "blocks_for", "kernel", "largest_shared_memory", "n_multiprocessors"]
+__all__ = ["THREADS", "blocks_for", "kernel", "largest_shared_memory", "n_multiprocessors", "name"]
 
 THREADS = 256
 """Threads of a block of kernels that have no other reason for a number."""
@@ -46,6 +46,11 @@ def _module(device: int, source: str, numbers: tuple[tuple[str, int], ...]) -> A
 def largest_shared_memory() -> int:
     """Return the most bytes of shared memory that a block may have on this GPU."""
     return int(cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+def name() -> str:
+    """Return what this GPU is called."""
+    return str(cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)["name"].decode())
 
 
 def n_multiprocessors() -> int:

@@ -12,7 +12,7 @@
 
 constexpr int kDepth = 256;   // columns whose products are added up before their sum is added to that of other columns
 constexpr int kTile = 128;    // rows and columns of a tile
-constexpr int kStep = 16;     // columns of x that are in shared memory at a time; a divisor of kDepth
+constexpr int kStep = 8;     // columns of x that are in shared memory at a time; a divisor of kDepth
 constexpr int kPadding = 4;   // keeps the rows of a transposed tile in different banks
 
 __device__ inline float4 load_four(const float* row, int k, int d, bool aligned) {
@@ -31,29 +31,25 @@ products(const float* x, const float* y, float* sums, long long n_rows, int n, i
     const long long top = (long long)blockIdx.y * kTile;
     const int left = blockIdx.x * kTile;
     const bool aligned = d % 4 == 0;
-    const int x_row = t / 4, x_k = t % 4 * 4;  // of the four numbers of x that this thread loads, twice
+    const int x_row = t / 2, x_k = t % 2 * 4;  // of the four numbers of x that this thread loads
     const int y_k = t / 32, y_column = t % 32 * 4;
     const int down = t / 16 * 4, across = t % 16 * 4;  // of the sums of this thread: 4 by 4 in each quarter of the tile
-    const float4 nothing = {0, 0, 0, 0};
-    float4 next_x[2], next_y[2];
+    // Rows after the last one read the last one, and their sums are not kept.
+    const float* x_from = x + min(top + x_row, n_rows - 1) * d;
+    const float* y_from = y + (long long)y_k * stride + left + y_column;
+    float4 next_x, next_y;
 
     const auto fetch = [&](int k) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const long long row = top + x_row + 64 * i;
-            next_x[i] = row < n_rows ? load_four(x + row * d, k + x_k, d, aligned) : nothing;
-            next_y[i] = *reinterpret_cast<const float4*>(y + (long long)(k + y_k + 8 * i) * stride + left + y_column);
-        }
+        next_x = load_four(x_from, k + x_k, d, aligned);
+        next_y = *reinterpret_cast<const float4*>(y_from);
+        y_from += kStep * stride;
     };
     const auto place = [&](int side) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            xs[side][x_k][x_row + 64 * i] = next_x[i].x;
-            xs[side][x_k + 1][x_row + 64 * i] = next_x[i].y;
-            xs[side][x_k + 2][x_row + 64 * i] = next_x[i].z;
-            xs[side][x_k + 3][x_row + 64 * i] = next_x[i].w;
-            *reinterpret_cast<float4*>(&ys[side][y_k + 8 * i][y_column]) = next_y[i];
-        }
+        xs[side][x_k][x_row] = next_x.x;
+        xs[side][x_k + 1][x_row] = next_x.y;
+        xs[side][x_k + 2][x_row] = next_x.z;
+        xs[side][x_k + 3][x_row] = next_x.w;
+        *reinterpret_cast<float4*>(&ys[side][y_k][y_column]) = next_y;
     };
 
     float part[8][8];
@@ -65,38 +61,38 @@ products(const float* x, const float* y, float* sums, long long n_rows, int n, i
     fetch(0);
     place(0);
     __syncthreads();
-    const int steps = (d + kStep - 1) / kStep;
-    for (int step = 0; step < steps; ++step) {
-        const int side = step % 2;
-        if (step + 1 < steps) fetch((step + 1) * kStep);
+    for (int k = 0, side = 0; k < d; k += kStep, side = 1 - side) {
+        const bool more = k + kStep < d;
+        if (more) fetch(k + kStep);
 #pragma unroll
-        for (int k = 0; k < kStep; ++k) {
+        for (int step = 0; step < kStep; ++step) {
             float a[8], b[8];
-            *reinterpret_cast<float4*>(a) = *reinterpret_cast<const float4*>(&xs[side][k][down]);
-            *reinterpret_cast<float4*>(a + 4) = *reinterpret_cast<const float4*>(&xs[side][k][down + 64]);
-            *reinterpret_cast<float4*>(b) = *reinterpret_cast<const float4*>(&ys[side][k][across]);
-            *reinterpret_cast<float4*>(b + 4) = *reinterpret_cast<const float4*>(&ys[side][k][across + 64]);
+            *reinterpret_cast<float4*>(a) = *reinterpret_cast<const float4*>(&xs[side][step][down]);
+            *reinterpret_cast<float4*>(a + 4) = *reinterpret_cast<const float4*>(&xs[side][step][down + 64]);
+            *reinterpret_cast<float4*>(b) = *reinterpret_cast<const float4*>(&ys[side][step][across]);
+            *reinterpret_cast<float4*>(b + 4) = *reinterpret_cast<const float4*>(&ys[side][step][across + 64]);
 #pragma unroll
             for (int i = 0; i < 8; ++i)
 #pragma unroll
                 for (int j = 0; j < 8; ++j) part[i][j] = fmaf(a[i], b[j], part[i][j]);
         }
-        if (step + 1 < steps) place(1 - side);
-        const int done = (step + 1) * kStep;
-        if (done % kDepth == 0 || step + 1 == steps) {
-            const bool first = done <= kDepth;
+        if (more) place(1 - side);
+        if (!more || (k + kStep) % kDepth == 0) {
+            const bool first = k + kStep <= kDepth;
+            float* to = sums + (top + down) * n + left + across;
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                const long long row = top + down + i % 4 + i / 4 * 64;
-                if (row >= n_rows) continue;
+                if (top + down + i % 4 + i / 4 * 64 < n_rows) {
 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
-                    const int column = left + across + j % 4 + j / 4 * 64;
-                    if (column >= n) continue;
-                    float& sum = sums[row * n + column];
-                    sum = first ? part[i][j] : sum + part[i][j];
-                    part[i][j] = 0;
+                    for (int j = 0; j < 8; ++j)
+                        if (left + across + j % 4 + j / 4 * 64 < n) {
+                            float& sum = to[j % 4 + j / 4 * 64];
+                            sum = first ? part[i][j] : sum + part[i][j];
+                        }
                 }
+#pragma unroll
+                for (int j = 0; j < 8; ++j) part[i][j] = 0;
+                to += i == 3 ? 61 * n : n;
             }
         }
         __syncthreads();

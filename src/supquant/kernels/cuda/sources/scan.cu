@@ -12,7 +12,7 @@ typedef unsigned int Word;
 typedef long long Row;
 
 constexpr int kWords = (M + 3) / 4;
-constexpr int kRows = 4;  // rows that a thread reads before it looks any of them up
+constexpr int kRows = M <= 16 ? 4 : 1;  // rows that a thread reads before it looks any of them up
 
 __device__ inline Word bits_of(float sum) {
     const Word own = __float_as_uint(sum), bits = own == 0x80000000u ? 0 : own;  // -0 becomes 0
@@ -89,16 +89,26 @@ scan(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const
     const bool all = bound == ~0ull;
     const Visit visit{n, every, eligible};
     const Kept kept{keys + (Row)query * room, counts + query, room};
-    const Row pieces = visit.pieces(), warps = (Row)gridDim.x * blockDim.x / 32;
-    const Row warp = ((Row)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    for (Row piece = warp * kRows; piece < pieces; piece += warps * kRows) {
-        Word words[kRows][kWords];
-        Row rows[kRows];
+    const Row pieces = visit.pieces(), step = (Row)gridDim.x * blockDim.x / 32 * kRows;
+    Row piece = ((Row)blockIdx.x * blockDim.x + threadIdx.x) / 32 * kRows;
+    // The codes of the next pieces are on their way while those of these ones are looked up.
+    Word rows[kRows], next_rows[kRows], words[kRows][kWords], next_words[kRows][kWords];
+    const auto fetch = [&](Row piece) {
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-            rows[i] = piece + i < pieces ? visit.first_row(piece + i) + lane : n;
-            load(codes, stride, rows[i] < n ? rows[i] : 0, words[i]);
+            next_rows[i] = piece + i < pieces ? Word(min(visit.first_row(piece + i) + lane, n)) : Word(n);
+            load(codes, stride, next_rows[i] < n ? next_rows[i] : 0, next_words[i]);
         }
+    };
+    fetch(piece);
+    for (; piece < pieces; piece += step) {
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+            rows[i] = next_rows[i];
+#pragma unroll
+            for (int word = 0; word < kWords; ++word) words[i][word] = next_words[i][word];
+        }
+        fetch(piece + step);
         float sums[kRows];
 #pragma unroll
         for (int m = 0; m < M; ++m)
@@ -110,7 +120,7 @@ scan(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const
 #pragma unroll
         for (int i = 0; i < kRows; ++i)
             if (rows[i] < n && (all || sums[i] <= most)) {
-                const Key key = Key(bits_of(sums[i])) << 32 | Word(rows[i]);
+                const Key key = Key(bits_of(sums[i])) << 32 | rows[i];
                 if (key <= bound && visit.allows(rows[i])) kept.push(key);
             }
     }
@@ -130,7 +140,7 @@ scan_groups(const Byte* codes, Row n, Row stride, Row every, const Key* eligible
     const uint4* copy = group_table + lane % GROUP_COPIES;
     const uint4 start = starts[group];
     const Visit visit{n, every, eligible};
-    constexpr int kPair = 2;
+    constexpr int kPair = M <= 16 ? 2 : 1;
     const Row pieces = visit.pieces(), warps = (Row)gridDim.x * blockDim.x / 32;
     const Row warp = ((Row)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     for (Row piece = warp * kPair; piece < pieces; piece += warps * kPair) {
