@@ -13,10 +13,11 @@ __all__ = ["THREADS", "blocks_for", "kernel", "largest_shared_memory", "n_multip
 THREADS = 256
 """Threads of a block of kernels that have no other reason for a number."""
 
-_OPTIONS = (
-    "--std=c++17",
-    "--fmad=false",
-)  # no multiply-add but those in the sources: all machines give the same bits
+_OPTIONS = "--std=c++17", "--fmad=false"
+"""No multiply-adds are fused but those in the sources: so all machines give the same bits."""
+
+_LAST_OPTION = "-I"
+"""CuPy adds -ftz=true at the end, with which subnormal numbers would be lost. Behind -I it names a folder that is not there."""
 
 
 def kernel(source: str, name: str, **numbers: int) -> Any:
@@ -40,7 +41,8 @@ def _module(device: int, source: str, numbers: tuple[tuple[str, int], ...]) -> A
     """Return a source file, compiled: once for each GPU and all numbers."""
     del device
     text = files("supquant.kernels.cuda").joinpath(f"sources/{source}.cu").read_text(encoding="utf-8")
-    return cp.RawModule(code=text, options=(*_OPTIONS, *(f"-D{name}={value}" for name, value in numbers)))
+    macros = (f"-D{name}={value}" for name, value in numbers)
+    return cp.RawModule(code=text, options=(*_OPTIONS, *macros, _LAST_OPTION))
 
 
 def largest_shared_memory() -> int:

@@ -49,6 +49,7 @@ def searching_figures(
     scan(space, tables[:1], NEIGHBOURS)
     core_seconds = time.perf_counter() - began
     space = _repeated(codes, n_rows)
+    cp.get_default_memory_pool().free_all_blocks()
     before = cp.cuda.runtime.memGetInfo()[0]
     on_gpu(space, tables[:1], NEIGHBOURS)
     cp.get_default_memory_pool().free_all_blocks()

@@ -47,6 +47,17 @@ __device__ inline void load(const Byte* codes, Row stride, Row row, Word (&words
 
 __device__ inline int code_at(const Word (&words)[kWords], int m) { return words[m / 4] >> m % 4 * 8 & 255; }
 
+// Returns the place of table[m, code, lane % kCopies] in a table (M, K, kCopies) in shared memory, with the code of codebook m. The
+// bits of the code and those of the copy never meet, so that one operation masks the code and adds the copy.
+template <int kCopies, class Entry>
+__device__ inline const Entry* entry_of(const Entry* table, const Word (&words)[kWords], int m, int lane) {
+    constexpr Word kBytes = kCopies * sizeof(Entry);  // of all copies of an entry: a power of two
+    const int shift = m % 4 * 8;
+    const Word code = kBytes >> shift ? words[m / 4] * (kBytes >> shift) : words[m / 4] / ((1u << shift) / kBytes);
+    const Word place = (code & 255 * kBytes) | lane % kCopies * sizeof(Entry);
+    return reinterpret_cast<const Entry*>(reinterpret_cast<const char*>(table + m * K * kCopies) + place);
+}
+
 // Which rows a launch visits: pieces of 32 rows, one of every `every` of them.
 struct Visit {
     Row n, every;
@@ -83,38 +94,25 @@ scan(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const
     const int query = blockIdx.y, lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < M * K * COPIES; i += blockDim.x) table[i] = tables[(Row)query * M * K + i / COPIES];
     __syncthreads();
-    const float* copy = table + lane % COPIES;
     const Key bound = bounds[query];
     const float most = sum_of_bits(Word(bound >> 32));
     const bool all = bound == ~0ull;
     const Visit visit{n, every, eligible};
     const Kept kept{keys + (Row)query * room, counts + query, room};
     const Row pieces = visit.pieces(), step = (Row)gridDim.x * blockDim.x / 32 * kRows;
-    Row piece = ((Row)blockIdx.x * blockDim.x + threadIdx.x) / 32 * kRows;
-    // The codes of the next pieces are on their way while those of these ones are looked up.
-    Word rows[kRows], next_rows[kRows], words[kRows][kWords], next_words[kRows][kWords];
-    const auto fetch = [&](Row piece) {
+    for (Row piece = ((Row)blockIdx.x * blockDim.x + threadIdx.x) / 32 * kRows; piece < pieces; piece += step) {
+        Word words[kRows][kWords], rows[kRows];
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-            next_rows[i] = piece + i < pieces ? Word(min(visit.first_row(piece + i) + lane, n)) : Word(n);
-            load(codes, stride, next_rows[i] < n ? next_rows[i] : 0, next_words[i]);
+            rows[i] = piece + i < pieces ? Word(min(visit.first_row(piece + i) + lane, n)) : Word(n);
+            load(codes, stride, rows[i] < n ? rows[i] : 0, words[i]);
         }
-    };
-    fetch(piece);
-    for (; piece < pieces; piece += step) {
-#pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-            rows[i] = next_rows[i];
-#pragma unroll
-            for (int word = 0; word < kWords; ++word) words[i][word] = next_words[i][word];
-        }
-        fetch(piece + step);
         float sums[kRows];
 #pragma unroll
         for (int m = 0; m < M; ++m)
 #pragma unroll
             for (int i = 0; i < kRows; ++i) {
-                const float entry = copy[(m * K + code_at(words[i], m)) * COPIES];
+                const float entry = *entry_of<COPIES>(table, words[i], m, lane);
                 sums[i] = m == 0 ? entry : sums[i] + entry;
             }
 #pragma unroll
@@ -137,7 +135,6 @@ scan_groups(const Byte* codes, Row n, Row stride, Row every, const Key* eligible
     for (int i = threadIdx.x; i < M * K * GROUP_COPIES; i += blockDim.x)
         group_table[i] = entries[(Row)group * M * K + i / GROUP_COPIES];
     __syncthreads();
-    const uint4* copy = group_table + lane % GROUP_COPIES;
     const uint4 start = starts[group];
     const Visit visit{n, every, eligible};
     constexpr int kPair = M <= 16 ? 2 : 1;
@@ -157,7 +154,7 @@ scan_groups(const Byte* codes, Row n, Row stride, Row every, const Key* eligible
         for (int m = 0; m < M; ++m)
 #pragma unroll
             for (int i = 0; i < kPair; ++i) {
-                const uint4 entry = copy[(m * K + code_at(words[i], m)) * GROUP_COPIES];
+                const uint4 entry = *entry_of<GROUP_COPIES>(group_table, words[i], m, lane);
                 sums[i].x += entry.x;  // two numbers of 16 bits, neither of which overflows
                 sums[i].y += entry.y;
                 sums[i].z += entry.z;
