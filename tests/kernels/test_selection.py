@@ -138,3 +138,9 @@ def test_keys_are_in_the_order_of_answers():
     distinct = np.delete(keys, [8, 9])  # those of 0.0 are those of -0.0
     assert (np.diff(distinct) > 0).all()
     np.testing.assert_array_equal(keys[8:10], keys[6:8])
+
+
+def test_keys_keep_sums_but_for_the_sign_of_zero():
+    sums = np.float32([-3e38, -1, -1e-45, -0.0, 0.0, 1e-45, 1, 3e38])
+    got = selection.sums_of(keys_of(sums, np.arange(8)))
+    assert got.tobytes() == (sums + np.float32(0)).tobytes()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 
-__all__ = ["GROUP_QUERIES", "NO_BOUND", "group_entries", "keys_of", "lowest_keys", "samples"]
+__all__ = ["GROUP_QUERIES", "NO_BOUND", "group_entries", "keys_of", "lowest_keys", "samples", "sums_of"]
 
 NO_BOUND = 2**64 - 1
 """The bound that every key is within."""
@@ -99,6 +99,19 @@ def keys_of(sums: Float32, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
     return keys
 
 
+def sums_of(keys: Any, xp: Any = np) -> Any:
+    """Return the sums (...) float32 that keys (...) uint64 have; that of `NO_BOUND` is no number.
+
+    Examples
+    --------
+    >>> sums_of(keys_of(np.float32([-1, -0.0, 2]), np.arange(3)))
+    array([-1.,  0.,  2.], dtype=float32)
+    """
+    ordered = (keys >> xp.uint64(32)).astype(xp.uint32)
+    bits = ordered ^ xp.where(ordered >> xp.uint32(31), xp.uint32(0x80000000), xp.uint32(0xFFFFFFFF))
+    return bits.view(xp.float32)
+
+
 def group_entries(tables: Any, bounds: Any, xp: Any = np) -> tuple[Any, Any]:
     """Return look-up tables for groups of queries, whose entries are lower bounds in 16 bits.
 
@@ -122,7 +135,9 @@ def group_entries(tables: Any, bounds: Any, xp: Any = np) -> tuple[Any, Any]:
     most = _MAX_SUM // M  # of an entry
     exact = tables.astype(xp.float64)
     low, sizes = exact.min(axis=2), xp.abs(exact).max(axis=2).sum(axis=1)  # (q, M), (q,)
-    sums = xp.minimum(_sums_of(bounds, xp), exact.max(axis=2).sum(axis=1))
+    sums = xp.fmin(
+        sums_of(bounds, xp).astype(xp.float64), exact.max(axis=2).sum(axis=1)
+    )  # without a bound: the second
     # A sum in float32 is off by less than M roundings of the sum of magnitudes.
     reach = xp.maximum(sums + 2.0**-23 * M * sizes - low.sum(axis=1), 0.0)
     step = xp.maximum(reach / (most - 1), 1e-60)
@@ -133,11 +148,3 @@ def group_entries(tables: Any, bounds: Any, xp: Any = np) -> tuple[Any, Any]:
     starts[:q] = (_MAX_SUM - xp.floor(reach / step + 1e-6)).astype(xp.uint16)
     entries = padded.reshape(groups, GROUP_QUERIES, M, K).transpose(0, 2, 3, 1)
     return xp.ascontiguousarray(entries), starts.reshape(groups, GROUP_QUERIES)
-
-
-def _sums_of(keys: Any, xp: Any) -> Any:
-    """Return the sums (q,) float64 of keys (q,); that of `NO_BOUND` is infinite."""
-    ordered = (keys >> xp.uint64(32)).astype(xp.uint32)
-    bits = ordered ^ xp.where(ordered >> xp.uint32(31), xp.uint32(0x80000000), xp.uint32(0xFFFFFFFF))
-    sums = bits.view(xp.float32).astype(xp.float64)
-    return xp.where(xp.isnan(sums), xp.inf, sums)

@@ -16,9 +16,6 @@ THREADS = 256
 _OPTIONS = "--std=c++17", "--fmad=false"
 """No multiply-adds are fused but those in the sources: so all machines give the same bits."""
 
-_LAST_OPTION = "-I"
-"""CuPy adds -ftz=true at the end, with which subnormal numbers would be lost. Behind -I it names a folder that is not there."""
-
 
 def kernel(source: str, name: str, **numbers: int) -> Any:
     """Return a kernel of a source file, compiled for this GPU with numbers as macros.
@@ -42,7 +39,7 @@ def _module(device: int, source: str, numbers: tuple[tuple[str, int], ...]) -> A
     del device
     text = files("supquant.kernels.cuda").joinpath(f"sources/{source}.cu").read_text(encoding="utf-8")
     macros = (f"-D{name}={value}" for name, value in numbers)
-    return cp.RawModule(code=text, options=(*_OPTIONS, *macros, _LAST_OPTION))
+    return cp.RawModule(code=text, options=(*_OPTIONS, *macros))
 
 
 def largest_shared_memory() -> int:

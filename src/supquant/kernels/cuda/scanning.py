@@ -31,6 +31,7 @@ from supquant.kernels.selection import (
     group_entries,
     keys_of,
     lowest_keys,
+    sums_of,
 )
 from supquant.parallel import row_blocks
 
@@ -224,15 +225,11 @@ class _Tables:
         kernel("select", "first_keys")((len(keys),), (_SCAN_THREADS,), arrays)
         return found, bounds
 
-    def answers(self, keys: Any) -> tuple[Float32, RowNumbers]:
-        """Return the sums and row numbers (q, k) of keys (q, k), as arrays of NumPy."""
-        q, k = keys.shape
-        keys = cp.ascontiguousarray(keys)
-        sums = cp.empty((q, k), dtype=cp.float32)
-        if sums.size:
-            arrays = self._codes.planes, np.int64(self._codes.stride), self.tables, keys, sums, np.int32(k)
-            kernel("scan", "sums_at", **self._numbers)((blocks_for(k), q), (THREADS,), arrays)
-        return cp.asnumpy(sums), cp.asnumpy(keys & cp.uint64(2**32 - 1)).astype(np.int64)
+
+def _answers(keys: Any) -> tuple[Float32, RowNumbers]:
+    """Return the sums and row numbers (q, k) of keys (q, k) on the GPU, as arrays of NumPy."""
+    there = cp.asnumpy(keys)
+    return sums_of(there), (there & np.uint64(2**32 - 1)).astype(np.int64)
 
 
 def _eligible(scanned: Scanned) -> Any:
@@ -274,13 +271,13 @@ def scan(
 def _first_answers(asked: _Tables, n_rows: int, k: int) -> tuple[Float32, RowNumbers]:
     """Return the answers to some queries, of which only rows within bounds are kept."""
     bounds = cp.full(len(asked), NO_BOUND, dtype=cp.uint64)
-    return asked.answers(lowest_keys(asked.visit, asked.first, bounds, n_rows, k))
+    return _answers(lowest_keys(asked.visit, asked.first, bounds, n_rows, k))
 
 
 def _sorted_answers(asked: _Tables, n_rows: int, k: int) -> tuple[Float32, RowNumbers]:
     """Return the answers to one query, of which all sums are sorted."""
     keys, counts = asked.visit(1, cp.full(1, NO_BOUND, dtype=cp.uint64), n_rows)
-    return asked.answers(cp.sort(keys[:, : int(counts[0])], axis=1)[:, :k])
+    return _answers(cp.sort(keys[:, : int(counts[0])], axis=1)[:, :k])
 
 
 def scan_within(
@@ -303,7 +300,7 @@ def scan_within(
         keys, counts = one.visit(1, bounds, ROOM)
         if (count := int(counts[0])) > ROOM:
             keys, _ = one.visit(1, bounds, count)
-        sums, rows = one.answers(cp.sort(keys[:, :count], axis=1))
+        sums, rows = _answers(cp.sort(keys[:, :count], axis=1))
         found.append((sums[0], rows[0]))
         starts[i + 1] = count
     sums, rows = (np.concatenate(each) for each in zip(*found, strict=True))

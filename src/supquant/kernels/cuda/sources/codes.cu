@@ -27,6 +27,7 @@ extern "C" __global__ void decode_float(const Byte* codes, const float* codebook
     decode_row(codes, codebooks, sums, M, K, r);
 }
 
-extern "C" __global__ void decode_double(const Byte* codes, const double* codebooks, double* sums, int M, int K, int r) {
+extern "C" __global__ void decode_double(const Byte* codes, const double* codebooks, double* sums, int M, int K,
+                                         int r) {
     decode_row(codes, codebooks, sums, M, K, r);
 }

@@ -1,5 +1,5 @@
-// What the map to features does with one row at a time: lengths, kernels, probabilities and memberships. A block of threads has
-// one row. native/meaning.cpp has the same steps for the CPU.
+// What the map to features does with one row at a time: lengths, kernels, probabilities and memberships. A block of
+// threads has one row. native/meaning.cpp has the same steps for the CPU.
 
 constexpr float kMostProbability = 1 - 0x1p-20f;
 constexpr double kLeastShare = 1e-28;
@@ -50,8 +50,8 @@ __device__ inline double squared_length(const float* x, int d) {
 
 __device__ inline double sigmoid(double logit) { return 1 / (1 + exp(-logit)); }
 
-// Divides rows x (n, p) by their lengths and takes the mean off: centred (n, p). The squared lengths (n,) are kept. Without a mean
-// rows are only divided, and a null `centred` asks for the lengths alone.
+// Divides rows x (n, p) by their lengths and takes the mean off: centred (n, p). The squared lengths (n,) are kept.
+// Without a mean rows are only divided, and a null `centred` asks for the lengths alone.
 extern "C" __global__ void unit_rows(const float* x, const float* mean, float* centred, double* squares, int p) {
     const long long row = blockIdx.x;
     const float* own = x + row * p;
@@ -65,7 +65,8 @@ extern "C" __global__ void unit_rows(const float* x, const float* mean, float* c
     }
 }
 
-// Turns products (n, h) with anchors into exp(scale |x - a|^2), given the squared lengths of rows (n,) and anchors (h,).
+// Turns products (n, h) with anchors into exp(scale |x - a|^2), given the squared lengths of rows (n,) and anchors
+// (h,).
 extern "C" __global__ void gaussian(float* values, const double* squares, const float* norms, float scale, int h) {
     const long long row = blockIdx.x;
     const float length = float(squares[row]);
@@ -76,9 +77,10 @@ extern "C" __global__ void gaussian(float* values, const double* squares, const 
     }
 }
 
-// Turns logits (n, L) without their shifts into probabilities p (n, L), and returns the logarithm of the sum of exponentials, or of
-// the probability that a row has no label, as evidence (n,).
-extern "C" __global__ void probabilities(const float* logits, const float* shifts, float* p, double* evidence, int L, int several) {
+// Turns logits (n, L) without their shifts into probabilities p (n, L), and returns the logarithm of the sum of
+// exponentials, or of the probability that a row has no label, as evidence (n,).
+extern "C" __global__ void probabilities(const float* logits, const float* shifts, float* p, double* evidence, int L,
+                                         int several) {
     const long long row = blockIdx.x;
     const float* own = logits + row * L;
     float* to = p + row * L;
@@ -106,9 +108,10 @@ extern "C" __global__ void probabilities(const float* logits, const float* shift
     if (threadIdx.x == 0) evidence[row] = highest + log(sum);
 }
 
-// Divides kernel values (n, w) by their sums over each clustering, whose last columns `ends` (R,) say, and takes them to the power
-// of 3/4, in place. The ratio (n,) of each row is the sum of its memberships, weighted by `ratios` (w,).
-extern "C" __global__ void memberships(float* values, const long long* ends, const float* ratios, double* ratio, int w, int R) {
+// Divides kernel values (n, w) by their sums over each clustering, whose last columns `ends` (R,) say, and takes them
+// to the power of 3/4, in place. The ratio (n,) of each row is the sum of its memberships, weighted by `ratios` (w,).
+extern "C" __global__ void memberships(float* values, const long long* ends, const float* ratios, double* ratio, int w,
+                                       int R) {
     const long long row = blockIdx.x;
     float* own = values + row * w;
     double total = 0;
@@ -133,11 +136,12 @@ extern "C" __global__ void memberships(float* values, const long long* ends, con
 // Targets (n, r + f + g) of a search for codes: (1 - u) s, u F and z, times the roots of weights `scale` (r + f + g,).
 //
 // s is the mean of the vectors of labels, weighted by p (n, L): column c has the labels labels[starts[c]] up to
-// labels[starts[c + 1]], each with the factor `share`. u is the probability of no known class, from evidence (n,) and ratios (n,).
-// A null p leaves out all but z.
-extern "C" __global__ void item_targets(const float* p, const double* evidence, const double* ratio, const float* likeness,
-                                        const float* place, const int* starts, const int* labels, float share, double shift,
-                                        double of_evidence, double of_ratio, const float* scale, float* targets, int L, int r, int f, int g, int several) {
+// labels[starts[c + 1]], each with the factor `share`. u is the probability of no known class, from evidence (n,) and
+// ratios (n,). A null p leaves out all but z.
+extern "C" __global__ void item_targets(const float* p, const double* evidence, const double* ratio,
+                                        const float* likeness, const float* place, const int* starts, const int* labels,
+                                        float share, double shift, double of_evidence, double of_ratio,
+                                        const float* scale, float* targets, int L, int r, int f, int g, int several) {
     const long long row = blockIdx.x;
     float* to = targets + row * (r + f + g);
     float u = 0;
@@ -165,10 +169,10 @@ extern "C" __global__ void item_targets(const float* p, const double* evidence, 
     }
 }
 
-// What the words of labels leave of positions: targets (n, g) = (place - sum_m codebooks[m, codes[m]]) * scale, with codes (n, M)
-// and codebooks (M, K, g).
-extern "C" __global__ void left_of_place(const float* place, const unsigned char* codes, const float* codebooks, const float* scale,
-                                         float* targets, int M, int K, int g) {
+// What the words of labels leave of positions: targets (n, g) = (place - sum_m codebooks[m, codes[m]]) * scale, with
+// codes (n, M) and codebooks (M, K, g).
+extern "C" __global__ void left_of_place(const float* place, const unsigned char* codes, const float* codebooks,
+                                         const float* scale, float* targets, int M, int K, int g) {
     const long long row = blockIdx.x;
     for (int j = threadIdx.x; j < g; j += blockDim.x) {
         float sum = codebooks[(long long)codes[row * M] * g + j];
@@ -180,7 +184,8 @@ extern "C" __global__ void left_of_place(const float* place, const unsigned char
 // Writes 1 if one of the numbers x (size,) is not finite.
 extern "C" __global__ void find_unusable(const float* x, int* bad, long long size) {
     bool found = false;
-    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < size; i += (long long)gridDim.x * blockDim.x)
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < size;
+         i += (long long)gridDim.x * blockDim.x)
         found |= !isfinite(x[i]);
     if (found) *bad = 1;
 }

@@ -7,13 +7,13 @@
 //       for (k = first; k < min(first + kDepth, d); ++k) part = fma(x[k], y[k], part);
 //       sum = first == 0 ? part : sum + part;
 //   }
-// A tile of 128 rows and 128 columns belongs to a block of 256 threads, and a square of 8 by 8 of its sums to a thread. No sum is
-// divided between threads.
+// A tile of 128 rows and 128 columns belongs to a block of 256 threads, and a square of 8 by 8 of its sums to a thread.
+// No sum is divided between threads.
 
-constexpr int kDepth = 256;   // columns whose products are added up before their sum is added to that of other columns
-constexpr int kTile = 128;    // rows and columns of a tile
+constexpr int kDepth = 256;  // columns whose products are added up before their sum is added to that of other columns
+constexpr int kTile = 128;   // rows and columns of a tile
 constexpr int kStep = 8;     // columns of x that are in shared memory at a time; a divisor of kDepth
-constexpr int kPadding = 4;   // keeps the rows of a transposed tile in different banks
+constexpr int kPadding = 4;  // keeps the rows of a transposed tile in different banks
 
 __device__ inline float4 load_four(const float* row, int k, int d, bool aligned) {
     if (aligned && k + 3 < d) return *reinterpret_cast<const float4*>(row + k);
@@ -21,10 +21,10 @@ __device__ inline float4 load_four(const float* row, int k, int d, bool aligned)
             k + 3 < d ? row[k + 3] : 0.0f};
 }
 
-// sums (n_rows, n) = x (n_rows, d) y, whose entry (k, j) is at y[k * stride + j]. y is filled up with zeros to `stride` columns, a
-// multiple of kTile, and to a multiple of kStep rows.
+// sums (n_rows, n) = x (n_rows, d) y, whose entry (k, j) is at y[k * stride + j]. y is filled up with zeros to `stride`
+// columns, a multiple of kTile, and to a multiple of kStep rows.
 extern "C" __global__ void __launch_bounds__(256, 2)
-products(const float* x, const float* y, float* sums, long long n_rows, int n, int d, int stride) {
+    products(const float* x, const float* y, float* sums, long long n_rows, int n, int d, int stride) {
     __shared__ __align__(16) float xs[2][kStep][kTile + kPadding];
     __shared__ __align__(16) float ys[2][kStep][kTile];
     const int t = threadIdx.x;

@@ -1,8 +1,9 @@
-// The scan: sums of table entries at codes, of which those below a bound are kept. M and K are given when the source is compiled.
+// The scan: sums of table entries at codes, of which those below a bound are kept. M and K are given when the source is
+// compiled.
 //
-// Codes lie in planes: the codes of 8 codebooks of a row next to each other, and those of the next row after them; the rest of the
-// codebooks in planes of 4, 2 and 1. The plane that begins with codebook m begins at byte m * stride, where stride is the number of
-// rows, filled up to a multiple of 64. So every load is whole and aligned, and no byte is lost.
+// Codes lie in planes: the codes of 8 codebooks of a row next to each other, and those of the next row after them; the
+// rest of the codebooks in planes of 4, 2 and 1. The plane that begins with codebook m begins at byte m * stride, where
+// stride is the number of rows, filled up to a multiple of 64. So every load is whole and aligned, and no byte is lost.
 //
 // A key is a sum and a row number. Keys are in the order of answers: by sum, then by row.
 
@@ -14,12 +15,22 @@ typedef long long Row;
 constexpr int kWords = (M + 3) / 4;
 constexpr int kRows = M <= 16 ? 4 : 1;  // rows that a thread reads before it looks any of them up
 
+// CuPy compiles with -ftz=true, which makes subnormal sums zero. This addition keeps them. Where they are compared as
+// zeros, more rows come through, and keys decide.
+__device__ inline float add(float a, float b) {
+    float sum;
+    asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
+    return sum;
+}
+
 __device__ inline Word bits_of(float sum) {
     const Word own = __float_as_uint(sum), bits = own == 0x80000000u ? 0 : own;  // -0 becomes 0
     return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
 }
 
-__device__ inline float sum_of_bits(Word bits) { return __uint_as_float(bits ^ (bits >> 31 ? 0x80000000u : 0xffffffffu)); }
+__device__ inline float sum_of_bits(Word bits) {
+    return __uint_as_float(bits ^ (bits >> 31 ? 0x80000000u : 0xffffffffu));
+}
 
 // The width of the plane that begins with codebook `first`.
 constexpr int width_of(int first) { return M - first >= 8 ? 8 : M - first >= 4 ? 4 : M - first >= 2 ? 2 : 1; }
@@ -47,8 +58,9 @@ __device__ inline void load(const Byte* codes, Row stride, Row row, Word (&words
 
 __device__ inline int code_at(const Word (&words)[kWords], int m) { return words[m / 4] >> m % 4 * 8 & 255; }
 
-// Returns the place of table[m, code, lane % kCopies] in a table (M, K, kCopies) in shared memory, with the code of codebook m. The
-// bits of the code and those of the copy never meet, so that one operation masks the code and adds the copy.
+// Returns the place of table[m, code, lane % kCopies] in a table (M, K, kCopies) in shared memory, with the code of
+// codebook m. The bits of the code and those of the copy never meet, so that one operation masks the code and adds the
+// copy.
 template <int kCopies, class Entry>
 __device__ inline const Entry* entry_of(const Entry* table, const Word (&words)[kWords], int m, int lane) {
     constexpr Word kBytes = kCopies * sizeof(Entry);  // of all copies of an entry: a power of two
@@ -85,11 +97,11 @@ struct Kept {
     }
 };
 
-// Keeps the keys of all visited rows that are at most bounds[query], for tables (q, M, K): keys (q, room) and counts (q,). Each block
-// has a query, and COPIES copies of its table, so that 32 look-ups of a warp meet in few banks.
+// Keeps the keys of all visited rows that are at most bounds[query], for tables (q, M, K): keys (q, room) and counts
+// (q,). Each block has a query, and COPIES copies of its table, so that 32 look-ups of a warp meet in few banks.
 extern "C" __global__ void __launch_bounds__(1024)
-scan(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const float* tables, const Key* bounds, Key* keys,
-     Word* counts, Word room) {
+    scan(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const float* tables, const Key* bounds,
+         Key* keys, Word* counts, Word room) {
     extern __shared__ __align__(16) float table[];  // (M, K, COPIES)
     const int query = blockIdx.y, lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < M * K * COPIES; i += blockDim.x) table[i] = tables[(Row)query * M * K + i / COPIES];
@@ -113,7 +125,7 @@ scan(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const
 #pragma unroll
             for (int i = 0; i < kRows; ++i) {
                 const float entry = *entry_of<COPIES>(table, words[i], m, lane);
-                sums[i] = m == 0 ? entry : sums[i] + entry;
+                sums[i] = m == 0 ? entry : add(sums[i], entry);
             }
 #pragma unroll
         for (int i = 0; i < kRows; ++i)
@@ -124,12 +136,13 @@ scan(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const
     }
 }
 
-// The same for groups of eight queries, whose look-ups are one load: entries (groups, M, K, 8) of 16 bits are lower bounds of table
-// entries in steps of the query. A sum that starts at starts[query] has its highest bit set if the row is above the bound. The sums
-// of other rows are made again from the tables.
+// The same for groups of eight queries, whose look-ups are one load: entries (groups, M, K, 8) of 16 bits are lower
+// bounds of table entries in steps of the query. A sum that starts at starts[query] has its highest bit set if the row
+// is above the bound. The sums of other rows are made again from the tables.
 extern "C" __global__ void __launch_bounds__(1024)
-scan_groups(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const float* tables, const uint4* entries,
-            const uint4* starts, const Key* bounds, Key* keys, Word* counts, Word room, int n_queries) {
+    scan_groups(const Byte* codes, Row n, Row stride, Row every, const Key* eligible, const float* tables,
+                const uint4* entries, const uint4* starts, const Key* bounds, Key* keys, Word* counts, Word room,
+                int n_queries) {
     extern __shared__ __align__(16) uint4 group_table[];  // (M, K, GROUP_COPIES)
     const int group = blockIdx.y, lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < M * K * GROUP_COPIES; i += blockDim.x)
@@ -173,7 +186,7 @@ scan_groups(const Byte* codes, Row n, Row stride, Row every, const Key* eligible
 #pragma unroll
                 for (int m = 0; m < M; ++m) {
                     const float entry = tables[((Row)query * M + m) * K + code_at(words[i], m)];
-                    sum = m == 0 ? entry : sum + entry;
+                    sum = m == 0 ? entry : add(sum, entry);
                 }
                 const Key key = Key(bits_of(sum)) << 32 | Word(rows[i]);
                 if (key <= bounds[query]) Kept{keys + (Row)query * room, counts + query, room}.push(key);
@@ -182,26 +195,12 @@ scan_groups(const Byte* codes, Row n, Row stride, Row every, const Key* eligible
     }
 }
 
-// Adds up the entries of tables (q, M, K) at the codes of rows (q, k), in the order of the codebooks: sums (q, k).
-extern "C" __global__ void sums_at(const Byte* codes, Row stride, const float* tables, const Key* keys, float* sums, int k) {
-    const int query = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= k) return;
-    Word words[kWords];
-    load(codes, stride, Row(Word(keys[(Row)query * k + i])), words);
-    float sum = 0;
-#pragma unroll
-    for (int m = 0; m < M; ++m) {
-        const float entry = tables[((Row)query * M + m) * K + code_at(words, m)];
-        sum = m == 0 ? entry : sum + entry;
-    }
-    sums[(Row)query * k + i] = sum;
-}
-
-// Puts codes from blocks of 64 rows (b, M, 64) into planes. Code i of the blocks is row first + i. With `members` it is row members[i];
-// with `starts` too, it is all rows members[starts[i]] up to members[starts[i + 1]], and the launch has a thread for each of them.
-// Numbers of codes and members are those of these blocks; `before` members belong to earlier ones.
-extern "C" __global__ void place_codes(const Byte* blocks, Row n, Row first, const Word* starts, const Word* members, Row before,
-                                       Row n_codes, Byte* codes, Row stride) {
+// Puts codes from blocks of 64 rows (b, M, 64) into planes. Code i of the blocks is row first + i. With `members` it is
+// row members[i]; with `starts` too, it is all rows members[starts[i]] up to members[starts[i + 1]], and the launch has
+// a thread for each of them. Numbers of codes and members are those of these blocks; `before` members belong to earlier
+// ones.
+extern "C" __global__ void place_codes(const Byte* blocks, Row n, Row first, const Word* starts, const Word* members,
+                                       Row before, Row n_codes, Byte* codes, Row stride) {
     const Row i = (Row)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     const Row row = members ? members[i] : first + i;

@@ -1,8 +1,9 @@
-// The search for codes of low cost: a beam chooses a start, and an exchange of one codeword at a time lowers its cost. A block of
-// threads has one row, and a thread one codeword of the codebook in turn.
+// The search for codes of low cost: a beam chooses a start, and an exchange of one codeword at a time lowers its cost.
+// A block of threads has one row, and a thread one codeword of the codebook in turn.
 //
-// The order of all float32 operations is that of native/level/beam.h and native/level/assign.h, so codes are the same. M, K, THREADS,
-// WIDTH of the beam and PLAIN (whether mu is 0, and products do not count) are given when the source is compiled.
+// The order of all float32 operations is that of native/level/beam.h and native/level/assign.h, so codes are the same.
+// M, K, THREADS, WIDTH of the beam and PLAIN (whether mu is 0, and products do not count) are given when the source is
+// compiled.
 
 constexpr int kWarps = THREADS / 32;
 constexpr int kPairs = M * (M - 1) / 2;
@@ -37,7 +38,8 @@ __device__ inline Key lowest_of_warp(Key key) {
 #endif
 }
 
-// Returns the lowest key of all threads of the block, to all of them. `of_warps` has two sides, which calls use in turn.
+// Returns the lowest key of all threads of the block, to all of them. `of_warps` has two sides, which calls use in
+// turn.
 __device__ inline Key lowest_of_block(Key key, Key (&of_warps)[2][kWarps], int& side) {
     key = lowest_of_warp(key);
     if (threadIdx.x % 32 == 0) of_warps[side][threadIdx.x / 32] = key;
@@ -113,7 +115,8 @@ __device__ void choose_start(Shared& s, const float* cross, int& side) {
     __syncthreads();
 }
 
-// Returns the sum of table[a c_a, b c_b] over a < b, to all threads. Threads read the table, and one adds in the order of the CPU.
+// Returns the sum of table[a c_a, b c_b] over a < b, to all threads. Threads read the table, and one adds in the order
+// of the CPU.
 __device__ double sum_of_pairs(Shared& s, const float* table, const Byte* codes) {
     for (int place = threadIdx.x; place < kPairs; place += THREADS) {
         int a = 0, first = 0;
@@ -134,7 +137,8 @@ __device__ double sum_of_pairs(Shared& s, const float* table, const Byte* codes)
 }
 
 // Returns the cost of a code in float64, to all threads.
-__device__ double cost_of_code(Shared& s, const float* cross, const float* product, float mu, float eps, const Byte* codes) {
+__device__ double cost_of_code(Shared& s, const float* cross, const float* product, float mu, float eps,
+                               const Byte* codes) {
     double unary = 0;
     for (int m = 0; m < M; ++m) unary += s.unary[m * K + codes[m]];
     const double plain = unary + 2.0 * sum_of_pairs(s, cross, codes);
@@ -143,8 +147,8 @@ __device__ double cost_of_code(Shared& s, const float* cross, const float* produ
     return plain + double(mu) * off * off;
 }
 
-// Brings the sum of this thread's codeword of codebook m up to date. If less than half of the other codewords changed since the last
-// visit, only these are exchanged.
+// Brings the sum of this thread's codeword of codebook m up to date. If less than half of the other codewords changed
+// since the last visit, only these are exchanged.
 __device__ inline void refresh(const Shared& s, const float* table, int m, bool anew, float& sum) {
     const float* column = table + m * K + threadIdx.x;
     const auto row = [&](int b, int word) { return column[(size_t)(b * K + word) * (M * K)]; };
@@ -160,9 +164,10 @@ __device__ inline void refresh(const Shared& s, const float* table, int m, bool 
     sum = total;
 }
 
-// Visits the codebooks in turn until the codeword of every codebook is the best one given the others. `quiet` counts the codebooks of
-// which this is known.
-__device__ void exchange_words(Shared& s, const float* cross, const float* product, float mu, float eps, int max_sweeps, int& side) {
+// Visits the codebooks in turn until the codeword of every codebook is the best one given the others. `quiet` counts
+// the codebooks of which this is known.
+__device__ void exchange_words(Shared& s, const float* cross, const float* product, float mu, float eps, int max_sweeps,
+                               int& side) {
     const int k = threadIdx.x;
     if (k < M) {
         s.codes[k] = s.start[k];
@@ -209,7 +214,8 @@ __device__ void exchange_words(Shared& s, const float* cross, const float* produ
     bool changed = false;
     for (int m = 0; m < M; ++m) changed |= s.codes[m] != s.start[m];
     // Float32 sums are rounded, so a move may have gained nothing. The costs are compared in float64.
-    if (changed && !(cost_of_code(s, cross, product, mu, eps, s.codes) < cost_of_code(s, cross, product, mu, eps, s.start))) {
+    if (changed &&
+        !(cost_of_code(s, cross, product, mu, eps, s.codes) < cost_of_code(s, cross, product, mu, eps, s.start))) {
         __syncthreads();
         if (k < M) s.codes[k] = s.start[k];
     }
@@ -241,16 +247,18 @@ __device__ void find_exactly(Shared& s, const float* cross, const float* product
     __syncthreads();
 }
 
-// Finds codes (n, M) for costs unary (n, M K), to which `more` (M K,) are added unless they are null. The start is chosen by the beam, or given (n, M); a null one is zero for up to two
-// codebooks. Without sweeps the start is the answer.
+// Finds codes (n, M) for costs unary (n, M K), to which `more` (M K,) are added unless they are null. The start is
+// chosen by the beam, or given (n, M); a null one is zero for up to two codebooks. Without sweeps the start is the
+// answer.
 extern "C" __global__ void __launch_bounds__(THREADS)
-search(const float* unary, const float* more, const float* cross, const float* product, float mu, float eps, const Byte* start, int by_beam,
-       int max_sweeps, Byte* codes) {
+    search(const float* unary, const float* more, const float* cross, const float* product, float mu, float eps,
+           const Byte* start, int by_beam, int max_sweeps, Byte* codes) {
     extern __shared__ __align__(16) unsigned char memory[];
     Shared& s = *reinterpret_cast<Shared*>(memory);
     const long long row = blockIdx.x;
     int side = 0;
-    for (int j = threadIdx.x; j < M * K; j += THREADS) s.unary[j] = more ? unary[row * M * K + j] + more[j] : unary[row * M * K + j];
+    for (int j = threadIdx.x; j < M * K; j += THREADS)
+        s.unary[j] = more ? unary[row * M * K + j] + more[j] : unary[row * M * K + j];
     if (threadIdx.x < M) s.start[threadIdx.x] = start ? start[row * M + threadIdx.x] : 0;
     __syncthreads();
     if (by_beam) choose_start(s, cross, side);

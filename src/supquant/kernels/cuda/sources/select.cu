@@ -7,10 +7,10 @@ typedef long long Row;
 constexpr int kMost = 2048;  // the largest k
 constexpr Key kNone = ~0ull;
 
-// For keys (q, room), of which the first counts[i] of line i count: the k lowest, in order, as found (q, k), filled up with kNone; and
-// the last one of them as bounds (q,), kNone if there are fewer. Keys of a line are distinct.
+// For keys (q, room), of which the first counts[i] of line i count: the k lowest, in order, as found (q, k), filled up
+// with kNone; and the last one of them as bounds (q,), kNone if there are fewer. Keys of a line are distinct.
 extern "C" __global__ void __launch_bounds__(1024)
-first_keys(const Key* keys, const Word* counts, Word room, int k, Key* found, Key* bounds) {
+    first_keys(const Key* keys, const Word* counts, Word room, int k, Key* found, Key* bounds) {
     __shared__ Word histogram[256];
     __shared__ Key prefix, lowest[kMost];
     __shared__ Word left, n_lowest;
@@ -25,7 +25,8 @@ first_keys(const Key* keys, const Word* counts, Word room, int k, Key* found, Ke
     }
     for (int i = t; i < kMost; i += blockDim.x) lowest[i] = kNone;
     __syncthreads();
-    // The k-th lowest key, one byte after the other: `prefix` has the bytes so far, and it is the left-th of those that begin so.
+    // The k-th lowest key, one byte after the other: `prefix` has the bytes so far, and it is the left-th of those that
+    // begin so.
     if (count > (Word)k) {
         for (int shift = 56; shift >= 0; shift -= 8) {
             if (t < 256) histogram[t] = 0;
