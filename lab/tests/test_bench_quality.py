@@ -257,11 +257,24 @@ def test_a_fingerprint_changes_with_statements_alone(tmp_path):
     assert len(seen) == 2
 
 
+def test_sources_that_only_run_on_a_gpu_leave_a_fingerprint_as_it_is(tmp_path):
+    (tmp_path / "kernels" / "cuda").mkdir(parents=True)
+    (tmp_path / "kernels" / "scan.py").write_text("a = 1\n")
+    before = run.fingerprint(tmp_path, ["kernels"])
+    (tmp_path / "kernels" / "cuda" / "scan.py").write_text("a = 2\n")
+    assert run.fingerprint(tmp_path, ["kernels"]) == before
+    (tmp_path / "kernels" / "cuda.py").write_text("a = 2\n")
+    assert run.fingerprint(tmp_path, ["kernels"]) != before
+
+
 def test_sources_that_make_a_fingerprint_are_there():
     import supquant
     import supquant_lab
 
-    for package, names in ((supquant, run.SOURCES), (supquant_lab, run.PROTOCOL)):
+    for package, names in (
+        (supquant, (*run.SOURCES, *run.GPU_SOURCES)),
+        (supquant_lab, run.PROTOCOL),
+    ):
         for name in names:
             assert (run.Path(package.__file__).parent / name).exists(), name
 

@@ -35,6 +35,9 @@ SOURCES = (
 )
 """Sources of the library that determine the figures. Compiled kernels do not count: all of them give the same bits."""
 
+GPU_SOURCES = ("kernels/cuda", "model/on_device.py")
+"""Sources among these that only run on a GPU. Figures are measured without one."""
+
 PROTOCOL = (
     "bench/quality/measures.py",
     "datasets",
@@ -122,8 +125,9 @@ def fingerprint(folder: Path, names: Sequence[str]) -> str:
         found = folder / name
         files = sorted(found.rglob("*")) if found.is_dir() else [found]
         for file in files:
-            if file.suffix == ".py":
-                digest.update(file.relative_to(folder).as_posix().encode() + _statements(file))
+            own = file.relative_to(folder)
+            if file.suffix == ".py" and not any(own.is_relative_to(each) for each in GPU_SOURCES):
+                digest.update(own.as_posix().encode() + _statements(file))
     return digest.hexdigest()[:16]
 
 
