@@ -13,18 +13,11 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import mean
 
-import matplotlib as mpl
-
-mpl.use("Agg")
 from bench_tables import TABLES as BENCH_TABLES
-from matplotlib import pyplot as plt
+from pictures import draw_open, draw_settings
+from recorded import LENGTHS, MANY_CLASSES, NAMES, NONE, ONE_LABEL, Results, number
 
-from supquant_lab.bench.quality.comparison import Values, figures_by_line
-from supquant_lab.bench.quality.plan import QUICK_ROWS, Line
-from supquant_lab.bench.quality.run import fingerprints, read_folder
-from supquant_lab.picture import save_picture
 from supquant_lab.table import markdown_lines as table
 
 ROOT = Path(__file__).parents[1]
@@ -38,52 +31,14 @@ PAGES = (
     "docs/speed.md",
     "docs/maintainers/measurements.md",
 )
-PICTURE = ROOT / "docs" / "open.png"
+PICTURES: dict[str, Callable[[Results, Path], None]] = {
+    "docs/open.png": draw_open,
+    "docs/settings.png": draw_settings,
+}
 
 BLOCK = re.compile(r"(?<=<!-- figures: )(\w+)( -->\n\n).*?(?=\n\n<!-- end of figures -->)", re.DOTALL)
 
-NAMES = {
-    "banking77": "Banking77, sentences, 384 dimensions",
-    "tinyimagenet": "Tiny-ImageNet, pictures, 256 dimensions",
-    "cifar10": "CIFAR-10, GIST of pictures, 512 dimensions",
-    "mnist": "MNIST, pixels, 784 dimensions",
-    "coco30k": "COCO, words of pictures, several labels",
-    "coco30k-noperson": "the same without the label *person*",
-    "digits": "digits, pixels, 64 dimensions",
-}
-MANY_CLASSES = ("banking77", "tinyimagenet")
-ONE_LABEL = (*MANY_CLASSES, "cifar10", "mnist")
-LENGTHS = (16, 32, 64, 128)
-
-NONE = "\N{EN DASH}"
-
 Row = Sequence[str]
-
-
-class Results:
-    """The means over seeds of what `supquant bench quality` recorded."""
-
-    def __init__(self, folder: Path) -> None:
-        records = read_folder(folder)
-        self._figures: dict[Line, dict[str, Values]] = figures_by_line(records)
-        present = fingerprints()
-        self.older = sorted(
-            {
-                f"{record['kind']}, {Line(*(record[field] for field in Line._fields)).label}, of {record['commit']}"
-                for record in records
-                if any(record[name] != value for name, value in present.items())
-            }
-        )
-
-    def get(self, kind: str, data: str, figure: str, *, variant: str = "", bits: int = 64) -> float | None:
-        """Return a figure, or None if there is no record of it."""
-        values = self._figures.get(Line(kind, data, QUICK_ROWS.get(data), variant, bits), {}).get(figure)
-        return mean(values.values()) if values else None
-
-
-def number(value: float | None, decimals: int = 3) -> str:
-    """Return a fraction without its leading zero; a dash if there is none."""
-    return NONE if value is None else f"{value:.{decimals}f}".replace("0.", ".", 1)
 
 
 def best_bold(values: Sequence[float | None], decimals: int = 3) -> list[str]:
@@ -259,42 +214,6 @@ def rendered(text: str, results: Results) -> str:
     return BLOCK.sub(of_block, text)
 
 
-# picture -----------------------------------------------------------------------------------------------------------------
-
-COLOURS = {"known": "#2456c5", "new": "#d55e00"}
-STYLES = {
-    "pq": ("x--", "product quantization"),
-    "float": (":", "float probabilities"),
-    "cosine": ("-.", "whole vectors, cosine"),
-}
-
-
-def draw(results: Results, picture: Path) -> None:
-    """Draw MAP by bytes under the protocol `open`, a panel for each data set."""
-    figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.2), sharex=True, layout="constrained")
-    for axes, data in zip(panels, MANY_CLASSES, strict=True):
-        for which, colour in COLOURS.items():
-            for name, (style, label) in {"map": ("o-", "supquant"), **STYLES}.items():
-                found = [(bits, results.get("open", data, f"{name}_{which}", bits=bits)) for bits in LENGTHS]
-                points = [(bits / 8, value) for bits, value in found if value is not None]
-                axes.plot(
-                    *zip(*points, strict=True),
-                    style,
-                    color=colour,
-                    linewidth=2 if name == "map" else 1,
-                    label=f"{label}, queries of {which} classes",
-                )
-        axes.set(title=", ".join(NAMES[data].split(", ")[:2]), xscale="log", xlabel="bytes per item")
-        axes.set(ylim=(0, None))
-        axes.set_xticks([bits / 8 for bits in LENGTHS], [str(bits // 8) for bits in LENGTHS])
-        axes.minorticks_off()
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("MAP")
-    handles = panels[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    save_picture(figure, picture, dpi=110)
-
-
 def main(*arguments: str) -> int:
     """Render all pages, or check them; return the exit status."""
     results = Results(RECORDS)
@@ -308,7 +227,8 @@ def main(*arguments: str) -> int:
     for name in different:
         (ROOT / name).write_text(rendered(_read(name), results), encoding="utf-8")
         print(f"wrote {name}")
-    draw(results, PICTURE)
+    for name, draw in PICTURES.items():
+        draw(results, ROOT / name)
     return 0
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from supquant_lab.bench.quality.run import fingerprints
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,7 +30,7 @@ def copied(figures, tmp_path, monkeypatch):
     """The module, for a copy of pages and records in which everything is new."""
     records = tmp_path / "records"
     shutil.copytree(figures.RECORDS, records)
-    present = figures.fingerprints()
+    present = fingerprints()
     for path in records.glob("*.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | present))
     for name in figures.PAGES:
@@ -36,7 +38,7 @@ def copied(figures, tmp_path, monkeypatch):
         shutil.copy(ROOT / name, tmp_path / name)
     monkeypatch.setattr(figures, "ROOT", tmp_path)
     monkeypatch.setattr(figures, "RECORDS", records)
-    monkeypatch.setattr(figures, "PICTURE", tmp_path / "docs" / "open.png")
+    monkeypatch.setattr(figures, "PICTURES", {})
     assert figures.main() == 0
     assert figures.main("--check") == 0
     return figures
